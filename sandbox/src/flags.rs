@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn words_become_flags() {
+    fn flags_are_read_from_the_words_of_the_command_line() {
         let words =
             "--nodes 3 --services=2 --robot=4 --network --scale 0.1 --only hcloud -v".split(' ');
         let flags = flags(&words.collect::<Vec<_>>()).unwrap();
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_words_are_named() {
+    fn a_wrong_flag_is_named_in_the_error() {
         let cases = [
             (&["--node", "3"][..], "--node"),
             (&["--nodes", "many"], "--nodes: cannot parse argument \"many\": "),
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn the_scenario_in_the_help_is_one() {
+    fn the_scenario_in_the_help_is_valid() {
         let example =
             HELP.split("win over it:\n\n").nth(1).unwrap().split("\n\nEffects").next().unwrap();
         let scenario: Scenario = serde_yaml::from_str(example).unwrap();

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_named_is_required() {
+    fn a_tool_that_the_variable_names_is_required() {
         for (required, needs, expected) in [
             ("", "kubectl", false),
             ("kubectl,python", "kubectl", true),

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn simulated_time_passes_only_when_it_is_made_to() {
+    fn simulated_time_passes_only_when_a_test_lets_it_pass() {
         let outer = Arc::new(AtomicU64::new(0));
         let simulated = simulate(outer.clone());
         let begun = now();

@@ -111,7 +111,7 @@ fn the_document_is_really_checked() {
 
 /// The official CLI sends IDs as numbers, and names as strings.
 #[test]
-fn what_the_document_calls_id_or_name_is_taken_as_both() {
+fn a_field_for_an_id_or_a_name_accepts_both() {
     let Some(spec) = document() else { return };
     let api = Api::new();
     let key = json!({"name": "key", "public_key": "ssh-ed25519 AAAAx"});

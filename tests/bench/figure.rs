@@ -9,13 +9,13 @@ pub struct Figure {
     name: String,
     unit: Unit,
     measured: f64,
-    /// None: for information.
+    /// The limit. `None` means that the figure is for information.
     at_most: Option<f64>,
 }
 
 #[derive(Clone, Copy, PartialEq)]
 enum Unit {
-    /// The same on every machine.
+    /// A number that is the same on every machine.
     Count,
     Seconds,
     Milliseconds,
@@ -49,7 +49,7 @@ impl Figure {
         Figure { name: name.into(), unit, measured, at_most: None }
     }
 
-    /// In the unit of the figure.
+    /// Sets the limit, in the unit of the figure.
     pub fn at_most(mut self, limit: f64) -> Figure {
         self.at_most = Some(limit);
         self
@@ -59,7 +59,7 @@ impl Figure {
         self.at_most.is_none_or(|limit| self.measured <= limit)
     }
 
-    /// Is it the same on every machine?
+    /// Whether the figure is the same on every machine.
     pub fn is_count(&self) -> bool {
         self.unit == Unit::Count
     }
@@ -98,7 +98,7 @@ impl Unit {
     }
 }
 
-/// As Markdown, aligned for a terminal: it can be pasted into tests/README.md.
+/// Returns a Markdown table that is aligned for a terminal, and that can be pasted into tests/README.md.
 pub fn table(figures: &[Figure]) -> String {
     let head = ["figure", "measured", "at most", "ok"].map(String::from);
     let rows: Vec<[String; 4]> = figures.iter().map(Figure::cells).collect();
@@ -118,7 +118,7 @@ pub fn table(figures: &[Figure]) -> String {
     line(&head) + &ruler + &rows.iter().map(line).collect::<String>()
 }
 
-/// One object a figure.
+/// Returns a JSON object for each figure.
 pub fn json_lines(figures: &[Figure]) -> String {
     let line = |figure: &Figure| {
         let [_, shown, ..] = figure.cells();

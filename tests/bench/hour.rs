@@ -16,11 +16,12 @@ use std::time::{Duration, Instant};
 
 pub const SCALE: f64 = 0.02;
 const HOUR: Duration = Duration::from_secs(3600);
-/// The Lease's waits are shortened to a tenth at most (`cli/wire.rs`); 400 ms of that are 2 s of `SCALE`.
+/// The flag that shortens the Lease's waits. `cli/wire.rs` shortens them to a tenth at most, and 400 ms of that are 2
+/// s of `SCALE`.
 pub const RETRY_PERIOD: &str = "--leader-elect-retry-period=400ms";
-/// In a real hour, at the default of `--node-sync-interval`.
-pub const LOOKS: usize = 720;
-/// In a real hour, at the default of `--leader-elect-retry-period`.
+/// The number of polls in a real hour, with the default of `--node-sync-interval`.
+pub const POLLS: usize = 720;
+/// The number of renewals in a real hour, with the default of `--leader-elect-retry-period`.
 pub const RENEWALS: usize = 1800;
 pub const NODES: usize = 100;
 
@@ -44,14 +45,14 @@ impl Hour {
         self.of(half).count()
     }
 
-    /// At all nodes, in whatever form; further pages of a list are no looks of their own.
-    pub fn looks(&self) -> usize {
+    /// Returns the number of polls of all nodes, in any form. Further pages of a list are no polls of their own.
+    pub fn polls(&self) -> usize {
         let is_look =
             |call: &&Call| call.path == "/api/v1/nodes" && call.query("continue").is_none();
         self.of(Half::Kubernetes).filter(is_look).count()
     }
 
-    /// Of the Lease.
+    /// Returns the number of renewals of the Lease.
     pub fn renewals(&self) -> usize {
         let is_renewal = |call: &&Call| call.is_write() && is_lease(&call.path);
         self.of(Half::Kubernetes).filter(is_renewal).count()
@@ -64,7 +65,7 @@ pub struct Steady {
     pub one_not_ready: Hour,
     /// All nodes, as one whole list.
     pub list_bytes: usize,
-    /// From the daemon's start to the end of both hours.
+    /// The largest memory from the daemon's start to the end of both hours.
     pub peak_kb: u64,
 }
 

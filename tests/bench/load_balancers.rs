@@ -1,4 +1,4 @@
-//! Load balancers: what it costs to bring them up, to change them, and to leave them alone.
+//! Load balancers: what it costs to create them, to change them, and to leave them alone.
 
 use crate::common::cluster::{len, service, with_spec};
 use crate::common::{Cluster, Daemon, at_scale, wait_at_most};
@@ -20,13 +20,14 @@ const CALLS_BESIDE_POSTS: usize = 30;
 const ADDRESS_SECONDS: f64 = 6.0;
 const CALLS_FOR_A_NODE: usize = 45;
 const CALLS_FOR_AN_ANNOTATION: usize = 6;
-/// A list, a POST, a question whether it has ended; and one question more, where it takes longer.
+/// The calls for a Service: a list, a POST, and a question whether the action has ended. There is one more question
+/// when it takes longer.
 const CALLS_FOR_A_SERVICE: usize = 4;
 const CALLS_AN_HOUR: usize = 20;
-/// On one load balancer, with a port each.
+/// The number of Services that share a load balancer, with a port each.
 const SHARING: usize = 5;
-/// A Service that comes to a load balancer: a list, a read before its labels are written, the labels, the port. Polls of
-/// actions are not counted.
+/// The calls for a Service that joins a load balancer: a list, a read before its labels are written, the labels, the
+/// port. Polls of actions are not counted.
 const CALLS_TO_JOIN: usize = 4;
 const MEMORY_MB: f64 = 8.0;
 
@@ -38,16 +39,17 @@ pub fn all() -> Vec<Figure> {
     let mut figures = a_life(1.0);
     figures.extend(an_hour());
     figures.extend(shared(1.0));
-    figures.extend(shared_at_rest());
+    figures.extend(shared_steady_state());
     figures
 }
 
-/// 20 Services come, a node comes, an annotation changes, and one Service comes alone. `scale` of both sides' waits: 1 is the real time.
+/// Measures 20 new Services, a new node, a changed annotation, and one more Service. `scale` is that of both sides'
+/// waits, and 1 is the real time.
 pub fn a_life(scale: f64) -> Vec<Figure> {
     let sandbox = world(scale);
     let daemon = Daemon::start(&at_scale(&sandbox, scale), &[]);
     daemon.logs("leading as");
-    quiet(&sandbox, scale);
+    wait_until_idle(&sandbox, scale);
     let mut figures = bring_up(&sandbox, scale);
     figures.extend(one_node(&sandbox, scale));
     figures.extend(one_annotation(&sandbox, scale));
@@ -92,7 +94,7 @@ fn bring_up(sandbox: &Sandbox, scale: f64) -> Vec<Figure> {
     let have_addresses = || (1..=SERVICES).all(|n| sandbox.has_address(&name(n)));
     wait_at_most(PATIENCE, "addresses", have_addresses);
     let end = Instant::now();
-    quiet(sandbox, scale);
+    wait_until_idle(sandbox, scale);
     let calls = hetzner(sandbox, mark);
     let posts: Vec<&Call> = calls.iter().filter(|call| call.method == "POST").collect();
     let first = posts.iter().map(|call| call.started).min();
@@ -113,7 +115,7 @@ fn one_node(sandbox: &Sandbox, scale: f64) -> Vec<Figure> {
     let has_it = |one: &Value| len(&one["targets"]) > NODES;
     let have_it = || sandbox.balancers().iter().all(has_it);
     wait_at_most(PATIENCE, "the new target", have_it);
-    quiet(sandbox, scale);
+    wait_until_idle(sandbox, scale);
     let calls = hetzner(sandbox, mark);
     let title = |what: &str| format!("one node more, {SERVICES} Services: Hetzner {what}");
     vec![
@@ -129,7 +131,7 @@ fn one_annotation(sandbox: &Sandbox, scale: f64) -> Vec<Figure> {
     wait_at_most(PATIENCE, "the change of each port", || {
         sandbox.calls().count(is_written) >= PORTS.len()
     });
-    quiet(sandbox, scale);
+    wait_until_idle(sandbox, scale);
     let calls = hetzner(sandbox, mark);
     let title = |what: &str| format!("one annotation, 3 ports: Hetzner {what}");
     vec![
@@ -143,22 +145,22 @@ fn one_service(sandbox: &Sandbox, scale: f64) -> Figure {
     let late = name(SERVICES + 1);
     create(sandbox, SERVICES + 1);
     wait_at_most(PATIENCE, "its address", || sandbox.has_address(&late));
-    quiet(sandbox, scale);
+    wait_until_idle(sandbox, scale);
     let calls = hetzner(sandbox, mark).len();
     let title = format!("one Service more × 3 ports, {NODES} nodes: Hetzner calls");
     Figure::count(title, calls).at_most(CALLS_FOR_A_SERVICE as f64)
 }
 
-/// Five Services with a port each come together: on one load balancer, and on one each.
+/// Measures five new Services with a port each, on one load balancer, and on one each.
 pub fn shared(scale: f64) -> Vec<Figure> {
     let sandbox = world(scale);
     let daemon = Daemon::start(&at_scale(&sandbox, scale), &[]);
     daemon.logs("leading as");
-    quiet(&sandbox, scale);
+    wait_until_idle(&sandbox, scale);
     let bring_up = |prefix: &str, share: bool| {
         let mark = sandbox.calls().mark();
         create_five(&sandbox, prefix, share);
-        quiet(&sandbox, scale);
+        wait_until_idle(&sandbox, scale);
         let mut calls = hetzner(&sandbox, mark);
         let is_post = |call: &&Call| call.method == "POST" && call.path == "/v1/load_balancers";
         let posts = calls.iter().filter(is_post).count();
@@ -167,7 +169,7 @@ pub fn shared(scale: f64) -> Vec<Figure> {
         calls.retain(|call| !apart.contains(&call.path.as_str()));
         (posts, calls.len())
     };
-    // Where ticks are short the Services come in several of them, each with its list.
+    // When ticks are short the Services come in several ticks, each with its list.
     let ticks = if scale < 1.0 { SHARING - 1 } else { 0 };
     let (posts, calls) = bring_up("shared", true);
     let (_, alone) = bring_up("alone", false);
@@ -196,8 +198,8 @@ fn create_five(sandbox: &Sandbox, prefix: &str, share: bool) {
     crate::common::wait_or(PATIENCE, state, have_addresses);
 }
 
-/// An hour without differences: five Services on one load balancer, and one Service alone.
-fn shared_at_rest() -> Vec<Figure> {
+/// Measures an hour without differences, with five Services on one load balancer, and with one Service alone.
+fn shared_steady_state() -> Vec<Figure> {
     let calls_at_rest = |come: fn(&Sandbox)| {
         let sandbox = world(hour::SCALE);
         let daemon = Daemon::start(&at_scale(&sandbox, hour::SCALE), &[hour::RETRY_PERIOD]);
@@ -220,7 +222,7 @@ fn shared_at_rest() -> Vec<Figure> {
     ]
 }
 
-/// In which nothing changes, with many Services that are none of ours.
+/// Measures an hour in which nothing changes, with many Services that are not ours.
 fn an_hour() -> Vec<Figure> {
     let sandbox = world(hour::SCALE);
     for n in SERVICES + 1..=ALL_SERVICES {
@@ -253,8 +255,8 @@ fn an_hour() -> Vec<Figure> {
     ]
 }
 
-/// Until nothing was asked of Hetzner for a while.
-fn quiet(sandbox: &Sandbox, scale: f64) {
+/// Waits until no call to Hetzner was made for a while.
+fn wait_until_idle(sandbox: &Sandbox, scale: f64) {
     let count = || sandbox.calls().count(|call| call.half == Half::Hetzner);
     let mut seen = (count(), Instant::now());
     wait_at_most(PATIENCE, "the last call", || {

@@ -36,7 +36,7 @@ use figure::Figure;
 use sandbox::calls::Call;
 use sandbox::{Half, Sandbox};
 
-/// Of a real node: 12 labels, 6 annotations, 45 images, managed fields.
+/// The size of a real node, with 12 labels, 6 annotations, 45 images and managed fields.
 const NODE_BYTES: usize = 12_000;
 
 /// Calls of Hetzner's API since a mark.
@@ -109,7 +109,7 @@ fn bench() {
     let themes = THEMES.iter().filter(|(name, _)| wanted(name));
     let figures: Vec<Figure> = themes
         .flat_map(|(_, measure)| measure())
-        // At once as well: whatever stops the rest, this was measured.
+        // The figure is also printed at once, so that it is known whatever stops the rest.
         .inspect(|figure| println!("{figure}"))
         .collect();
     print!("\n{}", figure::table(&figures));

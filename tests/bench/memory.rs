@@ -1,4 +1,4 @@
-//! What it takes: of the disk, and of memory at its highest.
+//! The space that ccm needs on the disk, and its largest memory.
 
 use crate::NODE_BYTES;
 use crate::common::cluster::service;
@@ -11,9 +11,9 @@ use serde_json::Value;
 use std::time::Duration;
 
 const MANY: usize = 5000;
-/// A fifth: looks lie a second apart, refreshes a minute.
+/// A second lasts a fifth of one, so that polls are a second apart, and refreshes a minute.
 const SCALE: f64 = 0.2;
-/// They take minutes even on a machine that has nothing else to do.
+/// The time for large clusters, which take minutes even on a machine that has nothing else to do.
 const PATIENCE: Duration = Duration::from_secs(900);
 
 /// 4.0 until there were dedicated servers, 4.5 until there were limits for tenants.
@@ -45,8 +45,8 @@ fn of_a_hundred() -> Figure {
     Figure::bytes("peak memory, 100 nodes", peak_kb * 1024).at_most(MEMORY_MB)
 }
 
-/// What other programs keep on Services is none of ours: it is read at every look, and never kept. Nor is more of
-/// ours than anybody needs; below that it is.
+/// What other programs store on Services is read at every poll and never kept. The same holds for annotations of ours
+/// above their limit.
 pub fn of_large_services() -> Vec<Figure> {
     const OURS: &str = "load-balancer.hetzner.cloud/http-certificates";
     let foreign = |all: &mut Value| all["example.com/state"] = "x".repeat(LARGE_BYTES).into();
@@ -73,7 +73,8 @@ fn ours_that_are_read(all: &mut Value) {
     all["load-balancer.hetzner.cloud/share-namespaces"] = names.into();
 }
 
-/// More than is kept of all of them together, in so many namespaces; and Services of others, which are younger.
+/// Measures Services with more annotations than ccm keeps, in this number of namespaces, and foreign Services,
+/// which are younger.
 fn of_many_services(namespaces: usize) -> Figure {
     let (sandbox, env) = small_world();
     for n in 0..namespaces {
@@ -94,7 +95,7 @@ fn of_many_services(namespaces: usize) -> Figure {
     wait_at_most(PATIENCE, "addresses of the others", || {
         (1..=HONEST_SERVICES).all(|n| sandbox.has_address(&name(n)))
     });
-    wait_for_looks(&sandbox);
+    wait_for_polls(&sandbox);
     let (peak_kb, _) = daemon.memory_kb();
     let title = format!(
         "peak memory, {MANY_LARGE_SERVICES} Services with 31 kB of our annotations each, namespaces: {namespaces}"
@@ -110,12 +111,12 @@ fn small_world() -> (Sandbox, Env) {
     (sandbox, env)
 }
 
-fn wait_for_looks(sandbox: &Sandbox) {
+fn wait_for_polls(sandbox: &Sandbox) {
     let mark = sandbox.calls().mark();
     let is_look = |call: &Call| {
         call.sequence > mark && call.path == "/api/v1/services" && call.duration.is_some()
     };
-    wait_at_most(PATIENCE, "more looks at all of them", || sandbox.calls().count(is_look) >= 5);
+    wait_at_most(PATIENCE, "more polls of all of them", || sandbox.calls().count(is_look) >= 5);
 }
 
 fn of_services(each: &str, is_made: bool, fill: impl Fn(&mut Value)) -> Figure {
@@ -133,13 +134,13 @@ fn of_services(each: &str, is_made: bool, fill: impl Fn(&mut Value)) -> Figure {
         false => daemon.log().contains(&format!("/{}: its annotations", name(n))),
     };
     wait_at_most(PATIENCE, "what comes of all of them", || (1..=LARGE_SERVICES).all(is_done));
-    wait_for_looks(&sandbox);
+    wait_for_polls(&sandbox);
     let (peak_kb, _) = daemon.memory_kb();
     let title = format!("peak memory, {LARGE_SERVICES} Services with {each} each");
     Figure::bytes(title, peak_kb * 1024)
 }
 
-/// Until all of them are initialised and were compared with their servers once more.
+/// Measures until all nodes are initialised and were compared with their servers once more.
 fn of_many() -> Figure {
     let sandbox = Sandbox::builder().nodes(MANY).node_bytes(NODE_BYTES).heartbeats(false).start();
     let daemon = Daemon::start(&at_scale(&sandbox, SCALE), &[]);

@@ -1,8 +1,9 @@
-//! Nodes that come: how long they wait, and what they cost.
+//! New nodes: how long they wait, and what they cost.
 
 use crate::NODE_BYTES;
 use crate::common::{
-    Cluster, Daemon, builder, is_initialised, is_lease, quiet, real_time, wait_at_most, wait_until,
+    Cluster, Daemon, builder, is_initialised, is_lease, real_time, socket_cluster, wait_at_most,
+    wait_until,
 };
 use crate::figure::Figure;
 use sandbox::calls::Call;
@@ -18,9 +19,9 @@ const READY_SECONDS: f64 = 0.3;
 /// Beside one interval.
 const INITIALISED_SECONDS: f64 = 1.0;
 const STARTS: usize = 5;
-/// What a write takes on a real API server.
+/// The time of a write on a real API server.
 const WRITE: Duration = Duration::from_millis(5);
-/// Of the time that one writer needs.
+/// The limit, as a share of the time that one writer needs.
 const PERCENT_OF_ONE_WRITER: f64 = 50.0;
 /// Registrations, each at another moment of an interval.
 const MOMENTS: u32 = 10;
@@ -33,10 +34,10 @@ pub fn all() -> Vec<Figure> {
     figures
 }
 
-/// The median of a few starts, each in a world of its own: a Lease outlives its daemon.
+/// Measures the median of a few starts, each in a world of its own, because a Lease outlives its daemon.
 fn start_to_ready() -> Figure {
     let start = |_| {
-        let sandbox = quiet(100);
+        let sandbox = socket_cluster(100);
         let begun = Instant::now();
         let daemon = Daemon::start(&real_time(&sandbox), &[]);
         wait_until("the health server", || address(&daemon).is_some());
@@ -52,13 +53,13 @@ fn start_to_ready() -> Figure {
 /// The longest of a few, with an interval of one second.
 fn registered_to_initialised() -> Figure {
     let interval = Duration::from_secs(1);
-    let sandbox = quiet(0);
+    let sandbox = socket_cluster(0);
     let _daemon = Daemon::start(&real_time(&sandbox), &["--node-sync-interval=1s"]);
-    first_look(&sandbox);
+    first_poll(&sandbox);
     let longest = (1..=MOMENTS).map(|moment| {
         let name = format!("worker-{moment}");
         let server = ServerSpec { name: name.clone(), ..ServerSpec::default() };
-        // Not hope: another moment of the interval is what is measured.
+        // This sleep waits for nothing. It chooses another moment of the interval.
         std::thread::sleep(interval / MOMENTS * moment);
         let begun = Instant::now();
         sandbox.join(server);
@@ -88,7 +89,7 @@ fn beside_one_writer() -> [Figure; 2] {
     [Figure::seconds(title("one writer"), one), part.at_most(PERCENT_OF_ONE_WRITER)]
 }
 
-/// So many servers, whose nodes do not exist yet.
+/// Returns this number of servers whose nodes do not exist yet.
 fn servers(nodes: usize) -> (Sandbox, Vec<u64>) {
     let sandbox = builder().nodes(0).node_bytes(NODE_BYTES).heartbeats(false).start();
     let server = |n: usize| ServerSpec { name: format!("worker-{n}"), ..ServerSpec::default() };
@@ -97,12 +98,12 @@ fn servers(nodes: usize) -> (Sandbox, Vec<u64>) {
     (sandbox, ids)
 }
 
-/// A daemon that has seen that there are no nodes yet, then all of them at once; the time from then until all are
-/// initialised, and until the last was registered.
+/// Starts a daemon, which sees that there are no nodes yet, and then registers all nodes. Returns the time until all
+/// are initialised, and the time until the last one was registered.
 fn registered(sandbox: &Sandbox, ids: &[u64], args: &[&str]) -> (Daemon, Duration, Duration) {
     let args = [&["--node-sync-interval=1s"], args].concat();
     let daemon = Daemon::start(&real_time(sandbox), &args);
-    first_look(sandbox);
+    first_poll(sandbox);
     let begun = Instant::now();
     sandbox.register_nodes_of(ids);
     let registering = begun.elapsed();
@@ -124,7 +125,7 @@ pub fn together(nodes: usize) -> Vec<Figure> {
     });
     let mark = sandbox.calls().mark();
     let is_look = |call: &Call| call.path == "/api/v1/nodes" && call.status.is_some();
-    wait_until("three more looks", || {
+    wait_until("three more polls", || {
         let later = |call: &Call| call.sequence > mark && is_look(call);
         sandbox.calls().count(later) >= 3
     });
@@ -132,27 +133,27 @@ pub fn together(nodes: usize) -> Vec<Figure> {
     let steady_calls = sandbox.calls().count(later);
 
     let title = |what: &str| format!("{nodes} nodes at once, interval 1 s: {what}");
-    // On a real API server they take longer to register than one interval, and each look finds new ones.
-    let looks = 1 + registering.as_secs() as usize;
-    let calls_limit = looks * (2 * nodes.div_ceil(SERVERS_A_PAGE) + 4);
+    // On a real API server the nodes take longer to register than one interval, and each poll finds new ones.
+    let polls = 1 + registering.as_secs() as usize;
+    let calls_limit = polls * (2 * nodes.div_ceil(SERVERS_A_PAGE) + 4);
     vec![
         Figure::seconds(title("all initialised"), took),
         Figure::count(title("Hetzner calls"), hetzner_calls).at_most(calls_limit as f64),
-        Figure::count(title("Hetzner calls in three looks more"), steady_calls).at_most(0.0),
+        Figure::count(title("Hetzner calls in three more polls"), steady_calls).at_most(0.0),
         Figure::count(title("Kubernetes calls"), kubernetes_calls),
         Figure::bytes(title("peak memory"), daemon.memory_kb().0 * 1024),
     ]
 }
 
-/// Where probes are answered, once the log says so.
+/// Returns the address of the probes, once the log contains it.
 fn address(daemon: &Daemon) -> Option<String> {
     let log = daemon.log();
     let (_, rest) = log.split_once("health: listening on ")?;
     Some(rest.split_whitespace().next()?.to_owned())
 }
 
-fn first_look(sandbox: &Sandbox) {
-    wait_until("the first look", || sandbox.calls().count(|call| call.path == "/api/v1/nodes") > 0);
+fn first_poll(sandbox: &Sandbox) {
+    wait_until("the first poll", || sandbox.calls().count(|call| call.path == "/api/v1/nodes") > 0);
 }
 
 /// The write that ends a node's initialisation.

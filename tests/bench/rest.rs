@@ -1,17 +1,17 @@
-//! An hour in which little happens: what is asked of both APIs, and the processor time.
+//! An hour in which little happens: the calls to both APIs, and the processor time.
 
 use crate::figure::Figure;
-use crate::hour::{self, LOOKS, NODES, RENEWALS, Steady};
+use crate::hour::{self, NODES, POLLS, RENEWALS, Steady};
 use sandbox::Half;
 
 /// Refreshes, at the default of `--node-status-update-frequency`.
 const REFRESHES: usize = 12;
 const SERVERS_A_PAGE: usize = 50;
-/// What one node that is not ready may add.
+/// The calls that one node that is not ready may add.
 const MORE_CALLS: usize = 120;
-/// Of what whole lists at every tick would be.
+/// The limit, as a share of whole lists at every tick.
 const SHARE_PERCENT: f64 = 10.0;
-/// What `hcloud-cloud-controller-manager` takes, which watches.
+/// The time that `hcloud-cloud-controller-manager` takes, which watches.
 const CPU_SECONDS: f64 = 2.2;
 
 pub fn all() -> Vec<Figure> {
@@ -19,7 +19,7 @@ pub fn all() -> Vec<Figure> {
     vec![
         hetzner_calls(hours),
         hetzner_calls_for_a_node_not_ready(hours),
-        looks(hours),
+        polls(hours),
         renewals(hours),
         kubernetes_bytes(hours),
         kubernetes_share(hours),
@@ -39,9 +39,9 @@ fn hetzner_calls_for_a_node_not_ready(hours: &Steady) -> Figure {
     Figure::count("  more with one NotReady, its server running", more).at_most(MORE_CALLS as f64)
 }
 
-fn looks(hours: &Steady) -> Figure {
-    let title = format!("looks at the nodes in that hour ({LOOKS} in a real one)");
-    Figure::count(title, hours.steady.looks())
+fn polls(hours: &Steady) -> Figure {
+    let title = format!("polls of the nodes in that hour ({POLLS} in a real one)");
+    Figure::count(title, hours.steady.polls())
 }
 
 fn renewals(hours: &Steady) -> Figure {
@@ -54,8 +54,8 @@ fn kubernetes_bytes(hours: &Steady) -> Figure {
 }
 
 fn kubernetes_share(hours: &Steady) -> Figure {
-    let whole_lists = hours.steady.looks() * hours.list_bytes;
-    Figure::percent("  of whole lists at every look", read(hours), whole_lists)
+    let whole_lists = hours.steady.polls() * hours.list_bytes;
+    Figure::percent("  of whole lists at every poll", read(hours), whole_lists)
         .at_most(SHARE_PERCENT)
 }
 
@@ -64,10 +64,11 @@ fn read(hours: &Steady) -> usize {
     calls.map(|call| call.answer_bytes).sum()
 }
 
-/// As if all looks and renewals of a real hour had found time in the simulated one: rather too much than too little.
+/// Returns the processor time as if all polls and renewals of a real hour had fitted into the simulated one. The figure
+/// is rather too large than too small.
 fn cpu(hours: &Steady) -> Figure {
     let steady = &hours.steady;
     let missing = |real: usize, simulated: usize| real as f64 / simulated.max(1) as f64;
-    let factor = missing(LOOKS, steady.looks()).max(missing(RENEWALS, steady.renewals())).max(1.0);
+    let factor = missing(POLLS, steady.polls()).max(missing(RENEWALS, steady.renewals())).max(1.0);
     Figure::seconds("CPU an hour, 100 nodes", steady.cpu.mul_f64(factor)).at_most(CPU_SECONDS)
 }

@@ -1,4 +1,4 @@
-//! Routes: what it costs to bring up a hundred of them, to mend one, and to leave them alone.
+//! Routes: what it costs to add a hundred of them, to repair one, and to leave them alone.
 
 use crate::common::{Cluster, Daemon, at_scale, ccm, wait_at_most};
 use crate::figure::Figure;
@@ -25,7 +25,7 @@ pub fn all() -> Vec<Figure> {
     figures
 }
 
-/// 100 nodes register, and a route breaks. `scale` of both sides' waits: 1 is the real time.
+/// Measures 100 nodes that register, and a broken route. `scale` is that of both sides' waits, and 1 is the real time.
 pub fn a_life(scale: f64) -> Vec<Figure> {
     let sandbox = world(scale);
     let daemon = Daemon::start(&at_scale(&sandbox, scale), &[CIDR]);
@@ -78,7 +78,7 @@ fn one_breaks(sandbox: &Sandbox, daemon: &Daemon, scale: f64) -> Vec<Figure> {
     ]
 }
 
-/// In which nothing changes.
+/// Measures an hour in which nothing changes.
 fn an_hour() -> Vec<Figure> {
     let sandbox = world(hour::SCALE);
     let env = at_scale(&sandbox, hour::SCALE);

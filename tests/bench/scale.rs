@@ -7,7 +7,7 @@
 
 use crate::common::{Cluster, Daemon, ccm, env, is_lease, real_time, with};
 use crate::figure::Figure;
-use crate::hour::{self, LOOKS, RENEWALS};
+use crate::hour::{self, POLLS, RENEWALS};
 use crate::{NODE_BYTES, hetzner};
 use sandbox::calls::Call;
 use sandbox::hetzner::ServerSpec;
@@ -20,12 +20,12 @@ use std::time::{Duration, Instant};
 
 const SCALE: f64 = 0.05;
 const NODES: usize = 5000;
-/// Those of the nodes that are targets: an lb11 takes 25.
+/// The number of nodes that are targets, because an lb11 takes 25.
 const EDGE_NODES: usize = 20;
 const SERVICES: usize = 100;
 const RACK: usize = 500;
 const REPLACED: usize = 200;
-/// So many of them are targets of every load balancer.
+/// The number of replaced nodes that are targets of every load balancer.
 const REPLACED_EDGE: usize = 4;
 /// Replaced at the same time.
 const SURGE: usize = 20;
@@ -41,7 +41,8 @@ const LISTS_AT_START: usize = 4;
 const START_SECONDS: f64 = 60.0;
 
 const PATIENCE: Duration = Duration::from_secs(600);
-/// Of the simulation: nothing that belongs to one change lies further apart.
+/// The time without calls after which a change is over, in simulated time. The calls of one change are
+/// never further apart.
 const QUIET: Duration = Duration::from_secs(60);
 /// A lookup in a log of many thousand calls takes time from what is measured.
 const POLL: Duration = Duration::from_millis(100);
@@ -62,7 +63,7 @@ fn title(what: &str) -> String {
     format!("{NODES} nodes, {SERVICES} load balancers: {what}")
 }
 
-/// A whole cluster registers before the daemon starts; then its Services come.
+/// Measures a start in a whole cluster, and the creation of its Services.
 fn start() -> Vec<Figure> {
     let sandbox = cluster(1.0);
     let begun = Instant::now();
@@ -90,7 +91,7 @@ fn start() -> Vec<Figure> {
     ]
 }
 
-/// Where all is in order already.
+/// A world in which everything is synced already.
 struct World {
     daemon: Daemon,
     sandbox: Sandbox,
@@ -109,10 +110,11 @@ impl World {
         let project = sandbox.project();
         sandbox.cloud().set_rate_limit(project, 3600, 3600);
         let scale = SCALE.to_string();
-        // A list of all nodes takes a second here as there: it would be most of ten scaled seconds.
+        // A list of all nodes takes a second in both times, which would be most of ten scaled seconds.
         let max_age = ("HCLOUD_SERVER_CACHE_MAX_AGE", "60s");
         let env = with(env(&sandbox), &[("CCM_TEST_TIME_SCALE", &scale), max_age]);
-        // The Lease is not shortened below a tenth: a renewal every 2 s of the simulation, and room for a busy machine.
+        // The Lease is not shortened below a tenth. It is renewed every 2 s of the simulation, with room for
+        // a busy machine.
         let lease = [
             "--leader-elect-retry-period=1s",
             "--leader-elect-renew-deadline=40s",
@@ -120,17 +122,17 @@ impl World {
         ];
         let daemon = Daemon::start(&env, &lease);
         let world = World { daemon, sandbox };
-        world.quiet();
+        world.wait_until_idle();
         world
     }
 
-    /// From whenever the last change was over.
+    /// Measures an hour after the last change.
     fn rest(&self) -> Vec<Figure> {
         let hour = self.hour();
         let calls: Vec<&Call> = hour.of(Half::Hetzner).collect();
         let of = |path: &str| calls.iter().filter(|call| call.path == path).count();
         let missing = |real: usize, simulated: usize| real as f64 / simulated.max(1) as f64;
-        let factor = missing(LOOKS, hour.looks()).max(missing(RENEWALS, hour.renewals()));
+        let factor = missing(POLLS, hour.polls()).max(missing(RENEWALS, hour.renewals()));
         let cpu = hour.cpu.mul_f64(factor.max(1.0));
         let of_kubernetes = hour.of(Half::Kubernetes).map(|call| call.answer_bytes);
         vec![
@@ -138,7 +140,7 @@ impl World {
                 .at_most(REFRESH_CALLS as f64),
             Figure::count("  for servers", of("/v1/servers")),
             Figure::count("  for load balancers", of("/v1/load_balancers")),
-            Figure::count(format!("  polls of the nodes ({LOOKS} in a real hour)"), hour.looks()),
+            Figure::count(format!("  polls of the nodes ({POLLS} in a real hour)"), hour.polls()),
             Figure::bytes("  read from Kubernetes", of_kubernetes.sum::<usize>() as u64),
             Figure::seconds("  processor time", cpu).at_most(CPU_SECONDS),
         ]
@@ -180,7 +182,7 @@ impl World {
         }
     }
 
-    /// A few at a time: each new node is there before its old server is deleted.
+    /// Replaces a few nodes at a time. Each new node exists before its old server is deleted.
     fn replaced(&self) -> Vec<Figure> {
         let mut old = self.servers(3000..3000 + REPLACED - REPLACED_EDGE);
         let last = NODES - EDGE_NODES;
@@ -199,7 +201,8 @@ impl World {
             sum.add(go);
         }
         sum.took = begun.elapsed();
-        // Of each new node its server is read once, and of each old one; before targets are added, all of them.
+        // The server of each new node is read once, and so is that of each old one. All servers are read before
+        // targets are added.
         let list = NODES / SERVERS_A_PAGE + 1;
         sum.needed = 2 * REPLACED + REPLACED_EDGE * SERVICES + list;
         let what = format!(
@@ -208,7 +211,7 @@ impl World {
         sum.figures(&what)
     }
 
-    /// What is done until so many such writes were made, and until it is quiet again.
+    /// Measures a change until this number of such writes was made and the daemon is idle again.
     fn change(&self, writes: usize, is_write: fn(&Call) -> bool, change: impl FnOnce()) -> Changed {
         let (mark, begun) = (self.sandbox.calls().mark(), Instant::now());
         change();
@@ -218,7 +221,7 @@ impl World {
         };
         wait("the writes", || made() >= writes);
         let took = begun.elapsed();
-        self.quiet();
+        self.wait_until_idle();
         let calls = self.sandbox.calls().calls_since(mark);
         let is_ours = |call: &&Call| call.half == Half::Hetzner;
         let is_node_write = |call: &&Call| is_node_write(call);
@@ -231,8 +234,8 @@ impl World {
         }
     }
 
-    /// Until nothing was asked of Hetzner, and nothing written to a node, for a while.
-    fn quiet(&self) {
+    /// Waits until no call to Hetzner and no write to a node was made for a while.
+    fn wait_until_idle(&self) {
         let count = || {
             let such = |call: &Call| call.half == Half::Hetzner || is_node_write(call);
             self.sandbox.calls().count(such)
@@ -256,7 +259,7 @@ impl World {
     }
 }
 
-/// What a change took.
+/// The cost of a change.
 #[derive(Default)]
 struct Changed {
     took: Duration,
@@ -302,7 +305,7 @@ fn cluster(scale: f64) -> Sandbox {
     sandbox
 }
 
-/// As the builder names them.
+/// Returns the name that the builder gives to a node.
 fn name(n: usize) -> String {
     format!("worker-{}", n + 1)
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 const MANY: usize = 5000;
 const TIMES: u32 = 5;
-/// Its process, the rest of the benchmark included.
+/// The memory of the process, which includes the rest of the benchmark.
 const MEMORY_MB: f64 = 1000.0;
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 

@@ -28,8 +28,8 @@ const UNTIL_ALL_ARE_PLANNED: Duration = Duration::from_secs(45);
 /// How often the tenant changes an annotation meanwhile.
 const CHANGE: Duration = Duration::from_millis(500);
 const LOOK: Duration = Duration::from_millis(50);
-/// Metrics are many lines: they are read at each of so many looks.
-const LOOKS_OF_METRICS: usize = 4;
+/// Metrics are many lines, so they are read only at one of this number of polls.
+const POLLS_OF_METRICS: usize = 4;
 
 pub fn all() -> Vec<Figure> {
     let sandbox = builder().nodes(NODES).heartbeats(false).start();
@@ -75,7 +75,7 @@ pub fn all() -> Vec<Figure> {
         Figure::seconds("  processor time of it", longest(|round| round.cpu)),
         Figure::seconds("  45 s in which one Service changes all the time", cpu),
         Figure::count("  answers of /livez that are not 200", seen.not_ok).at_most(0.0),
-        Figure::count("  answers of /livez", seen.looks),
+        Figure::count("  answers of /livez", seen.polls),
         Figure::seconds("  a new node is initialised", initialised).at_most(INITIALISED_SECONDS),
         Figure::bytes("  peak memory", peak),
     ]
@@ -105,7 +105,7 @@ struct Watch {
 
 #[derive(Default)]
 struct Seen {
-    looks: usize,
+    polls: usize,
     /// Answers of `/livez` with another status than 200, or none.
     not_ok: usize,
     rounds: Vec<Round>,
@@ -113,7 +113,7 @@ struct Seen {
 
 /// A tick of the service controller.
 struct Round {
-    /// It was over then.
+    /// When the work was over.
     seen: Instant,
     took: Duration,
     /// Processor time since the tick before, of the thread that used most.
@@ -133,10 +133,10 @@ impl Watch {
             let mut last = ticks(&base);
             let mut cpu = cpu_of_threads(id);
             while !over.load(Ordering::Relaxed) {
-                seen.looks += 1;
+                seen.polls += 1;
                 seen.not_ok += usize::from(get(&base, "/livez").is_none());
                 thread::sleep(LOOK);
-                if !seen.looks.is_multiple_of(LOOKS_OF_METRICS) {
+                if !seen.polls.is_multiple_of(POLLS_OF_METRICS) {
                     continue;
                 }
                 let now = ticks(&base);
@@ -149,7 +149,7 @@ impl Watch {
                     };
                     seen.rounds.push(Round {
                         seen: Instant::now(),
-                        // Of several that were short, the sum.
+                        // The time is the sum of several short ones.
                         took: Duration::from_secs_f64(sum_now - sum),
                         cpu: cpu_now.iter().map(used).max().unwrap_or_default(),
                     });
@@ -174,7 +174,7 @@ impl Watch {
     }
 }
 
-/// By the ID of the thread.
+/// Returns the processor time of each thread, by its ID.
 fn cpu_of_threads(process: u32) -> BTreeMap<String, Duration> {
     let threads = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
     let time = |path: PathBuf| {
@@ -186,7 +186,7 @@ fn cpu_of_threads(process: u32) -> BTreeMap<String, Duration> {
     threads.filter_map(|one| time(one.ok()?.path())).collect()
 }
 
-/// How many ticks of the service controller there were, and the seconds that they took together.
+/// Returns the number of ticks of the service controller, and the seconds that they took together.
 fn ticks(url: &str) -> Option<(f64, f64)> {
     let of = |what: &str| {
         let name = "{controller=\"service-lb-controller\"}";

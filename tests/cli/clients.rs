@@ -1,4 +1,4 @@
-//! The clients below the controllers: the gate before every write, tries, tokens, long lists, bounds.
+//! The clients below the controllers: the gate before every write, retries, tokens, long lists, and limits.
 
 use crate::common::library::http_settings;
 use crate::common::objects::{connection, settings};
@@ -112,7 +112,7 @@ fn a_write_that_the_gate_refuses_never_leaves() {
 }
 
 #[test]
-fn a_write_is_sent_once_whatever_comes_back() {
+fn a_write_is_sent_once_whatever_the_answer_is() {
     let answers = [
         Effect::Reset,
         Effect::AnswerLost,
@@ -172,7 +172,7 @@ fn a_read_is_tried_three_times_at_most() {
     assert_eq!(client.calls(), 6);
 }
 
-/// Hetzner's goes to the budget, which pauses everything; Kubernetes' is about this call.
+/// A 429 of Hetzner goes to the budget, which pauses all calls. One of Kubernetes concerns only this call.
 #[test]
 fn a_429_is_retried_only_where_no_budget_is_kept() {
     for (half, calls) in [(Half::Hetzner, 1), (Half::Kubernetes, 2)] {
@@ -206,7 +206,7 @@ fn a_429_is_retried_only_where_no_budget_is_kept() {
 }
 
 #[test]
-fn a_long_list_comes_in_pages_and_begins_anew_when_it_expires() {
+fn a_long_list_is_read_in_pages_and_again_when_it_expires() {
     let builder = Sandbox::builder().only(Half::Kubernetes).nodes(0);
     let sandbox = builder.heartbeats(false).start();
     for n in 0..1_100 {
@@ -235,7 +235,7 @@ fn a_long_list_comes_in_pages_and_begins_anew_when_it_expires() {
     assert!(error.is_expired() && pages() == 3 * 2, "{error}: {} pages", pages());
 }
 
-/// Before each page is asked for, servers are deleted and others made.
+/// Servers are deleted and created before each page is read.
 #[test]
 fn a_list_that_changes_while_it_is_read_misses_no_server() {
     let sandbox = Sandbox::builder().only(Half::Hetzner).nodes(120).start();

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::process::Command;
 
-/// What is typed, and what may follow; a star: among others.
+/// What is typed, and what may follow. A star means that there may be other completions.
 #[rustfmt::skip] // A case is a line.
 const CASES: &[(&str, &str)] = &[
     ("ccm no", "node"),
@@ -57,13 +57,13 @@ const CASES: &[(&str, &str)] = &[
 /// Names of contexts that every shell takes as they are.
 const HONEST: [&str; 2] = ["admin@prod", "arn:aws:eks:one"];
 
-/// Names that a shell would expand, split or run; what is run makes the file `ran`.
+/// Names that a shell would expand, split or run. A name that is run creates the file `ran`.
 const HOSTILE: [&str; 11] = [
     "$(>ran)", "x$(>ran)", "`>ran`", "x;>ran", "x y", "it's", "say\"x", "x*", "~root", "${HOME}",
     "x\n>ran",
 ];
 
-/// What is typed where the cluster has hostile names, and what may follow.
+/// What is typed in a cluster with hostile names, and what may follow.
 const CASES_OF_CLUSTER: &[(&str, &str)] = &[
     ("ccm node inspect ", "worker-1"),
     ("ccm node inspect nodes/", "nodes/worker-1"),
@@ -85,8 +85,8 @@ fn script(shell: &str) -> String {
     ran.stdout
 }
 
-/// Runs a shell with the script in its reach; every line that it prints. Without an environment only the kubeconfig of
-/// [`kubeconfig`] is there. Fails where a name was run.
+/// Runs a shell that can read the script, and returns every line that it prints. Without an environment only the
+/// kubeconfig of [`kubeconfig`] exists. Fails when a name was run.
 fn runs(shell: &str, flag: &str, lines: &str, env: &Env) -> Option<Vec<String>> {
     let folder = format!("ccm-{shell}-{}-{}", std::process::id(), env.len());
     let folder = std::env::temp_dir().join(folder);
@@ -141,7 +141,7 @@ fn check(shell: &str, cases: &[(&str, &str)], printed: &[String]) {
     }
 }
 
-/// Types each case in a shell, and checks what it offers. False: the shell is not installed.
+/// Types each case in a shell, and checks the completions. Returns false when the shell is not installed.
 fn completes(shell: &str, cases: &[(&str, &str)], env: &Env) -> bool {
     let printed = match shell {
         "bash" => in_bash(cases, env),
@@ -160,7 +160,7 @@ fn in_bash(cases: &[(&str, &str)], env: &Env) -> Option<Vec<String>> {
     for (number, (typed, _)) in cases.iter().enumerate() {
         let length = typed.len();
         text += &format!("COMPREPLY=(); COMP_LINE='{typed}'; COMP_POINT={length}; _ccm ccm\n");
-        // What readline puts before it again: an answer begins behind the last of its word breaks.
+        // An answer begins after the last word break of readline, which adds the part before it again.
         let value = typed.rsplit([' ', '=']).next().unwrap();
         let kept = value.rfind(['@', ':']).map_or("", |at| &value[..=at]);
         text += &format!("echo @{number}; echo \"${{COMPREPLY[@]/#/{kept}}}\"\n");
@@ -171,8 +171,8 @@ fn in_bash(cases: &[(&str, &str)], env: &Env) -> Option<Vec<String>> {
     Some(printed)
 }
 
-/// Outside of its line editor zsh has neither the words nor `compadd`: they stand in here, and
-/// what does not begin with what was typed is left out, as it would do itself.
+/// Outside of its line editor zsh has neither the words nor `compadd`. The test replaces them, and drops what does not
+/// begin with the typed text, as zsh does.
 fn in_zsh(cases: &[(&str, &str)], env: &Env) -> Option<Vec<String>> {
     let mut text = "compdef() {}; _files() { print -r -- $PREFIX*(N) }\n\
         compset() { PREFIX=${PREFIX#*=} }\n\
@@ -203,21 +203,21 @@ fn in_fish(cases: &[(&str, &str)], env: &Env) -> Option<Vec<String>> {
 }
 
 #[test]
-fn bash_completes() {
+fn bash_completes_commands_flags_and_names() {
     assert!(completes("bash", CASES, &Env::new()), "bash is everywhere");
 }
 
 #[test]
-fn zsh_completes() {
+fn zsh_completes_commands_flags_and_names() {
     completes("zsh", CASES, &Env::new());
 }
 
 #[test]
-fn fish_completes() {
+fn fish_completes_commands_flags_and_names() {
     completes("fish", CASES, &Env::new());
 }
 
-/// A cluster whose names no API server would take: a kubeconfig may name any server.
+/// The cluster has names that no API server would accept, because a kubeconfig may name any server.
 #[test]
 fn names_that_a_shell_would_run_are_not_offered() {
     let sandbox = Sandbox::builder().nodes(1).heartbeats(false).start();
@@ -239,7 +239,7 @@ fn names_that_a_shell_would_run_are_not_offered() {
 }
 
 #[test]
-fn other_shells_are_named() {
+fn an_unknown_shell_is_refused_with_the_known_ones() {
     let one = "completions takes one word: bash, zsh or fish\n";
     for (words, told) in [
         ("completions", one),

@@ -1,4 +1,4 @@
-//! `ccm config`: what is in force, who said so, what is wrong; and never a secret or a call.
+//! `ccm config` shows the settings in force, their sources and their problems, and never a secret. It makes no call.
 
 use crate::common::{self, Env, Ran, ccm, snapshot, with};
 use ccm::settings::{Command, TABLE};
@@ -22,7 +22,7 @@ fn item<'a>(document: &'a Value, name: &str) -> &'a Value {
 }
 
 #[test]
-fn a_table_for_people() {
+fn config_is_a_table_for_people() {
     let flags = ["--node-sync-interval=10s", "--once", "--controllers=*,-service", "-v", "4"];
     let env = [
         ("HCLOUD_NETWORK", " private "),
@@ -43,7 +43,7 @@ fn a_table_for_people() {
 }
 
 #[test]
-fn every_value_and_who_said_so() {
+fn config_shows_every_value_with_its_source() {
     let folder = std::env::temp_dir().join(format!("ccm-config-{}", std::process::id()));
     std::fs::write(&folder, TOKEN).unwrap();
     let file = folder.display().to_string();
@@ -93,7 +93,7 @@ fn every_value_and_who_said_so() {
 
 #[test]
 #[rustfmt::skip] // A case is a line.
-fn what_is_wrong_is_shown_with_its_setting() {
+fn config_shows_a_problem_with_its_setting() {
     for (env, flags, name, source, problem) in [
         (&[("HCLOUD_TOKEN", "")][..], &[][..], "token", "HCLOUD_TOKEN", "HCLOUD_TOKEN: not set; "),
         (&[], &["--node-sync-interval=5"], "node-sync-interval", "--node-sync-interval", "--node-sync-interval: \"5\": a duration needs a unit"),
@@ -115,7 +115,7 @@ fn what_is_wrong_is_shown_with_its_setting() {
     }
 }
 
-/// The daemon's flags are known here; what is no setting at all is wrong usage.
+/// The daemon's flags are known here. A word that is no setting at all is wrong usage.
 #[test]
 fn a_wrong_command_line_is_wrong_usage() {
     #[rustfmt::skip] // A case is a line.
@@ -132,14 +132,14 @@ fn a_wrong_command_line_is_wrong_usage() {
         let told = format!("ccm: {told}");
         assert!(ran.stderr.starts_with(&told), "{}", ran.stderr);
     }
-    // Those of hcloud-cloud-controller-manager too.
+    // The flags of hcloud-cloud-controller-manager are known, too.
     let ran = config(&[], &["--allow-untagged-cloud", "--secure-port=1"]);
     assert_eq!((ran.code, ran.stderr.lines().count()), (0, 2), "{ran:?}");
 }
 
-/// How large the project is, no call has shown.
+/// No call has shown how large the project is.
 #[test]
-fn periods_that_are_longer_in_a_large_project_say_so() {
+fn config_explains_periods_that_are_longer_in_a_large_project() {
     let document = config(&[], &["-o", "json"]).json();
     let noted = document["items"].as_array().unwrap().iter();
     let noted = noted.filter(|item| item["note"].is_string());
@@ -152,7 +152,7 @@ fn periods_that_are_longer_in_a_large_project_say_so() {
 }
 
 #[test]
-fn it_asks_nobody() {
+fn config_makes_no_call() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());

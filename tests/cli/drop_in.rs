@@ -1,4 +1,4 @@
-//! In the Deployment of hcloud-cloud-controller-manager, with `ccm` as its image.
+//! `ccm` as the image in the Deployment of hcloud-cloud-controller-manager.
 
 use crate::common::{self, Cluster, Daemon, addresses, env, events, wait_until};
 use ccm::settings::{IGNORED_FLAGS, TABLE};
@@ -17,9 +17,9 @@ const WORDS: [&str; 8] = [
     "--cluster-cidr=10.244.0.0/16",
 ];
 
-/// With the variables of its chart, its networks variant included, under its role.
+/// The test has the variables of the chart, those for networks included, and the role of the chart.
 #[test]
-fn in_the_place_of_hcloud_cloud_controller_manager() {
+fn ccm_replaces_hcloud_cloud_controller_manager_in_its_deployment() {
     let sandbox = common::networked(2).start();
     common::under_its_role(&sandbox);
     let variables = [
@@ -58,7 +58,7 @@ fn in_the_place_of_hcloud_cloud_controller_manager() {
     ] {
         assert_eq!(worker["metadata"]["labels"][key], value, "{key}");
     }
-    nothing_refused(&sandbox);
+    assert_nothing_refused(&sandbox);
 
     let log = daemon.log();
     for word in WORDS {
@@ -80,7 +80,7 @@ fn in_the_place_of_hcloud_cloud_controller_manager() {
 
 /// A Service as its documentation for networks has it.
 #[test]
-fn and_a_service_gets_what_it_would_have_made() {
+fn a_service_gets_what_hcloud_cloud_controller_manager_would_have_made() {
     let sandbox = common::networked(2).scale(0.01).start();
     common::under_its_role(&sandbox);
     let variables = [
@@ -92,7 +92,7 @@ fn and_a_service_gets_what_it_would_have_made() {
     ];
     let env = common::with(env(&sandbox), &variables);
     let daemon = Daemon::start_with(&env, &WORDS);
-    // Without a node it would warn.
+    // Without a node there would be a warning.
     sandbox.wait_for_nodes();
     sandbox.create("web", &[("type", "lb11")], &[80]);
     wait_until("an address, and both targets", || {
@@ -107,7 +107,7 @@ fn and_a_service_gets_what_it_would_have_made() {
     let made = sandbox.service("web").unwrap();
     let uid = made["metadata"]["uid"].as_str().unwrap();
     let balancer = sandbox.cloud().load_balancer(sandbox.balancer_id("web"));
-    // As upstream names it.
+    // The other controller gives this name.
     let name: String = format!("a{}", uid.replace('-', "")).chars().take(32).collect();
     assert_eq!(balancer["name"], name);
     assert_eq!(balancer["location"]["name"], "nbg1");
@@ -123,28 +123,28 @@ fn and_a_service_gets_what_it_would_have_made() {
     let mut of_service = events.iter().filter(|event| event["involvedObject"]["name"] == "web");
     assert!(of_service.all(|event| event["source"]["component"] == "service-controller"));
     daemon.stop();
-    nothing_refused(&sandbox);
+    assert_nothing_refused(&sandbox);
     assert!(!daemon.log().contains("WARN"), "{}", daemon.log());
 }
 
-fn nothing_refused(sandbox: &Sandbox) {
+fn assert_nothing_refused(sandbox: &Sandbox) {
     let calls = sandbox.calls().calls();
     let refused = calls.iter().filter(|call| call.status == Some(403));
     let refused: Vec<String> = refused.map(ToString::to_string).collect();
     assert_eq!(refused, Vec::<String>::new());
 }
 
-/// Its `command:` names its own binary, for which the image has a link.
+/// The `command:` of the Deployment names the other binary, for which the image has a link.
 #[test]
-fn called_by_the_name_of_its_binary_it_is_that_one() {
+fn ccm_called_by_the_name_of_the_other_binary_uses_its_profile() {
     for (words, prefix) in [
         (&["--allow-untagged-cloud", "--once"][..], "hcloud://"),
         (&["run", "--once"], "hcloud://"),
         (&["--once", "--cloud-provider=hcloud"], "hcloud://"),
-        // What is said wins.
+        // An explicit profile wins.
         (&["--once", "--cloud-provider=ccm-from-scratch"], "ccm-from-scratch://"),
     ] {
-        let sandbox = common::quiet(1);
+        let sandbox = common::socket_cluster(1);
         common::under_its_role(&sandbox);
         let mut command = common::command(&env(&sandbox), words);
         let ran = command.arg0("/bin/hcloud-cloud-controller-manager");

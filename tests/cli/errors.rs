@@ -1,4 +1,4 @@
-//! What people see when something is wrong: the exact line, the exit code, and what was not done.
+//! What people see when something is wrong: the exact line, the exit code, and that nothing else was done.
 
 use crate::common::{self, Cluster, Daemon, Env, ccm, wait_until, with};
 use sandbox::faults::{Effect, Rule};
@@ -11,8 +11,8 @@ fn world() -> Sandbox {
     common::networked(3).scale(0.02).start()
 }
 
-/// What stays the same from run to run, without the `ccm: ` or the time before each line, and without what is no
-/// complaint.
+/// Returns the complaints, without what differs from run to run, without the `ccm: ` or the time before each line, and
+/// without lines that are no complaint.
 fn complaints(sandbox: &Sandbox, stderr: &str) -> String {
     let text = stderr
         .replace(&sandbox.folder().display().to_string(), "DIR")
@@ -36,13 +36,14 @@ fn complaints(sandbox: &Sandbox, stderr: &str) -> String {
     lines.join("\n")
 }
 
-/// Without routes: that nobody says where pods have their addresses is told with each start, and has its own tests.
+/// Returns an environment without routes. The missing cluster CIDR would be reported at each start, and has tests
+/// of its own.
 fn env(sandbox: &Sandbox) -> Env {
     let no_routes = [("HCLOUD_NETWORK_ROUTES_ENABLED", "false")];
     with(common::env(sandbox), &no_routes)
 }
 
-/// A command, what is set otherwise, its exit code, and its complaints.
+/// A command, the settings that differ, the exit code, and the complaints.
 type Case<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)], i32, &'a str);
 
 fn check(sandbox: &Sandbox, env: &Env, cases: &[Case]) {
@@ -72,7 +73,7 @@ const NO_CLUSTER: &[(&str, &str)] = &[("KUBECONFIG", "/nowhere")];
 const NO_TOKEN: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 
 #[test]
-fn settings() {
+fn wrong_settings_are_explained() {
     let sandbox = world();
     let foreign = sandbox.projects().foreign_token.clone();
     let root = sandbox.hetzner_url().replace("/v1", "");
@@ -100,7 +101,7 @@ fn settings() {
 }
 
 #[test]
-fn usage() {
+fn wrong_usage_is_explained() {
     let sandbox = world();
     let of_explain = |word: &str| {
         format!(
@@ -181,7 +182,7 @@ fn usage() {
 }
 
 #[test]
-fn answers_of_something_else() {
+fn answers_that_are_not_the_api_s_are_explained() {
     let sandbox = world();
     let env = env(&sandbox);
     #[rustfmt::skip]
@@ -218,7 +219,7 @@ fn answers_of_something_else() {
 }
 
 #[test]
-fn unreachable() {
+fn an_unreachable_api_is_explained() {
     let sandbox = world();
     let env = env(&sandbox);
     let refused = "connection refused; is it running, and is this its address?";
@@ -250,7 +251,7 @@ fn unreachable() {
 }
 
 #[test]
-fn what_a_role_does_not_allow() {
+fn a_missing_right_is_explained() {
     let sandbox = world();
     let rule = |verbs: &[&str]| PolicyRule {
         api_groups: vec![String::new()],
@@ -291,7 +292,7 @@ fn what_a_role_does_not_allow() {
 }
 
 #[test]
-fn tokens_of_others() {
+fn tokens_that_are_not_the_project_s_are_explained() {
     let sandbox = world();
     let env = env(&sandbox);
     let projects = sandbox.projects();
@@ -368,7 +369,7 @@ fn a_token_that_is_taken_away_later_is_waited_for() {
 }
 
 #[test]
-fn output_that_nobody_takes() {
+fn output_to_a_closed_pipe_ends_a_command_quietly() {
     let sandbox = world();
     let run = |stdout: Stdio| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ccm"));

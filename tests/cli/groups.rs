@@ -3,7 +3,7 @@
 
 use crate::common::cluster::text;
 use crate::common::{self, Cluster, contains, snapshot};
-use crate::people::{ONE_BY_ONE, fits, seen};
+use crate::help::{ONE_BY_ONE, fits, seen};
 use jiff::{SignedDuration, Timestamp};
 use sandbox::Sandbox;
 use sandbox::hetzner::{Health, Machine};
@@ -171,7 +171,7 @@ fn a_service_that_has_no_port_on_its_load_balancer_has_neither_address_nor_targe
 
 /// What one Service has to do with another one's port is nothing: only its own ports are judged.
 #[test]
-fn a_sick_port_of_one_service_is_no_fault_of_the_others() {
+fn an_unhealthy_port_of_one_service_is_not_reported_for_the_others() {
     let sandbox = empty();
     create(&sandbox, "default/edge", &[80], &[FSN1, EDGE]);
     create(&sandbox, "default/web", &[443], &[EDGE]);
@@ -197,7 +197,7 @@ fn a_sick_port_of_one_service_is_no_fault_of_the_others() {
 }
 
 #[test]
-fn management_ends_and_begins_again() {
+fn release_and_adopt_print_the_snapshots() {
     let sandbox = empty();
     create(&sandbox, "default/web", &[443], &[FSN1]);
     create(&sandbox, "default/edge", &[80], &[FSN1, EDGE]);

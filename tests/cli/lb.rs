@@ -1,8 +1,9 @@
-//! What people see of load balancers: each command's output as a file to read, on a cluster with every kind of Service.
+//! What people see of load balancers: the output of each command is a snapshot, in a cluster with every
+//! kind of Service.
 
 use crate::common::cluster::{CLUSTER_UID, SERVICE_UID, service, with_spec};
 use crate::common::{self, Cluster, env, snapshot};
-use crate::people::{ONE_BY_ONE, fits, seen, seen_all};
+use crate::help::{ONE_BY_ONE, fits, seen, seen_all};
 use sandbox::Sandbox;
 use sandbox::hetzner::{Health, Machine};
 use serde_json::{Value, json};
@@ -25,8 +26,8 @@ pub fn cluster() -> Sandbox {
         sandbox.create(name, &named, ports);
     }
     sandbox.ccm(&["lb", "sync", ONE_BY_ONE]).with_code(0);
-    trouble_of_those_that_have_one(&sandbox);
-    trouble_of_new_ones(&sandbox);
+    problems_of_synced_services(&sandbox);
+    problems_of_new_services(&sandbox);
     orphans(&sandbox);
     sandbox
 }
@@ -46,7 +47,7 @@ fn orphans(sandbox: &Sandbox) {
     }
 }
 
-fn trouble_of_those_that_have_one(sandbox: &Sandbox) {
+fn problems_of_synced_services(sandbox: &Sandbox) {
     let cloud = sandbox.cloud();
     let of = |name: &str| sandbox.balancer_id(name);
     sandbox.edit_balancer(of("edited"), |one| {
@@ -76,7 +77,7 @@ fn trouble_of_those_that_have_one(sandbox: &Sandbox) {
         service["spec"]["type"] = json!("ClusterIP");
         let spec = service["spec"].as_object_mut().unwrap();
         spec.remove("allocateLoadBalancerNodePorts");
-        // As the API server does of itself.
+        // The API server does the same by itself.
         let port = service["spec"]["ports"][0].as_object_mut().unwrap();
         port.remove("nodePort");
         service["status"]["loadBalancer"] = json!({});
@@ -86,7 +87,7 @@ fn trouble_of_those_that_have_one(sandbox: &Sandbox) {
     sandbox.create_balancer("twin", &twin);
 }
 
-fn trouble_of_new_ones(sandbox: &Sandbox) {
+fn problems_of_new_services(sandbox: &Sandbox) {
     let fsn1 = ("location", "fsn1");
     let labels = json!({ CLUSTER_UID: "another-cluster", SERVICE_UID: "another" });
     sandbox.create_balancer("taken", &json!({ "labels": labels }));
@@ -122,7 +123,7 @@ fn services(sandbox: &Sandbox) -> (Vec<Value>, Vec<Value>) {
 }
 
 #[test]
-fn lb_list() {
+fn lb_list_prints_the_snapshots() {
     let sandbox = cluster();
     let table = seen(&sandbox, &["lb", "list"]);
     snapshot("lb-list.txt", &table);
@@ -134,7 +135,7 @@ fn lb_list() {
 
 /// Targets by address have the name of their node, and health and cause as others.
 #[test]
-fn targets_on_dedicated_servers() {
+fn lb_commands_show_targets_on_dedicated_servers() {
     let builder = common::builder().nodes(1).robot(2).scale(0.01);
     let sandbox = builder.heartbeats(false).start();
     sandbox.ccm(&["node", "sync"]).with_code(0);
@@ -159,9 +160,9 @@ fn targets_on_dedicated_servers() {
 }
 
 #[test]
-fn lb_inspect() {
+fn lb_inspect_prints_the_snapshots() {
     let sandbox = cluster();
-    // The others are among the screens at a terminal: `screens` compares those with a pipe's.
+    // The other Services are among the screens at a terminal, which `screens` compares with a pipe's.
     let names = "web new going protected retyped twice taken bad-type six-ports no-node-port ignored dns no-nodes";
     let inspect = |name| seen(&sandbox, &["lb", "inspect", &format!("default/{name}")]);
     let texts: Vec<String> = names.split(' ').map(inspect).collect();
@@ -172,7 +173,7 @@ fn lb_inspect() {
 }
 
 #[test]
-fn lb_sync() {
+fn lb_sync_prints_the_snapshots() {
     let sandbox = cluster();
     let before = services(&sandbox);
     let mut text = String::new();
@@ -212,7 +213,7 @@ fn lb_sync() {
 }
 
 #[test]
-fn lb_mistakes() {
+fn wrong_lb_commands_print_the_snapshots() {
     let sandbox = cluster();
     let text = seen_all(
         &sandbox,
@@ -239,7 +240,7 @@ fn lb_mistakes() {
     snapshot("lb-mistakes.txt", &text);
 }
 
-/// An lb11 takes 25 targets: nothing is left to do, and yet not all is well.
+/// An lb11 takes 25 targets. Nothing is left to do, and still two nodes are missing.
 #[test]
 fn nodes_that_a_load_balancer_has_no_room_for_are_shown() {
     let builder = common::builder().nodes(27).scale(0.01).heartbeats(false);
@@ -275,7 +276,7 @@ fn nodes_that_a_load_balancer_has_no_room_for_are_shown() {
     assert!(message.starts_with(says), "{message}");
 }
 
-/// Nobody else's finalizer, class or load balancer is in the way of reading.
+/// A finalizer, class or load balancer of another controller does not disturb the list.
 #[test]
 fn a_service_of_another_controller_is_not_listed() {
     let sandbox = cluster();

@@ -1,8 +1,8 @@
-//! Leader election and everything but the daemon: `run --once`, dry runs, the commands of a
+//! Leader election in everything but the daemon: `run --once`, dry runs, the commands of a
 //! person, and `--leader-elect=false`.
 
 use crate::common::cluster::{held, lease_time, text};
-use crate::common::{Cluster, all_initialised, is_lease, quiet};
+use crate::common::{Cluster, all_initialised, is_lease, socket_cluster};
 use sandbox::Sandbox;
 use sandbox::calls::Call;
 use std::time::{Duration, Instant};
@@ -25,10 +25,10 @@ fn writes(sandbox: &Sandbox) -> usize {
 }
 
 #[test]
-fn once_takes_a_free_lease_and_hands_it_back() {
-    let sandbox = quiet(1);
+fn run_once_takes_a_free_lease_and_releases_it() {
+    let sandbox = socket_cluster(1);
     for transitions in [0, 1] {
-        sandbox.settle();
+        sandbox.converge();
         assert!(all_initialised(&sandbox));
         let lease = sandbox.lease();
         assert_eq!(lease["spec"]["holderIdentity"], "");
@@ -37,19 +37,19 @@ fn once_takes_a_free_lease_and_hands_it_back() {
 }
 
 #[test]
-fn once_takes_the_lease_of_a_holder_that_does_not_renew_it() {
-    let sandbox = quiet(1);
+fn run_once_takes_the_lease_of_a_holder_that_does_not_renew_it() {
+    let sandbox = socket_cluster(1);
     record(&sandbox, &now());
     let begun = Instant::now();
-    sandbox.settle();
+    sandbox.converge();
     assert!(begun.elapsed() > Duration::from_millis(1_400), "watched it first");
     assert!(all_initialised(&sandbox));
     assert_eq!(holder(&sandbox), "", "and handed it back");
 }
 
 #[test]
-fn once_leaves_the_work_to_a_leader_that_is_alive() {
-    let sandbox = quiet(1);
+fn run_once_leaves_the_work_to_a_live_leader() {
+    let sandbox = socket_cluster(1);
     let daemon = sandbox.daemon(&[]);
     sandbox.wait_for_nodes();
     let before = holder(&sandbox);
@@ -60,15 +60,15 @@ fn once_leaves_the_work_to_a_leader_that_is_alive() {
 }
 
 #[test]
-fn once_fails_when_the_lease_cannot_be_read() {
-    let sandbox = quiet(1);
+fn run_once_fails_when_the_lease_cannot_be_read() {
+    let sandbox = socket_cluster(1);
     sandbox.stop(sandbox::Half::Kubernetes);
     sandbox.ccm(&["run", "--once"]).with_code(1).warns("connection refused");
 }
 
 #[test]
-fn a_role_without_leases_is_told_and_client_commands_do_not_mind() {
-    let sandbox = quiet(1);
+fn a_role_without_leases_is_reported_and_client_commands_work() {
+    let sandbox = socket_cluster(1);
     let mut rules = sandbox::world::official_rules();
     rules.retain(|rule| !rule.resources.contains(&"leases".to_owned()));
     sandbox.add_user("ccm", &[], rules).unwrap();
@@ -82,7 +82,7 @@ fn a_role_without_leases_is_told_and_client_commands_do_not_mind() {
 }
 
 #[test]
-fn syncs_say_who_leads_and_dry_runs_write_nothing() {
+fn a_sync_names_the_leader_and_a_dry_run_writes_nothing() {
     let commands: [&[&str]; 5] = [
         &["node", "list", "-o", "json"],
         &["node", "inspect", "worker-1"],
@@ -90,10 +90,10 @@ fn syncs_say_who_leads_and_dry_runs_write_nothing() {
         &["run", "--once", "--dry-run"],
         &["node", "sync"],
     ];
-    // Nobody's, somebody's, somebody's long ago.
+    // The Lease is free, held, or held and long expired.
     let long_ago = "2020-01-01T00:00:00.000000Z".to_owned();
     for (renewed, told) in [(None, false), (Some(now()), true), (Some(long_ago), false)] {
-        let sandbox = quiet(1);
+        let sandbox = socket_cluster(1);
         if let Some(renewed) = &renewed {
             record(&sandbox, renewed);
         }
@@ -111,8 +111,8 @@ fn syncs_say_who_leads_and_dry_runs_write_nothing() {
 }
 
 #[test]
-fn two_without_leader_election_reach_the_same_end() {
-    let sandbox = quiet(10);
+fn two_daemons_without_leader_election_reach_the_same_state() {
+    let sandbox = socket_cluster(10);
     let daemons = [0; 2].map(|_| sandbox.daemon(&["--leader-elect=false"]));
     sandbox.wait_for_nodes();
     assert_eq!(sandbox.nodes().len(), 10);

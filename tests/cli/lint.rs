@@ -1,4 +1,4 @@
-//! `ccm lint`: one table of Services and their problems, for the manifest alone and for the plan in a cluster.
+//! `ccm lint`. One table of Services and their problems is used for the manifest alone and for the plan in a cluster.
 
 use crate::common::cluster::{service, with_spec};
 use crate::common::{self, Cluster, Env, Ran, ccm, command, env};
@@ -8,7 +8,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::Stdio;
 
-/// Ports, annotations, fields of the spec; then the problems, in their order: a part of each.
+/// The ports, the annotations, the fields of the spec, and a part of each problem in its order.
 type Case = (
     &'static [u16],
     &'static [(&'static str, &'static str)],
@@ -50,7 +50,7 @@ const CASES: &[Case] = &[
     (&[443], &[("protocol", "https"), ("certificate-type", "managed")], plain, &["the managed certificate of port 443 has no domains"]),
     (&[80], &[("share", "Edge_1")], plain, &["share: \"Edge_1\": write NAME or NAMESPACE/NAME"]),
     (&[80], &[("share", "edge"), ("external", "edge-lb")], plain, &["share and load-balancer.hetzner.cloud/external contradict each other"]),
-    // Without effect.
+    // These annotations have no effect.
     (&[80], &[("http-sticky-sessions", "true")], plain, &["http-sticky-sessions has no effect"]),
     (&[80], &[("health-check-http-path", "/x"), ("health-check-protocol", "tcp")], plain, &["health-check-http-path has no effect"]),
     // A wrong value hides no other problem, and none is made of it.
@@ -81,7 +81,7 @@ fn lint(env: &Env, flags: &[&str], stdin: &str) -> Ran {
     let mut command = command(env, &words);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    // It may refuse before it has read all.
+    // The command may refuse the input before it has read everything.
     let _ = child.stdin.take().unwrap().write_all(stdin.as_bytes());
     let output = child.wait_with_output().unwrap();
     Ran::from(output)
@@ -115,7 +115,7 @@ fn cluster() -> Sandbox {
 }
 
 #[test]
-fn a_manifest_shows_what_the_plan_in_a_cluster_shows_and_no_other() {
+fn lint_of_a_manifest_finds_the_problems_of_the_plan_in_a_cluster() {
     let sandbox = cluster();
     let mut file = String::new();
     for (number, case) in CASES.iter().enumerate() {
@@ -142,7 +142,7 @@ fn a_manifest_shows_what_the_plan_in_a_cluster_shows_and_no_other() {
 }
 
 #[test]
-fn each_problem_is_a_line_and_the_exit_code_says_whether_there_is_one() {
+fn lint_prints_a_line_for_each_problem_and_its_exit_code_says_whether_there_is_one() {
     let good = service("good", &[], &[80]);
     let bad = service("bad", &[("protcol", "http"), ("protocol", "ftp")], &[80]);
     let list =
@@ -241,7 +241,7 @@ fn a_file_that_can_t_be_read_is_wrong_usage_and_the_others_are_checked() {
 }
 
 #[test]
-fn with_a_token_names_and_limits_are_read() {
+fn lint_with_a_token_checks_names_and_limits() {
     let sandbox = cluster();
     #[rustfmt::skip] // A case is a line or two.
     let cases = [
@@ -270,7 +270,7 @@ fn with_a_token_names_and_limits_are_read() {
 
 /// Services of one group, in whatever file, are checked together. The first is as the oldest is in a cluster.
 #[test]
-fn services_of_a_group_are_checked_together() {
+fn lint_checks_services_of_a_group_together() {
     let edge = [("share", "edge"), ("type", "lb11")];
     let first = service("first", &edge, &[80]);
     let second = [("share", "default/edge"), ("type", "lb21")];
@@ -288,9 +288,9 @@ fn services_of_a_group_are_checked_together() {
     assert!(ran.stderr.ends_with("3 Services, 1 with problems\n"), "{ran:?}");
 }
 
-/// What README and examples show is right.
+/// The examples in README and in the folder of examples are right.
 #[test]
-fn our_own_examples_have_no_problem() {
+fn lint_finds_no_problem_in_our_own_examples() {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     let readme = std::fs::read_to_string(root.join("README.md")).unwrap();
     let first = readme.split("## The first Service").nth(1).unwrap();
@@ -307,9 +307,10 @@ fn our_own_examples_have_no_problem() {
     }
 }
 
-/// What is kept of all Services together is limited: in a cluster the oldest come first, here the first.
+/// The annotations of all Services together have a limit. In a cluster the oldest Services come first, and here the
+/// first in the file.
 #[test]
-fn manifests_with_more_than_is_kept_of_a_namespace_say_so() {
+fn lint_reports_a_manifest_that_is_larger_than_ccm_keeps_of_a_namespace() {
     let names: Vec<String> = (0..1350).map(|n| format!("other-{n:04}")).collect();
     let names = names.join(",");
     let nodes = format!("pool notin ({names})");

@@ -1,4 +1,4 @@
-//! What a user types and reads.
+//! Tests of what a user types and reads.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[path = "../common/mod.rs"]
@@ -11,13 +11,13 @@ mod doctor;
 mod drop_in;
 mod errors;
 mod groups;
-mod habits;
+mod help;
+mod kubectl_usage;
 mod lb;
 mod leader;
 mod lint;
 mod node;
 mod outages;
-mod people;
 mod printed;
 mod route;
 mod screens;

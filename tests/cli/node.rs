@@ -1,7 +1,7 @@
-//! What people see: each command's output as a file to read, on a cluster with every kind of node.
+//! What people see of nodes: the output of each command is a snapshot, in a cluster with every kind of node.
 
 use crate::common::{self, Cluster, ccm, env, snapshot};
-use crate::people::{fits, seen, seen_all};
+use crate::help::{fits, seen, seen_all};
 use sandbox::{Half, Sandbox};
 use serde_json::json;
 
@@ -37,7 +37,7 @@ pub fn cluster() -> Sandbox {
 }
 
 #[test]
-fn node_list() {
+fn node_list_prints_the_snapshots() {
     let sandbox = cluster();
     let table = seen(&sandbox, &["node", "list"]);
     snapshot("node-list.txt", &table);
@@ -53,9 +53,9 @@ fn a_long_name_is_cut_at_a_terminal_alone() {
 }
 
 #[test]
-fn node_inspect() {
+fn node_inspect_prints_the_snapshots() {
     let sandbox = cluster();
-    // The others are among the screens at a terminal: `screens` compares those with a pipe's.
+    // The other nodes are among the screens at a terminal, which `screens` compares with a pipe's.
     let names = "worker-2 worker-3 foreign gone odd stray off-at-night wrong-node-ip";
     let inspect = |name| seen(&sandbox, &["node", "inspect", name]);
     let texts: Vec<String> = names.split(' ').map(inspect).collect();
@@ -76,7 +76,7 @@ fn with_dedicated() -> Sandbox {
 }
 
 #[test]
-fn dedicated_servers() {
+fn node_commands_show_dedicated_servers() {
     let sandbox = with_dedicated();
     let text = seen_all(
         &sandbox,
@@ -103,7 +103,7 @@ fn dedicated_servers() {
     ] {
         assert_eq!(cloud[field], value, "{field}: {cloud}");
     }
-    // By its number, its provider ID and its public address, as a Cloud server by its own.
+    // A dedicated server is found by its number, its provider ID and its public address, like a Cloud server.
     let by_name = |name: &str| sandbox.ccm(&["node", "inspect", name]).stdout;
     let metal = sandbox.robot().server(number.unwrap()).unwrap();
     let server = sandbox.servers().remove(0);
@@ -125,9 +125,9 @@ fn dedicated_servers() {
     }
 }
 
-/// What one API of servers does not say is `?`, with its error on stderr; what the other one says is there.
+/// What a failed API does not tell is `?`, with the error on stderr. What the other API tells is shown.
 #[test]
-fn one_api_of_servers_never_hides_the_other() {
+fn node_list_shows_the_servers_of_one_api_although_the_other_fails() {
     let sandbox = common::builder().nodes(1).robot(1).start();
     sandbox.ccm(&["node", "sync"]).with_code(0);
     let refused = common::with(env(&sandbox), &[("ROBOT_PASSWORD", "another")]);
@@ -168,7 +168,7 @@ fn one_api_of_servers_never_hides_the_other() {
 }
 
 #[test]
-fn while_robot_is_away_node_sync_does_all_of_the_cloud_s_nodes() {
+fn node_sync_syncs_the_cloud_s_nodes_while_robot_fails() {
     let builder = common::builder().nodes(2).robot(1).heartbeats(false);
     let sandbox = builder.start();
     sandbox.ccm(&["node", "sync"]).with_code(0);
@@ -182,7 +182,7 @@ fn while_robot_is_away_node_sync_does_all_of_the_cloud_s_nodes() {
 }
 
 #[test]
-fn node_sync() {
+fn node_sync_prints_the_snapshots() {
     let sandbox = cluster();
     let before = sandbox.nodes();
     let mut text = seen_all(

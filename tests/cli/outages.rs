@@ -1,15 +1,15 @@
-//! Outages, as an operator meets them: `status`, `doctor`, `lb list`, `lb inspect` and the events say the same.
+//! Outages as an operator meets them. `status`, `doctor`, `lb list`, `lb inspect` and the events say the same.
 
-use crate::common::{Cluster, ccm, needs_simulation, side_by_side, snapshot, wait_until, with};
+use crate::common::{Cluster, ccm, needs_simulation, run_in_parallel, snapshot, wait_until, with};
+use crate::doctor::broken_clusters::{make_older, not_ready};
 use crate::doctor::world::{CIDR, World, checks};
-use crate::doctor::worlds::{grown_up, not_ready};
 use crate::screens::{Place, of, shown};
 use sandbox::Half;
 use serde_json::Value;
 
 const ALONE: &str = "--settings-from=none";
 
-/// Two Services on three nodes. `shop` has one node alone as its target.
+/// Returns two Services on three nodes. `shop` has only one node as its target.
 fn world() -> World {
     let mut world = World::with_machines(3, 0);
     let shop = [("location", "fsn1"), ("node-selector", "kubernetes.io/hostname=worker-3")];
@@ -17,14 +17,14 @@ fn world() -> World {
     world.env = with(world.env.clone(), &[("HCLOUD_LOAD_BALANCERS_TYPE", "lb11")]);
     ccm(&world.env, &["lb", "sync", ALONE]).with_code(0);
     for name in ["web", "shop"] {
-        grown_up(&world, name);
-        settles(&world, name, "healthy");
+        make_older(&world, name);
+        wait_for_status(&world, name, "healthy");
     }
     world
 }
 
 /// Waits until each health check of the Service's load balancer says the same.
-fn settles(world: &World, name: &str, status: &str) {
+fn wait_for_status(world: &World, name: &str, status: &str) {
     let id = world.balancer_id(name);
     wait_until("health checks", || {
         let all = world.sandbox.cloud().load_balancers(world.sandbox.project());
@@ -45,11 +45,11 @@ fn turn_off(world: &World, nodes: &[&str]) {
 struct Outage {
     what: &'static str,
     begin: fn(&mut World),
-    /// The cell TARGETS of both Services: of `shop`, and of `web`.
+    /// The cells TARGETS of `shop` and of `web`.
     targets: [&'static str; 2],
-    /// How many load balancers serve, of how many; none: it is not known.
+    /// How many load balancers serve, and how many there are. `None` means that it is unknown.
     serving: Option<[u64; 2]>,
-    /// What the check `targets` says: its status, and a part of its message; about both Services.
+    /// The status and a part of the message of the check `targets`, for both Services.
     doctor: [(&'static str, &'static str); 2],
     /// Whether an event says that no traffic reaches the Service.
     has_event: [bool; 2],
@@ -103,7 +103,7 @@ fn begun(outage: &Outage) -> World {
     (outage.begin)(&mut world);
     for (name, targets) in SERVICES.iter().zip(outage.targets) {
         if let Some(("0", _)) = targets.split_once('/') {
-            settles(&world, name, "unhealthy");
+            wait_for_status(&world, name, "unhealthy");
         }
     }
     wait_until("the health that is expected", || {
@@ -120,7 +120,7 @@ fn begun(outage: &Outage) -> World {
     world
 }
 
-/// What `doctor` says of the targets of a Service: status and message.
+/// Returns the status and the message of `doctor` about the targets of a Service.
 fn of_targets(report: &Value, name: &str) -> (String, String) {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let items = report["items"].as_array().unwrap().iter();
@@ -135,8 +135,8 @@ fn of_targets(report: &Value, name: &str) -> (String, String) {
 }
 
 #[test]
-fn every_command_says_the_same_of_an_outage() {
-    side_by_side(OUTAGES.iter().collect(), |outage| {
+fn every_command_describes_an_outage_in_the_same_words() {
+    run_in_parallel(OUTAGES.iter().collect(), |outage| {
         let world = begun(outage);
         let what = outage.what;
         let status = world.runs(&["status", CIDR, "-o", "json"]).json();
@@ -163,7 +163,7 @@ fn every_command_says_the_same_of_an_outage() {
             let wanted = &outage.has_event[number];
             assert_eq!(!events.is_empty(), *wanted, "{what}: {name}: {events:?}");
         }
-        // The fix is named once: where the servers are listed.
+        // The fix is named once, where the servers are listed.
         let text = world.doctor(&[]).stdout;
         let off = text.matches("is off; the node").count();
         let fixes = text.matches("hcloud server poweron").count();
@@ -173,13 +173,14 @@ fn every_command_says_the_same_of_an_outage() {
     });
 }
 
-/// At a terminal. `doctor` shows the same findings as `status`, and then its count of them.
+/// The outputs are those of a terminal. `doctor` shows the same findings as `status`, and then their number.
 #[test]
-fn outages_read_like_this() {
-    if needs_simulation(&crate::common::quiet(0), "numbers that are the same in each run") {
+fn the_texts_of_outages_are_the_snapshots() {
+    if needs_simulation(&crate::common::socket_cluster(0), "numbers that are the same in each run")
+    {
         return;
     }
-    side_by_side(vec![80, 120], |columns| {
+    run_in_parallel(vec![80, 120], |columns| {
         let mut all = String::new();
         for outage in &OUTAGES[1..] {
             let Place { env, sandbox } = of(begun(outage));

@@ -1,10 +1,10 @@
-//! Commands that are printed to be copied: every shell takes each argument as one word, whatever it holds.
+//! Commands that are printed to be copied. Every shell takes each argument as one word, whatever it contains.
 
 use crate::common::random::Random;
 use ::ccm::text::shell_command;
 use std::process::Command;
 
-/// What shells know, and some letters.
+/// Characters that shells treat specially, and some letters.
 const LETTERS: &[&str] = &[
     "a",
     "Z",
@@ -47,7 +47,7 @@ const LETTERS: &[&str] = &[
     "\u{65e5}",
 ];
 
-/// How each shell is started. zsh also with the option that reads two single quotes inside of a text as one.
+/// How each shell is started. zsh is also started with the option that reads two single quotes inside of a text as one.
 const SHELLS: [(&str, &[&str]); 5] = [
     ("bash", &["-c"]),
     ("sh", &["-c"]),
@@ -64,7 +64,7 @@ fn words(seed: u64) -> Vec<String> {
     };
     let mut words: Vec<String> = (0..400).map(|_| word()).collect();
     words.extend(LETTERS.iter().map(|letter| (*letter).to_owned()));
-    // What ends or begins with a letter that means something there.
+    // These words begin or end with a special character.
     words.extend(["a\\", "\\", "'", "a'", "=ls", "~", "-n", ""].map(str::to_owned));
     words
 }

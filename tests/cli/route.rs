@@ -1,7 +1,7 @@
-//! What people see of routes: each command's output as a file to read, on a Network with every kind of route.
+//! What people see of routes: the output of each command is a snapshot, in a Network with every kind of route.
 
 use crate::common::{self, Cluster, ccm, env, snapshot};
-use crate::people::{fits, seen};
+use crate::help::{fits, seen};
 use sandbox::Sandbox;
 use sandbox::hetzner::ServerSpec;
 use sandbox::kubelet::NodeSpec;
@@ -53,7 +53,7 @@ pub fn cluster() -> Sandbox {
 }
 
 #[test]
-fn route_list() {
+fn route_list_prints_the_snapshots() {
     let sandbox = cluster();
     let table = seen(&sandbox, &["route", "list", CIDR]);
     snapshot("route-list.txt", &table);
@@ -83,7 +83,7 @@ fn by_object(shown: &str) -> String {
 }
 
 #[test]
-fn route_sync() {
+fn route_sync_prints_the_snapshots() {
     let sandbox = cluster();
     let network = sandbox.network_id();
     let before = (sandbox.cloud().routes(network), sandbox.nodes());
@@ -114,7 +114,7 @@ fn a_dry_run_says_by_its_exit_code_whether_there_is_something_to_do() {
     sandbox.ccm(&["route", "sync", CIDR, "--detailed-exitcode"]).with_code(2);
 }
 
-/// With the wrong profile no node is ours: without an error it would look as if all was done.
+/// With the wrong profile no node is ours. Without an error it would look as if everything was done.
 #[test]
 fn the_cluster_of_the_other_profile_is_not_synced() {
     let sandbox = common::networked(2).scale(0.01).start();

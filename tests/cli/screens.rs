@@ -1,15 +1,15 @@
-//! What a terminal shows of every screen: at 80 and 120 columns, and which words have which colour.
+//! What a terminal shows of every screen at 80 and 120 columns, and which words have which colour.
 
 use crate::common::{self, Env, env, needs_simulation, snapshot, with};
 use crate::doctor::world::{CIDR, World};
-use crate::people::masked;
+use crate::help::masked;
 use crate::{doctor, lb, node, route};
 use sandbox::{Half, Sandbox};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Mutex;
 
-/// Where commands run. A sandbox ends when it is dropped.
+/// An environment for commands. The sandbox ends when this value is dropped.
 pub struct Place {
     pub env: Env,
     pub sandbox: Sandbox,
@@ -21,14 +21,14 @@ type Screens = (&'static str, fn() -> Place, &'static [&'static [&'static str]])
 #[rustfmt::skip] // A command is a line.
 const SCREENS: &[Screens] = &[
     ("status", || of(World::healthy()), &[&["status", CIDR, ALONE]]),
-    ("trouble", || of(doctor::worlds::broken("all servers are off")), &[
+    ("trouble", || of(doctor::broken_clusters::broken("all servers are off")), &[
         &["status", CIDR, ALONE],
         &["doctor", CIDR, ALONE],
         &["lb", "list"],
         &["lb", "inspect", "default/web"],
         &["node", "list"],
     ]),
-    ("outage", || of(doctor::worlds::broken("the token is refused")), &[
+    ("outage", || of(doctor::broken_clusters::broken("the token is refused")), &[
         &["status", CIDR, ALONE],
         &["lb", "inspect", "default/web", ALONE],
         &["node", "inspect", "worker-1", ALONE],
@@ -69,7 +69,7 @@ const SCREENS: &[Screens] = &[
 
 const ALONE: &str = "--settings-from=none";
 
-/// Without the folder of its kubeconfig.
+/// Returns the environment of a world, without the folder of its kubeconfig.
 pub fn of(world: World) -> Place {
     let World { sandbox, env, .. } = world;
     let path = common::variable(&env, "KUBECONFIG");
@@ -84,7 +84,7 @@ fn in_it(sandbox: Sandbox) -> Place {
 }
 
 fn nowhere() -> Place {
-    let sandbox = common::quiet(0);
+    let sandbox = common::socket_cluster(0);
     Place { env: Vec::new(), sandbox }
 }
 
@@ -110,12 +110,12 @@ spec:
     place
 }
 
-/// What a terminal still shows at the end; without what differs from run to run, in its length.
+/// Returns what a terminal shows at the end. What differs from run to run is replaced in its length.
 pub fn shown(place: &Place, columns: usize, words: &[&str]) -> Option<String> {
     let folder = Some(place.sandbox.folder());
     let shown = common::at_terminal_of(Some(columns), folder, &place.env, words)?;
     let left = |line: &str| line.split("\u{1b}[K").last().unwrap().to_owned();
-    // Of a busy machine.
+    // Lines about a wait appear on a busy machine.
     let is_wait = |line: &String| line.starts_with("ccm: waiting for ");
     let lines = shown.lines().map(left).filter(|line| !is_wait(line));
     let lines: Vec<String> = lines.collect();
@@ -132,7 +132,7 @@ fn screen(sandbox: &Sandbox, words: &[&str], text: &str) -> String {
             shown.replace_range(begin..at, &"N".repeat(at - begin));
         }
     }
-    // Of an error of the Cloud API.
+    // The word is part of an error of the Cloud API.
     let words: Vec<String> =
         shown.split(|c: char| !c.is_ascii_hexdigit()).map(str::to_owned).collect();
     for word in words.iter().filter(|word| word.len() == 32) {
@@ -161,7 +161,7 @@ fn is_page(words: &[&str]) -> bool {
 /// Colours by the number in their escape sequence.
 const COLORS: [(&str, &str); 4] = [("1", "bold"), ("31", "red"), ("32", "green"), ("33", "yellow")];
 
-/// The text without colours; and each piece of it that had one, with the name of the colour.
+/// Returns the text without colours, and each coloured piece with the name of its colour.
 fn without_color(colored: &str) -> (String, Vec<(&'static str, String)>) {
     let mut parts = colored.split("\u{1b}[");
     let mut plain = parts.next().unwrap().to_owned();
@@ -179,22 +179,22 @@ fn without_color(colored: &str) -> (String, Vec<(&'static str, String)>) {
     (plain, pieces)
 }
 
-/// At 80 columns the terminal shows no colour, at 120 it does: `terminal-colors.txt` has each coloured piece, and how
-/// often the screens have it. A unit test of `cli/terminal.rs` shows that colour changes nothing else in any text.
+/// At 80 columns the terminal shows no colour, and at 120 it does. `terminal-colors.txt` has each coloured piece, and
+/// how often the screens have it. A unit test of `cli/terminal.rs` shows that colour changes nothing else in any text.
 #[test]
-fn every_screen_fits_its_terminal_and_reads_like_this() {
+fn every_screen_fits_its_terminal_and_is_the_snapshot() {
     let mut cases = Vec::new();
     for screens in SCREENS {
         for columns in [80, 120] {
             cases.push((screens, columns));
         }
     }
-    if needs_simulation(&common::quiet(0), "numbers that are the same in each run") {
+    if needs_simulation(&common::socket_cluster(0), "numbers that are the same in each run") {
         return;
     }
     let colors = Mutex::new(BTreeMap::new());
-    common::side_by_side(cases, |((name, place, commands), columns)| {
-        // A place for each: some commands change it.
+    common::run_in_parallel(cases, |((name, place, commands), columns)| {
+        // Each screen has an environment of its own, because some commands change it.
         let mut place = place();
         let term = if columns == 80 { "dumb" } else { "xterm" };
         place.env = with(place.env, &[("TERM", term)]);
@@ -230,7 +230,7 @@ fn every_screen_fits_its_terminal_and_reads_like_this() {
     }
 }
 
-/// What the terminal shows ends with the page; before it is what a pipe's reader has on stderr, if anything.
+/// Asserts that the terminal ends with the page of a pipe, and shows before it what a pipe's reader has on stderr.
 fn is_the_same_in_a_pipe(place: &Place, words: &[&str], shown: &str) {
     let piped =
         common::command(&place.env, words).current_dir(place.sandbox.folder()).output().unwrap();

@@ -1,4 +1,4 @@
-//! Documents for scripts: `ccm help scripting` is their schema.
+//! Documents for scripts, whose schema is `ccm help scripting`.
 
 use crate::common::cluster::service;
 use crate::common::{self, Cluster, Env, ccm, env, with};
@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const SUBJECTS: [&str; 4] = ["Node", "LoadBalancer", "Route", "Manifest"];
 
-/// Every path to a value that is no list and no object; below a change only its name.
+/// Collects every path to a value that is no list and no object. Below a change only its name counts.
 fn paths(value: &Value, at: &str, all: &mut BTreeSet<String>) {
     match value {
         Value::Object(fields) => {
@@ -28,7 +28,7 @@ fn paths(value: &Value, at: &str, all: &mut BTreeSet<String>) {
     }
 }
 
-/// By what a kind begins with: the paths in the tables of the help page, whose first heading says below what they are.
+/// Returns the paths in the tables of the help page, by the kind that the first heading of a table names.
 fn listed() -> BTreeMap<&'static str, BTreeSet<String>> {
     let page = include_str!("../../src/help/scripting.md");
     let mut all: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
@@ -54,7 +54,7 @@ fn listed() -> BTreeMap<&'static str, BTreeSet<String>> {
     all
 }
 
-/// Of a person who may do everything, and has no settings of the daemon.
+/// Returns the environment of a person who may do everything and has no settings of the daemon.
 fn admin(sandbox: &Sandbox) -> Env {
     let admin = sandbox.env();
     with(env(sandbox), &[("KUBECONFIG", common::variable(&admin, "KUBECONFIG"))])
@@ -127,7 +127,7 @@ fn each_field_of_a_document_is_in_the_help_page_and_each_of_the_page_in_a_docume
     let listed = listed();
     for subject in SUBJECTS {
         let (listed, found) = (&listed[subject], &found[subject]);
-        // Where there is nothing, the whole is null.
+        // Without a value the whole object is null.
         let is_whole = |path: &String| {
             listed.iter().any(|one| {
                 one.starts_with(&format!("{path}.")) || one.starts_with(&format!("{path}["))
@@ -137,7 +137,7 @@ fn each_field_of_a_document_is_in_the_help_page_and_each_of_the_page_in_a_docume
             found.difference(listed).filter(|path| !is_whole(path)).collect();
         assert!(unlisted.is_empty(), "{subject}: not in ccm help scripting: {unlisted:?}");
     }
-    // What is listed for all is in one of them.
+    // A path that is listed for all kinds is in one of the documents.
     let every: BTreeSet<&String> = found.values().flatten().collect();
     let missing: Vec<&String> =
         listed.values().flatten().filter(|path| !every.contains(path)).collect();
@@ -146,7 +146,7 @@ fn each_field_of_a_document_is_in_the_help_page_and_each_of_the_page_in_a_docume
 
 /// Words for programs have no spaces.
 #[test]
-fn words_have_no_spaces() {
+fn words_in_a_document_have_no_spaces() {
     let sandbox = cluster();
     let env = admin(&sandbox);
     let words =
@@ -218,7 +218,7 @@ fn an_inspection_shows_price_traffic_what_goes_on_and_events() {
     );
 }
 
-/// What was built, by a plain `cargo` (tests) or by `make build`, which names commit and toolchain.
+/// The version tells what was built, by a plain `cargo` in tests, or by `make build`, which names commit and toolchain.
 #[test]
 fn the_version_is_a_document_too() {
     let shown = ccm(&Env::new(), &["version", "-o", "json"]).with_code(0);

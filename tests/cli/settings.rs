@@ -1,4 +1,4 @@
-//! The settings from outside: command lines and environments → values, sources, problems.
+//! The settings from outside: values, sources and problems of command lines and environments.
 
 use crate::common::help::{has_table, with_table};
 use ccm::settings::{
@@ -35,7 +35,7 @@ impl Environment for Given {
     }
 }
 
-/// `NAME=value …`, one a line; a name that is a path is a file.
+/// Returns an environment from `NAME=value …`, one on a line. A name that is a path is a file.
 fn environment(text: &str) -> Given {
     let mut given = Given::default();
     for line in text.lines().filter(|line| !line.trim().is_empty()) {
@@ -54,7 +54,7 @@ fn read(command: Command, line: &str, text: &str) -> Parsed {
     parse(command, words, &environment(text))
 }
 
-/// The same with a token, so that nothing else is wrong.
+/// Reads the same settings with a token, so that nothing else is wrong.
 fn read_with_token(command: Command, line: &str, text: &str) -> Parsed {
     read(command, line, &format!("HCLOUD_TOKEN=token\n{text}"))
 }
@@ -96,7 +96,7 @@ fn shown(parsed: &Parsed, name: &str) -> (String, String) {
 }
 
 #[test]
-fn nothing_set_is_the_documented_defaults() {
+fn settings_that_are_not_set_have_the_documented_defaults() {
     let settings = read_with_token(Command::Run, "", "").settings;
     let expected = "https://api.hetzner.cloud/v1";
     assert_eq!(settings.endpoint.value.as_str(), expected);
@@ -133,7 +133,7 @@ fn nothing_set_is_the_documented_defaults() {
 
 #[test]
 #[rustfmt::skip] // A case is a line.
-fn values_and_who_said_so() {
+fn each_setting_has_its_value_and_source() {
     use Command::{NodeList as List, NodeSync as Sync, Run};
     for (command, line, text, name, value, source) in [
         (Run, "", "HCLOUD_NETWORK= net ", "network", "Some(Name(\"net\"))", "HCLOUD_NETWORK"),
@@ -197,7 +197,7 @@ fn values_and_who_said_so() {
 }
 
 #[test]
-fn typed_values() {
+fn values_on_the_command_line_are_parsed_by_their_type() {
     let parsed = read_with_token(
         Command::Run,
         "--cloud-provider=hcloud --master=https://[fd00::1]:6443/ --context admin \
@@ -228,7 +228,7 @@ fn typed_values() {
 
 #[test]
 #[rustfmt::skip] // A case is a line.
-fn prefixes_of_labels_that_servers_may_set() {
+fn prefixes_of_labels_of_servers_are_checked() {
     let reserved = "servers can't set labels of kubernetes.io, k8s.io and hetzner.cloud, except those of \
                     topology.kubernetes.io and node-role.kubernetes.io: list each of these by its whole key";
     let by_us = "ccm sets this label from the location of the server";
@@ -268,7 +268,7 @@ fn prefixes_of_labels_that_servers_may_set() {
 }
 
 #[test]
-fn words_help_and_version() {
+fn the_command_line_is_split_into_names_flags_help_and_version() {
     #[rustfmt::skip] // A case is a line.
     let cases = [
         (Command::NodeSync, "web-1 --dry-run web-2", "web-1 web-2", false, false),
@@ -490,7 +490,7 @@ fn a_token_is_not_sent_unencrypted_but_to_this_machine() {
         assert_eq!(lines(&secure.problems), "", "{host}");
         let allowed = read(Command::Run, "", &format!("{variables}\n{allow}=true"));
         assert_eq!((lines(&allowed.problems), lines(&allowed.notices)), (String::new(), String::new()), "{host}");
-        // In the place of another CCM an image can be changed, and nothing else need be.
+        // Where another CCM ran, the image can be changed, and nothing else must be.
         let hcloud = read(Command::Run, "--cloud-provider=hcloud", &variables);
         let notices = match is_fine {
             true => String::new(),
@@ -535,7 +535,7 @@ fn the_token_is_trimmed_kept_with_its_file_and_never_shown() {
 }
 
 #[test]
-fn what_has_no_effect_is_said_once() {
+fn a_flag_without_effect_is_reported_once() {
     #[rustfmt::skip] // A case is a paragraph.
     let cases = [
         (Command::Run,
@@ -548,7 +548,7 @@ fn what_has_no_effect_is_said_once() {
              --node-sync-period: accepted and ignored, it has no effect in this version"),
         (Command::Run, "", "HCLOUD_SERVER_CACHE_MODE=one\nHCLOUD_METRICS_ADDRESS=",
             "HCLOUD_SERVER_CACHE_MODE: accepted and ignored, it has no effect in this version"),
-        // In a shell they are another program's.
+        // In a shell these variables are another program's.
         (Command::NodeList, "", "HCLOUD_SERVER_CACHE_MODE=one", ""),
         (Command::NodeList, "",
             "HCLOUD_NETWORK_ID=1\nHCLOUD_TOKN=x\nHCLOUD_CONTEXT=x\nHCLOUD_SSH_KEYS=x\n\
@@ -566,7 +566,7 @@ fn what_has_no_effect_is_said_once() {
 
 /// Every word of a choice and every default in the table can be read.
 #[test]
-fn the_table_offers_only_what_can_be_read() {
+fn each_choice_in_the_table_of_settings_can_be_parsed() {
     for setting in TABLE {
         let words: Vec<&str> = match setting.kind {
             Kind::Choice(words) => words.to_vec(),
@@ -593,8 +593,8 @@ fn the_table_offers_only_what_can_be_read() {
     }
 }
 
-/// The list in the code against the list of flags as hcloud-cloud-controller-manager prints it:
-/// a name, and a type unless it is a boolean.
+/// The list in the code is compared with the list of flags that hcloud-cloud-controller-manager prints: a name, and a
+/// type unless it is a boolean.
 #[test]
 fn all_flags_of_hcloud_cloud_controller_manager_are_accepted() {
     let default = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data/hccm-flags.txt");
@@ -641,13 +641,13 @@ fn every_ignored_flag_is_reported() {
     }
 }
 
-/// What `ccm explain` shows of a setting is accepted where the setting is.
+/// The example that `ccm explain` shows is accepted wherever the setting is.
 #[test]
 fn the_example_of_each_setting_is_right() {
     for setting in TABLE.iter().filter(|one| !one.hidden && !one.secret) {
         let mut variables = setting.variables.iter();
         if variables.any(|one| one.name().starts_with("ROBOT")) {
-            // It needs credentials beside it.
+            // The setting needs credentials beside it.
             continue;
         }
         let value = setting.example();
@@ -665,7 +665,8 @@ fn the_example_of_each_setting_is_right() {
     }
 }
 
-/// As long as the renew deadline is refused, as client-go refuses it; as long as a retry and a write is enough.
+/// A lease duration equal to the renew deadline is refused, as client-go does. A renew deadline equal to a retry and a
+/// write is enough.
 #[test]
 fn the_help_of_the_lease_says_which_durations_may_be_equal() {
     #[rustfmt::skip] // A case is a line.
@@ -745,7 +746,7 @@ fn a_table_is_between_its_markers_and_nowhere_else() {
 }
 
 #[test]
-fn what_a_daemon_is_started_with_comes_below_a_person_s_own() {
+fn a_daemon_s_settings_come_below_a_person_s_own() {
     let from =
         WorkloadName { namespace: "kube-system".into(), kind: "deployment", name: "ccm".into() };
     let words = "run -v=4 --dry-run --cluster-name=theirs --secure-port 1 --kubeconfig=/theirs";
@@ -773,7 +774,7 @@ fn what_a_daemon_is_started_with_comes_below_a_person_s_own() {
     assert_eq!(kind.source.name(), of("HCLOUD_LOAD_BALANCERS_TYPE"));
     assert_eq!(settings.network.value, Some(NetworkSelector::Id(7)));
     assert_eq!(settings.server_cache_max_age.value, Duration::from_secs(3));
-    // How both APIs are reached, what is printed, and whether anything is written, are their own.
+    // These settings stay the shell's own: how both APIs are reached, what is printed, and whether anything is written.
     let token = settings.token.value.unwrap().current().unwrap().unwrap();
     assert_eq!(token.expose(), "mine");
     assert!(settings.endpoint.source.is_default());
@@ -788,7 +789,7 @@ fn what_a_daemon_is_started_with_comes_below_a_person_s_own() {
     let unset = parse(Command::LbSync, Vec::new(), &environment("HCLOUD_NETWORK=7")).unset_names();
     for (name, counts) in [
         ("HCLOUD_LOAD_BALANCERS_TYPE", true),
-        // It is set.
+        // The shell has set this variable.
         ("HCLOUD_NETWORK", false),
         ("HCLOUD_INSTANCES_ADDRESS_FAMILY", true),
         ("--cloud-provider", true),

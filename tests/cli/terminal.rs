@@ -1,4 +1,4 @@
-//! What only a terminal shows: the line about a wait, and screens that are drawn again; and who asks for colour.
+//! What only a terminal shows: the line about a wait, screens that are drawn again, and who asks for colour.
 
 use crate::common::{self, Cluster, Env, LIMIT, at_terminal, ccm, env, with};
 use sandbox::faults::{Effect, Rule};
@@ -16,7 +16,7 @@ fn world(nodes: usize) -> (Sandbox, Env) {
     (sandbox, env)
 }
 
-/// What a terminal shows at the end: of each line what was written after it was erased last.
+/// Returns what a terminal shows at the end, which is the part of each line that was written after its last erasure.
 fn left(shown: &str) -> Vec<&str> {
     let lines = shown.lines();
     lines.map(|line| line.split("\u{1b}[K").last().unwrap()).collect()
@@ -24,7 +24,7 @@ fn left(shown: &str) -> Vec<&str> {
 
 #[test]
 fn a_wait_at_a_terminal_is_one_line_that_is_erased() {
-    // Of which half the first answer is slow; what is run; how long an action takes; the line.
+    // Each case has the API whose first answer is slow, the command, the duration of an action, and the line.
     const HETZNER: &str = "ccm: waiting for GET http://";
     const KUBERNETES: &str = "ccm: waiting for GET https://";
     const BALANCER: &str = "ccm: waiting for service/default/web: create load balancer ";
@@ -40,7 +40,7 @@ fn a_wait_at_a_terminal_is_one_line_that_is_erased() {
         ("route sync --cluster-cidr=10.244.0.0/16", None, ROUTE),
         ("run --once --leader-elect=false", None, BALANCER),
     ];
-    common::side_by_side(cases.to_vec(), |(words, slow, line)| {
+    common::run_in_parallel(cases.to_vec(), |(words, slow, line)| {
         let words: Vec<&str> = words.split(' ').collect();
         let (sandbox, env) = world(1);
         if words[0] == "route" {
@@ -67,8 +67,8 @@ fn a_wait_at_a_terminal_is_one_line_that_is_erased() {
 
 /// A wait has no line in a pipe, nor at a terminal that can't move its cursor.
 #[test]
-fn elsewhere_no_line_is_redrawn() {
-    common::side_by_side(vec![false, true], |is_at_terminal| {
+fn a_wait_without_a_terminal_redraws_no_line() {
+    common::run_in_parallel(vec![false, true], |is_at_terminal| {
         let (sandbox, env) = world(1);
         let long = Some(Duration::from_secs(3).div_f64(SCALE));
         sandbox.cloud().set_action_duration("create_load_balancer", long);
@@ -119,7 +119,7 @@ fn a_watch_at_a_terminal_redraws_and_ctrl_c_ends_it() {
     let (_sandbox, env) = world(2);
     let env = with(env, &[("CCM_TEST_TIME_SCALE", common::SCALE)]);
     for words in ["status --watch", "node list --watch"] {
-        // The shell becomes the command: the number is the command's.
+        // The shell becomes the command, so the number is the command's.
         let line =
             format!("stty rows 10 cols 100; echo $$; exec {} {words}", common::binary().display());
         let child = Command::new("script")

@@ -39,7 +39,7 @@ pub trait Cluster {
 
     /// Runs all controllers once. Panics when `ccm` fails.
     #[track_caller]
-    fn settle(&self) {
+    fn converge(&self) {
         self.ccm(&["run", "--once"]).with_code(0);
     }
 
@@ -292,7 +292,7 @@ pub trait Cluster {
     }
 
     /// Returns the only load balancer of the project.
-    fn only(&self) -> Value {
+    fn only_balancer(&self) -> Value {
         let mut all = self.balancers();
         assert_eq!(all.len(), 1, "{all:#?}");
         all.remove(0)
@@ -333,7 +333,7 @@ pub trait Cluster {
     /// Adds a server to the targets of a load balancer as somebody else does, and waits until the server is a target.
     fn add_target(&self, balancer: u64, server: u64) {
         let path = format!("/load_balancers/{balancer}/actions/add_target");
-        self.act(&path, &json!({"type": "server", "server": {"id": server}}));
+        self.post(&path, &json!({"type": "server", "server": {"id": server}}));
         super::wait_until("the end of that action", || {
             targets(&self.sandbox().cloud().load_balancer(balancer)).contains(&server)
         });
@@ -409,7 +409,7 @@ pub trait Cluster {
     // Events.
 
     /// Returns the messages of the events of one reason about an object of this name.
-    fn told(&self, name: &str, reason: &str) -> Vec<String> {
+    fn event_messages(&self, name: &str, reason: &str) -> Vec<String> {
         let mut events = self.sandbox().cluster().list("events", None);
         events.retain(|event| event["involvedObject"]["name"] == name && event["reason"] == reason);
         events.iter().map(|event| text(&event["message"])).collect()
@@ -417,15 +417,15 @@ pub trait Cluster {
 
     /// Whether there is an event of this reason about an object of this name.
     fn has_event(&self, name: &str, reason: &str) -> bool {
-        !self.told(name, reason).is_empty()
+        !self.event_messages(name, reason).is_empty()
     }
 
     /// Waits until there is an event that contains all of these texts.
-    fn tells(&self, name: &str, reason: &str, parts: &[&str]) {
+    fn wait_for_event(&self, name: &str, reason: &str, parts: &[&str]) {
         let what = format!("event {reason} about {name} with {parts:?}");
         super::wait_until(&what, || {
             let is_it = |message: &String| parts.iter().all(|part| message.contains(part));
-            self.told(name, reason).iter().any(is_it)
+            self.event_messages(name, reason).iter().any(is_it)
         });
     }
 
@@ -474,7 +474,7 @@ pub trait Cluster {
     }
 
     /// Sends a `POST` to the cloud's API with the token of the project, as somebody else does, and expects status 201.
-    fn act(&self, path: &str, body: &Value) {
+    fn post(&self, path: &str, body: &Value) {
         let token = format!("Bearer {}", self.sandbox().projects().token);
         let headers = [("authorization", token.as_str()), ("content-type", "application/json")];
         let answer = self.sandbox().cloud().handle(&Request {
@@ -490,7 +490,7 @@ pub trait Cluster {
     /// Asserts that no call was refused for lack of a right, except two kinds of reads for which the daemon's role has
     /// no right. `lb inspect`, and a process that reports the state of another process, try to read events. A person's
     /// command tries to read the daemon's workload.
-    fn nothing_refused(&self) {
+    fn assert_nothing_refused(&self) {
         let mut calls = self.sandbox().calls().calls();
         calls.retain(|call| {
             let may_be_refused =

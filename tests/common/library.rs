@@ -1,4 +1,5 @@
-//! The library's controllers in the test's own process: how they reach the APIs, and how they are stopped by force.
+//! Runs the library's controllers in the test's own process, with access to the APIs of a sandbox, and kills them after
+//! a number of writes.
 #![allow(dead_code, clippy::unwrap_used)]
 
 use ccm::cache::Apis;
@@ -21,7 +22,7 @@ pub const SCALE: f64 = 0.002;
 pub const LONG: Duration = Duration::from_secs(1000 * 3600);
 
 /// The addresses and credentials of one sandbox.
-pub struct Place {
+pub struct SandboxAccess {
     access: config::Options,
     kube_token: Option<String>,
     server: String,
@@ -84,39 +85,39 @@ pub fn http_settings(base: String, login: SecretSource, timeout: Duration) -> ht
 }
 
 /// A gate that lets a number of writes through and refuses all later writes. To the APIs, the process then seems dead.
-pub struct Mortal {
+pub struct WriteLimit {
     writes_left: AtomicI64,
 }
 
-impl Place {
+impl SandboxAccess {
     /// Returns the addresses and credentials of a sandbox over sockets.
-    pub fn new(sandbox: &Sandbox) -> Place {
-        Place::at(sandbox, SCALE)
+    pub fn new(sandbox: &Sandbox) -> SandboxAccess {
+        SandboxAccess::at(sandbox, SCALE)
     }
 
     /// Returns the addresses and credentials of a sandbox over sockets, where a second of the library's time lasts
     /// `scale` real seconds. All tests of a crate must use the same scale. A sandbox in memory is reached in memory,
     /// and `scale` is ignored.
-    pub fn at(sandbox: &Sandbox, scale: f64) -> Place {
+    pub fn at(sandbox: &Sandbox, scale: f64) -> SandboxAccess {
         if sandbox.is_in_memory() {
-            return Place::in_memory(sandbox);
+            return SandboxAccess::in_memory(sandbox);
         }
         clock::quicken(scale);
-        Place::of(sandbox, false)
+        SandboxAccess::of(sandbox, false)
     }
 
     /// Returns the addresses and credentials of a sandbox in memory.
-    pub fn in_memory(sandbox: &Sandbox) -> Place {
-        Place::of(sandbox, true)
+    pub fn in_memory(sandbox: &Sandbox) -> SandboxAccess {
+        SandboxAccess::of(sandbox, true)
     }
 
-    fn of(sandbox: &Sandbox, in_memory: bool) -> Place {
+    fn of(sandbox: &Sandbox, in_memory: bool) -> SandboxAccess {
         let token = || sandbox.account("ccm").unwrap().token;
         let kubeconfig = || {
             let env = sandbox.env_of("ccm");
             super::variable(&env, "KUBECONFIG").into()
         };
-        Place {
+        SandboxAccess {
             access: config::Options {
                 kubeconfig: (!in_memory).then(kubeconfig).into_iter().collect(),
                 ..config::Options::default()
@@ -132,7 +133,7 @@ impl Place {
         }
     }
 
-    /// Returns the current token of the project, see [`rotate_token`](Place::rotate_token).
+    /// Returns the current token of the project, see [`rotate_token`](SandboxAccess::rotate_token).
     pub fn token(&self) -> String {
         self.token.lock().unwrap().clone()
     }
@@ -179,13 +180,13 @@ impl Place {
 
     /// Returns clients of both APIs, as a new process creates them.
     pub fn world(&self, token: &str, load_balancers: Option<Defaults>) -> Apis {
-        self.world_of(Mortal::after(None), token, load_balancers)
+        self.world_of(WriteLimit::after(None), token, load_balancers)
     }
 
     /// Returns clients of both APIs, as a new process creates them. `gate` decides whether a write is sent.
     pub fn world_of(
         &self,
-        gate: Arc<Mortal>,
+        gate: Arc<WriteLimit>,
         token: &str,
         load_balancers: Option<Defaults>,
     ) -> Apis {
@@ -268,11 +269,11 @@ fn logins(sandbox: &Sandbox) -> Vec<(Credentials, (String, String))> {
     logins
 }
 
-impl Mortal {
+impl WriteLimit {
     /// Creates a gate that lets `writes` writes through. With `None` the gate never closes.
-    pub fn after(writes: Option<u64>) -> Arc<Mortal> {
+    pub fn after(writes: Option<u64>) -> Arc<WriteLimit> {
         let writes = writes.map_or(i64::MAX, |writes| writes as i64);
-        Arc::new(Mortal { writes_left: writes.into() })
+        Arc::new(WriteLimit { writes_left: writes.into() })
     }
 
     pub fn is_closed(&self) -> bool {
@@ -280,7 +281,7 @@ impl Mortal {
     }
 }
 
-impl Gate for Mortal {
+impl Gate for WriteLimit {
     fn pass(&self, _what: &str) -> Result<(), Refused> {
         match self.writes_left.fetch_sub(1, Ordering::Relaxed) > 0 {
             true => Ok(()),

@@ -2,7 +2,7 @@
 //! Nothing on the machine waits for real time.
 //!
 //! One thread runs a whole story. Time passes when a call is made, when a program waits, and when the story says so. A
-//! process may be stopped when it reads a clock, as by a virtual machine that is moved. Time then jumps, and what the
+//! process may be paused when it reads a clock, as by a virtual machine that is moved. Time then jumps, and what the
 //! story does meanwhile, e.g. another `ccm`, happens in between.
 
 use super::library::SCALE;
@@ -41,19 +41,19 @@ pub struct Machine {
     /// The programs that run on the machine, if the test runs whole programs.
     pub processes: Processes,
     /// The number of clock readings, of a thousand, at which the process is stopped for a while.
-    stops: Cell<u64>,
+    pauses_per_thousand: Cell<u64>,
     /// The work that is done while the process is stopped.
     meanwhile: RefCell<Option<Meanwhile>>,
     /// The work that the other threads of the process do when one of them waits for the others.
     others: RefCell<Option<Rc<dyn Fn()>>>,
-    pub stopped: Cell<u64>,
+    pub pauses: Cell<u64>,
     calls: Cell<u64>,
     /// The number of real seconds that one second lasts, when the test uses real time and sockets. `None` means that
     /// time and network are simulated.
     scale: Option<f64>,
 }
 
-/// The work that other processes do while a process is stopped. The function is called twice: with false when the stop
+/// The work that other processes do while a process is paused. The function is called twice: with false when the pause
 /// begins, and with true before the process continues.
 pub type Meanwhile = Rc<dyn Fn(bool)>;
 
@@ -75,10 +75,10 @@ impl Machine {
             random: RefCell::new(Random::new(seed)),
             sandboxes: RefCell::default(),
             processes: Processes::default(),
-            stops: Cell::new(0),
+            pauses_per_thousand: Cell::new(0),
             meanwhile: RefCell::default(),
             others: RefCell::default(),
-            stopped: Cell::new(0),
+            pauses: Cell::new(0),
             calls: Cell::new(0),
             scale: is_real.then_some(SCALE),
         })
@@ -142,8 +142,8 @@ impl Machine {
 
     /// Makes `of_a_thousand` of a thousand clock readings stop the process from now on. The work `meanwhile` is done
     /// during each stop.
-    pub fn stops(&self, of_a_thousand: u64, meanwhile: Option<Meanwhile>) {
-        self.stops.set(of_a_thousand);
+    pub fn pause_randomly(&self, of_a_thousand: u64, meanwhile: Option<Meanwhile>) {
+        self.pauses_per_thousand.set(of_a_thousand);
         *self.meanwhile.borrow_mut() = meanwhile;
     }
 
@@ -153,14 +153,14 @@ impl Machine {
         self.others.replace(others)
     }
 
-    fn may_stop(&self) {
-        let stops = self.stops.get();
-        if stops == 0 || !self.is_hit(stops) {
+    fn maybe_pause(&self) {
+        let stops = self.pauses_per_thousand.get();
+        if stops == 0 || !self.hits(stops) {
             return;
         }
         // No second stop may begin while the process is stopped.
-        self.stops.set(0);
-        self.stopped.update(|stopped| stopped + 1);
+        self.pauses_per_thousand.set(0);
+        self.pauses.update(|pauses| pauses + 1);
         let seconds = [1, 7, 11, 20, 60];
         let choice = self.random() as usize;
         let time = Duration::from_secs(seconds[choice % seconds.len()]);
@@ -177,21 +177,21 @@ impl Machine {
             self.suspended.update(|suspended| suspended + time);
         }
         others_work(true);
-        self.stops.set(stops);
+        self.pauses_per_thousand.set(stops);
     }
 
     fn monotonic(&self) -> Instant {
         self.begun + self.passed() - self.suspended.get()
     }
 
-    fn is_hit(&self, of_a_thousand: u64) -> bool {
+    fn hits(&self, of_a_thousand: u64) -> bool {
         self.random() % 1000 < of_a_thousand
     }
 }
 
 impl Simulation for Machine {
     fn now(&self) -> Instant {
-        self.may_stop();
+        self.maybe_pause();
         self.monotonic()
     }
 

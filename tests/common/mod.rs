@@ -1,13 +1,12 @@
 //! Runs the binary from outside, watches it, and waits for its effects.
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-pub mod at_rest;
 pub mod cluster;
+pub mod fake_provider;
 pub mod help;
 pub mod in_flight;
 pub mod library;
 pub mod machine;
-pub mod memory;
 pub mod objects;
 pub mod proxy;
 pub mod random;
@@ -15,6 +14,7 @@ pub mod routes;
 pub mod secrets;
 pub mod seeds;
 pub mod simulated;
+pub mod steady_state;
 
 use ccm::provider::clock;
 use cluster::text;
@@ -423,7 +423,7 @@ pub fn send(signal: &str, process: u32) {
 }
 
 /// Runs several cases at the same time. Each case has its own world, but all share the same two cores.
-pub fn side_by_side<T: Send>(cases: Vec<T>, run: impl Fn(T) + Sync) {
+pub fn run_in_parallel<T: Send>(cases: Vec<T>, run: impl Fn(T) + Sync) {
     let cases = Mutex::new(cases.into_iter());
     std::thread::scope(|scope| {
         for _ in 0..8 {
@@ -446,9 +446,12 @@ pub fn on(calls: &str, effect: Effect) -> Rule {
 }
 
 /// Returns an effect of a rule: the action of a person just before the APIs handle a call.
-pub fn before(sandbox: &Arc<Sandbox>, hand: impl Fn(&Sandbox) + Send + Sync + 'static) -> Effect {
+pub fn before(
+    sandbox: &Arc<Sandbox>,
+    manual_change: impl Fn(&Sandbox) + Send + Sync + 'static,
+) -> Effect {
     let sandbox = Arc::downgrade(sandbox);
-    Effect::before(move |_| sandbox.upgrade().iter().for_each(|sandbox| hand(sandbox)))
+    Effect::before(move |_| sandbox.upgrade().iter().for_each(|sandbox| manual_change(sandbox)))
 }
 
 /// Returns an effect that sends this answer instead of the API's.
@@ -477,7 +480,7 @@ pub fn builder() -> Builder {
 }
 
 /// The missing requirement that tests report when they are skipped because they must freeze the API server's cache.
-pub const LAGS: &str = "a cache that lags";
+pub const STALE_CACHE: &str = "a cache that lags";
 
 /// Skips a test that needs a simulated API server. Returns whether the API server is real.
 pub fn needs_simulation(sandbox: &Sandbox, what: &str) -> bool {
@@ -495,12 +498,12 @@ pub fn networked(nodes: usize) -> Builder {
 }
 
 /// Starts a sandbox over sockets, whose nodes change only when somebody changes them.
-pub fn quiet(nodes: usize) -> Sandbox {
+pub fn socket_cluster(nodes: usize) -> Sandbox {
     builder().nodes(nodes).heartbeats(false).start()
 }
 
 /// Starts a sandbox on the simulated machine, whose nodes change only when somebody changes them.
-pub fn calm(nodes: usize) -> Arc<Sandbox> {
+pub fn simulated_cluster(nodes: usize) -> Arc<Sandbox> {
     builder().nodes(nodes).heartbeats(false).simulated()
 }
 

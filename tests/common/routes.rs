@@ -45,7 +45,7 @@ impl World {
     }
 
     /// Starts a world whose routes are right.
-    pub fn settled(nodes: usize) -> World {
+    pub fn synced(nodes: usize) -> World {
         let world = World::new(nodes);
         // Routes are synced after the nodes were initialised.
         world.once(&[CIDR]).with_code(0);
@@ -90,7 +90,7 @@ impl World {
     }
 
     /// Waits until the Network's routes are those that the nodes need and those in `others`.
-    pub fn comes_right(&self, others: &[&str]) {
+    pub fn wait_for_routes(&self, others: &[&str]) {
         let right = || {
             let mut right = self.wanted();
             right.extend(others.iter().map(|&other| other.to_owned()));
@@ -115,7 +115,7 @@ impl World {
     }
 
     /// Waits until the condition `NetworkUnavailable` of this node has this status.
-    pub fn becomes(&self, name: &str, status: &str) {
+    pub fn wait_for_status(&self, name: &str, status: &str) {
         let what = format!("NetworkUnavailable of {name}: {status}");
         wait_until(&what, || self.status(name).as_deref() == Some(status));
     }
@@ -139,9 +139,9 @@ impl World {
 
     /// Waits until all nodes can be reached and the Network's routes are those that the nodes need and
     /// those in `others`.
-    pub fn ends_right(&self, others: &[&str]) {
+    pub fn wait_for_routes_and_nodes(&self, others: &[&str]) {
         wait_until("nodes that can be reached", || self.all_are_reached());
-        self.comes_right(others);
+        self.wait_for_routes(others);
     }
 
     /// Adds an initialised node with a server in the Network. Returns the server's ID.
@@ -168,20 +168,20 @@ impl World {
     }
 
     /// Waits until `ccm` has listed the nodes at least `times` more times.
-    pub fn looks(&self, times: usize) {
-        let looks = || {
+    pub fn wait_for_polls(&self, times: usize) {
+        let polls = || {
             let is_look = |call: &Call| call.duration.is_some() && call.path == "/api/v1/nodes";
             self.sandbox.calls().count(is_look)
         };
-        let enough = looks() + times + 1;
-        wait_until("looks at nodes", || looks() >= enough);
+        let enough = polls() + times + 1;
+        wait_until("polls of nodes", || polls() >= enough);
     }
 
     /// Waits until `ccm` has read the Network `times` more times.
     pub fn comparisons(&self, times: usize) {
         let reads = || self.sandbox.calls().count(is_read);
         let enough = reads() + times;
-        wait_until("looks at the Network", || reads() >= enough);
+        wait_until("polls of the Network", || reads() >= enough);
     }
 }
 

@@ -1,10 +1,10 @@
-//! Nodes in bad times: kills, conflicts, outages, lists that go wrong, budgets used up.
+//! Nodes while something fails: kills, conflicts, outages, wrong lists, and budgets that are used up.
 
-use crate::common::library::{LONG, Place};
+use crate::common::library::{LONG, SandboxAccess};
 use crate::common::{
-    self, Cluster, Daemon, LAGS, LIMIT, Simulate, UNINITIALIZED, addresses, all_initialised,
-    answer, calm, ccm, env, events, hetzner_calls, is_initialised, is_lease, needs_simulation, on,
-    quiet, second_page, side_by_side, wait_until, with, writes,
+    self, Cluster, Daemon, LIMIT, STALE_CACHE, Simulate, UNINITIALIZED, addresses, all_initialised,
+    answer, ccm, env, events, hetzner_calls, is_initialised, is_lease, needs_simulation, on,
+    run_in_parallel, second_page, simulated_cluster, socket_cluster, wait_until, with, writes,
 };
 use ccm::controllers::node::{NodeController, NodePlan, Settings};
 use ccm::controllers::{Controller, Selection};
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 /// Kills the daemon at its n-th write, before or after the write happened, and starts another one.
 #[test]
-fn killed_between_any_two_writes_the_node_ends_initialised_once() {
+fn a_node_is_initialised_once_when_the_daemon_is_killed_at_any_write() {
     std::thread::scope(|scope| {
         for n in 1..=3 {
             for after in [false, true] {
@@ -32,7 +32,7 @@ fn killed_between_any_two_writes_the_node_ends_initialised_once() {
 }
 
 fn killed_at_write(n: u64, after: bool) {
-    let sandbox = quiet(1);
+    let sandbox = socket_cluster(1);
     let of_the_controller = |request: &Request| !is_lease(&request.path);
     let calls = |rule: Rule| {
         let rule = rule.half(Half::Kubernetes).writes();
@@ -48,7 +48,7 @@ fn killed_at_write(n: u64, after: bool) {
         wait_until("its event", || !events(&sandbox, "worker-1").is_empty());
     }
     drop(second);
-    sandbox.settle();
+    sandbox.converge();
     let worker = sandbox.node("worker-1");
     let expected = ["Hostname worker-1", "ExternalIP 203.0.113.1"];
     assert_eq!(addresses(&worker), expected, "write {n}, {after}");
@@ -61,8 +61,8 @@ fn killed_at_write(n: u64, after: bool) {
 
 #[test]
 fn a_node_that_changed_since_it_was_read_is_read_again_and_planned_again() {
-    let sandbox = calm(1);
-    if needs_simulation(&sandbox, LAGS) {
+    let sandbox = simulated_cluster(1);
+    if needs_simulation(&sandbox, STALE_CACHE) {
         return;
     }
     sandbox.cluster().freeze_cache(true);
@@ -90,7 +90,7 @@ fn a_node_that_changed_since_it_was_read_is_read_again_and_planned_again() {
 
 #[test]
 fn a_node_that_never_stops_changing_is_left_for_later() {
-    let sandbox = calm(2);
+    let sandbox = simulated_cluster(2);
     let cluster = Arc::clone(sandbox.cluster());
     let change = move |_: &Request| {
         cluster.edit("nodes", None, "worker-1", |node| {
@@ -101,7 +101,7 @@ fn a_node_that_never_stops_changing_is_left_for_later() {
         });
     };
     sandbox.fault(on("PATCH /api/v1/nodes/worker-1/status", Effect::before(change)));
-    // At the usual scale the list of servers could grow too old between two tries.
+    // The real time is used because the list of servers could grow too old between two tries in scaled time.
     let unscaled = common::real_time(&sandbox);
     let ran = ccm(&unscaled, &["run", "--once"]).with_code(1);
     assert!(
@@ -119,10 +119,10 @@ fn a_node_that_never_stops_changing_is_left_for_later() {
 }
 
 #[test]
-fn a_used_up_budget_is_respected_and_what_waits_is_told() {
-    let sandbox = calm(2);
+fn a_used_up_budget_is_respected_and_waiting_work_is_reported() {
+    let sandbox = simulated_cluster(2);
     let rule = sandbox.fault(Rule::new(Effect::hetzner_rate_limit()).half(Half::Hetzner));
-    // At this scale the first pause lasts 0.4 s, ten ticks.
+    // In this time scale the first pause lasts 0.4 s, which is ten ticks.
     let scaled = common::at_scale(&sandbox, 0.2);
     // The others have questions of their own, which they would ask first at this very moment.
     let daemon =
@@ -131,29 +131,29 @@ fn a_used_up_budget_is_respected_and_what_waits_is_told() {
     daemon.logs("rate_limit_exceeded");
     wait_until("a second try", || sandbox.faults().hits(rule) == 2);
     sandbox.faults().remove(rule);
-    // Between the first call to Hetzner and the second one, the last look belongs to the second.
+    // The last poll between the first and the second call to Hetzner belongs to the second call.
     let calls = sandbox.calls().calls();
     let of_hetzner = |call: &Call| call.half == Half::Hetzner;
     let first = calls.iter().position(of_hetzner).unwrap();
     let paused = calls[first + 1..].iter().take_while(|call| !of_hetzner(call));
-    let looks = paused.filter(|call| call.path == "/api/v1/nodes").count();
-    assert!(looks >= 3, "the cluster was looked at {looks} times in the pause");
+    let polls = paused.filter(|call| call.path == "/api/v1/nodes").count();
+    assert!(polls >= 3, "the cluster was polled {polls} times in the pause");
     sandbox.wait_for_nodes();
     daemon.logs("both APIs answer again");
     daemon.logged("WARN", 1);
 }
 
 #[test]
-fn while_little_budget_remains_refreshes_wait_and_new_nodes_do_not() {
-    let sandbox = calm(1);
+fn refreshes_wait_and_new_nodes_do_not_while_few_calls_are_left() {
+    let sandbox = simulated_cluster(1);
     let daemon = sandbox.daemon(&["--node-status-update-frequency=5s", "--node-sync-interval=2s"]);
     sandbox.wait_for_nodes();
     sandbox.cloud().set_rate_limit(sandbox.project(), 3600, 20);
     // The refresh after this answer sees how little is left.
     daemon.logs("put off");
     let mark = sandbox.mark();
-    let looks = |sandbox: &Sandbox| sandbox.calls_of(mark, "/api/v1/nodes");
-    wait_until("ten more looks at the cluster", || looks(&sandbox) > 10);
+    let polls = |sandbox: &Sandbox| sandbox.calls_of(mark, "/api/v1/nodes");
+    wait_until("ten more polls of the cluster", || polls(&sandbox) > 10);
     let asked = sandbox.count_since(mark, |call| call.half == Half::Hetzner);
     assert_eq!(asked, 0, "refreshes can wait");
     sandbox.join_node("late");
@@ -178,7 +178,7 @@ fn while_little_budget_remains_refreshes_wait_and_new_nodes_do_not() {
     );
 }
 
-/// What an API may answer instead of its list.
+/// Returns answers that an API may give instead of its list.
 fn bad_answers(half: Half) -> Vec<(&'static str, Effect)> {
     let error = match half {
         Half::Hetzner => Effect::hetzner_error(500, "server_error", "sorry"),
@@ -208,7 +208,7 @@ fn bad_answers(half: Half) -> Vec<(&'static str, Effect)> {
 
 /// Page 2 of the servers, or the list of nodes, goes wrong until it is mended.
 fn survives(half: Half, name: &str, effect: Effect) {
-    let sandbox = calm(2);
+    let sandbox = simulated_cluster(2);
     second_page(&sandbox);
     let rule = Rule::new(effect).half(half);
     let rule = match half {
@@ -230,22 +230,22 @@ fn survives(half: Half, name: &str, effect: Effect) {
 }
 
 #[test]
-fn a_list_of_servers_that_goes_wrong_leads_to_nothing_wrong() {
-    side_by_side(bad_answers(Half::Hetzner), |(name, effect)| {
+fn a_wrong_list_of_servers_leads_to_no_wrong_write() {
+    run_in_parallel(bad_answers(Half::Hetzner), |(name, effect)| {
         survives(Half::Hetzner, name, effect)
     });
 }
 
 #[test]
-fn a_list_of_nodes_that_goes_wrong_leads_to_nothing_wrong() {
-    side_by_side(bad_answers(Half::Kubernetes), |(name, effect)| {
+fn a_wrong_list_of_nodes_leads_to_no_wrong_write() {
+    run_in_parallel(bad_answers(Half::Kubernetes), |(name, effect)| {
         survives(Half::Kubernetes, name, effect)
     });
 }
 
-/// Every kind of fault, at random, on both sides; the seed is in the message of a failure.
+/// Faults of all kinds happen at random in both APIs. The message of a failure contains the seed.
 #[test]
-fn any_faults_heal_without_harm() {
+fn nodes_are_right_again_after_any_faults() {
     for seed in common::seeds::chosen(1..=6) {
         let sandbox = common::builder().nodes(4).scale(0.05).simulated();
         sandbox.faults().random(seed, 0.3);
@@ -253,11 +253,11 @@ fn any_faults_heal_without_harm() {
         let state = || format!("seed {seed} does not heal:\n{}", daemon.log());
         common::wait_or(LIMIT * 2, state, || all_initialised(&sandbox));
         sandbox.faults().clear();
-        // Its Lease is free at once.
+        // The daemon releases its Lease at once.
         daemon.signal("-TERM");
         assert!(daemon.ended().success(), "seed {seed}: {}", daemon.log());
-        let settled = sandbox.ccm(&["run", "--once"]);
-        assert_eq!(settled.code, 0, "seed {seed}: {}", settled.stderr);
+        let converged = sandbox.ccm(&["run", "--once"]);
+        assert_eq!(converged.code, 0, "seed {seed}: {}", converged.stderr);
         for server in sandbox.servers() {
             let name = server["name"].as_str().unwrap();
             let worker = sandbox.node(name);
@@ -273,10 +273,10 @@ fn any_faults_heal_without_harm() {
     }
 }
 
-/// It may have become another machine's node meanwhile, of which the list says nothing.
+/// The node may have become another machine's node meanwhile, which the list does not show.
 #[test]
 fn a_node_that_changes_until_the_list_is_too_old_is_not_done() {
-    let sandbox = calm(2);
+    let sandbox = simulated_cluster(2);
     let cluster = Arc::clone(sandbox.cluster());
     let change = move |_: &Request| {
         cluster.edit("nodes", None, "worker-1", |node| {
@@ -302,16 +302,16 @@ fn a_node_that_changes_until_the_list_is_too_old_is_not_done() {
     ran.warns(why);
     assert!(!is_initialised(&sandbox.node("worker-1")));
     assert!(is_initialised(&sandbox.node("worker-2")));
-    sandbox.settle();
+    sandbox.converge();
     assert!(is_initialised(&sandbox.node("worker-1")));
 }
 
 /// A pass that takes longer than a list of servers may be old reads it again on the way.
 #[test]
 fn a_list_that_grows_old_during_a_pass_is_read_again() {
-    let sandbox = calm(2);
+    let sandbox = simulated_cluster(2);
     let old = sandbox.server_id("worker-2");
-    // While the first node is written, slowly, the second one's server is replaced.
+    // The server of the second node is replaced while the write to the first node is slow.
     let (cloud, project) = (Arc::clone(sandbox.cloud()), sandbox.project());
     let replace = move |_: &Request| {
         cloud.delete_server(old);
@@ -337,22 +337,22 @@ fn a_list_that_grows_old_during_a_pass_is_read_again() {
 }
 
 #[test]
-fn a_node_that_somebody_takes_away_meanwhile_is_no_failure() {
-    let sandbox = calm(2);
+fn a_node_that_somebody_deletes_during_the_pass_is_no_failure() {
+    let sandbox = simulated_cluster(2);
     let cluster = Arc::clone(sandbox.cluster());
     let take_away = move |_: &Request| {
         cluster.delete("nodes", None, "worker-1");
     };
     let rule = on("PATCH /api/v1/nodes/worker-1/status", Effect::before(take_away));
     sandbox.fault(rule);
-    sandbox.settle();
+    sandbox.converge();
     assert!(is_initialised(&sandbox.node("worker-2")));
 }
 
 /// A list without resourceVersions would make writes without a precondition.
 #[test]
 fn an_object_without_a_version_is_no_answer() {
-    let sandbox = calm(1);
+    let sandbox = simulated_cluster(1);
     let mut node = sandbox.node("worker-1");
     node["metadata"]["resourceVersion"] = json!("");
     let list = json!({ "kind": "NodeList", "apiVersion": "v1", "metadata": {}, "items": [node] });
@@ -363,8 +363,8 @@ fn an_object_without_a_version_is_no_answer() {
 }
 
 #[test]
-fn events_that_can_t_be_written_hold_nobody_up() {
-    let sandbox = quiet(4);
+fn events_that_cannot_be_written_delay_no_node() {
+    let sandbox = socket_cluster(4);
     let slow = on("POST /api/v1/namespaces/default/events", Effect::Slow(LIMIT));
     let slow = sandbox.fault(slow);
     let real_time = common::real_time(&sandbox);
@@ -380,13 +380,13 @@ fn events_that_can_t_be_written_hold_nobody_up() {
 
 #[test]
 fn an_outage_is_asked_about_ever_less_often() {
-    let sandbox = calm(1);
+    let sandbox = simulated_cluster(1);
     let away = Rule::new(Effect::hetzner_error(500, "server_error", "sorry")).half(Half::Hetzner);
     sandbox.fault(away);
     let _daemon = sandbox.daemon(&[]);
-    let looks = || sandbox.calls().count(|call| call.path == "/api/v1/nodes");
-    // Two minutes: asked at once, after 5, 15, 35 and 75 seconds, three tries each.
-    wait_until("two minutes of ticks", || looks() >= 24);
+    let polls = || sandbox.calls().count(|call| call.path == "/api/v1/nodes");
+    // In two minutes the API is called at once and after 5, 15, 35 and 75 seconds, with three tries each.
+    wait_until("two minutes of ticks", || polls() >= 24);
     assert!(hetzner_calls(&sandbox) <= 6 * 3, "{} calls", hetzner_calls(&sandbox));
 }
 
@@ -398,7 +398,7 @@ fn lists_of_servers(sandbox: &Sandbox) -> usize {
     sandbox.calls().count(|call| call.half == Half::Hetzner && call.path == "/v1/servers")
 }
 
-/// With lists of servers that stay young.
+/// Returns a controller whose lists of servers are always new.
 fn controller() -> NodeController {
     NodeController::new(Settings {
         sync_interval: Duration::from_secs(5),
@@ -407,7 +407,8 @@ fn controller() -> NodeController {
     })
 }
 
-/// The node's name, the server's name, and what both have: the machine that is made anew.
+/// Replaces a machine. The new node and the new server have the same names as the old ones. Returns the ID of
+/// the new server.
 fn replaced(sandbox: &Sandbox, node: &str, server: &str) -> u64 {
     let cloud = sandbox.cloud();
     cloud.delete_server(sandbox.server_id(server));
@@ -437,7 +438,7 @@ fn machine(sandbox: &Sandbox, node: &str, server: &str) -> u64 {
 #[test]
 fn a_provider_id_rests_on_a_list_requested_after_the_node_was_first_seen() {
     let cases = [("by name", "w", "w"), ("by address", "w", "machine-7")];
-    side_by_side(cases.to_vec(), |(case, name, server)| {
+    run_in_parallel(cases.to_vec(), |(case, name, server)| {
         let sandbox = common::builder().nodes(1).network("10.0.0.0/8").simulated();
         let old = machine(&sandbox, name, server);
         let hour = with(env(&sandbox), &[("HCLOUD_SERVER_CACHE_MAX_AGE", "1h")]);
@@ -454,9 +455,9 @@ fn a_provider_id_rests_on_a_list_requested_after_the_node_was_first_seen() {
 }
 
 #[test]
-fn new_nodes_of_a_tick_share_one_list_and_another_try_needs_none() {
-    let sandbox = calm(2);
-    let world = Place::new(&sandbox).world(&sandbox.projects().token, None);
+fn new_nodes_of_a_tick_share_one_list_and_a_retry_needs_none() {
+    let sandbox = simulated_cluster(2);
+    let world = SandboxAccess::new(&sandbox).world(&sandbox.projects().token, None);
     let mut controller = controller();
     let mut tick = || controller.tick(&world, &Selection::Due);
     assert_eq!(tick().counts().changed, 2);
@@ -486,7 +487,7 @@ fn new_nodes_of_a_tick_share_one_list_and_another_try_needs_none() {
 
 /// The write is refused, because the node is another one by now.
 #[test]
-fn a_node_made_anew_under_a_write_is_another_node() {
+fn a_node_that_is_recreated_during_a_write_is_another_node() {
     let sandbox = Arc::new(common::builder().nodes(1).network("10.0.0.0/8").simulated());
     machine(&sandbox, "w", "w");
     let other = Arc::downgrade(&sandbox);
@@ -496,7 +497,7 @@ fn a_node_made_anew_under_a_write_is_another_node() {
     let rule = on("PATCH /api/v1/nodes/w/status", Effect::before(replace));
     sandbox.fault(rule.times(1));
     let _daemon = sandbox.daemon(&[]);
-    // Between its deletion and its return there is none.
+    // There is no node between its deletion and its return.
     let found = || sandbox.cluster().get("nodes", None, "w");
     wait_until("the new node", || found().is_some_and(|node| is_initialised(&node)));
     let id = sandbox.server_id("w");
@@ -507,9 +508,9 @@ fn a_node_made_anew_under_a_write_is_another_node() {
 /// A provider ID that an older list of servers does not hold may name a server that was made since.
 #[test]
 fn a_server_is_only_said_to_be_missing_by_a_list_requested_after_the_node_was_first_seen() {
-    let sandbox = calm(1);
+    let sandbox = simulated_cluster(1);
     sandbox.create_server("w");
-    let world = Place::new(&sandbox).world(&sandbox.projects().token, None);
+    let world = SandboxAccess::new(&sandbox).world(&sandbox.projects().token, None);
     let mut controller = controller();
     controller.tick(&world, &Selection::Due);
     sandbox.delete_server("w");
@@ -521,7 +522,7 @@ fn a_server_is_only_said_to_be_missing_by_a_list_requested_after_the_node_was_fi
         findings.map(|finding| finding.reason).collect()
     };
     assert_eq!(findings(&evaluated()), []);
-    // One that is gone for good is said to be missing without another list.
+    // A server that was deleted for good is reported as missing without another list.
     sandbox.cloud().delete_server(id);
     world.instances(Duration::ZERO, Urgency::Needed).unwrap();
     let lists = lists_of_servers(&sandbox);

@@ -1,10 +1,10 @@
-//! How the daemon sees that something happened to a node, and how little it reads for that:
-//! the binary against the sandbox.
+//! How the daemon notices that a node changed, and how little it reads for that. The binary runs against the sandbox.
 
-use crate::common::at_rest::{AtRest, NO_REFRESH, Read, is_table, read};
-use crate::common::library::Place;
+use crate::common::library::SandboxAccess;
+use crate::common::steady_state::{NO_REFRESH, Read, SteadyState, is_table, read};
 use crate::common::{
-    self, Cluster, LAGS, calm, is_lease, needs_simulation, side_by_side, wait_until,
+    self, Cluster, STALE_CACHE, is_lease, needs_simulation, run_in_parallel, simulated_cluster,
+    wait_until,
 };
 use ccm::cache::{Apis, Poll};
 use ccm::kube::ReadFrom;
@@ -15,9 +15,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 #[test]
-fn at_rest_it_reads_tables_and_nothing_else() {
-    let world = AtRest::new(3, NO_REFRESH);
-    world.looks(20);
+fn a_daemon_without_work_reads_only_tables() {
+    let world = SteadyState::new(3, NO_REFRESH);
+    world.wait_for_polls(20);
     let calls = world.calls();
     let others: Vec<&Call> = calls
         .iter()
@@ -33,12 +33,12 @@ fn at_rest_it_reads_tables_and_nothing_else() {
     }
 }
 
-/// The version of a list changes with every write of such an object, and that of the cluster with any: what is listed
-/// may be the same all the same, and is not parsed again.
+/// The version of a list changes with every write of such an object, and the version of the cluster with any write. The
+/// list may still be the same, and then it is not parsed again.
 #[test]
-fn what_did_not_change_is_the_same_list_and_each_change_makes_another() {
-    let sandbox = calm(3);
-    let place = Place::new(&sandbox);
+fn an_unchanged_list_is_the_same_list_and_each_change_makes_a_new_one() {
+    let sandbox = simulated_cluster(3);
+    let place = SandboxAccess::new(&sandbox);
     let apis = place.world(&place.token(), None);
     let cluster = sandbox.cluster();
     let create = |name| sandbox.create(name, &[], &[80]);
@@ -68,7 +68,7 @@ fn what_did_not_change_is_the_same_list_and_each_change_makes_another() {
         cluster.create("secrets", Some("default"), object);
     };
     let mut before = (services(), nodes(&apis));
-    // What is done, and whether the Services, and the nodes, are others than before.
+    // Each step has an action, and says whether it changes the Services and the nodes.
     let steps: [(&str, &dyn Fn(), bool, bool); 7] = [
         ("nothing", &|| (), false, false),
         ("a write elsewhere", &write_elsewhere, false, false),
@@ -91,10 +91,11 @@ fn what_did_not_change_is_the_same_list_and_each_change_makes_another() {
     assert_eq!(before.0.len(), 1);
 }
 
-/// Three pages of servers are three calls, of 120 an hour: a refresh each 90 s, where 10 s were asked for.
+/// Three pages of servers are three calls, and 120 calls an hour may be used. So a refresh is made every 90 s instead
+/// of every 10 s.
 #[test]
-fn in_a_large_project_refreshes_are_less_often() {
-    let world = AtRest::new(1, "--node-status-update-frequency=10s");
+fn refreshes_are_less_frequent_in_a_large_project() {
+    let world = SteadyState::new(1, "--node-status-update-frequency=10s");
     for n in 0..110 {
         let name = format!("other-{n}");
         world.sandbox.create_server(&name);
@@ -105,17 +106,17 @@ fn in_a_large_project_refreshes_are_less_often() {
     };
     wait_until("a list of all", || lists() >= 1);
     let (before, begun) = (lists(), clock::now());
-    world.looks(60);
+    world.wait_for_polls(60);
     let seconds = common::seconds_since(&world.sandbox, begun);
     let at_most = (seconds / 90.0).ceil() as usize + 1;
     let count = lists() - before;
     assert!((1..=at_most).contains(&count), "{count} in {seconds:.0} s");
 }
 
-/// One change at a time: what is read by name for it, and how often at most.
+/// Each case makes one change. It says what is read by name for the change, and how often at most.
 #[test]
-fn each_change_is_read_by_name_at_the_next_look() {
-    type Change = fn(&AtRest);
+fn each_changed_node_is_read_by_name_at_the_next_poll() {
+    type Change = fn(&SteadyState);
     #[rustfmt::skip] // A case is a paragraph.
     let cases: Vec<(&str, Change, &str)> = vec![
         ("not ready", |world| world.set_ready("worker-2", "Unknown"), "worker-2"),
@@ -125,9 +126,9 @@ fn each_change_is_read_by_name_at_the_next_look() {
         ("deleted", |world| { world.delete_node("worker-2"); }, "worker-2"),
         ("joined", |world| { world.join_node("late"); }, "late"),
     ];
-    side_by_side(cases, |(name, change, node)| {
-        let mut world = AtRest::new(3, NO_REFRESH);
-        world.count_anew();
+    run_in_parallel(cases, |(name, change, node)| {
+        let mut world = SteadyState::new(3, NO_REFRESH);
+        world.reset_count();
         change(&world);
         wait_until(name, || world.by_name(node) > 0);
         // The look that was under way may have missed it.
@@ -135,11 +136,11 @@ fn each_change_is_read_by_name_at_the_next_look() {
         let tables = reads.iter().take_while(|read| **read == Read::Table).count();
         assert!(tables <= 2, "{name}: {reads:?}");
         assert_eq!(reads[tables], Read::ByName(node.into()), "{name}");
-        world.looks(5);
+        world.wait_for_polls(5);
         let others = world.reads().into_iter().filter(|read| !matches!(read, Read::Table));
         let others: Vec<Read> = others.filter(|read| *read != Read::ByName(node.into())).collect();
         assert_eq!(others, [], "{name}: {}", world.daemon.log());
-        // Once for the ring; a node that is not ready also at its own pace.
+        // The node is read once for the change. A node that is not ready is also read periodically.
         let at_most = if name.starts_with("no") { 3 } else { 1 };
         assert!(world.by_name(node) <= at_most, "{name}: {} times", world.by_name(node));
     });
@@ -147,22 +148,22 @@ fn each_change_is_read_by_name_at_the_next_look() {
 
 #[test]
 fn a_joined_node_is_initialised_and_a_cordoned_one_is_ready() {
-    let world = AtRest::new(2, NO_REFRESH);
+    let world = SteadyState::new(2, NO_REFRESH);
     world.edit_node("worker-1", |node| {
         node["spec"]["unschedulable"] = json!(true);
     });
     world.join_node("late");
     world.wait_for_node("late");
-    world.looks(5);
+    world.wait_for_polls(5);
     // A look may come between its registration and its first report.
     assert!((1..=2).contains(&world.by_name("late")));
     assert_eq!((world.whole(), world.by_name("worker-1")), (0, 0));
 }
 
 #[test]
-fn more_than_ten_at_once_are_read_by_one_list() {
-    let mut world = AtRest::new(12, NO_REFRESH);
-    if needs_simulation(&world.sandbox, LAGS) {
+fn more_than_ten_changed_nodes_are_read_with_one_list() {
+    let mut world = SteadyState::new(12, NO_REFRESH);
+    if needs_simulation(&world.sandbox, STALE_CACHE) {
         return;
     }
     let cluster = std::sync::Arc::clone(world.sandbox.cluster());
@@ -170,10 +171,10 @@ fn more_than_ten_at_once_are_read_by_one_list() {
     for n in 1..=12 {
         world.remove_conditions(&format!("worker-{n}"));
     }
-    world.count_anew();
+    world.reset_count();
     cluster.freeze_cache(false);
     wait_until("a list", || world.whole() > 0);
-    world.looks(2);
+    world.wait_for_polls(2);
     let reads = world.reads();
     let named = reads.iter().filter(|read| matches!(read, Read::ByName(_))).count();
     assert_eq!(named, 0, "{reads:?}");
@@ -181,10 +182,10 @@ fn more_than_ten_at_once_are_read_by_one_list() {
     assert!(tables <= 2, "{reads:?}");
 }
 
-/// A table shows no label: the slow refresh does.
+/// A table shows no label, but the slow refresh does.
 #[test]
-fn what_a_table_does_not_show_is_seen_at_the_refresh() {
-    let world = AtRest::new(2, "--node-status-update-frequency=20s");
+fn a_change_that_a_table_does_not_show_is_seen_at_the_refresh() {
+    let world = SteadyState::new(2, "--node-status-update-frequency=20s");
     world.edit_node("worker-1", |node| {
         node["metadata"]["labels"]["beta.kubernetes.io/instance-type"] = json!("cx99");
     });
@@ -198,10 +199,10 @@ fn what_a_table_does_not_show_is_seen_at_the_refresh() {
     assert_eq!(world.by_name("worker-1"), 0, "{reads:?}");
 }
 
-/// Nor a taint: a node that is not ready is read again when it is its time.
+/// A table shows no taint either, so a node that is not ready is read again periodically.
 #[test]
 fn a_node_that_is_not_ready_is_read_at_its_own_pace() {
-    let world = AtRest::new(2, NO_REFRESH);
+    let world = SteadyState::new(2, NO_REFRESH);
     let servers = world.servers();
     world.sandbox.cloud().set_power(servers[0]["id"].as_u64().unwrap(), false);
     world.set_ready("worker-1", "Unknown");
@@ -217,10 +218,10 @@ fn a_node_that_is_not_ready_is_read_at_its_own_pace() {
     assert_eq!(world.whole(), 0);
 }
 
-/// What a person asks for is read whole, and from etcd.
+/// Commands of a person read whole objects from etcd.
 #[test]
 fn one_shot_commands_read_no_table() {
-    let sandbox = calm(2);
+    let sandbox = simulated_cluster(2);
     for words in [
         &["run", "--once"][..],
         &["run", "--dry-run"],

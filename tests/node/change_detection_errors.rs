@@ -1,9 +1,10 @@
-//! The doorbell in bad times: tables that are none, old ones, reads that fail. The binary against
-//! the sandbox.
+//! Change detection while something fails: answers that are no table, stale tables, failed reads. The binary runs
+//! against the sandbox.
 
-use crate::common::at_rest::{AtRest, NO_REFRESH, Read};
+use crate::common::steady_state::{NO_REFRESH, Read, SteadyState};
 use crate::common::{
-    Cluster, LAGS, answer, hetzner_calls, needs_simulation, on, side_by_side, wait_until, writes,
+    Cluster, STALE_CACHE, answer, hetzner_calls, needs_simulation, on, run_in_parallel, wait_until,
+    writes,
 };
 use sandbox::Half;
 use sandbox::exchange::Request;
@@ -11,7 +12,7 @@ use sandbox::faults::{Effect, Rule};
 use serde_json::json;
 
 #[test]
-fn a_table_that_is_none_leads_to_whole_lists_and_back() {
+fn a_wrong_answer_instead_of_a_table_leads_to_whole_lists_and_back() {
     let no_status = json!({
         "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {}, "rows": [],
         "columnDefinitions": [{ "name": "Name" }, { "name": "Age" }],
@@ -23,14 +24,14 @@ fn a_table_that_is_none_leads_to_whole_lists_and_back() {
             Effect::kubernetes_status(406, "NotAcceptable", "only the following media types"),
         ),
     ];
-    side_by_side(cases, |(name, effect)| {
-        let mut world = AtRest::new(2, "--node-status-update-frequency=50s");
+    run_in_parallel(cases, |(name, effect)| {
+        let mut world = SteadyState::new(2, "--node-status-update-frequency=50s");
         let table = |request: &Request| {
             request.header("accept").is_some_and(|accept| accept.contains("as=Table"))
         };
         let rule = world.sandbox.fault(Rule::new(effect).half(Half::Kubernetes).when(table));
         world.daemon.logs("is not one that ccm can read");
-        world.count_anew();
+        world.reset_count();
         wait_until("whole lists", || world.whole() > 20);
         let tables = world.reads().len() - world.whole();
         assert!(tables <= 4, "{name}: {:?}", world.reads());
@@ -38,22 +39,22 @@ fn a_table_that_is_none_leads_to_whole_lists_and_back() {
         world.wait_for_node("late");
         world.daemon.logged("is not one that ccm", 1);
         world.sandbox.faults().remove(rule);
-        world.count_anew();
-        world.looks(5);
+        world.reset_count();
+        world.wait_for_polls(5);
     });
 }
 
 /// The API server's cache stands still, or shows what was.
 #[test]
-fn an_old_table_does_no_harm() {
-    let mut world = AtRest::new(3, NO_REFRESH);
-    if needs_simulation(&world.sandbox, LAGS) {
+fn a_stale_table_undoes_no_change() {
+    let mut world = SteadyState::new(3, NO_REFRESH);
+    if needs_simulation(&world.sandbox, STALE_CACHE) {
         return;
     }
     let cluster = std::sync::Arc::clone(world.sandbox.cluster());
     world.set_ready("worker-1", "Unknown");
     wait_until("a ring", || world.by_name("worker-1") > 0);
-    world.looks(1);
+    world.wait_for_polls(1);
     cluster.freeze_cache(true);
     // The table shows worker-1 not ready, worker-2, and no late node.
     world.set_ready("worker-1", "True");
@@ -63,24 +64,24 @@ fn an_old_table_does_no_harm() {
     let before = world.by_name("worker-1");
     wait_until("the truth", || world.by_name("worker-1") > before);
     let (calls, written) = (hetzner_calls(&world.sandbox), writes(&world.sandbox));
-    world.looks(30);
+    world.wait_for_polls(30);
     assert_eq!(hetzner_calls(&world.sandbox), calls, "it is ready: nobody has to be asked");
     assert_eq!(writes(&world.sandbox), written);
     assert!(world.is_ready("worker-1"));
-    world.count_anew();
+    world.reset_count();
     cluster.freeze_cache(false);
     world.wait_for_node("late");
     wait_until("the deleted node", || world.by_name("worker-2") > 0);
-    world.count_anew();
-    world.looks(5);
+    world.reset_count();
+    world.wait_for_polls(5);
     assert_eq!(world.reads().iter().filter(|read| **read != Read::Table).count(), 0);
     assert_eq!(world.sandbox.calls().count(|call| call.method == "DELETE"), 0);
     assert!(!world.daemon.log().contains("WARN"), "{}", world.daemon.log());
 }
 
 #[test]
-fn a_read_by_name_that_fails_is_repeated_and_holds_up_nobody() {
-    let world = AtRest::new(2, NO_REFRESH);
+fn a_failed_read_by_name_is_repeated_and_delays_no_other_node() {
+    let world = SteadyState::new(2, NO_REFRESH);
     let failure = Effect::kubernetes_status(500, "InternalError", "sorry");
     let rule = on("GET /api/v1/nodes/worker-1", failure);
     let rule = world.sandbox.fault(rule);
@@ -90,7 +91,7 @@ fn a_read_by_name_that_fails_is_repeated_and_holds_up_nobody() {
     world.daemon.logs("node/worker-1: not read, tried again: GET");
     world.join_node("late");
     world.wait_for_node("late");
-    world.looks(5);
+    world.wait_for_polls(5);
     assert!(!world.is_tainted("worker-1"), "a table is no ground for a write");
     world.sandbox.faults().remove(rule);
     wait_until("the taint", || world.is_tainted("worker-1"));

@@ -1,7 +1,7 @@
-//! Nodes on dedicated servers: the binary against the simulated Cloud and Robot.
+//! Nodes on dedicated servers. The binary runs against the simulated Cloud API and Robot.
 
 use crate::common::{
-    self, Cluster, Daemon, Env, SHUTDOWN, Simulate, addresses, answer, ccm, env, side_by_side,
+    self, Cluster, Daemon, Env, SHUTDOWN, Simulate, addresses, answer, ccm, env, run_in_parallel,
     wait_until, with, writes,
 };
 use sandbox::calls::Call;
@@ -21,10 +21,10 @@ fn start(nodes: usize, robot: usize) -> Arc<Sandbox> {
     builder.network("10.0.0.0/8").heartbeats(false).simulated()
 }
 
-/// The same with initialised nodes.
+/// Starts a sandbox with initialised nodes.
 fn initialised(nodes: usize, robot: usize) -> Arc<Sandbox> {
     let sandbox = start(nodes, robot);
-    sandbox.settle();
+    sandbox.converge();
     sandbox
 }
 
@@ -45,9 +45,9 @@ fn robot_calls(sandbox: &Sandbox, path: &str) -> usize {
 }
 
 #[test]
-fn they_are_initialised_beside_cloud_servers_and_then_cost_a_list() {
+fn dedicated_nodes_are_initialised_beside_cloud_nodes_and_then_cost_one_list() {
     let sandbox = start(2, 2);
-    sandbox.settle();
+    sandbox.converge();
     for name in ["metal-1", "metal-2"] {
         let server = sandbox.robot().server(number(&sandbox, name)).unwrap();
         let node = sandbox.node(name);
@@ -59,7 +59,7 @@ fn they_are_initialised_beside_cloud_servers_and_then_cost_a_list() {
             format!("ExternalIP {}", server.server_ip.unwrap()),
             format!("InternalIP {}", server.private_ip.unwrap()),
         ];
-        // The kubelet was given one: that comes first.
+        // The kubelet was given an address, which comes first.
         let mut found = addresses(&node);
         found.sort();
         let mut expected = expected.to_vec();
@@ -94,7 +94,7 @@ fn an_outage_of_one_api_does_not_hold_the_nodes_of_the_other() {
 }
 
 #[test]
-fn robot_away_is_one_line_and_a_pass_fails() {
+fn an_unreachable_robot_is_one_line_and_fails_a_pass() {
     let sandbox = start(1, 2);
     sandbox.stop(Half::Robot);
     let ran = sandbox.ccm(&["run", "--once"]).with_code(1);
@@ -103,14 +103,14 @@ fn robot_away_is_one_line_and_a_pass_fails() {
 }
 
 #[test]
-fn a_node_whose_dedicated_server_is_gone_is_deleted_and_says_why() {
+fn a_node_whose_dedicated_server_was_deleted_is_deleted_with_an_event() {
     let sandbox = initialised(1, 3);
     let _daemon = sandbox.daemon(&[]);
     sandbox.robot().remove(number(&sandbox, "metal-2"));
     sandbox.kubelets().expire();
     wait_until("the node to go", || !sandbox.has_node("metal-2"));
     assert!(sandbox.has_node("metal-1") && sandbox.has_node("metal-3"));
-    sandbox.tells("metal-2", "DeletingNode", &[]);
+    sandbox.wait_for_event("metal-2", "DeletingNode", &[]);
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn a_node_whose_dedicated_server_is_shut_off_is_tainted_until_it_is_ready_again(
     }
     sandbox.kubelets().expire();
     wait_until("the taint", || sandbox.has_taint("metal-1", SHUTDOWN));
-    wait_until("a look at each", || robot_calls(&sandbox, "/reset") >= 6);
+    wait_until("a poll of each", || robot_calls(&sandbox, "/reset") >= 6);
     assert!(!sandbox.has_taint("metal-2", SHUTDOWN));
     assert!(!sandbox.has_taint("metal-3", SHUTDOWN));
     sandbox.robot().set_power(number(&sandbox, "metal-1"), true);
@@ -136,7 +136,7 @@ fn a_node_whose_dedicated_server_is_shut_off_is_tainted_until_it_is_ready_again(
 
 type Change = fn(&Sandbox) -> Env;
 
-/// What may look as if a server did not exist any more.
+/// Changes after which a server may seem not to exist any more.
 #[rustfmt::skip] // A case is a paragraph.
 const DOUBTS: [(&str, Change); 18] = [
     ("an empty account",
@@ -215,7 +215,7 @@ const DOUBTS: [(&str, Change); 18] = [
     }),
 ];
 
-/// The server is gone; and what says so is not the API's own answer.
+/// Deletes the server and answers with something that is not the API's own answer.
 fn gone_and(sandbox: &Sandbox, path: &str, effect: Effect) -> Env {
     sandbox.robot().remove(number(sandbox, "metal-1"));
     // The list, a server alone, or both.
@@ -235,12 +235,12 @@ fn page(status: u16, text: &str) -> Response {
 }
 
 #[test]
-fn on_a_doubt_the_node_stays_and_nothing_of_it_changes() {
+fn a_dedicated_node_stays_unchanged_when_anything_is_unclear() {
     let cases = DOUBTS.to_vec();
-    side_by_side(cases, |(name, change)| {
+    run_in_parallel(cases, |(name, change)| {
         let sandbox = initialised(1, 3);
         let env = change(&sandbox);
-        // Nothing is heard of its kubelet, whatever its machine does.
+        // The kubelet reports nothing, whatever its machine does.
         sandbox.set_ready("metal-1", "Unknown");
         let shown = |name: &str| {
             let node = sandbox.node(name);
@@ -278,12 +278,12 @@ fn another_name_in_robot_is_a_warning_and_never_a_deletion() {
     sandbox.robot().edit(one, |server| server.name = "renamed".into());
     sandbox.set_ready("metal-1", "Unknown");
     let _daemon = sandbox.daemon(&[]);
-    sandbox.tells("metal-1", "PossibleNodeDeletion", &[]);
+    sandbox.wait_for_event("metal-1", "PossibleNodeDeletion", &[]);
     assert!(sandbox.has_node("metal-1"));
 }
 
 #[test]
-fn a_name_of_both_apis_is_no_guess() {
+fn a_name_that_both_apis_have_is_never_guessed() {
     let sandbox = start(1, 1);
     let one = number(&sandbox, "metal-1");
     sandbox.robot().edit(one, |server| server.name = "worker-1".into());
@@ -300,7 +300,7 @@ fn ten_not_ready_nodes_for_an_hour_cost_less_than_the_limits() {
     let env = env(&sandbox);
     ccm(&env, &["run", "--once"]).with_code(0);
     for server in sandbox.robot().servers() {
-        // Its power is not known: it is asked for again and again.
+        // The power of the server is unknown, and is asked for repeatedly.
         sandbox
             .robot()
             .edit(server.number, |server| server.operating_status = Some("not supported".into()));
@@ -330,7 +330,7 @@ fn ten_not_ready_nodes_for_an_hour_cost_less_than_the_limits() {
 }
 
 #[test]
-fn at_rest_a_list_of_dedicated_servers_every_five_minutes() {
+fn a_daemon_without_work_lists_dedicated_servers_every_five_minutes() {
     let sandbox = initialised(2, 2);
     let _daemon = sandbox.daemon(&[]);
     let first = robot_calls(&sandbox, "/server");
@@ -342,7 +342,7 @@ fn at_rest_a_list_of_dedicated_servers_every_five_minutes() {
 }
 
 #[test]
-fn routes_are_for_cloud_servers_and_the_others_get_no_condition() {
+fn a_dedicated_node_gets_no_route_and_no_condition() {
     let sandbox = start(2, 1);
     let flags = ["--cluster-cidr=10.244.0.0/16"];
     let ran = sandbox.ccm(&[&["run", "--once"], &flags[..]].concat()).with_code(0);
@@ -358,7 +358,7 @@ fn routes_are_for_cloud_servers_and_the_others_get_no_condition() {
 }
 
 #[test]
-fn they_are_targets_of_load_balancers_by_their_addresses() {
+fn dedicated_nodes_are_targets_of_load_balancers_by_their_addresses() {
     let builder = common::builder().nodes(1).robot(2).services(1);
     let sandbox = builder.network("10.0.0.0/8").simulated();
     let env = with(env(&sandbox), &[("HCLOUD_LOAD_BALANCERS_LOCATION", "fsn1")]);
@@ -390,7 +390,7 @@ fn an_address_that_a_kubelet_reports_removes_no_target_of_an_operator() {
         let targets = balancer["targets"].as_array_mut().unwrap();
         targets.extend(others.map(|ip| json!({ "type": "ip", "ip": { "ip": ip } })));
     });
-    // The node is a target no more: its own address goes, and the others stay.
+    // The node is no target any more. Its own address is removed, and the others stay.
     sandbox.edit_node("metal-1", |node| {
         node["metadata"]["labels"]["node.kubernetes.io/exclude-from-external-load-balancers"] =
             json!("true");
@@ -410,9 +410,9 @@ fn an_address_that_a_kubelet_reports_removes_no_target_of_an_operator() {
     assert_eq!((now.len(), stays), (3, 1), "{now:?} {ran:?}");
 }
 
-/// Most ticks have no question about dedicated servers: they don't show that Robot is back.
+/// Most ticks make no call to Robot, so they do not show that Robot works again.
 #[test]
-fn an_outage_of_robot_is_one_line_at_its_begin_and_one_at_its_end() {
+fn an_outage_of_robot_is_one_line_when_it_begins_and_one_when_it_ends() {
     let sandbox = initialised(1, 1);
     let env = with(env(&sandbox), &[("ROBOT_CACHE_TIMEOUT", "10s")]);
     let daemon = Daemon::start(&env, &["--node-status-update-frequency=20s"]);
@@ -434,7 +434,7 @@ fn an_outage_of_robot_is_one_line_at_its_begin_and_one_at_its_end() {
     daemon.logs("both APIs answer again");
 }
 
-/// How many targets the load balancer has, and the addresses among them.
+/// Returns the number of targets of the load balancer, and the addresses among them.
 fn targets(sandbox: &Sandbox) -> Option<(usize, Vec<String>)> {
     let balancers = sandbox.balancers();
     let targets = balancers.first()?["targets"].as_array()?.clone();
@@ -444,9 +444,9 @@ fn targets(sandbox: &Sandbox) -> Option<(usize, Vec<String>)> {
     Some((targets.len(), ips))
 }
 
-/// The Cloud API asks Robot whose an address is: while it can't, the rest of the load balancer is made.
+/// The Cloud API asks Robot who owns an address. While that fails, all other changes of the load balancer are made.
 #[test]
-fn while_the_cloud_can_not_ask_robot_the_cloud_s_servers_are_targets() {
+fn cloud_servers_become_targets_while_the_cloud_cannot_ask_robot() {
     let builder = common::builder().nodes(1).robot(1).services(1);
     let sandbox = builder.network("10.0.0.0/8").simulated();
     let location = [("HCLOUD_LOAD_BALANCERS_LOCATION", "fsn1")];

@@ -1,8 +1,9 @@
-//! Nodes get their identity, in good times: the binary against the sandbox.
+//! Nodes are initialised while nothing fails. The binary runs against the sandbox.
 
 use crate::common::{
-    self, Cluster, Daemon, Ran, Simulate, addresses, all_initialised, calm, ccm, env, events,
-    hetzner_calls, is_initialised, is_lease, quiet, wait_until, with, writes,
+    self, Cluster, Daemon, Ran, Simulate, addresses, all_initialised, ccm, env, events,
+    hetzner_calls, is_initialised, is_lease, simulated_cluster, socket_cluster, wait_until, with,
+    writes,
 };
 use sandbox::Half;
 use sandbox::calls::Call;
@@ -43,11 +44,11 @@ fn the_daemon_initialises_new_nodes_and_ends_cleanly() {
 }
 
 #[test]
-fn ctrl_c_ends_it_at_once_even_while_an_answer_is_waited_for() {
-    let sandbox = quiet(1);
+fn ctrl_c_ends_a_pass_at_once_even_while_it_waits_for_an_answer() {
+    let sandbox = socket_cluster(1);
     let slow = Effect::Slow(std::time::Duration::from_secs(60));
     sandbox.fault(Rule::new(slow).half(Half::Hetzner));
-    // In real time, in which the answer may take longer than a pod is given to end.
+    // The test runs in real time, so that the answer may take longer than a pod may take to end.
     let real_time = common::real_time(&sandbox);
     let daemon = Daemon::start(&real_time, &[]);
     wait_until("a call", || hetzner_calls(&sandbox) > 0);
@@ -59,7 +60,7 @@ fn ctrl_c_ends_it_at_once_even_while_an_answer_is_waited_for() {
 
 /// A CronJob's pod is given 30 s, a person at a terminal less.
 #[test]
-fn one_pass_ends_in_time_even_while_an_answer_is_waited_for() {
+fn a_pass_ends_in_time_even_while_it_waits_for_an_answer() {
     let left_behind = [
         "cloud-node-controller: ended before an answer came; objects without a line above were not reached",
         "cloud-node-lifecycle-controller: not begun",
@@ -67,13 +68,13 @@ fn one_pass_ends_in_time_even_while_an_answer_is_waited_for() {
     std::thread::scope(|scope| {
         scope.spawn(|| ends_in_time("--once", "-TERM", Some(1), &left_behind));
         scope.spawn(|| ends_in_time("--once", "-INT", Some(1), &left_behind));
-        // Nothing to finish: the signal itself ends it.
+        // There is nothing to finish, so the signal itself ends the command.
         scope.spawn(|| ends_in_time("--dry-run", "-TERM", None, &[]));
     });
 }
 
 fn ends_in_time(flag: &str, signal: &str, code: Option<i32>, lines: &[&str]) {
-    let sandbox = quiet(2);
+    let sandbox = socket_cluster(2);
     let slow = Effect::Slow(std::time::Duration::from_secs(60));
     sandbox.fault(Rule::new(slow).half(Half::Hetzner));
     let real_time = common::real_time(&sandbox);
@@ -89,9 +90,9 @@ fn ends_in_time(flag: &str, signal: &str, code: Option<i32>, lines: &[&str]) {
 }
 
 #[test]
-fn addresses_are_written_before_the_taint_goes() {
-    let sandbox = calm(1);
-    sandbox.settle();
+fn addresses_are_written_before_the_taint_is_removed() {
+    let sandbox = simulated_cluster(1);
+    sandbox.converge();
     let expected = [
         "PATCH /api/v1/nodes/worker-1/status",
         "PATCH /api/v1/nodes/worker-1",
@@ -115,21 +116,21 @@ fn addresses_are_written_before_the_taint_goes() {
 }
 
 #[test]
-fn steady_state_costs_no_hetzner_call_and_no_write() {
+fn a_steady_state_costs_no_hetzner_call_and_no_write() {
     let sandbox = common::builder().nodes(3).scale(0.02).simulated();
     let daemon = sandbox.daemon(&["--node-status-update-frequency=1h"]);
     sandbox.wait_for_nodes();
     wait_until("all events", || {
         (1..=3).all(|n| !events(&sandbox, &format!("worker-{n}")).is_empty())
     });
-    // What a daemon finds out once, at its start.
-    wait_until("a look for orphans", || {
+    // A daemon makes some calls only once, at its start.
+    wait_until("a search for orphans", || {
         let is_look = |call: &Call| call.path == "/v1/load_balancers";
         sandbox.calls().count(is_look) > 0
     });
     let mark = sandbox.mark();
     let since = || sandbox.calls().calls_since(mark);
-    wait_until("thirty looks", || sandbox.calls_of(mark, "/api/v1/nodes") > 30);
+    wait_until("thirty polls", || sandbox.calls_of(mark, "/api/v1/nodes") > 30);
     let others: Vec<String> = since()
         .iter()
         .filter(|call| !is_lease(&call.path))
@@ -144,7 +145,7 @@ fn steady_state_costs_no_hetzner_call_and_no_write() {
 
 #[test]
 fn a_node_without_a_server_waits_with_a_growing_pause() {
-    let sandbox = calm(1);
+    let sandbox = simulated_cluster(1);
     sandbox.register("stray", None, "");
     let daemon = sandbox.daemon(&[]);
     wait_until("its event", || events(&sandbox, "stray") == [("ServerNotFound".to_owned(), 1)]);
@@ -153,7 +154,7 @@ fn a_node_without_a_server_waits_with_a_growing_pause() {
         let lists = calls.iter().filter(|call| call.path == "/v1/servers");
         lists.map(|call| call.started).collect::<Vec<_>>()
     };
-    wait_until("six looks", || lists().len() >= 6);
+    wait_until("six polls", || lists().len() >= 6);
     let pauses: Vec<_> = lists().windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(pauses[4] > pauses[1] * 2, "{pauses:?}");
     assert!(!is_initialised(&sandbox.node("stray")), "{}", daemon.log());
@@ -165,8 +166,8 @@ fn a_node_without_a_server_waits_with_a_growing_pause() {
 
 #[test]
 fn another_project_s_token_changes_nothing() {
-    let sandbox = calm(2);
-    sandbox.settle();
+    let sandbox = simulated_cluster(2);
+    sandbox.converge();
     let before = sandbox.nodes();
     let foreign = common::foreign(&sandbox);
     let ran = ccm(&foreign, &["run", "--once"]);
@@ -175,8 +176,8 @@ fn another_project_s_token_changes_nothing() {
 }
 
 #[test]
-fn addresses_that_change_in_the_cloud_follow_at_the_refresh() {
-    let sandbox = calm(1);
+fn addresses_that_change_in_the_cloud_are_written_at_the_refresh() {
+    let sandbox = simulated_cluster(1);
     let _daemon = sandbox.daemon(&["--node-status-update-frequency=10s"]);
     sandbox.wait_for_nodes();
     let id = sandbox.servers()[0]["id"].as_u64().unwrap();
@@ -188,14 +189,14 @@ fn addresses_that_change_in_the_cloud_follow_at_the_refresh() {
     });
 }
 
-/// As in `HCLOUD_TOKEN_FILE=<(pass hcloud) ccm run --once`.
+/// This is the case of `HCLOUD_TOKEN_FILE=<(pass hcloud) ccm run --once`.
 #[test]
 fn a_token_from_a_pipe_is_read_once_and_kept() {
-    let sandbox = quiet(60);
+    let sandbox = socket_cluster(60);
     let from_stdin = [
         ("HCLOUD_TOKEN", ""),
         ("HCLOUD_TOKEN_FILE", "/dev/stdin"),
-        // So many writes need more than a list of servers may be old in scaled time.
+        // In scaled time the list of servers would become too old for so many writes.
         ("CCM_TEST_TIME_SCALE", "1"),
     ];
     let env = with(env(&sandbox), &from_stdin);
@@ -213,7 +214,7 @@ fn every_request_fits_the_api_s_own_document() {
         return;
     };
     let sandbox = common::networked(60).simulated();
-    sandbox.settle();
+    sandbox.converge();
     let calls = sandbox.calls().calls();
     let hetzner: Vec<_> = calls
         .iter()
@@ -227,11 +228,11 @@ fn every_request_fits_the_api_s_own_document() {
     }
 }
 
-/// Its kubelet reports on the Node of the machine before, so that it is ready, and stays.
+/// The kubelet of the new machine reports on the old machine's Node. So the Node is ready, and stays.
 #[test]
 fn a_node_whose_server_was_replaced_under_its_name_is_reported_with_the_fix() {
-    let sandbox = calm(2);
-    sandbox.settle();
+    let sandbox = simulated_cluster(2);
+    sandbox.converge();
     let servers = sandbox.servers();
     let id = |server: &Value| server["id"].as_u64().unwrap();
     let of = |name: &str| servers.iter().find(|server| server["name"] == name);

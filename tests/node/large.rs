@@ -1,6 +1,6 @@
-//! A project of more servers than a few pages hold: what is read of them one by one, and what is certain by that.
+//! A project with more servers than a few pages contain: which servers are read one by one, and what that proves.
 
-use crate::common::{self, Cluster, Daemon, Simulate, answer, on, side_by_side, wait_until};
+use crate::common::{self, Cluster, Daemon, Simulate, answer, on, run_in_parallel, wait_until};
 use sandbox::Sandbox;
 use sandbox::calls::Call;
 use sandbox::faults::Effect;
@@ -9,11 +9,12 @@ use sandbox::kubelet::NodeSpec;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Servers without nodes, before and behind those of the nodes: five pages.
+/// The number of servers without nodes that are listed before and after those of the nodes. All servers
+/// make five pages.
 const OTHERS: usize = 110;
 const PAGES: usize = 5;
 
-/// In which time no refresh comes.
+/// A flag with which no refresh is made during a test.
 const RARELY: &str = "--node-status-update-frequency=24h";
 
 fn spec(name: &str) -> ServerSpec {
@@ -74,7 +75,7 @@ fn more_new_nodes_than_pages_share_a_list() {
     assert!(calls <= 2 * (PAGES + 1), "{calls}");
 }
 
-/// The server of that name was deleted, and another one has it: an older list knows only the old one.
+/// The server of that name was deleted, and another server has its name. An older list contains only the old server.
 #[test]
 fn a_new_node_gets_the_server_that_has_its_name_now() {
     let (sandbox, _daemon) = world();
@@ -85,7 +86,7 @@ fn a_new_node_gets_the_server_that_has_its_name_now() {
     assert_eq!(sandbox.provider_id("before-7"), id.as_str());
 }
 
-/// It is matched by its address then, for which all servers are compared.
+/// The node is then matched by its address, which is compared with those of all servers.
 #[test]
 fn a_new_node_without_a_server_of_its_name_is_matched_by_all_servers() {
     let (sandbox, _daemon) = world();
@@ -115,10 +116,9 @@ fn a_deleted_server_costs_few_calls() {
     assert!(sandbox.has_node("worker-1") && sandbox.has_node("worker-3"));
 }
 
-/// A page that can't be read, is incomplete, or shows the server all the same; and one on which no other node's server is
-/// is not enough.
+/// The page can't be read, is incomplete, still shows the server, or shows no other node's server.
 #[test]
-fn on_a_doubt_about_the_page_the_node_stays() {
+fn a_node_stays_when_the_page_of_servers_is_unclear() {
     let error = |status, code| Effect::hetzner_error(status, code, "no");
     let cases = vec![
         ("500", error(500, "server_error")),
@@ -132,13 +132,13 @@ fn on_a_doubt_about_the_page_the_node_stays() {
             answer(200, &body)
         }),
     ];
-    side_by_side(cases, |(name, effect)| {
+    run_in_parallel(cases, |(name, effect)| {
         let (sandbox, daemon) = world();
         sandbox.fault(on("/v1/servers", effect));
         let mark = sandbox.mark();
         lose(&sandbox, "worker-2");
         let is_look = |call: &&Call| call.path != "/v1/servers";
-        wait_until("a second look", || {
+        wait_until("a second poll", || {
             let calls = of_servers(&sandbox, mark);
             calls.iter().filter(is_look).count() >= 2
         });
@@ -147,7 +147,7 @@ fn on_a_doubt_about_the_page_the_node_stays() {
 }
 
 #[test]
-fn a_server_that_its_page_shows_is_not_gone() {
+fn a_server_that_its_page_shows_counts_as_existing() {
     let (sandbox, daemon) = world();
     let lie = Effect::hetzner_error(404, "not_found", "no");
     sandbox.fault(on("/v1/servers/*", lie));
@@ -156,9 +156,10 @@ fn a_server_that_its_page_shows_is_not_gone() {
     assert!(sandbox.has_node("worker-2"));
 }
 
-/// The last node of a cluster, or a token of another project: the page shows no other node's server, nor does the list.
+/// The node is the last one of its cluster, or the token is another project's. Neither the page nor the list shows
+/// another node's server.
 #[test]
-fn without_another_nodes_server_the_node_stays() {
+fn a_node_stays_when_no_other_node_s_server_is_visible() {
     let (sandbox, daemon) = world();
     for name in ["worker-1", "worker-3"] {
         sandbox.edit_node(name, |node: &mut Value| {

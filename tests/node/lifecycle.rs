@@ -1,8 +1,8 @@
-//! Nodes that go: only when there is no doubt. The binary against the sandbox.
+//! Nodes are deleted only when their servers certainly do not exist. The binary runs against the sandbox.
 
 use crate::common::in_flight::InFlight;
 use crate::common::{
-    self, Cluster, Daemon, SHUTDOWN, Simulate, answer, ccm, on, second_page, side_by_side,
+    self, Cluster, Daemon, SHUTDOWN, Simulate, answer, ccm, on, run_in_parallel, second_page,
     wait_until,
 };
 use ccm::provider::clock;
@@ -15,17 +15,17 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// So many initialised nodes that change only when somebody changes them.
+/// Starts a sandbox with this number of initialised nodes, which change only when somebody changes them.
 fn initialised(nodes: usize) -> Arc<Sandbox> {
     let sandbox = common::builder().nodes(nodes).heartbeats(false).simulated();
-    sandbox.settle();
+    sandbox.converge();
     sandbox
 }
 
-/// The same with processes.
+/// Starts such a sandbox over sockets, with programs as processes.
 fn over_sockets(nodes: usize) -> Sandbox {
-    let sandbox = common::quiet(nodes);
-    sandbox.settle();
+    let sandbox = common::socket_cluster(nodes);
+    sandbox.converge();
     sandbox
 }
 
@@ -41,13 +41,13 @@ fn deletions(sandbox: &Sandbox) -> usize {
 }
 
 #[test]
-fn a_node_whose_server_was_deleted_goes_and_says_why() {
+fn a_node_whose_server_was_deleted_is_deleted_with_an_event() {
     let sandbox = initialised(3);
     let _daemon = sandbox.daemon(&[]);
     delete_server(&sandbox, "worker-2");
     wait_until("the node to go", || !sandbox.has_node("worker-2"));
     assert!(sandbox.has_node("worker-1") && sandbox.has_node("worker-3"));
-    sandbox.tells("worker-2", "DeletingNode", &[]);
+    sandbox.wait_for_event("worker-2", "DeletingNode", &[]);
     let calls = sandbox.calls().calls();
     let deletion = calls.iter().find(|call| call.method == "DELETE").unwrap();
     let preconditions = deletion.json().unwrap()["preconditions"].clone();
@@ -85,7 +85,7 @@ fn nodes_are_tainted_at_the_same_time_and_deleted_one_after_the_other() {
     }
     let patches = InFlight::of(&sandbox, "PATCH", 5, 5);
     let deletes = InFlight::of(&sandbox, "DELETE", 2, 1);
-    // In real time: a write that waits for others must not be too late.
+    // The test runs in real time, because a write that waits for others must not be too late.
     let env = common::real_time(&sandbox);
     let ran = ccm(&env, &["run", "--once"]);
     assert_eq!((patches.at_most(), deletes.at_most()), (5, 1), "{ran:?}");
@@ -98,7 +98,7 @@ fn nodes_are_tainted_at_the_same_time_and_deleted_one_after_the_other() {
 
 /// Everything that is not a complete list and the API's own 404 is a doubt.
 #[test]
-fn on_a_doubt_the_node_stays() {
+fn a_node_stays_when_anything_about_its_server_is_unclear() {
     let one = "/v1/servers/*";
     let list = "/v1/servers";
     let error = Effect::hetzner_error;
@@ -130,12 +130,14 @@ fn on_a_doubt_the_node_stays() {
             Rule::new(answer(200, &body)).path(list)
         }),
     ];
-    side_by_side(cases, |(name, rule)| stays_until_it_is_mended(name, rule.half(Half::Hetzner)));
+    run_in_parallel(cases, |(name, rule)| {
+        stays_until_it_is_corrected(name, rule.half(Half::Hetzner))
+    });
 }
 
-/// Of more servers than it shows, a list says nothing about those that it does not show.
+/// A list that counts more servers than it shows proves nothing about the servers that it does not show.
 #[test]
-fn a_list_that_holds_less_than_it_says_is_incomplete() {
+fn a_list_with_fewer_servers_than_it_counts_is_incomplete() {
     for (per_page, last, total) in [(50, json!(null), 120), (50, json!(1), 120), (2, json!(1), 100)]
     {
         let sandbox = initialised(2);
@@ -166,18 +168,18 @@ fn a_list_that_holds_less_than_it_says_is_incomplete() {
     }
 }
 
-fn stays_until_it_is_mended(name: &str, rule: Rule) {
+fn stays_until_it_is_corrected(name: &str, rule: Rule) {
     let sandbox = initialised(2);
     second_page(&sandbox);
-    sandbox.settle();
+    sandbox.converge();
     let daemon = sandbox.daemon(&[]);
-    let looks = |since| sandbox.calls_of(since, "/api/v1/nodes");
+    let polls = |since| sandbox.calls_of(since, "/api/v1/nodes");
     let start = sandbox.mark();
-    wait_until("the first ticks", || looks(start) > 3);
+    wait_until("the first ticks", || polls(start) > 3);
     let rule = sandbox.fault(rule);
     delete_server(&sandbox, "worker-2");
     let mark = sandbox.mark();
-    wait_until("some ticks", || sandbox.faults().hits(rule) > 0 && looks(mark) > 6);
+    wait_until("some ticks", || sandbox.faults().hits(rule) > 0 && polls(mark) > 6);
     assert!(sandbox.has_node("worker-2") && deletions(&sandbox) == 0, "{name}:\n{}", daemon.log());
     sandbox.faults().remove(rule);
     wait_until("the node to go when the doubt is over", || !sandbox.has_node("worker-2"));
@@ -186,7 +188,7 @@ fn stays_until_it_is_mended(name: &str, rule: Rule) {
 
 /// A job that runs every minute is only heard of by its exit code.
 #[test]
-fn a_doubt_is_a_failure_of_the_pass() {
+fn an_unclear_answer_fails_the_pass() {
     let one = "/v1/servers/*";
     let error = Effect::hetzner_error;
     let other_server = json!({ "server": { "id": 1 } });
@@ -196,7 +198,7 @@ fn a_doubt_is_a_failure_of_the_pass() {
         ("410", error(410, "not_found", "no")),
         ("another server", answer(200, &other_server)),
     ];
-    side_by_side(cases, |(name, effect)| {
+    run_in_parallel(cases, |(name, effect)| {
         let sandbox = initialised(2);
         delete_server(&sandbox, "worker-2");
         sandbox.edit_node("worker-1", |node| {
@@ -252,9 +254,9 @@ fn another_project_s_token_fails_a_pass() {
     assert_eq!(deletions(&sandbox), 0);
 }
 
-/// The API server does not let us: that is told once, and tried less and less often.
+/// The API server refuses the write. The refusal is reported once, and the write is tried less and less often.
 #[test]
-fn a_taint_that_can_t_be_removed_is_left_for_longer_and_longer() {
+fn a_taint_that_cannot_be_removed_is_retried_with_a_growing_backoff() {
     let sandbox = initialised(2);
     let rule = on("PATCH /api/v1/nodes/*", Effect::kubernetes_status(403, "Forbidden", "no"));
     let rule = sandbox.fault(rule);
@@ -265,10 +267,10 @@ fn a_taint_that_can_t_be_removed_is_left_for_longer_and_longer() {
     let daemon = sandbox.daemon(&[]);
     let patches = || sandbox.count_since(mark, |call| call.method == "PATCH");
     wait_until("two tries", || patches() >= 2);
-    // Each look is a tick of one of two controllers, five seconds apart: five minutes of them.
-    let looks = || sandbox.calls_of(mark, "/api/v1/nodes");
-    wait_until("many looks", || looks() >= 120);
-    assert!(patches() <= 12, "{} tries in {} looks", patches(), looks());
+    // Each poll is a tick of one of two controllers, five seconds apart. So 120 polls take five minutes.
+    let polls = || sandbox.calls_of(mark, "/api/v1/nodes");
+    wait_until("many polls", || polls() >= 120);
+    assert!(patches() <= 12, "{} tries in {} polls", patches(), polls());
     let told = daemon.log().matches("(TaintingNodeFailed)").count();
     assert_eq!(told, 1, "{}", daemon.log());
     assert!(sandbox.has_event("worker-1", "TaintingNodeFailed"));
@@ -286,7 +288,7 @@ fn another_project_s_token_deletes_nothing() {
     let foreign = common::foreign(&sandbox);
     let daemon = Daemon::start(&foreign, &[]);
     daemon.logs("the token is probably another project's");
-    sandbox.tells("worker-1", "PossibleNodeDeletion", &[]);
+    sandbox.wait_for_event("worker-1", "PossibleNodeDeletion", &[]);
     assert_eq!((deletions(&sandbox), sandbox.nodes().len()), (0, 3));
     drop(daemon);
     // Turned off, it does as it is told.
@@ -358,29 +360,29 @@ fn not_ready_nodes_cost_few_calls() {
     sandbox.remove_conditions("worker-1");
     let mark = sandbox.mark();
     let _daemon = sandbox.daemon(&["--node-status-update-frequency=10h"]);
-    // A minute of it: the server is asked for at once, after 15, 45 and 105 seconds.
-    wait_until("a minute's looks", || sandbox.calls_of(mark, "/api/v1/nodes") >= 24);
+    // In a minute the server is read at once and after 15 seconds. The next reads come after 45 and 105 seconds.
+    wait_until("a minute's polls", || sandbox.calls_of(mark, "/api/v1/nodes") >= 24);
     let asked = sandbox.count_since(mark, |call| call.path.starts_with("/v1/servers/"));
     assert!((1..=4).contains(&asked), "asked {asked} times");
 }
 
 #[test]
-fn many_not_ready_nodes_share_one_list() {
+fn many_nodes_that_are_not_ready_share_one_list() {
     let sandbox = initialised(20);
     for n in 1..=20 {
         sandbox.remove_conditions(&format!("worker-{n}"));
     }
     let mark = sandbox.mark();
-    sandbox.settle();
+    sandbox.converge();
     let is_such = |call: &Call| call.half == Half::Hetzner && call.path.starts_with("/v1/servers");
     let hetzner = sandbox.count_since(mark, is_such);
     assert_eq!(hetzner, 1, "one page, for both controllers");
 }
 
-/// A list of five pages is five calls: it is read each 15 s at most, however many of its servers are looked for, and
-/// whenever they are due.
+/// A list of five pages costs five calls. It is read every 15 s at most, however many servers are needed, and whenever
+/// they are due.
 #[test]
-fn in_a_large_project_nodes_that_are_not_ready_share_a_list_for_some_time() {
+fn nodes_that_are_not_ready_share_a_list_for_some_time_in_a_large_project() {
     const NODES: usize = 40;
     let sandbox = initialised(NODES);
     for n in 0..200 {
@@ -390,18 +392,18 @@ fn in_a_large_project_nodes_that_are_not_ready_share_a_list_for_some_time() {
     let _daemon = sandbox.daemon(&flags);
     let mark = sandbox.mark();
     let count = |path: &str| sandbox.calls_of(mark, path);
-    let looks = || count("/api/v1/nodes");
+    let polls = || count("/api/v1/nodes");
     // Four at each look.
     for four in (1..=NODES).collect::<Vec<_>>().chunks(4) {
-        let before = looks();
+        let before = polls();
         for n in four {
             sandbox.remove_conditions(&format!("worker-{n}"));
         }
-        wait_until("the next look", || looks() > before);
+        wait_until("the next poll", || polls() > before);
     }
     let (mark, begun) = (sandbox.mark(), clock::now());
-    let before = looks();
-    wait_until("looks", || looks() >= before + 60);
+    let before = polls();
+    wait_until("polls", || polls() >= before + 60);
     let seconds = common::seconds_since(&sandbox, begun);
     let calls = sandbox.calls().calls_since(mark);
     let calls = calls.iter().filter(|call| call.half == Half::Hetzner);
@@ -421,7 +423,7 @@ fn a_controller_that_is_turned_off_does_nothing() {
 }
 
 #[test]
-fn the_commands_show_it_and_sync_does_it() {
+fn commands_show_a_deletion_and_sync_carries_it_out() {
     let sandbox = initialised(3);
     delete_server(&sandbox, "worker-2");
     let off = sandbox.join_node("off");

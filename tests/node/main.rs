@@ -1,4 +1,4 @@
-//! Nodes: the binary against the sandbox.
+//! Tests of nodes: the binary runs against the sandbox.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[path = "../common/mod.rs"]
@@ -8,11 +8,11 @@ mod api_errors;
 mod change_detection;
 mod change_detection_errors;
 mod dedicated;
+mod duplicate_claims;
 mod initialise;
 mod large;
 mod lifecycle;
 mod network;
-mod of_server;
 mod parallel;
-mod taken_over;
+mod server_metadata;
 mod view;

@@ -1,4 +1,4 @@
-//! The private Network at start: which one, and whether this machine is in it.
+//! The private Network at the start of the daemon: which Network it is, and whether this machine is attached to it.
 
 use crate::common::{Cluster, Daemon, Simulate, ccm, contains, env, with, writes};
 use sandbox::hetzner::ServerSpec;
@@ -23,9 +23,9 @@ fn works(sandbox: &Sandbox, changes: &[(&str, &str)]) -> String {
     daemon.log()
 }
 
-/// By ID or by name; digits are an ID, even where a Network is named like that.
+/// Digits are an ID, even when another Network has them as its name.
 #[test]
-fn by_id_or_by_name() {
+fn a_network_is_found_by_id_or_by_name() {
     let sandbox = world();
     let id = sandbox.network_id().to_string();
     let other = sandbox.cloud().create_network(sandbox.project(), &id, "10.9.0.0/16");
@@ -41,9 +41,9 @@ fn by_id_or_by_name() {
     ran.warns(&expected);
 }
 
-/// This machine is not in the Network: that is told before anything is written.
+/// This machine is not attached to the Network, which is reported before anything is written.
 #[test]
-fn a_machine_outside_of_the_network_ends_with_what_to_do() {
+fn a_daemon_outside_of_the_network_ends_and_says_what_to_do() {
     let sandbox = world();
     let other = sandbox.cloud().create_network(sandbox.project(), "other", "10.9.0.0/16");
     let alone = sandbox.create_server("alone");
@@ -77,9 +77,10 @@ fn a_machine_outside_of_the_network_ends_with_what_to_do() {
     assert!(!log.contains("attached"), "{log}");
 }
 
-/// No metadata service, or somebody else's: nobody can tell, and it is said once.
+/// The metadata service does not exist, or is another one. So the daemon cannot know the machine, and
+/// reports that once.
 #[test]
-fn outside_of_hetzner_it_goes_on_with_a_warning() {
+fn a_daemon_outside_of_hetzner_continues_with_a_warning() {
     #[rustfmt::skip] // A case is a line.
     let cases = [
         (None, "HTTP status 404"),

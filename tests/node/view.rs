@@ -1,9 +1,9 @@
-//! The view of nodes that controllers share: what a look at the table with metadata sees, and
-//! what is kept of a write's answer. The library against the sandbox.
+//! The view of nodes that controllers share: what a poll of the table with metadata shows, and when the answer to a
+//! write is kept. The library runs against the sandbox.
 
-use crate::common::library::Place;
-use crate::common::memory::Memory;
-use crate::common::{Cluster, quiet};
+use crate::common::fake_provider::FakeProvider;
+use crate::common::library::SandboxAccess;
+use crate::common::{Cluster, socket_cluster};
 use ccm::cache::{Apis, Poll, ReadFrom};
 use ccm::http::Proxies;
 use ccm::kube::{self, Labels, Node};
@@ -23,10 +23,10 @@ const METADATA: Poll = Poll {
 const CELLS: Poll = Poll { metadata_max_age: None, ..METADATA };
 
 fn world(sandbox: &Sandbox) -> Apis {
-    let place = Place::new(sandbox);
+    let place = SandboxAccess::new(sandbox);
     let (access, timing) = (place.access(), place.timing());
     let kube = kube::Client::new(access, Proxies::Never, timing, Arc::new(OpenGate));
-    Apis::new(kube, Box::new(Memory::default()))
+    Apis::new(kube, Box::new(FakeProvider::default()))
 }
 
 fn poll(world: &Apis, poll: Poll) -> Arc<Vec<Arc<Node>>> {
@@ -43,8 +43,8 @@ fn reads_by_name(sandbox: &Sandbox) -> usize {
 }
 
 #[test]
-fn with_metadata_labels_deletion_and_a_new_uid_ring_too() {
-    let sandbox = quiet(3);
+fn a_table_with_metadata_shows_changed_labels_deletions_and_uids() {
+    let sandbox = socket_cluster(3);
     let world = world(&sandbox);
     let before = poll(&world, METADATA);
     assert_eq!(before.len(), 3);
@@ -65,7 +65,7 @@ fn with_metadata_labels_deletion_and_a_new_uid_ring_too() {
     cluster.create("nodes", None, anew);
     sandbox.edit_node("worker-3", |node| node["status"] = status.clone());
 
-    // The same names and the same status.
+    // The new nodes have the same names and the same status.
     let nodes = poll(&world, CELLS);
     let expected = (before.as_ref(), 0);
     assert_eq!((nodes.as_ref(), reads_by_name(&sandbox)), expected);
@@ -82,7 +82,7 @@ fn with_metadata_labels_deletion_and_a_new_uid_ring_too() {
 
 #[test]
 fn a_write_s_answer_is_kept_unless_something_newer_was_read() {
-    let sandbox = quiet(1);
+    let sandbox = socket_cluster(1);
     let world = world(&sandbox);
     let labelled = |node: &Node, value: &str| {
         let mut node = node.clone();
@@ -110,10 +110,10 @@ fn a_write_s_answer_is_kept_unless_something_newer_was_read() {
     assert_eq!((seen(), reads_by_name(&sandbox)), (None, 1));
 }
 
-/// By its UID: a list of servers that was requested later knows its machine.
+/// The node is known by its UID. A list of servers that was requested later contains its machine.
 #[test]
-fn a_node_is_first_seen_once_and_another_one_of_its_name_anew() {
-    let sandbox = quiet(2);
+fn a_node_is_first_seen_once_and_a_new_node_of_its_name_again() {
+    let sandbox = socket_cluster(2);
     let world = world(&sandbox);
     let list = || world.nodes.whole(Duration::ZERO, ReadFrom::Latest).unwrap().value;
     let before = clock::now();

@@ -15,7 +15,7 @@ fn the_demo_runs_to_its_end() {
     }
     let output = Command::new("tests/demo.sh")
         .env("CCM_DEMO_BINARIES", folder)
-        // Nobody reads along: a fifth of ccm's waits.
+        // Nobody reads the output, so ccm's waits are a fifth.
         .env("CCM_TEST_TIME_SCALE", "0.2")
         .stdin(Stdio::null())
         .output()

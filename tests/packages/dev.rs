@@ -4,7 +4,7 @@
 
 use crate::built::rendered::{documents, kustomized_at, one, pod, understood};
 use crate::common::cluster::text;
-use crate::common::{self, Cluster, Ran, contains, side_by_side};
+use crate::common::{self, Cluster, Ran, contains, run_in_parallel};
 use sandbox::exchange::{Handler, Request};
 use sandbox::faults::{Effect, Rule};
 use sandbox::{Half, Sandbox};
@@ -21,11 +21,11 @@ const KINDS: [&str; 5] = ["servers", "load_balancers", "firewalls", "networks", 
 /// A project, and a user with a folder of programs before all others.
 struct Dev {
     sandbox: Sandbox,
-    /// Of the cluster; no other test has it.
+    /// The name of the cluster, which no other test has.
     name: String,
 }
 
-/// None where a program is missing.
+/// Prepares a cluster. Returns `None` when a program is missing.
 fn dev(what: &str) -> Option<Dev> {
     for program in ["hcloud", "ssh-keygen"] {
         if real(program).is_none() {
@@ -44,7 +44,7 @@ fn dev(what: &str) -> Option<Dev> {
     Some(dev)
 }
 
-/// Where a program is in PATH.
+/// Returns the path of a program in PATH.
 fn real(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let found = std::env::split_paths(&path).map(|folder| folder.join(program));
@@ -56,7 +56,7 @@ impl Dev {
         self.sandbox.folder().join(file)
     }
 
-    /// What the cluster's scripts keep.
+    /// Returns the folder in which the cluster's scripts keep their files.
     fn folder(&self) -> PathBuf {
         Path::new(ROOT).join("target/dev").join(&self.name)
     }
@@ -116,7 +116,7 @@ esac"#;
         std::fs::write(self.place("image.tar"), "the image").unwrap();
     }
 
-    /// Runs one of the scripts; YES=1 unless it is set otherwise.
+    /// Runs one of the scripts. YES is 1 unless it is set otherwise.
     fn run(&self, script: &str, variables: &[(&str, &str)]) -> Ran {
         let path = std::env::var("PATH").unwrap();
         let mut command = Command::new(format!("{ROOT}/manifests/dev/{script}.sh"));
@@ -146,7 +146,7 @@ esac"#;
         token.clone()
     }
 
-    /// A call that no log shows: its status and answer.
+    /// Makes a call that no log shows. Returns its status and answer.
     fn call(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
         let response = self.sandbox.cloud().handle(&Request {
             method: method.into(),
@@ -179,7 +179,7 @@ esac"#;
         KINDS.into_iter().flat_map(named).collect()
     }
 
-    /// What the project holds, without what differs from run to run.
+    /// Returns everything in the project, without what differs from run to run.
     fn world(&self) -> Value {
         let count = |list: &Value| list.as_array().unwrap().len();
         let servers = self.all("servers");
@@ -279,7 +279,7 @@ fn a_cluster_has_one_label_and_a_second_run_changes_nothing() {
         assert_eq!(server["firewalls"], 1);
     }
 
-    // On the servers: the kubeconfig of the first, then the image on each.
+    // The scripts run the kubeconfig on the first server, and then the image on each.
     let argv = dev.written("argv");
     let asked: Vec<&str> = argv.lines().filter(|line| line.starts_with("ssh -i")).collect();
     let hosts = ["203.0.113.1", "203.0.113.1", "203.0.113.2", "203.0.113.3"];
@@ -304,7 +304,7 @@ fn a_cluster_has_one_label_and_a_second_run_changes_nothing() {
     let again = dev.sandbox.calls().calls_since(mark);
     assert!(!again.is_empty() && again.iter().all(|call| !call.is_write()), "{again:?}");
     assert_eq!(dev.world(), world);
-    // Another server is what is missing; none is deleted when there are more.
+    // A missing server is created, and no server is deleted when there are more.
     dev.succeeds("up", &[("NODES", "1")]);
     dev.succeeds("up", &[("NODES", "4")]);
     assert_eq!(dev.writes().split_off(expected.len()), ["POST servers"]);
@@ -324,7 +324,8 @@ fn a_cluster_has_one_label_and_a_second_run_changes_nothing() {
     }
 }
 
-/// What a new server is given: valid for cloud-init, with the script of this checkout and the way into the Network.
+/// The user data of a new server is valid for cloud-init. It contains the script of this checkout and the way
+/// into the Network.
 #[test]
 fn user_data_is_a_document_of_cloud_init() {
     for (kind, routes) in [("k3s", "false"), ("k3s", "true"), ("kubeadm", "true")] {
@@ -368,7 +369,7 @@ fn user_data_is_a_document_of_cloud_init() {
     }
 }
 
-/// Each program's arguments are written down by a stand-in; what the shell does itself has none.
+/// A stand-in records the arguments of each program. Commands of the shell itself have none.
 #[test]
 fn no_secret_is_printed_or_is_an_argument_or_can_be_read_by_others() {
     let Some(dev) = dev("secrets") else { return };
@@ -409,7 +410,8 @@ fn no_secret_is_printed_or_is_an_argument_or_can_be_read_by_others() {
     }
 }
 
-/// Things of all kinds beside a cluster: another cluster's, those of others, a load balancer that ccm took over.
+/// Creates objects of all kinds beside a cluster: another cluster's, those of others, and a load balancer that
+/// ccm took over.
 fn put_others(dev: &Dev) {
     let key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOther other";
     let other = json!({"ccm-dev-cluster": format!("{}-2", dev.name)});
@@ -426,7 +428,7 @@ fn put_others(dev: &Dev) {
         ("firewalls", json!({"name": "other"})),
         ("firewalls", json!({"name": "other-2", "labels": other})),
         ("servers", server("other", json!({}))),
-        // As a cluster's server would be called.
+        // The name is that of a server of the cluster.
         ("servers", server(&format!("{}-9", dev.name), other.clone())),
         ("load_balancers", balancer("other", other.clone())),
         ("load_balancers", balancer("adopted", adopted)),
@@ -509,9 +511,9 @@ fn dev_down_deletes_what_carries_the_label_and_nothing_else() {
     assert!(again.starts_with("Nothing in this project carries the label"), "{again}");
 }
 
-/// Protected servers, and load balancers in the Network that are not the cluster's: both keep what they need.
+/// The servers are protected, and the load balancers in the Network are not the cluster's. Both keep what they need.
 #[test]
-fn what_can_t_be_deleted_stays_with_its_network() {
+fn a_server_that_cannot_be_deleted_stays_with_its_network() {
     let Some(dev) = dev("protected servers") else {
         return;
     };
@@ -550,9 +552,10 @@ fn has_code(output: &str, code: &str) -> bool {
     output.contains(&format!("({code})")) || output.contains(&format!("({code}, "))
 }
 
-/// A stand-in for the CLI refuses as the CLI does: version 1.30 names the code alone, version 1.67 adds a correlation ID.
+/// A stand-in for the CLI refuses as the CLI does. Version 1.30 names only the code, and version 1.67 adds
+/// a correlation ID.
 #[test]
-fn what_is_locked_or_in_use_is_deleted_a_moment_later() {
+fn a_locked_or_used_resource_is_deleted_a_moment_later() {
     for id in ["", ", 42375cb399a4fc72de883a8b2f193a41"] {
         let Some(dev) = dev("refused deletions") else {
             return;
@@ -581,7 +584,7 @@ fn what_is_locked_or_in_use_is_deleted_a_moment_later() {
     }
 }
 
-/// The answer to the n-th call is lost, which ends the script; then it is run again, or the cluster is taken down.
+/// The answer to the n-th call is lost, which ends the script. Then it is run again, or the cluster is taken down.
 #[test]
 fn a_run_that_is_cut_at_any_call_is_finished_or_taken_down() {
     let Some(whole) = dev("cut runs") else { return };
@@ -591,7 +594,7 @@ fn a_run_that_is_cut_at_any_call_is_finished_or_taken_down() {
     assert!(calls.len() > 15, "{} calls", calls.len());
     let mut cases: Vec<(usize, bool)> = (0..calls.len()).map(|at| (at, true)).collect();
     cases.extend((0..calls.len()).filter(|at| calls[*at].is_write()).map(|at| (at, false)));
-    side_by_side(cases, |(at, is_finished)| {
+    run_in_parallel(cases, |(at, is_finished)| {
         let call = &calls[at];
         let dev = dev("cut runs").unwrap();
         let rule = Rule::new(Effect::AnswerLost).half(Half::Hetzner).nth(at as u64 + 1);
@@ -610,7 +613,8 @@ fn a_run_that_is_cut_at_any_call_is_finished_or_taken_down() {
     });
 }
 
-/// The same for the way down, with a load balancer in the Network that is not the cluster's: it never loses its Network.
+/// The answer to the n-th call of the deletion is lost. A load balancer in the Network that is not the cluster's never
+/// loses its Network.
 #[test]
 fn a_deletion_that_is_cut_at_any_call_takes_nothing_from_others() {
     let cut_at = |nth: u64| {
@@ -663,7 +667,7 @@ fn a_deletion_that_is_cut_at_any_call_takes_nothing_from_others() {
         Some(dev.sandbox.calls().calls_since(mark).len() as u64)
     };
     let Some(calls) = cut_at(0) else { return };
-    side_by_side((1..=calls).collect(), |nth| {
+    run_in_parallel((1..=calls).collect(), |nth| {
         cut_at(nth);
     });
 }
@@ -702,7 +706,7 @@ fn wrong_values_and_names_of_others_are_refused_before_anything_is_created() {
     }
     assert_eq!(dev.writes(), [""; 0]);
 
-    // What has the name and not the label is not the cluster's.
+    // An object with the name and without the label is not the cluster's.
     let body = json!({"name": dev.name, "ip_range": "10.0.0.0/16"});
     assert_eq!(dev.call("POST", "networks", &body).0, 201);
     let before = dev.all("networks");
@@ -715,9 +719,9 @@ fn wrong_values_and_names_of_others_are_refused_before_anything_is_created() {
     assert_eq!(dev.all("networks"), before);
 }
 
-/// Our Deployment with the switches, as ccm understands it; the other's by its own release.
+/// The switches reach our Deployment as ccm understands them, and the other controller by its own release.
 #[test]
-fn switches_reach_the_daemon() {
+fn settings_of_dev_up_reach_the_daemon() {
     let cases = [("ccm-from-scratch", "false"), ("ccm-from-scratch", "true"), ("hcloud", "true")];
     for (profile, routes) in cases {
         let Some(dev) = dev("switches") else { return };
@@ -858,7 +862,7 @@ fn first_boot(kind: &str, role: &str, routes: bool) -> PathBuf {
     root
 }
 
-/// What k3s and kubeadm read on a server: nodes in the Network that wait for a cloud-controller-manager.
+/// The files that k3s and kubeadm read on a server make nodes in the Network that wait for a cloud-controller-manager.
 #[test]
 fn a_new_server_joins_inside_the_network_and_waits_for_its_ccm() {
     let token = "0123456789abcdef".repeat(4);
@@ -930,7 +934,7 @@ fn a_new_server_joins_inside_the_network_and_waits_for_its_ccm() {
     }
 }
 
-/// POSIX sh, as the others; also the part that runs on servers.
+/// The scripts are POSIX sh, also the part that runs on servers.
 #[test]
 fn scripts_are_understood_by_a_small_shell() {
     for script in ["common", "up", "push", "down", "node"] {

@@ -1,4 +1,4 @@
-//! Every example in `manifests/examples/`, applied as it stands: it asks for nothing that is not had.
+//! Every example in `manifests/examples/` is applied as it stands, and asks only for what exists.
 
 use crate::common::{self, Cluster, ccm, env};
 use sandbox::Sandbox;
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-/// What a file's Service needs beside the cluster, and what is true of its load balancer.
+/// An example: what its Service needs beside the cluster, and what must hold for its load balancer.
 struct Example {
     file: &'static str,
     before: fn(&Sandbox),
@@ -49,7 +49,7 @@ const EXAMPLES: &[Example] = &[
     ] },
 ];
 
-/// Any will do: it is named like the one that the example names.
+/// Creates a certificate with the name that the example uses. Any certificate is enough.
 fn certificate(sandbox: &Sandbox) {
     let body = json!({"name": "example-com", "type": "managed", "domain_names": ["example.com"]});
     sandbox.create_certificate(body);
@@ -83,8 +83,8 @@ fn text(value: &Value) -> String {
 }
 
 #[test]
-fn each_is_applied_without_an_error_or_a_warning_and_settles() {
-    common::side_by_side(EXAMPLES.iter().collect(), |example: &Example| {
+fn each_example_is_applied_without_an_error_or_a_warning_and_converges() {
+    common::run_in_parallel(EXAMPLES.iter().collect(), |example: &Example| {
         let file = example.file;
         let builder = Sandbox::builder().nodes(3).network("10.0.0.0/16");
         let sandbox = builder.scale(0.005).heartbeats(false).start();
@@ -100,13 +100,13 @@ fn each_is_applied_without_an_error_or_a_warning_and_settles() {
         let names = services.iter();
         let names = names.map(|one| format!("{}/{}", part(one, "namespace"), part(one, "name")));
         let names: Vec<String> = names.collect();
-        // As often as a daemon would, until what goes on in the cloud has ended.
+        // The sync is repeated as a daemon would, until all actions in the cloud have ended.
         let limit = std::time::Duration::from_secs(20);
         common::wait_at_most(limit, file, || {
             let mut words = vec!["lb", "sync"];
             words.extend(names.iter().map(String::as_str));
-            // The daemon's settings say which Primary IPs and certificates Services may use:
-            // a shell without these settings asks for confirmation.
+            // The daemon's settings say which Primary IPs and certificates Services may use. A shell without these
+            // settings asks for confirmation.
             let by_settings = ["kept-address.yaml", "https-managed.yaml", "mixed-protocols.yaml"];
             words.extend(by_settings.contains(&file).then_some("--yes"));
             let synced = ccm(&env, &words);
@@ -120,7 +120,7 @@ fn each_is_applied_without_an_error_or_a_warning_and_settles() {
                 let warned = said.iter().any(|text| text.contains(mark));
                 assert!(!warned, "{file}: {synced:?}");
             }
-            // Of one look: between two of them a certificate may be issued.
+            // Both facts must be in one output, because a certificate may be issued between two of them.
             let is_done = format!("0 changed, {} unchanged", names.len());
             synced.stdout.contains(&is_done) && !synced.stdout.contains("waits for")
         });
@@ -143,7 +143,7 @@ fn each_is_applied_without_an_error_or_a_warning_and_settles() {
 }
 
 #[test]
-fn each_has_a_case() {
+fn each_example_has_a_test_case() {
     let files = std::fs::read_dir(folder()).unwrap();
     let files: BTreeSet<String> = files
         .map(|file| file.unwrap().file_name().into_string().unwrap())

@@ -1,4 +1,4 @@
-//! Hetzner's own Python client against the sandbox: what it believes of servers and networks, ccm may believe too.
+//! Hetzner's own Python client against the sandbox. What it accepts of servers and networks, ccm may rely on, too.
 
 use crate::common;
 use sandbox::{Half, Sandbox};
@@ -24,7 +24,8 @@ fn virtual_environment() -> Result<PathBuf, String> {
     let wanted = format!("{FOLDER}/requirements.txt");
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("hcloud-python");
     let python = folder.join("bin/python");
-    // Written last: without it, somebody was interrupted, and other requirements want another folder.
+    // This file is written last. Without it the installation was interrupted, and other requirements
+    // need another folder.
     let complete = folder.join("requirements.txt");
     let text = std::fs::read_to_string(&wanted).unwrap();
     if std::fs::read_to_string(&complete).is_ok_and(|there| there == text) {
@@ -40,7 +41,7 @@ fn virtual_environment() -> Result<PathBuf, String> {
     Ok(python)
 }
 
-/// Runs it to its end; the error is the last line it wrote.
+/// Runs a command to its end. The error is the last line of its output.
 fn run(command: &mut Command) -> Result<Output, String> {
     let output = command.output().map_err(|error| error.to_string())?;
     if output.status.success() {
@@ -52,7 +53,7 @@ fn run(command: &mut Command) -> Result<Output, String> {
     Err(last.unwrap_or("it failed in silence").to_owned())
 }
 
-/// Runs a function of `tour.py`; every request must fit the API's own document, where it is there.
+/// Runs a function of `tour.py`. Every request must fit the API's own document, if that is available.
 fn tour(name: &str, sandbox: &Sandbox) {
     let Some(python) = python() else { return };
     let output = Command::new(python)
@@ -90,7 +91,7 @@ fn networks_are_created_attached_and_deleted() {
 }
 
 #[test]
-fn long_lists_have_pages() {
+fn the_python_client_reads_long_lists_in_pages() {
     tour("pages", &hetzner(60));
 }
 
@@ -107,7 +108,7 @@ fn an_action_that_runs_locks_its_server() {
 }
 
 #[test]
-fn an_action_that_fails_is_told() {
+fn the_python_client_reports_a_failed_action() {
     let sandbox = hetzner(1);
     let cloud = sandbox.cloud();
     cloud.fail_next_action("stop_server", "timeout", "the host did not answer");

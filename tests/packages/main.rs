@@ -1,4 +1,4 @@
-//! Everything around the binary: manifests, chart, image, examples, and other clients on the sandbox.
+//! Tests of everything around the binary: manifests, chart, image, examples, and other clients on the sandbox.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[path = "../common/mod.rs"]

@@ -1,4 +1,4 @@
-//! What a cluster applies: the manifests, and that `ccm` needs no more and no less than they allow.
+//! The manifests that a cluster applies, and that `ccm` needs exactly the rights that they give.
 
 use crate::built::rendered::{kustomized, one, read};
 use crate::common::{self, Cluster, Daemon, Env, ccm, events, on, wait_until};
@@ -48,7 +48,7 @@ fn verbs(rules: &[PolicyRule]) -> BTreeSet<Verb> {
     verbs
 }
 
-/// What a call needs: `PATCH /api/v1/nodes/a/status` is `patch` of `nodes/status`.
+/// Returns the right that a call needs. `PATCH /api/v1/nodes/a/status` needs `patch` of `nodes/status`.
 fn verb(call: &Call) -> Verb {
     let mut parts: Vec<&str> = call.path.trim_start_matches('/').split('/').collect();
     let group = match parts.remove(0) {
@@ -117,7 +117,7 @@ fn the_role_allows_what_ccm_does_and_nothing_else() {
     let expected = [("ServerNotFound".to_owned(), 2)];
     assert_eq!(events(&sandbox, "stray"), expected);
 
-    // And a server is deleted.
+    // A server is deleted, too.
     sandbox.delete_server("worker-2");
     sandbox.kubelets().expire();
     ccm(&env, &["run", "--once"]).with_code(1);
@@ -216,7 +216,7 @@ fn the_deployment_runs_before_there_is_a_network_and_as_nobody() {
 }
 
 #[test]
-fn the_deployment_says_what_ccm_understands() {
+fn ccm_accepts_the_arguments_and_variables_of_the_deployment() {
     struct Given(BTreeMap<String, String>);
     impl Environment for Given {
         fn get(&self, name: &str) -> Option<std::ffi::OsString> {

@@ -15,10 +15,10 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 const IN_KUBE_SYSTEM: &str = "namespaces/kube-system";
 
-/// What the test has in the cluster; deleted when it ends, however it ends.
+/// The objects of the test in the cluster, which are deleted when the test ends in any way.
 struct Deployed {
     server: RealServer,
-    /// Of everything in the cluster, the Lease included.
+    /// The name of everything in the cluster, the Lease included.
     name: String,
     made: Vec<String>,
 }
@@ -49,7 +49,7 @@ impl Deployed {
         format!("/apis/coordination.k8s.io/v1/{IN_KUBE_SYSTEM}/leases/{name}")
     }
 
-    /// As a kubelet with an external cloud provider registers its node.
+    /// Registers a node as a kubelet with an external cloud provider does.
     fn register(&mut self, name: &str) {
         let ready = json!({ "type": "Ready", "status": "True", "reason": "KubeletReady", "message": "",
             "lastHeartbeatTime": jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
@@ -72,7 +72,7 @@ impl Deployed {
         assert_eq!(status, 200, "{answer}");
     }
 
-    /// The account of `manifests/` under another name, with a token; none where there are no accounts.
+    /// Creates the account of `manifests/` under another name. Returns its token, or `None` when there are no accounts.
     fn token(&mut self) -> Option<String> {
         let name = self.name.clone();
         let accounts = format!("/api/v1/{IN_KUBE_SYSTEM}/serviceaccounts");

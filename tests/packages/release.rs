@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 #[test]
-fn what_is_missing_is_named_with_its_remedy() {
+fn a_missing_tool_of_make_release_is_named_with_its_remedy() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("release-programs");
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).unwrap();

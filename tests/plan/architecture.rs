@@ -1,4 +1,4 @@
-//! The house: who may use whom. Reads the `crate::` paths of every file.
+//! The architecture: which modules may use which. The tests read the `crate::` paths of every file.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -49,8 +49,8 @@ fn first_word(text: &str) -> &str {
     text.split(is_end).next().unwrap()
 }
 
-/// The rooms that a file names: `crate::kube::…` and `use crate::{kube, http}`.
-fn rooms_named(text: &str) -> BTreeSet<String> {
+/// Returns the top-level modules that a file names, as in `crate::kube::…` and `use crate::{kube, http}`.
+fn modules_named(text: &str) -> BTreeSet<String> {
     let mut rooms = BTreeSet::new();
     for (position, _) in text.match_indices("crate::") {
         let rest = &text[position + "crate::".len()..];
@@ -65,11 +65,11 @@ fn rooms_named(text: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn arrows_point_one_way() {
+fn modules_use_only_modules_below_them() {
     let mut wrong = Vec::new();
     for (room, may_use) in ARROWS {
         for (file, text) in rust_texts(&source(room)) {
-            let mut strangers = rooms_named(&text);
+            let mut strangers = modules_named(&text);
             strangers.retain(|name| name != room && !may_use.contains(&name.as_str()));
             let strangers = strangers.into_iter();
             wrong.extend(strangers.map(|name| format!("{}: crate::{name}", file.display())));
@@ -108,9 +108,10 @@ fn stages_of_load_balancers_use_only_those_below() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Whose a load balancer is, is read in one place: no other file of the program has the key of a label, or its constant.
+/// The ownership of a load balancer is read in one module. No other file of the program contains the key of an
+/// ownership label or its constant.
 #[test]
-fn labels_of_ownership_are_named_in_one_room() {
+fn labels_of_ownership_are_named_in_one_module() {
     let room = source("hetzner/load_balancers/ownership");
     let table = std::fs::read_to_string(room.join("labels.rs")).unwrap();
     let constants = table.lines().filter_map(|line| {
@@ -143,7 +144,7 @@ fn labels_of_ownership_are_named_in_one_room() {
 }
 
 #[test]
-fn every_room_is_in_the_table() {
+fn every_top_level_module_is_in_the_table() {
     let entries = std::fs::read_dir(source("")).unwrap();
     let paths = entries.map(|entry| entry.unwrap().path());
     // src/help has pages and no code.
@@ -154,7 +155,7 @@ fn every_room_is_in_the_table() {
 }
 
 #[test]
-fn every_module_says_its_job() {
+fn every_module_has_a_comment_about_its_job() {
     for (file, text) in rust_texts(&source("")) {
         let says_it = text.starts_with("//!");
         assert!(says_it, "{} has no doc comment", file.display());
@@ -258,7 +259,7 @@ fn files_do_not_import_each_other_in_circles() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    // What imports nothing that is left is in no circle.
+    // A file that imports none of the remaining files is in no circle.
     loop {
         let importing: BTreeSet<PathBuf> = imports.iter().map(|(from, _)| from.clone()).collect();
         let count = imports.len();
@@ -270,10 +271,11 @@ fn files_do_not_import_each_other_in_circles() {
     assert_eq!(imports, BTreeSet::new());
 }
 
-/// Time, waits and randomness come from `provider::clock` alone, variables and outputs from `provider::process`: else a story
-/// would not be the same each time, and programs on the simulated machine would share what each has for itself.
+/// Time, waits and randomness come only from `provider::clock`, and variables and outputs only from
+/// `provider::process`. Otherwise a story would not be the same each time, and programs on the simulated machine would
+/// share what each must have for itself.
 #[test]
-fn one_clock_and_one_place_for_what_is_around_a_process() {
+fn only_the_provider_reads_clocks_variables_and_random_numbers() {
     #[rustfmt::skip]
     let of_machine = [
         "Instant::now", "SystemTime::now", "Timestamp::now", ".elapsed()", "thread::sleep", "RandomState::new().build",
@@ -297,16 +299,17 @@ fn one_clock_and_one_place_for_what_is_around_a_process() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// A test waits for what it needs: `common` polls, and only what plays a slow program sleeps.
+/// A test waits for what it needs. `common` polls, and only code that plays a slow program sleeps.
 #[test]
 fn no_test_sleeps() {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
     let may = [
         "common/mod.rs",
-        // Servers and clients that are slow with each byte; a holder that renews; a film with a pace.
+        // These are servers and clients that are slow with each byte, a holder that renews, and a recording
+        // with a pace.
         "process/deadline.rs",
         "process/leader.rs",
-        "process/metrics/film.rs",
+        "process/metrics/recording.rs",
         "service/sync/shared.rs",
         // Time is what they measure, or what they play.
         "bench/hour.rs",

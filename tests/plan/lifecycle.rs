@@ -1,11 +1,11 @@
-//! The lifecycle controller's plan: a table, and what holds for any node and any facts.
+//! The lifecycle controller's plan as a table, and what holds for any node and any facts.
 
-use crate::common::{memory, objects, random};
+use crate::common::{fake_provider, objects, random};
 use ccm::controllers::lifecycle::{Fact, Facts, SHUTDOWN, plan};
 use ccm::controllers::{NodeChange, Plan};
 use ccm::kube::Node;
 use ccm::provider::{InstanceId, Reason, Severity};
-use memory::Memory;
+use fake_provider::FakeProvider;
 use random::Random;
 use serde_json::json;
 
@@ -25,7 +25,7 @@ fn node(provider_id: &str, ready: &str, tainted: bool) -> Node {
 
 fn plan_one(node: &Node, fact: Option<Fact>, guard: bool) -> Plan<NodeChange> {
     let facts = Facts::from_iter(fact.map(|fact| (InstanceId::Cloud(1), fact)));
-    plan(node, &facts, &Memory::default(), guard)
+    plan(node, &facts, &FakeProvider::default(), guard)
 }
 
 fn gone(others_are_visible: bool) -> Fact {
@@ -43,7 +43,7 @@ fn change(plan: &Plan<NodeChange>) -> &'static str {
 }
 
 #[test]
-fn every_state_of_a_node_and_its_server() {
+fn every_state_of_a_node_and_its_server_has_its_plan() {
     let exists = |is_off| Fact::Exists { is_off };
     let unclear = || Fact::Unclear("time-out".into());
     // Provider ID, Ready, tainted, what is known, guard → what is done.
@@ -81,14 +81,14 @@ fn every_state_of_a_node_and_its_server() {
 }
 
 #[test]
-fn a_deletion_that_the_guard_holds_back_is_told() {
+fn a_deletion_that_the_guard_prevents_is_reported() {
     let plan = plan_one(&node("memory://1", "False", false), Some(gone(false)), true);
     assert_eq!(plan.obstacle.unwrap().reason, Reason::PossibleNodeDeletion);
 }
 
 /// A node that nothing can be decided about has failed, and somebody should know.
 #[test]
-fn a_doubt_stands_in_the_way_as_a_warning() {
+fn an_unclear_server_prevents_a_deletion_with_a_warning() {
     let unclear = Fact::Unclear("HTTP status 500".into());
     let plan = plan_one(&node("memory://1", "False", false), Some(unclear), true);
     let obstacle = plan.obstacle.clone().unwrap();
@@ -116,7 +116,7 @@ fn taints_of_others_stay_as_they_are() {
 }
 
 #[test]
-fn deletion_needs_a_node_of_ours_not_ready_and_gone_beyond_doubt() {
+fn a_node_is_deleted_only_when_it_is_ours_not_ready_and_its_server_certainly_does_not_exist() {
     for seed in 0..20_000 {
         let mut random = Random::new(seed);
         let own = "memory://1";

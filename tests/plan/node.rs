@@ -1,7 +1,7 @@
-//! The node controller's plan: tables of matching and labels, and what holds in any world.
+//! The node controller's plan: tables of matching and labels, and properties for any nodes and servers.
 
 use crate::common::objects::{merge, node, private, server};
-use crate::common::{memory, random};
+use crate::common::{fake_provider, random};
 use ccm::controllers::NodeChange;
 use ccm::controllers::node::{NodePlan, Server, UNINITIALIZED, is_uninitialized, plan};
 use ccm::kube::{Labels, Node};
@@ -9,7 +9,7 @@ use ccm::provider::{
     AddressKind, Error, ErrorKind, Instance, InstanceId, NodeAddress, Reason, Servers,
     TopologyLabel,
 };
-use memory::Memory;
+use fake_provider::FakeProvider;
 use random::Random;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashSet};
@@ -23,7 +23,7 @@ fn taint() -> Value {
     json!({ "key": UNINITIALIZED, "value": "true", "effect": "NoSchedule" })
 }
 
-pub fn plan_all(nodes: &[Node], cloud: &Memory) -> Vec<NodePlan> {
+pub fn plan_all(nodes: &[Node], cloud: &FakeProvider) -> Vec<NodePlan> {
     plan(nodes, &cloud.instances, cloud, jiff::Timestamp::UNIX_EPOCH)
 }
 
@@ -31,7 +31,7 @@ pub fn reasons(plan: &NodePlan) -> Vec<Reason> {
     plan.all_findings().map(|finding| finding.reason).collect()
 }
 
-/// As a merge patch does it.
+/// Returns the labels after a merge patch.
 fn merged(have: &Labels, patch: &BTreeMap<String, Option<String>>) -> Labels {
     let have = have.iter();
     let have = have.map(|(key, value)| (key.to_owned(), value.to_owned()));
@@ -45,7 +45,7 @@ fn merged(have: &Labels, patch: &BTreeMap<String, Option<String>>) -> Labels {
     all.into_iter().collect()
 }
 
-/// What the API servers would hold after the changes.
+/// Returns the node as the API server would store it after the changes.
 pub fn applied(plan: &NodePlan) -> Node {
     let mut node = plan.node.clone();
     for change in &plan.changes {
@@ -76,22 +76,23 @@ fn a_node_is_matched_by_provider_id_then_name_then_address_and_never_guessed() {
     let reports =
         |ip: &str| json!({ "status": { "addresses": [{ "type": "InternalIP", "address": ip }] } });
     let with_id = |id: &str| json!({ "spec": { "providerID": id } });
-    let cloud = Memory::of([server(1, "a"), server(2, "b"), server(3, "other"), server(4, "twin")]);
+    let cloud =
+        FakeProvider::of([server(1, "a"), server(2, "b"), server(3, "other"), server(4, "twin")]);
     let mut twins = cloud.clone();
     twins
         .instances
         .push(Instance { public_ipv4: cloud.instances[2].public_ipv4, ..server(5, "another") });
-    // Name; nodes beside it; what it carries; the cloud; expected server or reason.
+    // Each case has the name, the nodes beside it, its fields, the cloud, and the expected server or reason.
     #[allow(clippy::type_complexity)]
     #[rustfmt::skip] // A case is a line.
-    let cases: [(&str, Vec<Node>, Value, &Memory, Result<u64, Reason>); 13] = [
+    let cases: [(&str, Vec<Node>, Value, &FakeProvider, Result<u64, Reason>); 13] = [
         ("a", vec![], json!({}), &cloud, Ok(1)),
         ("a", vec![], with_id("memory://2"), &cloud, Ok(2)),
         ("x", vec![], json!({}), &cloud, Err(Reason::ServerNotFound)),
         ("x", vec![], reports("203.0.113.4"), &cloud, Ok(3)),
         ("x", vec![], reports("192.0.2.9"), &cloud, Err(Reason::ServerNotFound)),
         ("x", vec![], reports("203.0.113.4"), &twins, Err(Reason::InstanceLookupFailed)),
-        // Its server belongs to the node of that name, or to the node that names it.
+        // The server belongs to the node of that name, or to the node that names it.
         ("x", vec![new_node("other")], reports("203.0.113.4"), &cloud, Err(Reason::ServerNotFound)),
         ("x", vec![node("y", with_id("memory://3"))], reports("203.0.113.4"), &cloud, Err(Reason::ServerNotFound)),
         // The name wins over the address.
@@ -118,7 +119,8 @@ fn a_node_is_matched_by_provider_id_then_name_then_address_and_never_guessed() {
     }
 }
 
-/// A provider ID can't be changed, so the fix is another Node; where the token may be another project's, that is said.
+/// A provider ID can't be changed, so the fix is another Node. The finding also says when the token may
+/// be another project's.
 #[test]
 fn a_node_tied_to_a_dead_server_while_another_has_its_name_is_reported_with_the_fix() {
     let on = |id: &str| json!({ "spec": { "providerID": id } });
@@ -127,9 +129,10 @@ fn a_node_tied_to_a_dead_server_while_another_has_its_name_is_reported_with_the_
         "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" },
         "spec": { "providerID": "memory://99" },
     });
-    let cloud = Memory::of([server(1, "a"), server(2, "b"), server(3, "twin"), server(4, "twin")]);
+    let cloud =
+        FakeProvider::of([server(1, "a"), server(2, "b"), server(3, "twin"), server(4, "twin")]);
     let other = || vec![node("b", on("memory://2"))];
-    // Name; what it carries; nodes beside it → is it reported, and is that in doubt?
+    // Each case has the name, the Node's fields, the nodes beside it, and whether the finding is reported and in doubt.
     #[rustfmt::skip] // A case is a line.
     let cases = [
         ("a", on("memory://99"), other(), Some(false)),
@@ -155,19 +158,19 @@ fn a_node_tied_to_a_dead_server_while_another_has_its_name_is_reported_with_the_
     }
 }
 
-/// Two nodes with one provider ID would be one machine to everybody, for good.
+/// Two nodes with one provider ID would count as one machine for good.
 #[test]
-fn a_server_is_given_to_one_node_only() {
+fn a_server_belongs_to_one_node_only() {
     let reports = |name: &str, ip: &str| {
         let addresses = json!([{ "type": "InternalIP", "address": ip }]);
         node(name, json!({ "spec": { "taints": [taint()] }, "status": { "addresses": addresses } }))
     };
-    let cloud = Memory::of([server(1, "a"), server(2, "free")]);
+    let cloud = FakeProvider::of([server(1, "a"), server(2, "free")]);
     let both = ["x", "y"].map(|name| reports(name, "203.0.113.3"));
     let by_address = plan_all(&both, &cloud);
     let claimed = node("old", json!({ "spec": { "providerID": "memory://1" } }));
     let by_name = plan_all(&[new_node("a"), claimed], &cloud);
-    let twins = Memory::of([server(1, "a"), server(2, "a")]);
+    let twins = FakeProvider::of([server(1, "a"), server(2, "a")]);
     let by_twins = plan_all(&[new_node("a")], &twins);
     for (plan, reason) in [
         (&by_address[0], Reason::InstanceLookupFailed),
@@ -197,10 +200,10 @@ fn claimant((name, second, is_new): Claimant) -> Node {
 
 #[test]
 #[rustfmt::skip] // A case is a line.
-fn when_several_nodes_name_one_server_their_age_and_its_name_decide_and_never_the_order_of_names() {
-    let cloud = Memory::of([server(1, "secure")]);
+fn age_and_name_decide_which_of_several_nodes_gets_a_server() {
+    let cloud = FakeProvider::of([server(1, "secure")]);
     let (old, young) = (1, 9);
-    // The Nodes; which of them has the server.
+    // Each case has the Nodes, and which of them has the server.
     let cases: [(&[Claimant], Option<&str>); 12] = [
         (&[("secure", old, false), ("zz-evil", young, true)], Some("secure")),
         (&[("secure", old, false), ("aa-evil", young, true)], Some("secure")),
@@ -237,14 +240,14 @@ fn when_several_nodes_name_one_server_their_age_and_its_name_decide_and_never_th
 /// A new Node without a provider ID names the server by its own name.
 #[test]
 fn a_new_node_with_the_server_s_name_gets_it_before_another_new_one_that_names_it() {
-    let cloud = Memory::of([server(1, "secure")]);
+    let cloud = FakeProvider::of([server(1, "secure")]);
     for evil in ["aa-evil", "zz-evil"] {
         let plans = plan_all(&[new_node("secure"), claimant((evil, 1, true))], &cloud);
         assert_eq!(plans[0].obstacle, None, "{evil}");
         assert!(is_initialised_by(&plans[0]), "{evil}");
         let second = plans[1].obstacle.as_ref().map(|one| one.reason);
         assert_eq!(second, Some(Reason::ServerClaimedTwice), "{evil}");
-        // What is initialised already keeps the server.
+        // A node that is initialised already keeps the server.
         let plans = plan_all(&[new_node("secure"), claimant((evil, 1, false))], &cloud);
         assert_eq!(reasons(&plans[0]), [Reason::ServerClaimedTwice], "{evil}");
         assert_eq!(reasons(&plans[1]), [], "{evil}");
@@ -258,7 +261,7 @@ fn is_initialised_by(plan: &NodePlan) -> bool {
 
 #[test]
 fn a_server_of_another_name_that_one_provider_id_names_is_a_finding_only() {
-    let cloud = Memory::of([server(1, "secure")]);
+    let cloud = FakeProvider::of([server(1, "secure")]);
     let plans = plan_all(&[claimant(("other", 1, true))], &cloud);
     assert_eq!(reasons(&plans[0]), [Reason::ServerNameDiffers]);
     assert!(is_initialised_by(&plans[0]));
@@ -269,7 +272,7 @@ fn a_server_of_another_name_that_one_provider_id_names_is_a_finding_only() {
 /// A kubelet reports what it wants.
 #[test]
 fn a_reported_address_takes_no_server_from_an_initialised_node() {
-    let cloud = Memory::of([server(3, "other")]);
+    let cloud = FakeProvider::of([server(3, "other")]);
     let reports = |name: &str, extra: Value| {
         let mut given = json!({ "status": { "addresses": [{ "type": "InternalIP", "address": "203.0.113.4" }] } });
         merge(&mut given, extra);
@@ -293,7 +296,7 @@ fn a_reported_address_takes_no_server_from_an_initialised_node() {
 
 #[test]
 fn foreign_unknown_and_dying_nodes_are_left_alone() {
-    let cloud = Memory::of([server(1, "a")]);
+    let cloud = FakeProvider::of([server(1, "a")]);
     let beta = json!({ "failure-domain.beta.kubernetes.io/zone": "changed" });
     let cases = [
         json!({ "spec": { "providerID": "elsewhere://1", "taints": [taint()] }, "metadata": { "labels": beta } }),
@@ -310,7 +313,7 @@ fn foreign_unknown_and_dying_nodes_are_left_alone() {
 
 #[test]
 fn a_new_node_gets_addresses_first_and_everything_else_in_one_patch() {
-    let cloud = Memory::of([server(1, "a")]);
+    let cloud = FakeProvider::of([server(1, "a")]);
     let other = json!({ "key": "mine", "effect": "NoExecute", "value": "x", "timeAdded": "2026-01-01T00:00:00Z" });
     let start = node("a", json!({ "spec": { "taints": [other, taint()] } }));
     let plan = plan_all(&[start], &cloud).remove(0);
@@ -323,7 +326,7 @@ fn a_new_node_gets_addresses_first_and_everything_else_in_one_patch() {
     };
     assert_eq!(addresses.len(), 1);
     assert_eq!(provider_id.as_deref(), Some("memory://1"));
-    // Nothing of the others is lost.
+    // The taints and labels of others stay.
     assert_eq!(serde_json::to_value(taints).unwrap(), json!([other]));
     for label in TopologyLabel::ALL {
         assert_eq!(labels[label.stable_key()], labels[label.beta_key()]);
@@ -334,7 +337,7 @@ fn a_new_node_gets_addresses_first_and_everything_else_in_one_patch() {
 
 #[test]
 fn the_host_name_of_the_kubelet_is_kept_where_the_cloud_names_none() {
-    let cloud = Memory::of([server(1, "a")]);
+    let cloud = FakeProvider::of([server(1, "a")]);
     let own = json!([{ "type": "Hostname", "address": "a.example.com" }]);
     let node = node("a", json!({ "status": { "addresses": own } }));
     let plan = plan_all(&[node], &cloud).remove(0);
@@ -347,7 +350,7 @@ fn the_host_name_of_the_kubelet_is_kept_where_the_cloud_names_none() {
 
 #[test]
 fn the_stable_label_of_an_initialised_node_follows_its_beta_twin() {
-    let cloud = Memory::of([server(1, "a")]);
+    let cloud = FakeProvider::of([server(1, "a")]);
     let (beta, stable) = (TopologyLabel::Zone.beta_key(), TopologyLabel::Zone.stable_key());
     // Beta, stable, what the stable one is set to.
     let cases = [
@@ -383,7 +386,7 @@ fn the_stable_label_of_an_initialised_node_follows_its_beta_twin() {
 
 #[test]
 fn a_node_without_id_and_taint_gets_addresses_and_nothing_else() {
-    let cloud = Memory::of([server(1, "a")]);
+    let cloud = FakeProvider::of([server(1, "a")]);
     let labels = json!({ "failure-domain.beta.kubernetes.io/zone": "changed" });
     let node = node("a", json!({ "metadata": { "labels": labels } }));
     let plan = plan_all(&[node], &cloud).remove(0);
@@ -396,7 +399,7 @@ fn a_node_without_id_and_taint_gets_addresses_and_nothing_else() {
 fn the_order_of_addresses_alone_is_no_difference() {
     let mut instance = server(1, "a");
     instance.private = vec![private(7, "10.0.0.2")];
-    let cloud = Memory::of([instance]);
+    let cloud = FakeProvider::of([instance]);
     let external = json!({ "type": "ExternalIP", "address": "203.0.113.2" });
     let internal = json!({ "type": "InternalIP", "address": "10.0.0.2" });
     for addresses in [json!([external, internal]), json!([internal, external])] {
@@ -407,7 +410,7 @@ fn the_order_of_addresses_alone_is_no_difference() {
 }
 
 /// Nodes and servers of every kind, in every state of being half done.
-fn random_world(random: &mut Random) -> (Vec<Node>, Memory) {
+fn random_world(random: &mut Random) -> (Vec<Node>, FakeProvider) {
     let names = ["a", "b", "c", "d", "e", "f"];
     let mut instances = Vec::new();
     for (number, name) in names.iter().enumerate() {
@@ -426,7 +429,7 @@ fn random_world(random: &mut Random) -> (Vec<Node>, Memory) {
         true => Some(random_node(random, name)),
         false => None,
     });
-    (nodes.collect(), Memory::of(instances))
+    (nodes.collect(), FakeProvider::of(instances))
 }
 
 fn random_node(random: &mut Random, name: &str) -> Node {
@@ -473,7 +476,7 @@ fn random_node(random: &mut Random, name: &str) -> Node {
 }
 
 #[test]
-fn planning_again_after_a_successful_apply_is_empty_in_any_world() {
+fn a_second_plan_is_empty_for_any_nodes() {
     for seed in 0..5_000 {
         let (nodes, cloud) = random_world(&mut Random::new(seed));
         let plans = plan_all(&nodes, &cloud);
@@ -507,7 +510,7 @@ fn no_new_provider_id_is_one_that_another_initialised_node_has_in_any_world() {
 }
 
 #[test]
-fn what_is_written_rests_on_what_is_known_in_any_world() {
+fn a_plan_for_any_nodes_rests_on_known_facts() {
     for seed in 0..5_000 {
         let (nodes, cloud) = random_world(&mut Random::new(seed));
         let servers = cloud.instances.iter();
@@ -547,22 +550,22 @@ fn metal(number: u64, name: &str) -> Instance {
     Instance { id: InstanceId::Dedicated(number), public_ipv4: None, ..server(number, name) }
 }
 
-/// What is known of the servers of each API: its list, or why there is none.
+/// Makes a plan from the list of servers of each API, or from the error instead of it.
 fn plan_by(
     nodes: &[Node],
-    memory: &Memory,
+    provider: &FakeProvider,
     cloud: Option<&Error>,
     dedicated: Option<&Error>,
 ) -> Vec<NodePlan> {
-    let metal = memory.dedicated.clone().unwrap_or_default();
+    let metal = provider.dedicated.clone().unwrap_or_default();
     let servers = Servers {
-        cloud: cloud.map_or(Ok(&memory.instances), Err),
+        cloud: cloud.map_or(Ok(&provider.instances), Err),
         dedicated: dedicated.map_or(Ok(&metal), Err),
     };
-    plan(nodes, servers, memory, jiff::Timestamp::UNIX_EPOCH)
+    plan(nodes, servers, provider, jiff::Timestamp::UNIX_EPOCH)
 }
 
-/// In a word: the server, or why there is none; and how much is written.
+/// Returns the server or the reason why there is none, and how much is written.
 fn found(plan: &NodePlan) -> String {
     let server = match &plan.server {
         Server::Matched(instance, _) => format!("{:?}", instance.id),
@@ -577,10 +580,10 @@ fn found(plan: &NodePlan) -> String {
 
 #[test]
 fn an_outage_of_one_api_leaves_the_other_s_servers_and_proves_nothing_about_its_own() {
-    let memory = Memory {
+    let provider = FakeProvider {
         instances: vec![server(1, "worker"), server(7, "both")],
         dedicated: Some(vec![metal(1, "metal"), metal(8, "both")]),
-        ..Memory::default()
+        ..FakeProvider::default()
     };
     let with_id = |id: &str| node("n", json!({ "spec": { "providerID": id } }));
     let report = json!({ "spec": { "taints": [taint()] }, "status": { "addresses": [
@@ -608,7 +611,7 @@ fn an_outage_of_one_api_leaves_the_other_s_servers_and_proves_nothing_about_its_
     for (name, cloud, dedicated) in apis {
         writeln!(table, "{name}").unwrap();
         for (what, node) in &nodes {
-            let plans = plan_by(std::slice::from_ref(node), &memory, cloud, dedicated);
+            let plans = plan_by(std::slice::from_ref(node), &provider, cloud, dedicated);
             writeln!(table, "  {what:<23} {}", found(&plans[0])).unwrap();
         }
     }
@@ -616,15 +619,15 @@ fn an_outage_of_one_api_leaves_the_other_s_servers_and_proves_nothing_about_its_
 }
 
 #[test]
-fn without_credentials_a_dedicated_node_is_left_alone() {
-    let memory = Memory::of([server(1, "worker")]);
+fn a_dedicated_node_is_left_alone_without_credentials() {
+    let provider = FakeProvider::of([server(1, "worker")]);
     let metal = node("n", json!({ "spec": { "providerID": "metal://1" } }));
     let mut renewed = metal.clone();
     renewed.spec.taints = serde_json::from_value(json!([taint()])).unwrap();
     for node in [metal, renewed] {
-        let plan = plan_all(&[node], &memory).remove(0);
+        let plan = plan_all(&[node], &provider).remove(0);
         assert_eq!(found(&plan), "Unknown, 0 writes, UnknownProviderID");
     }
-    let new = plan_all(&[new_node("worker")], &memory).remove(0);
+    let new = plan_all(&[new_node("worker")], &provider).remove(0);
     assert!(found(&new).starts_with("Cloud(1), "), "{}", found(&new));
 }

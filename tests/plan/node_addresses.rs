@@ -1,5 +1,5 @@
-//! The whole table of addresses, from the real provider: address family × Network × what the
-//! server has × the kubelet's --node-ip × the external-ipv6 annotation.
+//! The table of addresses with the real provider. It combines the address family, the Network, the server's addresses,
+//! the kubelet's --node-ip and the annotation external-ipv6.
 
 use crate::common;
 use crate::common::objects::{self, connection, node_settings, private, settings};
@@ -90,7 +90,8 @@ fn plan_one(node: &Node, server: &Instance, hetzner: &Hetzner) -> NodePlan {
     plan(&nodes, &instances, hetzner, jiff::Timestamp::UNIX_EPOCH).remove(0)
 }
 
-/// H the host name, E an external, I an internal address; or the reason why the addresses stay.
+/// Returns the addresses, with H for the host name, E for an external and I for an internal address, or the reason why
+/// the addresses stay.
 fn outcome(plan: &NodePlan) -> String {
     let addresses = plan.changes.iter().flat_map(|change| match change {
         NodeChange::SetAddresses { addresses, .. } => addresses,
@@ -106,7 +107,7 @@ fn outcome(plan: &NodePlan) -> String {
 }
 
 #[test]
-fn the_whole_table_of_addresses() {
+fn every_combination_of_settings_gives_the_addresses_in_the_table() {
     let sandbox = Sandbox::builder().nodes(0).network("10.0.0.0/16").only(Half::Hetzner).start();
     let network = sandbox.network().unwrap();
     let mut table = String::from(
@@ -148,7 +149,7 @@ fn stays(node: &Node, plan: &NodePlan, server: &Instance, hetzner: &Hetzner) {
     assert_eq!(plan_one(&node, server, hetzner).changes, vec![]);
 }
 
-/// What the kubelet of a dedicated server reported.
+/// The addresses that the kubelet of a dedicated server reported.
 const REPORTED: [(&str, &[&str]); 5] = [
     ("-", &[]),
     ("private", &["10.0.1.2"]),
@@ -182,7 +183,7 @@ fn plan_dedicated(node: &Node, server: &Instance, hetzner: &Hetzner) -> NodePlan
 
 /// Address family × what the server has × what its kubelet reported × ROBOT_FORWARD_INTERNAL_IPS.
 #[test]
-fn the_whole_table_of_addresses_of_dedicated_servers() {
+fn every_combination_of_settings_gives_the_addresses_of_dedicated_servers_in_the_table() {
     let mut table = String::from("family    server  reported forward → addresses\n");
     for family in FAMILIES {
         for (has, ipv4, ipv6) in SERVERS {
@@ -214,7 +215,7 @@ fn the_whole_table_of_addresses_of_dedicated_servers() {
 
 /// Profile × zone switch, at the initialisation.
 #[test]
-fn labels_and_provider_id_of_dedicated_servers() {
+fn a_dedicated_server_has_its_labels_and_provider_id() {
     let mut table = String::new();
     for profile in [Profile::CcmFromScratch, Profile::Hcloud] {
         for zone_label in [true, false] {
@@ -261,9 +262,10 @@ fn robot(forward_internal_ips: bool) -> RobotSettings {
     }
 }
 
-/// Of nodes whose addresses the API does not know: family × --node-ip × annotation × where InternalIPs come from.
+/// The nodes have addresses that the API does not know. The table combines the family, --node-ip, the annotation, and
+/// where InternalIPs come from.
 #[test]
-fn private_addresses_that_the_api_does_not_know() {
+fn private_addresses_that_the_api_does_not_know_come_from_annotation_or_kubelet() {
     use AddressFamily::{Dualstack, Ipv4, None as Private};
     use InternalIpFrom::{Kubelet, Network};
     let (sandbox, vpn) = (
@@ -280,7 +282,7 @@ fn private_addresses_that_the_api_does_not_know() {
         (Private, Kubelet, None, None, "H:w I:10.0.0.2"),
         (Private, Kubelet, Some(vpn), None, "I:100.64.0.7 H:w"),
         (Private, Kubelet, Some("203.0.113.9"), None, "!InvalidProvidedNodeIP"),
-        // What the kubelet was given: the only one of its type.
+        // The kubelet was given this address, which is the only one of its type.
         (Ipv4, Network, Some(vpn), None, "!InvalidProvidedNodeIP"),
         (Ipv4, Kubelet, Some(vpn), None, "I:100.64.0.7 H:w E:203.0.113.9"),
         (Ipv4, Kubelet, Some("100.64.0.7,fd00::7"), None, "I:100.64.0.7 I:fd00::7 H:w E:203.0.113.9"),
@@ -329,7 +331,7 @@ fn private_addresses_that_the_api_does_not_know() {
     }
 }
 
-/// Ranges; the annotation; the addresses, or the reason of a refusal.
+/// Each case has the ranges, the annotation, and the addresses or the reason of a refusal.
 #[test]
 #[rustfmt::skip] // A case is a line.
 fn ranges_limit_the_annotation_alone() {
@@ -363,9 +365,9 @@ fn ranges_limit_the_annotation_alone() {
     }
 }
 
-/// A cluster's first range of pods is of its primary family; what is there already stays in its order.
+/// The first pod range of a cluster is of its primary family. Existing addresses stay in their order.
 #[test]
-fn of_each_type_the_primary_family_of_the_cluster_comes_first() {
+fn addresses_of_the_cluster_s_primary_family_come_first_in_each_type() {
     let hetzner = Hetzner::new(settings(AddressFamily::Dualstack));
     let server = server(0, true, true);
     let (v4, v6) = ("E:203.0.113.9", "E:2001:db8:9::1");

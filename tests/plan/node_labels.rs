@@ -1,6 +1,6 @@
-//! Labels that nodes have from their servers: whose a label is, what is never touched, and any history of both sides.
+//! Labels that nodes get from their servers: who owns a label, what is never changed, and any history of both sides.
 
-use crate::common::memory::Memory;
+use crate::common::fake_provider::FakeProvider;
 use crate::common::objects::{node, server};
 use crate::common::random::Random;
 use crate::node::{applied, new_node, plan_all, reasons};
@@ -16,15 +16,15 @@ const POOL: &str = "node.example.com/pool";
 type Pairs = BTreeMap<String, String>;
 
 /// The server, with those of its labels that are allowed.
-fn cloud(labels: &[(&str, &str)], prefixes: &[&str]) -> Memory {
+fn cloud(labels: &[(&str, &str)], prefixes: &[&str]) -> FakeProvider {
     let prefixes = prefixes.iter().map(|prefix| (*prefix).to_owned());
     let label_prefixes = LabelPrefixes(prefixes.collect());
     let labels = labels.iter().filter(|(key, _)| label_prefixes.allow(key));
     let labels = labels.map(|(key, value)| ((*key).into(), (*value).into()));
-    Memory {
+    FakeProvider {
         instances: vec![Instance { labels: labels.collect(), ..server(1, "a") }],
         label_prefixes,
-        ..Memory::default()
+        ..FakeProvider::default()
     }
 }
 
@@ -40,7 +40,7 @@ fn initialised(labels: Value, remembered: Option<&str>) -> Node {
     node("a", extra)
 }
 
-fn plan_one(node: &Node, cloud: &Memory) -> NodePlan {
+fn plan_one(node: &Node, cloud: &FakeProvider) -> NodePlan {
     plan_all(std::slice::from_ref(node), cloud).remove(0)
 }
 
@@ -50,16 +50,17 @@ fn owned(node: &Node) -> Pairs {
     labels.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
 }
 
-/// In steady state nothing is written.
-fn plan_and_apply(node: &Node, cloud: &Memory) -> Node {
+/// Plans and applies the plan, and checks that a second plan writes nothing.
+fn plan_and_apply(node: &Node, cloud: &FakeProvider) -> Node {
     let after = applied(&plan_one(node, cloud));
     assert_eq!(plan_one(&after, cloud).changes, vec![], "{after:?}");
     after
 }
 
 #[test]
-fn a_label_is_the_server_s_when_it_is_as_it_was_set() {
-    // Rule; the server's label; the node's; as it was set → the node's, and what is remembered.
+fn a_label_is_the_server_s_while_its_value_is_unchanged() {
+    // Each case has the rule, the server's label, the node's label, the remembered value, and then the node's label and
+    // the remembered value after the plan.
     #[rustfmt::skip] // A case is a line.
     #[allow(clippy::type_complexity)]
     let cases: [(&str, Option<&str>, Option<&str>, Option<&str>, Option<&str>, Option<&str>); 14] = [
@@ -93,7 +94,7 @@ fn a_label_is_the_server_s_when_it_is_as_it_was_set() {
 }
 
 #[test]
-fn they_are_set_with_the_patch_that_removes_the_taint_and_taints_only_then() {
+fn labels_and_taints_of_the_server_are_set_with_the_patch_that_removes_the_taint() {
     let labels = [
         (POOL, "gpu"),
         ("node.example.com/taint.dedicated", "gpu_NoSchedule"),
@@ -131,14 +132,14 @@ fn they_are_set_with_the_patch_that_removes_the_taint_and_taints_only_then() {
     let field = plan.fields().find(|field| field.field == label);
     let source = Source::server_because("labels", "HCLOUD_INSTANCES_LABEL_PREFIXES");
     assert_eq!(field.unwrap().source, source);
-    // A person removes a taint of the running node: it does not come back.
+    // A taint that a person removes from the running node is not set again.
     let mut after = applied(&plan);
     after.spec.taints.clear();
     assert_eq!(plan_one(&after, &cloud).changes, vec![]);
 }
 
 #[test]
-fn a_prefix_that_is_not_listed_any_more_takes_its_labels_along() {
+fn labels_whose_prefix_is_not_listed_any_more_are_removed() {
     const WORKER: &str = "node-role.kubernetes.io/worker";
     let labels = [(POOL, "gpu"), ("example.org/rack", "r1"), (WORKER, "")];
     let all = ["node.example.com/", "example.org/rack", WORKER];
@@ -173,7 +174,7 @@ fn an_annotation_that_claims_other_labels_removes_none_of_kubernetes() {
 }
 
 #[test]
-fn more_labels_than_are_taken_and_invalid_ones_leave_the_node_as_it_is() {
+fn too_many_or_invalid_labels_leave_the_node_as_it_is() {
     let start = initialised(json!({ POOL: "gpu" }), Some(&format!("{POOL}=gpu")));
     let many: Vec<String> = (0..17).map(|n| format!("node.example.com/n-{n}")).collect();
     let many: Vec<(&str, &str)> = many.iter().map(|key| (key.as_str(), "x")).collect();
@@ -193,7 +194,7 @@ fn more_labels_than_are_taken_and_invalid_ones_leave_the_node_as_it_is() {
 }
 
 #[test]
-fn a_server_that_is_not_known_takes_no_label_away() {
+fn an_unknown_server_removes_no_label() {
     let start = initialised(json!({ POOL: "gpu" }), Some(&format!("{POOL}=gpu")));
     let mut twin = start.clone();
     twin.metadata.name = "b".into();
@@ -203,7 +204,7 @@ fn a_server_that_is_not_known_takes_no_label_away() {
         (ccm::provider::PROVIDED_NODE_IP, "192.0.2.1".to_owned()),
     ];
     with_taint.metadata.annotations = annotations.into_iter().collect();
-    let empty = Memory::default();
+    let empty = FakeProvider::default();
     let known = cloud(&[(POOL, "gpu")], &["node.example.com/"]);
     for (what, nodes, cloud) in [
         ("no server at all", vec![start.clone()], &empty),
@@ -240,7 +241,7 @@ fn any_history_ends_with_the_server_s_labels_and_all_of_the_person_s() {
                 _ => {
                     let of_server: Vec<_> = of_server.iter().map(|(k, v)| (&**k, &**v)).collect();
                     let after = plan_and_apply(&node, &cloud(&of_server, &prefixes));
-                    // What a person set since, or had before, is the person's.
+                    // A label that a person has set before or since is the person's.
                     let mut expected = labels;
                     expected.retain(|key, value| ours.get(key) != Some(value));
                     ours.clear();

@@ -1,5 +1,5 @@
-//! Certificates and keys of servers, as they are read from a Secret: from when until when they are valid, and that no
-//! bytes do harm.
+//! Certificates and keys of servers, as they are read from a Secret: the time for which they are valid, and that no
+//! bytes cause a panic.
 
 use crate::common::random::Random;
 use crate::common::secrets::Secrets;
@@ -18,7 +18,7 @@ fn read(certificate: &[u8], key: &[u8]) -> Result<Chain, String> {
 }
 
 #[test]
-fn validity_is_read_of_each_kind_of_certificate() {
+fn the_validity_of_each_kind_of_certificate_is_read() {
     let authority = Authority::new("test").unwrap();
     let subject = Subject::default();
     let now = Timestamp::now();
@@ -41,9 +41,10 @@ fn validity_is_read_of_each_kind_of_certificate() {
     assert_eq!(valid, [good, good, good, (true, false), (false, true)]);
 }
 
-/// As openssl makes them: with `CA:true`, without any extension for names, with RSA keys in both forms.
+/// The certificates are made by openssl: with `CA:true`, without an extension for names, and with RSA keys
+/// in both forms.
 #[test]
-fn validity_is_read_of_what_people_make() {
+fn the_validity_of_real_certificates_is_read() {
     let folder = std::env::temp_dir().join(format!("ccm-tls-chain-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let openssl = |words: &str| {
@@ -76,7 +77,7 @@ fn validity_is_read_of_what_people_make() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
-/// Also where it is in the same file.
+/// The key may be in the same file.
 #[test]
 fn the_key_is_no_part_of_the_chain() {
     let authority = Authority::new("test").unwrap();
@@ -91,7 +92,7 @@ fn the_key_is_no_part_of_the_chain() {
 }
 
 #[test]
-fn no_bytes_do_harm_and_no_error_repeats_them() {
+fn no_bytes_cause_a_panic_or_are_repeated_in_an_error() {
     let authority = Authority::new("test").unwrap();
     let one = authority.server(&["a.example"], Validity::Now).unwrap();
     let header = "-----BEGIN PRIVATE KEY-----";
@@ -100,13 +101,13 @@ fn no_bytes_do_harm_and_no_error_repeats_them() {
     for seed in chosen(0..MUTATED) {
         let mut random = Random::new(seed);
         let mut parts = [&one.certificate_pem, &one.key_pem].map(|pem| pem.clone().into_bytes());
-        // Of the text, or of what it encodes.
+        // The bytes of the text are changed, or those of its decoded form.
         let which = random.below(2) as usize;
         if random.percent(50) {
-            let der = slipped(one.certificate_der.clone(), &mut random);
+            let der = with_random_changes(one.certificate_der.clone(), &mut random);
             parts[0] = pem("CERTIFICATE", der);
         } else {
-            parts[which] = slipped(std::mem::take(&mut parts[which]), &mut random);
+            parts[which] = with_random_changes(std::mem::take(&mut parts[which]), &mut random);
         }
         match read(&parts[0], &parts[1]) {
             Ok(chain) => assert!(chain.certificates > 0 && chain.digest.len() == 64),
@@ -121,8 +122,8 @@ fn pem(what: &str, der: Vec<u8>) -> Vec<u8> {
     format!("-----BEGIN {what}-----\n{base64}\n-----END {what}-----\n").into_bytes()
 }
 
-/// With one to three slips.
-fn slipped(mut bytes: Vec<u8>, random: &mut Random) -> Vec<u8> {
+/// Returns the bytes with one to three random changes.
+fn with_random_changes(mut bytes: Vec<u8>, random: &mut Random) -> Vec<u8> {
     for _ in 0..=random.below(3) {
         let at = random.below(bytes.len().max(1) as u64) as usize;
         if at >= bytes.len() {

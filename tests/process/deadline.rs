@@ -14,13 +14,13 @@ use std::time::{Duration, Instant};
 
 const TIMEOUT: Duration = Duration::from_millis(700);
 
-/// How much later than its deadline a write may end on a machine with other work, where a thread waits for its turn for
-/// a second and more. A write that does not keep its deadline is seen nevertheless: each test gives it work for at least
+/// How much later than its deadline a write may end on a busy machine, where a thread may wait for a second and more.
+/// A write that does not keep its deadline is noticed all the same, because each test gives it work for at least
 /// twice as long.
 const SLACK: Duration = Duration::from_secs(4);
 
-/// More than the buffers of both ends of a narrow connection hold, and little to encode: a thread that has just used
-/// the processor for long waits for its turn for long, while the time of its write runs.
+/// A body that is larger than the buffers of both ends of a narrow connection, and costs little to encode. A thread
+/// that has just used the processor for long would wait for long, while the time of its write runs.
 const LARGE_BYTES: usize = 1 << 20;
 
 /// The largest segment of a narrow connection, as on Ethernet. With those of the loopback interface, 64 KiB each, the
@@ -52,7 +52,7 @@ fn client(
     })
 }
 
-/// The same without TLS and without a login.
+/// Returns a client without TLS and without a login.
 fn plain(base: String, timeout: Duration, gate: impl Gate + 'static) -> http::Client {
     client(base, Tls::default(), SecretSource::none(), timeout, gate)
 }
@@ -76,7 +76,8 @@ fn times_out(what: &str, client: &http::Client, gate: &Passed, body: &Value) {
     let took = gate.0.lock().unwrap().unwrap().elapsed();
     assert!(took < TIMEOUT + SLACK, "{what}: {took:?}: {error}");
     let Kind::TimedOut(after) = error.kind else { panic!("{what}: {took:?}: {error:?}") };
-    // Its time begins before the gate lets it through: a moment, on a busy machine some milliseconds.
+    // The time begins a moment before the gate lets the write through, which may be some milliseconds on
+    // a busy machine.
     assert!(after <= TIMEOUT, "{what}: {error}");
     // The kernel gives up a connection whose peer has confirmed nothing for as long as was left at the last send, which
     // is not before half of the time.
@@ -104,9 +105,9 @@ fn narrow() -> TcpListener {
 }
 
 #[test]
-fn an_answer_that_comes_a_byte_at_a_time() {
+fn an_answer_that_comes_a_byte_at_a_time_does_not_extend_the_deadline() {
     let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n";
-    // From the first byte on, and only after the head.
+    // The answer is slow from its first byte on, or only after its head.
     for at_once in [0, head.len()] {
         let base = serve(TcpListener::bind("127.0.0.1:0").unwrap(), move |mut stream| {
             let mut request = [0; 4096];
@@ -127,10 +128,10 @@ fn an_answer_that_comes_a_byte_at_a_time() {
     }
 }
 
-/// The other side takes a little now and then: each system call makes progress, and the whole
-/// request would take minutes. When its time is over, what has not left does not leave any more.
+/// The server reads a little now and then. Each system call makes progress, and the whole request would take minutes.
+/// After the deadline nothing more is sent.
 #[test]
-fn a_request_that_is_taken_a_bit_at_a_time() {
+fn a_request_that_is_read_slowly_does_not_extend_the_deadline() {
     let taken = Arc::new(Mutex::new(None));
     let into = Arc::clone(&taken);
     let base = serve(narrow(), move |mut stream| {
@@ -160,15 +161,16 @@ fn a_request_that_is_taken_a_bit_at_a_time() {
     assert_eq!(end, Some(ErrorKind::ConnectionReset), "after {count} bytes");
 }
 
-/// The same through TLS, whose layer asks for many small steps; the handshake takes its share.
+/// The connection uses TLS, which needs many small steps. The handshake takes a part of the time.
 #[test]
-fn tls_through_a_narrow_pipe() {
+fn a_slow_tls_connection_does_not_extend_the_deadline() {
     let sandbox = Sandbox::builder().heartbeats(false).start();
     let token = sandbox.account("ccm").unwrap().token;
     let authorities =
         Authorities::parse(sandbox.authority().certificate_pem().as_bytes()).unwrap().certificates;
     let there = sandbox.address(Half::Kubernetes);
-    // Bytes of each direction that pass every 10 ms: the handshake alone, or the request, takes too long.
+    // Each case has the bytes that pass in each direction every 10 ms. Either the handshake alone or the request
+    // takes too long.
     for (what, up, down) in [("slow answers", 64 * 1024, 1), ("slow requests", 200, 64 * 1024)] {
         let listener = narrow();
         let base = format!("https://{}", listener.local_addr().unwrap());
@@ -201,9 +203,9 @@ fn trickle(mut from: TcpStream, mut to: TcpStream, bytes: usize) {
     }
 }
 
-/// Time that is spent before the first byte is spent: nothing leaves afterwards.
+/// The time before the first byte counts, so nothing is sent after the deadline.
 #[test]
-fn nothing_is_sent_when_the_time_is_over_before() {
+fn a_request_is_not_sent_after_its_deadline() {
     let taken = Arc::new(Mutex::new(None));
     let into = Arc::clone(&taken);
     let base = serve(TcpListener::bind("127.0.0.1:0").unwrap(), move |mut stream| {

@@ -1,6 +1,8 @@
-//! The health server over raw sockets: what probes are told, and that no client can harm it.
+//! The health server over raw sockets: the answers to probes, and that no client can disturb it.
 
-use crate::common::{self, Cluster, Daemon, all_initialised, at_scale, on, quiet, wait_until};
+use crate::common::{
+    self, Cluster, Daemon, all_initialised, at_scale, on, socket_cluster, wait_until,
+};
 use sandbox::faults::{Effect, Rule};
 use sandbox::{Half, Sandbox};
 use std::io::{Read, Write};
@@ -56,8 +58,8 @@ fn ok() -> (u16, String) {
 }
 
 #[test]
-fn probes_of_a_daemon_at_work() {
-    let sandbox = quiet(1);
+fn probes_of_a_working_daemon_succeed() {
+    let sandbox = socket_cluster(1);
     let (_daemon, address) = start(&sandbox, 1.0, &[]);
     assert_eq!(get(address, "/livez"), ok());
     assert_eq!(get(address, "/healthz"), ok());
@@ -69,8 +71,8 @@ fn probes_of_a_daemon_at_work() {
 }
 
 #[test]
-fn get_and_head_and_nothing_else() {
-    let sandbox = quiet(0);
+fn the_health_server_answers_get_and_head_only() {
+    let sandbox = socket_cluster(0);
     let (_daemon, address) = start(&sandbox, 1.0, &[]);
     let head = exchange(address, b"HEAD /livez HTTP/1.1\r\n\r\n");
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
@@ -84,8 +86,8 @@ fn get_and_head_and_nothing_else() {
 }
 
 #[test]
-fn garbage_is_refused_and_does_no_harm() {
-    let sandbox = quiet(0);
+fn an_invalid_request_is_refused_and_the_server_goes_on() {
+    let sandbox = socket_cluster(0);
     let (_daemon, address) = start(&sandbox, 1.0, &[]);
     let endless = [b"GET /livez HTTP/1.1\r\nX: ".to_vec(), vec![b'x'; 10_000]].concat();
     let cases: [(&str, &[u8], &str); 5] = [
@@ -106,8 +108,8 @@ fn garbage_is_refused_and_does_no_harm() {
 }
 
 #[test]
-fn slow_clients_are_let_go_and_those_who_come_in_pieces_are_served() {
-    let sandbox = quiet(0);
+fn a_slow_client_is_disconnected_and_a_request_in_pieces_is_served() {
+    let sandbox = socket_cluster(0);
     let (_daemon, address) = start(&sandbox, 1.0, &[]);
     let mut pieces = connect(address);
     for piece in ["GET /liv", "ez HTTP/1.1\r", "\nHost: x\r\n\r", "\n"] {
@@ -128,16 +130,16 @@ fn slow_clients_are_let_go_and_those_who_come_in_pieces_are_served() {
 }
 
 #[test]
-fn a_flood_locks_no_probe_out_and_costs_little() {
-    let sandbox = quiet(1);
+fn many_connections_keep_no_probe_out_and_cost_little() {
+    let sandbox = socket_cluster(1);
     let (daemon, address) = start(&sandbox, 1.0, &[]);
     sandbox.wait_for_nodes();
     let (before_kb, _) = daemon.memory_kb();
-    // More connections than it keeps, all of them silent.
+    // There are more connections than the server keeps, and all of them are silent.
     let held: Vec<TcpStream> = (0..200).map(|_| connect(address)).collect();
     let mut probe = connect(address);
     assert_eq!(get(address, "/livez"), ok());
-    // One that came before the last, with its request after.
+    // The connection was made before the last one, and its request is sent afterwards.
     probe.write_all(b"GET /livez HTTP/1.1\r\n\r\n").unwrap();
     let mut answer = String::new();
     probe.read_to_string(&mut answer).unwrap();
@@ -150,7 +152,7 @@ fn a_flood_locks_no_probe_out_and_costs_little() {
             scope.spawn(|| {
                 while !is_over.load(Ordering::Relaxed) {
                     let mut stream = connect(address);
-                    // It may have been let go already.
+                    // The server may have closed the connection already.
                     let _ = stream.write_all(&[b'G'; 4000]);
                 }
             });
@@ -166,10 +168,10 @@ fn a_flood_locks_no_probe_out_and_costs_little() {
     assert!(after_kb < before_kb + 2048, "{before_kb} kB, then {after_kb} kB");
 }
 
-/// A hundredth: 0.6 s of silence are too many, and an answer is waited for 2 s.
+/// The time scale is a hundredth. The limit of silence is 0.6 s, and the client waits 2 s for an answer.
 #[test]
-fn a_controller_that_is_stuck_fails_liveness_by_its_name_until_it_goes_on() {
-    let sandbox = quiet(1);
+fn a_stuck_controller_fails_liveness_with_its_name_until_it_continues() {
+    let sandbox = socket_cluster(1);
     let (_daemon, address) = start(&sandbox, 0.01, &["--controllers=cloud-node"]);
     sandbox.wait_for_nodes();
     wait_until("life", || get(address, "/livez") == ok());
@@ -188,10 +190,10 @@ fn a_controller_that_is_stuck_fails_liveness_by_its_name_until_it_goes_on() {
     wait_until("its healing", || get(address, "/livez") == ok());
 }
 
-/// A twentieth: 3 s of silence are too many. Two dozen writes take longer than that.
+/// The time scale is a twentieth. The limit of silence is 3 s, and two dozen writes take longer than that.
 #[test]
-fn a_long_tick_is_no_death() {
-    let sandbox = quiet(12);
+fn a_long_tick_does_not_fail_liveness() {
+    let sandbox = socket_cluster(12);
     let slow = Effect::Slow(Duration::from_millis(200));
     sandbox.fault(Rule::new(slow).half(Half::Kubernetes).writes());
     let one_by_one = &["--concurrent-node-syncs=1"];
@@ -204,10 +206,10 @@ fn a_long_tick_is_no_death() {
     assert!(begun.elapsed() > Duration::from_secs(4), "it was a long tick");
 }
 
-/// A hundredth: 0.6 s of silence are too many; between two ticks lie 36 s.
+/// The time scale is a hundredth. The limit of silence is 0.6 s, and two ticks are 36 s apart.
 #[test]
-fn a_long_pause_between_ticks_is_no_death() {
-    let sandbox = quiet(1);
+fn a_long_pause_between_ticks_does_not_fail_liveness() {
+    let sandbox = socket_cluster(1);
     let (_daemon, address) = start(&sandbox, 0.01, &["--node-sync-interval=1h"]);
     wait_until("the event, which is the tick's last", || {
         !common::events(&sandbox, "worker-1").is_empty()
@@ -220,12 +222,12 @@ fn a_long_pause_between_ticks_is_no_death() {
 }
 
 #[test]
-fn not_ready_until_both_apis_were_reached() {
+fn a_daemon_is_not_ready_until_both_apis_were_reached() {
     for (half, told) in [
         (Half::Kubernetes, "the Kubernetes API was not reached yet\n"),
         (Half::Hetzner, "the cloud API was not reached yet\n"),
     ] {
-        let sandbox = quiet(1);
+        let sandbox = socket_cluster(1);
         sandbox.stop(half);
         let (daemon, address) = start(&sandbox, 0.02, &[]);
         daemon.logs("trying again");
@@ -245,7 +247,7 @@ fn an_api_that_refuses_or_talks_nonsense_is_not_reached() {
         ("a web page", Effect::html()),
         ("the budget", Effect::hetzner_rate_limit()),
     ] {
-        let sandbox = quiet(1);
+        let sandbox = socket_cluster(1);
         let rule = Rule::new(effect).half(Half::Hetzner);
         sandbox.fault(rule);
         let (daemon, address) = start(&sandbox, 0.02, &[]);
@@ -256,18 +258,18 @@ fn an_api_that_refuses_or_talks_nonsense_is_not_reached() {
 }
 
 #[test]
-fn a_port_that_is_taken_is_told_once_and_had_as_soon_as_it_is_free() {
-    let sandbox = quiet(1);
+fn a_taken_port_is_reported_once_and_used_as_soon_as_it_is_free() {
+    let sandbox = socket_cluster(1);
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
     let flag = format!("--metrics-address={address}");
     let daemon = sandbox.daemon(&[&flag]);
     daemon.logs(&format!("health: {address}: Address "));
     sandbox.wait_for_nodes();
-    let looks = || sandbox.calls().count(|call| call.path == "/api/v1/nodes");
-    // As many ticks as tries to listen.
-    let mark = looks();
-    wait_until("some more tries", || looks() > mark + 5);
+    let polls = || sandbox.calls().count(|call| call.path == "/api/v1/nodes");
+    // The daemon tries to listen with each tick.
+    let mark = polls();
+    wait_until("some more tries", || polls() > mark + 5);
     drop(taken);
     daemon.logs(LISTENING);
     assert_eq!(get(address, "/readyz"), ok());
@@ -276,7 +278,7 @@ fn a_port_that_is_taken_is_told_once_and_had_as_soon_as_it_is_free() {
 
 #[test]
 fn a_port_alone_is_every_address_of_the_machine() {
-    let sandbox = quiet(0);
+    let sandbox = socket_cluster(0);
     let daemon = sandbox.daemon(&["--metrics-address=:0"]);
     let port = address(&daemon).port();
     assert_eq!(get(SocketAddr::from(([127, 0, 0, 1], port)), "/livez"), ok());
@@ -288,12 +290,12 @@ fn a_port_alone_is_every_address_of_the_machine() {
 }
 
 #[test]
-fn no_server_without_an_address_nor_for_one_pass() {
-    let sandbox = quiet(1);
+fn no_health_server_is_started_without_an_address_or_for_one_pass() {
+    let sandbox = socket_cluster(1);
     let once = sandbox.ccm(&["run", "--once"]).with_code(0);
     assert!(!once.stderr.contains("health"), "{once:?}");
     let daemon = sandbox.daemon(&["--metrics-address="]);
-    wait_until("a look at the cluster", || {
+    wait_until("a poll of the cluster", || {
         sandbox.calls().count(|call| call.path == "/api/v1/nodes") > 2
     });
     assert!(!daemon.log().contains("health"), "{}", daemon.log());

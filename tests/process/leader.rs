@@ -4,7 +4,8 @@
 
 use crate::common::cluster::{Cluster, KUBE_SYSTEM, LEASE, held, lease_time};
 use crate::common::{
-    self, Daemon, Env, all_initialised, at_scale, is_initialised, is_lease, quiet, wait_until,
+    self, Daemon, Env, all_initialised, at_scale, is_initialised, is_lease, socket_cluster,
+    wait_until,
 };
 use sandbox::calls::Call;
 use sandbox::exchange::Request;
@@ -28,12 +29,12 @@ fn env_of(sandbox: &Sandbox, user: &str) -> Env {
     env
 }
 
-/// What the Lease says of its holder.
+/// Returns the fields of the Lease about its holder.
 fn spec_of_lease(sandbox: &Sandbox) -> Value {
     sandbox.lease()["spec"].clone()
 }
 
-/// What the Lease notes of the cluster's identity, parsed; `Null`: nothing that can be read.
+/// Returns what the Lease remembers of the cluster's identity, or `Null` when nothing can be read.
 fn noted(sandbox: &Sandbox) -> Value {
     let whole = sandbox.lease();
     let text = whole["metadata"]["annotations"][IDENTITY].as_str();
@@ -71,7 +72,7 @@ fn count(sandbox: &Sandbox, such: impl Fn(&Call) -> bool) -> usize {
     sandbox.calls().count(such)
 }
 
-/// A candidate that is none of ours: it renews its record until it is dropped, by a clock of its own.
+/// A candidate that is not ours. It renews its record until it is dropped, and has a clock of its own.
 struct Holder {
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -106,8 +107,8 @@ impl Drop for Holder {
 }
 
 #[test]
-fn one_leads_one_waits_and_follows_when_the_leader_is_killed() {
-    let sandbox = quiet(2);
+fn a_standby_leads_when_the_leader_is_killed() {
+    let sandbox = socket_cluster(2);
     let first = Daemon::start(&env_of(&sandbox, "first"), &[]);
     first.logs("leading as");
     let second = Daemon::start(&env_of(&sandbox, "second"), &[]);
@@ -136,8 +137,8 @@ fn one_leads_one_waits_and_follows_when_the_leader_is_killed() {
 }
 
 #[test]
-fn a_leader_that_is_told_to_end_hands_over_at_once() {
-    let sandbox = quiet(1);
+fn a_leader_that_is_terminated_hands_over_at_once() {
+    let sandbox = socket_cluster(1);
     let first = sandbox.daemon(&[]);
     first.logs("leading as");
     first.stop();
@@ -160,7 +161,7 @@ fn a_leader_that_is_told_to_end_hands_over_at_once() {
 
 #[test]
 fn a_standby_ends_at_once_and_leaves_the_lease_alone() {
-    let sandbox = quiet(1);
+    let sandbox = socket_cluster(1);
     let _holder = Holder::start(&sandbox, jiff::SignedDuration::ZERO);
     let standby = sandbox.daemon(&[]);
     standby.logs("standing by");
@@ -168,17 +169,17 @@ fn a_standby_ends_at_once_and_leaves_the_lease_alone() {
     assert_eq!(spec_of_lease(&sandbox)["holderIdentity"], "another-host_1");
 }
 
-/// Whatever the other host's clock says: only that its record changes counts.
+/// The clock of the other host may be wrong. Only changes of its record count.
 #[test]
 fn a_holder_that_renews_is_respected_and_one_that_stops_is_followed() {
     let respected = |hours: i64| {
-        let sandbox = quiet(1);
+        let sandbox = socket_cluster(1);
         let holder = Holder::start(&sandbox, jiff::SignedDuration::from_hours(hours));
         let daemon = sandbox.daemon(&[]);
         daemon.logs("another-host_1 leads; standing by");
-        let looks = || count(&sandbox, |call| is_lease(&call.path));
-        // A look every 0.2 s: two lease durations.
-        wait_until("15 looks", || looks() >= 15);
+        let polls = || count(&sandbox, |call| is_lease(&call.path));
+        // There is a poll every 0.2 s, so this takes two lease durations.
+        wait_until("15 polls", || polls() >= 15);
         assert!(!daemon.log().contains("leading"), "{}", daemon.log());
         let begun = Instant::now();
         drop(holder);
@@ -198,8 +199,8 @@ fn a_holder_that_renews_is_respected_and_one_that_stops_is_followed() {
 }
 
 #[test]
-fn a_leader_that_was_stopped_past_its_lease_writes_nothing_when_it_wakes() {
-    let sandbox = quiet(40);
+fn a_leader_that_was_paused_past_its_lease_writes_nothing_afterwards() {
+    let sandbox = socket_cluster(40);
     let slow = Effect::Slow(Duration::from_millis(10));
     sandbox.fault(Rule::new(slow).method("PATCH"));
     let first = Daemon::start(&env_of(&sandbox, "first"), &[]);
@@ -233,7 +234,7 @@ fn a_leader_that_cannot_renew_until_the_deadline_ends() {
     std::thread::scope(|scope| {
         for (name, effect) in failures {
             scope.spawn(move || {
-                let sandbox = quiet(1);
+                let sandbox = socket_cluster(1);
                 let daemon = sandbox.daemon(&[]);
                 sandbox.wait_for_nodes();
                 sandbox.fault(Rule::new(effect).path(LEASES));
@@ -245,11 +246,11 @@ fn a_leader_that_cannot_renew_until_the_deadline_ends() {
     });
 }
 
-/// Between the last moment in which a write fits into the lease and the deadline, writes wait:
-/// here from 3.5 s to 7 s after the last renewal.
+/// Writes wait between the last moment in which a write fits into the lease and the deadline. Here that is from 3.5 s
+/// to 7 s after the last renewal.
 #[test]
 fn a_renewal_that_is_late_makes_a_write_wait() {
-    let sandbox = quiet(1);
+    let sandbox = socket_cluster(1);
     let half_as_long = at_scale(&sandbox, 0.5);
     let flags = ["--leader-elect-renew-deadline=14s", "--node-sync-interval=200ms"];
     let daemon = Daemon::start(&half_as_long, &flags);
@@ -264,7 +265,7 @@ fn a_renewal_that_is_late_makes_a_write_wait() {
         let calls = sandbox.calls().calls_since(mark);
         calls.iter().any(|call| call.half == Half::Hetzner)
     };
-    wait_until("a look at its server", asked);
+    wait_until("a poll of its server", asked);
     let mended = sandbox.mark();
     sandbox.faults().remove(failing);
     sandbox.wait_for_node("late");
@@ -275,9 +276,9 @@ fn a_renewal_that_is_late_makes_a_write_wait() {
 }
 
 #[test]
-fn what_happens_to_the_lease_of_a_leader() {
+fn a_leader_ends_when_its_lease_is_taken_and_repairs_it_otherwise() {
     // The Lease is changed by somebody at every renewal, deleted, taken, emptied.
-    let sandbox = quiet(1);
+    let sandbox = socket_cluster(1);
     let daemon = sandbox.daemon(&[]);
     daemon.logs("leading as");
     let cluster = Arc::clone(sandbox.cluster());
@@ -312,7 +313,7 @@ fn what_happens_to_the_lease_of_a_leader() {
 
 #[test]
 fn the_lease_remembers_the_identity_of_the_cluster() {
-    let sandbox = quiet(1);
+    let sandbox = socket_cluster(1);
     let first = json!(sandbox.uid("kubernetes"));
     let is_noted = |identity: &Value, former: Value| {
         let lease = uid(&sandbox.lease());
@@ -336,7 +337,7 @@ fn the_lease_remembers_the_identity_of_the_cluster() {
     let daemon = start();
     wait_until("a second UID", || is_noted(&first, json!([second])));
     daemon.logs("the identity of the cluster stays");
-    // No write but renewals: each is a new time.
+    // The only writes are renewals, each with a new time.
     let calls = sandbox.calls().calls();
     let writes = calls.iter().filter(|call| call.method == "PUT" && is_lease(&call.path));
     let times = writes.map(|call| {
@@ -347,15 +348,15 @@ fn the_lease_remembers_the_identity_of_the_cluster() {
     assert!(times.is_sorted() && times.len() > 3, "{times:?}");
     assert!(times.windows(2).all(|two| two[0] != two[1]), "{times:?}");
 
-    // What another candidate leaves of it counts, also for a pass.
+    // The part that another candidate leaves counts, also for a pass.
     drop(daemon);
     sandbox.edit_lease(|lease| {
         lease["spec"]["holderIdentity"] = json!("");
     });
-    sandbox.settle();
+    sandbox.converge();
     assert!(is_noted(&first, json!([second])), "{}", noted(&sandbox));
 
-    // What can't be read is ignored, and written anew.
+    // A record that can't be read is ignored and written again.
     let lease = uid(&sandbox.lease());
     let of_lease = |lease: &Value| json!({ "lease": lease, "identity": "x", "former": [] });
     let mut injected = of_lease(&lease);

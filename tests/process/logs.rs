@@ -1,8 +1,8 @@
-//! The log: one line for each change and each finding and none for a tick; keys that stay; and
-//! every call, without its secrets, where somebody asks for that.
+//! The log has one line for each change and each finding, and none for a tick. Its keys are stable, and every call is
+//! logged without secrets when that is requested.
 
 use crate::common::{
-    Cluster, Daemon, all_initialised, ccm, contains, env, quiet, wait_until, with,
+    Cluster, Daemon, all_initialised, ccm, contains, env, socket_cluster, wait_until, with,
 };
 use sandbox::exchange::Request;
 use sandbox::faults::{Effect, Rule};
@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 
 /// A new node, a node without a server, a Service, and one whose load balancer is refused.
 fn busy() -> Sandbox {
-    let sandbox = quiet(1);
+    let sandbox = socket_cluster(1);
     sandbox.register("stray", None, "");
     let refused = Effect::hetzner_error(403, "forbidden", "not today");
     let is_api =
@@ -30,28 +30,28 @@ fn busy() -> Sandbox {
     sandbox
 }
 
-fn is_settled(sandbox: &Sandbox, daemon: &Daemon) -> bool {
+fn is_synced(sandbox: &Sandbox, daemon: &Daemon) -> bool {
     let log = daemon.log();
-    // It may be created before its node is initialised, which is added then.
+    // The load balancer may be created before its node is initialised, which is added then.
     let has_target = log.contains("1 port, 1 target") || log.contains("target worker-1: added");
     sandbox.has_address("web") && has_target && log.contains("not today") && log.contains("stray")
 }
 
-/// Waits for so many looks at the cluster: ticks of controllers.
+/// Waits for this number of ticks of the controllers.
 fn ticks(sandbox: &Sandbox, count: usize) {
-    let looks = || sandbox.calls().count(|call| call.path == "/api/v1/services");
-    let mark = looks();
-    wait_until("ticks", || looks() > mark + count);
+    let polls = || sandbox.calls().count(|call| call.path == "/api/v1/services");
+    let mark = polls();
+    wait_until("ticks", || polls() > mark + count);
 }
 
 #[test]
 fn a_line_for_each_change_and_each_finding_and_none_for_a_tick() {
     let sandbox = busy();
     let daemon = sandbox.daemon(&[]);
-    wait_until("everything to be told", || is_settled(&sandbox, &daemon));
+    wait_until("everything to be told", || is_synced(&sandbox, &daemon));
     ticks(&sandbox, 10);
     let log = daemon.log();
-    // It may look at Services before the nodes are initialised, and says so.
+    // Services may be read before the nodes are initialised, which is reported.
     let lines = log.lines();
     let lines = lines.filter(|line| !line.contains("(UnAvailableLoadBalancer)"));
     let told = lines.collect::<Vec<_>>().join("\n");
@@ -74,10 +74,10 @@ fn a_line_for_each_change_and_each_finding_and_none_for_a_tick() {
 }
 
 #[test]
-fn an_object_a_line_with_keys_that_stay() {
+fn each_line_of_the_json_log_is_an_object_with_stable_keys() {
     let sandbox = busy();
     let daemon = sandbox.daemon(&["--log-format=json"]);
-    wait_until("everything to be told", || is_settled(&sandbox, &daemon));
+    wait_until("everything to be told", || is_synced(&sandbox, &daemon));
     sandbox.stop(Half::Kubernetes);
     daemon.logs("trying again every");
     let log = daemon.log();
@@ -131,7 +131,7 @@ fn every_call_to_the_cloud_is_shown_without_its_secrets() {
         let mut count = 0;
         for call in calls {
             count += 1;
-            // As it was sent, below the endpoint.
+            // The line has the call as it was sent, below the endpoint.
             let line = format!("{} {}", call.method, sandbox.hetzner_url());
             assert!(ran.stderr.contains(&line), "{line} in\n{}", ran.stderr);
             let path = call.path.trim_start_matches("/v1");

@@ -4,8 +4,8 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod abnormal_end;
 mod deadline;
-mod ending;
 mod health;
 mod kubeconfig;
 mod leader;

@@ -1,9 +1,9 @@
-//! The login of the Robot web service: three failed ones block the IP of the machine, so one is never repeated, not by
-//! the next process either.
+//! The login of the Robot web service. Three failed logins block the IP of the machine, so a failed login is never
+//! repeated, not even by the next process.
 
 use crate::common::{
-    self, Cluster, Daemon, Env, Ran, builder, ccm, env, is_initialised, side_by_side, wait_until,
-    with,
+    self, Cluster, Daemon, Env, Ran, builder, ccm, env, is_initialised, run_in_parallel,
+    wait_until, with,
 };
 use sandbox::robot::Logins;
 use sandbox::{Half, Sandbox};
@@ -25,14 +25,14 @@ fn logins(sandbox: &Sandbox) -> Logins {
     sandbox.robot().logins()
 }
 
-/// None fails but these, and the IP is not blocked.
+/// Returns the number of failed logins, and asserts that the IP is not blocked.
 fn failed(sandbox: &Sandbox) -> usize {
     let logins = logins(sandbox);
     assert_eq!(logins.blocked, 0, "{logins:?}");
     logins.failed
 }
 
-/// What the Lease says of a refused login.
+/// Returns what the Lease remembers of a refused login.
 fn noted(sandbox: &Sandbox) -> Value {
     sandbox.lease()["metadata"]["annotations"]["ccm-from-scratch/robot-login-refused"].clone()
 }
@@ -45,7 +45,7 @@ fn waits(ran: &Ran) {
 }
 
 #[test]
-fn a_wrong_password_costs_one_login_in_ten_minutes_across_processes() {
+fn a_wrong_password_costs_one_login_in_ten_minutes_across_all_processes() {
     let sandbox = start();
     let env = env(&sandbox);
     let wrong = with(env.clone(), WRONG);
@@ -57,7 +57,7 @@ fn a_wrong_password_costs_one_login_in_ten_minutes_across_processes() {
     wait_until("a note on the Lease", || noted(&sandbox).is_string());
     assert_eq!(failed(&sandbox), 1);
     assert!(!is_initialised(&sandbox.node("metal-1")));
-    // Killed, and started again: the second one waits for the Lease, and then for the login.
+    // The daemon is killed, and another one started. It waits for the Lease, and then for the login.
     drop(daemon);
     let daemon = Daemon::start(&wrong, &[]);
     daemon.logs("leading as");
@@ -76,7 +76,7 @@ fn a_wrong_password_costs_one_login_in_ten_minutes_across_processes() {
     }
     daemon.stop();
     waits(&ccm(&wrong, &["run", "--once"]));
-    // A right one waits as well: what was wrong is not known from the Lease.
+    // The right login waits as well, because the Lease does not tell which one was wrong.
     waits(&ccm(&env, &["run", "--once"]));
     let is_early = begun.elapsed() < WAIT;
     assert!(is_early, "a busy machine: {:?}", begun.elapsed());
@@ -84,7 +84,7 @@ fn a_wrong_password_costs_one_login_in_ten_minutes_across_processes() {
     assert_eq!(logins(&sandbox).good, 0);
     assert!(noted(&sandbox).is_string());
 
-    // After ten minutes there is another try, and the note is of that one.
+    // After ten minutes there is another try, and the Lease remembers that one.
     let first = noted(&sandbox);
     let daemon = Daemon::start(&wrong, &[]);
     wait_until("another failed login", || failed(&sandbox) == 2);
@@ -94,7 +94,7 @@ fn a_wrong_password_costs_one_login_in_ten_minutes_across_processes() {
 }
 
 #[test]
-fn a_pass_that_is_refused_notes_it_for_the_next() {
+fn a_pass_with_a_refused_login_remembers_it_for_the_next() {
     let sandbox = start();
     let wrong = with(env(&sandbox), WRONG);
     ccm(&wrong, &["run", "--once"]).with_code(1);
@@ -115,7 +115,7 @@ fn a_command_logs_in_once() {
         &["doctor"],
         &["status"],
     ];
-    side_by_side(commands, |words| {
+    run_in_parallel(commands, |words| {
         let sandbox = start();
         let ran = ccm(&with(env(&sandbox), WRONG), words);
         assert!(failed(&sandbox) <= 1, "{words:?}: {ran:?}");
@@ -125,12 +125,12 @@ fn a_command_logs_in_once() {
 }
 
 #[test]
-fn a_file_with_other_credentials_is_tried_at_once_and_the_note_goes() {
+fn new_credentials_in_a_file_are_tried_at_once_and_forget_the_refusal() {
     let sandbox = start();
     let (user, password) = sandbox.robot().login();
     let path: PathBuf = sandbox.folder().join("robot-password");
     let write = |text: &str| {
-        // As a volume of a Secret changes: at once.
+        // The file changes at once, like a volume of a Secret.
         let new = path.with_extension("new");
         std::fs::write(&new, text).unwrap();
         std::fs::rename(&new, &path).unwrap();
@@ -153,7 +153,7 @@ fn a_file_with_other_credentials_is_tried_at_once_and_the_note_goes() {
     assert!(!daemon.log().contains(&password) && !daemon.log().contains("of-another-account"));
 }
 
-/// As Robot answers: the block, and after it the right password.
+/// Robot answers with a block, and later accepts the right password.
 #[test]
 fn a_block_of_the_ip_is_waited_out() {
     let sandbox = start();
@@ -173,7 +173,7 @@ fn a_block_of_the_ip_is_waited_out() {
 }
 
 #[test]
-fn without_a_lease_only_the_process_itself_remembers() {
+fn a_refused_login_is_remembered_only_in_the_process_without_a_lease() {
     let sandbox = start();
     let wrong = with(env(&sandbox), WRONG);
     let daemon = Daemon::start(&wrong, &["--leader-elect=false"]);

@@ -1,5 +1,5 @@
-//! Nothing secret is printed, however much is asked for and whatever fails; and nothing that an API says steers a
-//! terminal or looks like a line of ours.
+//! No secret is printed, however much is requested and whatever fails. No text of an API controls a terminal or looks
+//! like a line of ours.
 
 use crate::common::cluster::{service, with_spec};
 use crate::common::random::Random;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Mutex;
 
-/// With a character that is written otherwise in JSON.
+/// A password with a character that is escaped in JSON.
 const PASSWORD: &str = "hunter2-and-\"then-some-more-of-it";
 
 const COMMANDS: &[&[&str]] = &[
@@ -29,7 +29,7 @@ const COMMANDS: &[&[&str]] = &[
     &["doctor", "-o", "wide"],
 ];
 
-/// One that prints what Robot says of a node, and the log of one that writes.
+/// A command that prints what Robot tells about a node, and a pass with its log.
 const OF_NODES: &[&[&str]] =
     &[&["node", "inspect", "metal-1"], &["run", "--once", "--log-format=json"]];
 
@@ -62,7 +62,7 @@ impl World {
         World::as_user(sandbox, user)
     }
 
-    /// The same with another user in the kubeconfig.
+    /// Returns the world with another user in the kubeconfig.
     fn as_user(sandbox: Sandbox, user: Value) -> World {
         let account = sandbox.account("ccm").unwrap();
         let text = std::fs::read_to_string(variable(&env(&sandbox), "KUBECONFIG")).unwrap();
@@ -70,7 +70,7 @@ impl World {
         config["users"][0]["user"] = user;
         let path = sandbox.folder().join("everything");
         std::fs::write(&path, serde_yaml::to_string(&config).unwrap()).unwrap();
-        // As much as can be asked for; what RUST_LOG asks for must not count.
+        // Everything is requested, and RUST_LOG must have no effect.
         let env = with(
             env(&sandbox),
             &[
@@ -94,7 +94,7 @@ impl World {
         World { sandbox, env, secrets }
     }
 
-    /// Runs every command with these changes of the environment; all that was printed.
+    /// Runs every command with these changes of the environment. Returns everything that was printed.
     fn run(&self, changes: &[(&str, &str)], flags: &[&str]) -> String {
         self.run_each(COMMANDS, changes, flags)
     }
@@ -133,10 +133,10 @@ impl Cluster for World {
 }
 
 #[test]
-fn in_success() {
+fn no_secret_is_printed_in_success() {
     let world = World::new();
     let printed = world.run(&[], &[]);
-    // It was really asked for everything: bodies of Hetzner's answers, calls to both APIs.
+    // Everything was really requested: bodies of Hetzner's answers, and calls to both APIs.
     for part in [
         "answered 200 {",
         "/api/v1/nodes",
@@ -149,7 +149,7 @@ fn in_success() {
 }
 
 #[test]
-fn in_failure() {
+fn no_secret_is_printed_in_failure() {
     let world = World::new();
     let projects = world.sandbox.projects();
     let kubernetes_token = world.sandbox.account("ccm").unwrap().token;
@@ -205,7 +205,7 @@ fn in_failure() {
 
 /// Debugging proxies do, and some servers.
 #[test]
-fn when_an_api_repeats_what_it_was_sent() {
+fn no_secret_is_printed_when_an_api_repeats_the_request() {
     let world = World::new();
     let hetzner = &world.sandbox.projects().token;
     let kubernetes = &world.sandbox.account("ccm").unwrap().token;
@@ -226,7 +226,7 @@ fn when_an_api_repeats_what_it_was_sent() {
             (200, padded),
             (500, error(500)),
             (404, error(404)),
-            // Not before these: no login is tried after them.
+            // These come last, because no login is tried after them.
             (403, error(403)),
             (401, error(401)),
         ];
@@ -259,15 +259,15 @@ fn written(text: &str, write: impl Fn(u8) -> String) -> String {
 }
 
 #[test]
-fn however_an_api_writes_what_it_repeats() {
-    // One that reads and one that writes.
+fn no_secret_is_printed_however_an_api_encodes_it() {
+    // One command reads, and one writes.
     const COMMANDS: &[&[&str]] =
         &[&["node", "inspect", "worker-1"], &["run", "--once", "--log-format=json"]];
     let world = World::new();
     let hetzner = &world.sandbox.projects().token;
     let kubernetes = &world.sandbox.account("ccm").unwrap().token;
     for (half, token) in [(Half::Hetzner, hetzner), (Half::Kubernetes, kubernetes)] {
-        // As it stands inside a string of a JSON document.
+        // The token is also searched as it is escaped inside a string of JSON.
         let forms = [
             token.clone(),
             written(token, |byte| format!("\\u00{byte:02x}")),
@@ -312,7 +312,7 @@ fn however_an_api_writes_what_it_repeats() {
 }
 
 #[test]
-fn of_passwords_and_of_plugins() {
+fn no_secret_of_passwords_and_plugins_is_printed() {
     let sandbox = World::sandbox();
     sandbox.cluster().add_password("ccm", PASSWORD);
     let user = json!({"username": "ccm", "password": PASSWORD});
@@ -336,7 +336,7 @@ fn of_passwords_and_of_plugins() {
         std::fs::write(&script, format!("#!/bin/sh\n{text}\n")).unwrap();
         std::fs::set_permissions(&script, PermissionsExt::from_mode(0o700)).unwrap();
     };
-    // It is told everything and says everything it knows.
+    // The plugin gets everything, and prints everything that it knows.
     let tells = format!("env >&2; echo {PASSWORD:?} {} >&2", account.token);
     write(&format!("{tells}\ncat <<'END'\n{answer}\nEND"));
     let user = json!({"exec": {
@@ -376,7 +376,7 @@ fn refused_and_repeated(world: &World, told: &str) {
 }
 
 #[test]
-fn by_the_daemon() {
+fn no_secret_is_printed_by_the_daemon() {
     let world = World::new();
     let daemon = Daemon::start(&world.env, &["-v=10", "--node-status-update-frequency=1s"]);
     world.wait_for_nodes();
@@ -396,9 +396,9 @@ fn by_the_daemon() {
 }
 
 /// Clears the screen, turns the direction of reading, and tells something of its own.
-const STEERING: &str = "\u{1b}[2J\u{9b}31m\u{202e}\r\nccm: everything is fine\n";
+const TERMINAL_CONTROLS: &str = "\u{1b}[2J\u{9b}31m\u{202e}\r\nccm: everything is fine\n";
 
-/// Nothing that a terminal obeys, and no line that is not ours.
+/// Asserts that a text contains nothing that a terminal obeys, and no line that is not ours.
 fn check(printed: String) {
     let steers = |c: char| {
         c != '\n'
@@ -410,24 +410,26 @@ fn check(printed: String) {
 }
 
 #[test]
-fn nothing_steers_a_terminal() {
+fn no_text_of_an_api_controls_a_terminal() {
     let world = World::new();
     let cloud = world.sandbox.cloud();
     for server in world.servers() {
         cloud.edit_server(server["id"].as_u64().unwrap(), |server| {
             let name = server["name"].as_str().unwrap_or_default().to_owned();
-            server["name"] = if name == "worker-1" { name.into() } else { STEERING.into() };
-            server["server_type"]["name"] = STEERING.into();
-            server["status"] = STEERING.into();
+            server["name"] =
+                if name == "worker-1" { name.into() } else { TERMINAL_CONTROLS.into() };
+            server["server_type"]["name"] = TERMINAL_CONTROLS.into();
+            server["status"] = TERMINAL_CONTROLS.into();
         });
     }
     for node in ["worker-1", "worker-2"] {
         let steer = |node: &mut Value| {
-            let address = json!({"type": "ExternalDNS", "address": STEERING});
+            let address = json!({"type": "ExternalDNS", "address": TERMINAL_CONTROLS});
             node["status"]["addresses"].as_array_mut().unwrap().push(address);
-            node["metadata"]["labels"]["node.kubernetes.io/instance-type"] = STEERING.into();
+            node["metadata"]["labels"]["node.kubernetes.io/instance-type"] =
+                TERMINAL_CONTROLS.into();
             node["metadata"]["annotations"]["alpha.kubernetes.io/provided-node-ip"] =
-                STEERING.into();
+                TERMINAL_CONTROLS.into();
         };
         world.edit_node(node, steer);
     }
@@ -436,11 +438,11 @@ fn nothing_steers_a_terminal() {
     assert!(told.contains("everything is fine"), "JSON holds what there is: {told}");
     #[rustfmt::skip] // A case is a line.
     let cases = [
-        (Half::Hetzner, Effect::hetzner_error(503, "maintenance", STEERING)),
-        (Half::Hetzner, Effect::hetzner_error(401, STEERING, "")),
-        (Half::Kubernetes, Effect::kubernetes_status(500, "InternalError", STEERING)),
-        (Half::Kubernetes, Effect::kubernetes_status(403, STEERING, "")),
-        (Half::Kubernetes, answer(200, &json!({"kind": STEERING, "items": []}))),
+        (Half::Hetzner, Effect::hetzner_error(503, "maintenance", TERMINAL_CONTROLS)),
+        (Half::Hetzner, Effect::hetzner_error(401, TERMINAL_CONTROLS, "")),
+        (Half::Kubernetes, Effect::kubernetes_status(500, "InternalError", TERMINAL_CONTROLS)),
+        (Half::Kubernetes, Effect::kubernetes_status(403, TERMINAL_CONTROLS, "")),
+        (Half::Kubernetes, answer(200, &json!({"kind": TERMINAL_CONTROLS, "items": []}))),
     ];
     for (half, effect) in cases {
         let rule = world.fault(Rule::new(effect).half(half));
@@ -449,7 +451,7 @@ fn nothing_steers_a_terminal() {
     }
 }
 
-/// What any command prints of a world in which any text of any answer may steer.
+/// The commands that print a world in which every text of every answer may control a terminal.
 const EVERYWHERE: &[&[&str]] = &[
     &["node", "list", "-o", "wide"],
     &["node", "inspect", "worker-1"],
@@ -469,26 +471,26 @@ const EVERYWHERE: &[&[&str]] = &[
     &["run", "--once", "-v=10", "--log-format=json"],
 ];
 
-/// Worlds of [`no_text_from_outside_makes_a_line`].
+/// Worlds of [`no_text_of_an_api_forges_a_line`].
 const SEEDS: u64 = 8;
 
-/// Some of a document's texts, and names of labels and annotations, made to steer.
-fn poison(value: &mut Value, random: &mut Random, share: u64) {
+/// Adds terminal controls to some texts of a document, and to some names of labels and annotations.
+fn add_controls(value: &mut Value, random: &mut Random, share: u64) {
     let spoil = |text: &str, random: &mut Random| match random.below(3) {
-        0 => STEERING.to_owned(),
-        1 => format!("{text}{STEERING}"),
-        _ => format!("{STEERING}{text}"),
+        0 => TERMINAL_CONTROLS.to_owned(),
+        1 => format!("{text}{TERMINAL_CONTROLS}"),
+        _ => format!("{TERMINAL_CONTROLS}{text}"),
     };
     match value {
         Value::String(text) if random.percent(share) => *text = spoil(text, random),
         Value::Array(items) => {
             for item in items {
-                poison(item, random, share);
+                add_controls(item, random, share);
             }
         }
         Value::Object(fields) => {
             for (name, field) in fields.iter_mut() {
-                poison(field, random, share);
+                add_controls(field, random, share);
                 let is_map = matches!(name.as_str(), "labels" | "annotations");
                 if let (true, Value::Object(map)) = (is_map, field) {
                     let names: Vec<String> = map.keys().cloned().collect();
@@ -505,16 +507,16 @@ fn poison(value: &mut Value, random: &mut Random, share: u64) {
     }
 }
 
-fn poisoned(response: Response, random: &mut Random, share: u64) -> Response {
+fn with_controls(response: Response, random: &mut Random, share: u64) -> Response {
     let Ok(mut document) = serde_json::from_slice::<Value>(&response.body) else {
         return response;
     };
-    poison(&mut document, random, share);
+    add_controls(&mut document, random, share);
     Response { body: document.to_string().into_bytes(), ..response }
 }
 
 #[test]
-fn no_text_from_outside_makes_a_line() {
+fn no_text_of_an_api_forges_a_line() {
     for seed in 0..SEEDS {
         let world = World::new();
         let annotations = [
@@ -535,12 +537,12 @@ fn no_text_from_outside_makes_a_line() {
         ccm(&world.env, &["run", "--once"]);
         for name in ["web", "other"] {
             world.edit(name, |service| {
-                service["spec"]["loadBalancerIP"] = STEERING.into();
+                service["spec"]["loadBalancerIP"] = TERMINAL_CONTROLS.into();
             });
         }
         let share = [1, 3, 10, 40][seed as usize % 4];
         let random = Mutex::new(Random::new(seed));
-        let change = move |response| poisoned(response, &mut random.lock().unwrap(), share);
+        let change = move |response| with_controls(response, &mut random.lock().unwrap(), share);
         world.fault(Rule::new(Effect::changed(change)));
         for words in EVERYWHERE {
             let ran = ccm(&world.env, words);

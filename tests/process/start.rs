@@ -1,7 +1,7 @@
-//! A start reaches both APIs, whichever controllers run: a wrong token is found out at once.
+//! A start reaches both APIs, whichever controllers run, so that a wrong token is noticed at once.
 
 use crate::common::{
-    Cluster, Daemon, ccm, env, hetzner_calls, quiet, side_by_side, wait_until, with,
+    Cluster, Daemon, ccm, env, hetzner_calls, run_in_parallel, socket_cluster, wait_until, with,
 };
 use sandbox::faults::{Effect, Rule};
 use sandbox::{Half, Sandbox};
@@ -12,16 +12,16 @@ const COMBINATIONS: &[&str] =
     &["cloud-node", "cloud-node-lifecycle", "cloud-node,cloud-node-lifecycle"];
 
 /// Nodes that need nothing.
-fn at_rest() -> Sandbox {
-    let sandbox = quiet(2);
-    sandbox.settle();
+fn synced_cluster() -> Sandbox {
+    let sandbox = socket_cluster(2);
+    sandbox.converge();
     sandbox
 }
 
 #[test]
 fn a_wrong_token_ends_every_combination_of_controllers() {
-    side_by_side(COMBINATIONS.to_vec(), |controllers| {
-        let sandbox = at_rest();
+    run_in_parallel(COMBINATIONS.to_vec(), |controllers| {
+        let sandbox = synced_cluster();
         let wrong = with(env(&sandbox), &[("HCLOUD_TOKEN", &"x".repeat(64))]);
         let controllers = format!("--controllers={controllers}");
         let daemon = Daemon::start(&wrong, &[&controllers]);
@@ -37,8 +37,8 @@ fn a_wrong_token_ends_every_combination_of_controllers() {
 
 #[test]
 fn a_start_costs_one_call_to_the_cloud() {
-    side_by_side(COMBINATIONS.to_vec(), |controllers| {
-        let sandbox = at_rest();
+    run_in_parallel(COMBINATIONS.to_vec(), |controllers| {
+        let sandbox = synced_cluster();
         let before = hetzner_calls(&sandbox);
         let flags = [&format!("--controllers={controllers}"), "--node-status-update-frequency=10h"];
         let daemon = sandbox.daemon(&flags);
@@ -50,10 +50,10 @@ fn a_start_costs_one_call_to_the_cloud() {
     });
 }
 
-/// The cloud is away at the start: the daemon stays, says it once, and gets ready by itself.
+/// The cloud fails at the start. The daemon stays, reports that once, and becomes ready by itself.
 #[test]
-fn a_cloud_that_is_away_at_the_start_is_waited_for() {
-    let sandbox = at_rest();
+fn a_cloud_that_fails_at_the_start_is_waited_for() {
+    let sandbox = synced_cluster();
     let away = Rule::new(Effect::hetzner_error(503, "maintenance", "later")).half(Half::Hetzner);
     let away = sandbox.fault(away);
     let daemon = sandbox.daemon(&["--controllers=cloud-node-lifecycle"]);

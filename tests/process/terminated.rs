@@ -1,4 +1,4 @@
-//! SIGTERM during anything: the daemon ends within ten seconds, writes nothing more, and gives the Lease away.
+//! SIGTERM at any moment: the daemon ends within ten seconds, writes nothing more, and releases the Lease.
 
 use crate::common::{self, Cluster, Daemon, wait_until};
 use sandbox::faults::{Effect, Rule};
@@ -9,7 +9,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 const LEASE: &str =
     "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/cloud-controller-manager";
 
-/// Where it is when it is told to end: a call that gets no answer, or an action that does not end.
+/// What the daemon does when it is terminated: a call that gets no answer, or an action that does not end.
 enum At {
     Call(Half, &'static str, &'static str),
     Action(&'static str),
@@ -33,7 +33,8 @@ const CASES: &[(&str, At)] = &[
     ("it writes an event", Call(Half::Kubernetes, "POST", "/api/v1/namespaces/default/events")),
 ];
 
-/// Told to end at that place. The real time-outs: what is waited for takes longer than all of them.
+/// Terminates a daemon at that place. The time-outs are the real ones, and the daemon waits for longer than
+/// all of them.
 fn told_to_end(case: &str, at: &At) -> (Sandbox, Daemon, Duration) {
     let sandbox = common::networked(2).start();
     let for_ever = Duration::from_secs(1_000_000);
@@ -75,8 +76,8 @@ fn told_to_end(case: &str, at: &At) -> (Sandbox, Daemon, Duration) {
 }
 
 #[test]
-fn it_ends_in_time_and_gives_the_lease_away() {
-    // All at once: each of them waits for seconds and does nothing meanwhile.
+fn a_terminated_daemon_ends_in_time_and_releases_the_lease() {
+    // All cases run at once, because each of them waits for seconds and does nothing meanwhile.
     std::thread::scope(|scope| {
         for (case, at) in CASES {
             scope.spawn(move || ends_in_time(case, at));
@@ -97,9 +98,9 @@ fn ends_in_time(case: &str, at: &At) {
     );
 }
 
-/// The Lease itself can't be had: then it runs out by itself.
+/// The Lease itself cannot be written, and expires by itself.
 #[test]
-fn it_ends_in_time_when_the_lease_can_t_be_written() {
+fn a_terminated_daemon_ends_in_time_when_the_lease_cannot_be_written() {
     let (_, daemon, took) =
         told_to_end("it renews the Lease", &Call(Half::Kubernetes, "PUT", LEASE));
     assert!(took < LIMIT, "{took:?}: {}", daemon.log());

@@ -1,4 +1,4 @@
-//! Routes: the binary against the sandbox.
+//! Tests of routes: the binary runs against the sandbox.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[path = "../common/mod.rs"]

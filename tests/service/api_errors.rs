@@ -1,4 +1,4 @@
-//! Load balancers when the cloud is slow or away: nothing is given up too early, nothing is forgotten.
+//! Load balancers while the cloud is slow or fails. Nothing is given up too early, and no change is forgotten.
 
 use crate::common::cluster::{Cluster, id};
 use crate::common::{self, Daemon, Simulate, at_scale, ccm, env, on, wait_at_most, wait_until};
@@ -23,43 +23,43 @@ fn with_service(sandbox: Arc<Sandbox>) -> Arc<Sandbox> {
     sandbox
 }
 
-/// As many actions as nodes, one after the other: together longer than one may take alone.
+/// There are as many actions as nodes, one after the other. Together they take longer than a single action may take.
 #[test]
-fn many_actions_may_take_long_together() {
+fn many_actions_may_together_take_longer_than_one_may() {
     let sandbox = world(20);
     let env = env(&sandbox);
     ccm(&env, &["lb", "sync"]).with_code(0);
-    sandbox.edit_balancer(id(&sandbox.only()), |one| one["targets"] = json!([]));
-    // 200 ms each, 4 s in all; a lonely one may take 2.4 s.
+    sandbox.edit_balancer(id(&sandbox.only_balancer()), |one| one["targets"] = json!([]));
+    // Each action takes 200 ms, which is 4 s in all. A single action may take 2.4 s.
     let takes = Some(Duration::from_secs(20));
     sandbox.cloud().set_action_duration("add_target", takes);
     let synced = ccm(&env, &["lb", "sync"]);
     synced.with_code(0).prints("1 changed");
 }
 
-/// The resync finds a difference, and the API is away when it should be mended: the next tick mends it.
+/// The resync finds a difference, and the API fails when the change is to be made. The next tick makes the change.
 #[test]
 fn an_outage_during_a_resync_does_not_cost_a_whole_period() {
     let sandbox = world(2);
     // 6 s here.
     let daemon = Daemon::start(&env(&sandbox), &["--load-balancer-resync-period=5m"]);
     wait_until("an address", || sandbox.has_address("web"));
-    // A list of load balancers proposes the change; then the Service is read by itself. A read is tried again by
-    // itself, so that the look fails as a whole.
+    // A list of load balancers leads to a planned change, for which the Service is read alone. A read is repeated by
+    // itself, so several reads must fail.
     let read = on("GET /api/v1/namespaces/default/services", Effect::Reset).times(4);
     let rule = sandbox.faults().add(read);
-    sandbox.edit_balancer(id(&sandbox.only()), |one| {
+    sandbox.edit_balancer(id(&sandbox.only_balancer()), |one| {
         one["algorithm"]["type"] = json!("least_connections")
     });
     wait_until("the resync to fail", || sandbox.faults().hits(rule) >= 4);
     wait_at_most(Duration::from_secs(4), "the algorithm", || {
-        sandbox.only()["algorithm"]["type"] == "round_robin"
+        sandbox.only_balancer()["algorithm"]["type"] == "round_robin"
     });
     daemon.logs("algorithm: changed, least_connections → round_robin");
 }
 
 #[test]
-fn at_a_terminal_each_change_is_shown_as_it_is_made() {
+fn each_change_is_shown_at_a_terminal_as_it_is_made() {
     let sandbox = with_service(Arc::new(builder(2).scale(0.01).start()));
     let env = env(&sandbox);
     let plain = ccm(&env, &["lb", "sync", "--dry-run"]);
@@ -78,8 +78,8 @@ fn at_a_terminal_each_change_is_shown_as_it_is_made() {
 /// A second of both sides' waits, in the story of three Services.
 const SCALE: f64 = 0.3;
 
-/// One action never ends, and another load balancer gets 150 targets one after the other: both take minutes. A new
-/// Service waits for neither, and a Service that is deleted meanwhile waits for its own running actions only.
+/// One action never ends, and another load balancer gets 150 targets one after the other. Both take minutes. A new
+/// Service waits for neither, and a Service that is deleted meanwhile waits only for its own running actions.
 #[test]
 fn a_service_waits_for_no_other_services_changes() {
     let sandbox = builder(150).scale(SCALE).start();
@@ -118,7 +118,7 @@ fn a_service_waits_for_no_other_services_changes() {
     wait_at_most(limit, "a change of another Service", || sent("/update_service") > 0);
     assert!(sent("/add_target") < 150, "the case shows nothing");
 
-    // Its other targets are not added any more.
+    // The other targets are not added any more.
     sandbox.delete("many");
     wait_at_most(limit, "the end of the deleted Service", || sandbox.service("many").is_none());
     let log = daemon.log();

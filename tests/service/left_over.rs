@@ -1,7 +1,7 @@
-//! A new node that no server matches and that is not ready for ten minutes: told, never deleted.
+//! A new node that no server matches and that is not ready for ten minutes is reported and never deleted.
 
 use crate::common::cluster::Cluster;
-use crate::common::memory::Memory;
+use crate::common::fake_provider::FakeProvider;
 use crate::common::{Daemon, Simulate, env, events, wait_until};
 use ccm::controllers::node::{NodePlan, UNINITIALIZED, plan};
 use ccm::kube::Node;
@@ -24,7 +24,7 @@ fn plan_of(created: Value, ready: Value, taints: Value) -> NodePlan {
     });
     let nodes: [Node; 1] = [serde_json::from_value(object).unwrap()];
     let overdue = OVERDUE.parse().unwrap();
-    plan(&nodes, &[], &Memory::default(), overdue).remove(0)
+    plan(&nodes, &[], &FakeProvider::default(), overdue).remove(0)
 }
 
 fn found(plan: &NodePlan) -> Vec<Reason> {
@@ -32,7 +32,7 @@ fn found(plan: &NodePlan) -> Vec<Reason> {
 }
 
 #[test]
-fn it_is_told_when_the_node_s_own_times_say_so() {
+fn a_left_over_node_is_reported_when_its_own_times_say_so() {
     let ready = |status: &str, since: Value| json!({ "type": "Ready", "status": status, "lastTransitionTime": since });
     let no_condition = json!({ "type": "PIDPressure", "status": "False" });
     let since = |time: &str| json!(time);
@@ -57,7 +57,7 @@ fn it_is_told_when_the_node_s_own_times_say_so() {
             true => Reason::PossibleNodeDeletion,
             false => Reason::ServerNotFound,
         };
-        // One of the two, never both.
+        // The plan has one of the two findings, never both.
         assert_eq!(found(&plan), [expected], "{case}");
         assert_eq!(plan.changes, [], "{case}");
         let message = plan.obstacle.clone().unwrap().message;
@@ -67,7 +67,7 @@ fn it_is_told_when_the_node_s_own_times_say_so() {
 }
 
 #[test]
-fn an_initialised_node_is_no_such_node() {
+fn an_initialised_node_is_never_reported_as_left_over() {
     let ready = json!({ "type": "Ready", "status": "False", "lastTransitionTime": BEFORE });
     let plan = plan_of(json!(BEFORE), ready, json!([]));
     assert_eq!(found(&plan), [Reason::NotExternal, Reason::ServerNotFound]);
@@ -84,7 +84,7 @@ fn not_ready_since(sandbox: &Sandbox, name: &str, since: Timestamp) {
     });
 }
 
-/// In the order of the alphabet: events of one second have no other.
+/// Returns the reasons of the events in alphabetical order, because events of the same second have no other order.
 fn reasons(sandbox: &Sandbox, name: &str) -> Vec<String> {
     let events = events(sandbox, name).into_iter();
     let mut reasons: Vec<String> = events.map(|(reason, _)| reason).collect();
@@ -93,10 +93,10 @@ fn reasons(sandbox: &Sandbox, name: &str) -> Vec<String> {
 }
 
 #[test]
-fn ten_minutes_later_it_is_told_what_to_do_once_and_the_node_stays() {
+fn a_left_over_node_is_reported_once_after_ten_minutes_and_stays() {
     let sandbox = Sandbox::builder().nodes(1).heartbeats(false).simulated();
     let now = clock::timestamp();
-    // What Kubernetes wrote down lasts longer than any process.
+    // The times that Kubernetes stores outlast any process.
     let an_hour_ago = now - jiff::SignedDuration::from_hours(1);
     for (name, since) in [("fresh", now), ("stale", an_hour_ago)] {
         sandbox.register(name, None, "");

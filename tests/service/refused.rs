@@ -1,5 +1,5 @@
-//! What `ccm lb inspect` puts first when a certificate, a Primary IP, a place, a port's own annotation is in trouble: the
-//! first lines for each kind, as a file to read.
+//! The first lines of `ccm lb inspect` when a certificate, a Primary IP, a location or an annotation of one port has a
+//! problem. The lines for each kind are a snapshot.
 
 use crate::common::cluster::{CLUSTER_UID, Cluster, SERVICE_UID, id, service};
 use crate::common::{Env, ccm, env, one_line, snapshot};
@@ -15,7 +15,7 @@ const LB11: (&str, &str) = ("type", "lb11");
 
 type Annotations = &'static [(&'static str, &'static str)];
 
-/// Services with ports 80 and 443; all have a location and a type.
+/// Services with ports 80 and 443. All have a location and a type.
 #[rustfmt::skip] // A Service is a line.
 const NEW: &[(&str, Annotations)] = &[
     ("address-of-others", &[("public-net-ipv4", "taken")]),
@@ -37,7 +37,7 @@ const NEW: &[(&str, Annotations)] = &[
     ("port-redirected-twice", &[MANAGED[0], ("http-certificates", "uploaded"), ("http-redirect-http.443", "true")]),
 ];
 
-/// These are synced, and then get into trouble.
+/// Services that are synced before they get a problem.
 #[rustfmt::skip] // A Service is a line.
 const THERE: &[(&str, Annotations)] = &[
     ("address-asked-for-later", &[]),
@@ -120,7 +120,7 @@ fn cluster() -> Sandbox {
     sandbox
 }
 
-/// From the command to the end of its findings.
+/// Returns the lines from the command to the end of its findings.
 fn first_lines(sandbox: &Sandbox, name: &str) -> String {
     first_lines_of(sandbox, &env(sandbox), name)
 }
@@ -138,9 +138,9 @@ fn first_lines_of(sandbox: &Sandbox, env: &Env, name: &str) -> String {
 }
 
 #[test]
-fn the_first_lines_name_the_trouble() {
+fn the_first_lines_of_inspect_name_the_problem() {
     let sandbox = cluster();
-    // They have load balancers, certificates or not.
+    // The Services have load balancers, with or without certificates.
     for (name, _) in THERE {
         sandbox.balancer(name);
     }
@@ -153,13 +153,13 @@ fn the_first_lines_name_the_trouble() {
         assert!(line.chars().count() <= 80, "{line}");
     }
     snapshot("lb-trouble.txt", &texts.join("\n"));
-    // Nothing of it was written.
+    // Nothing of these Services was written.
     assert_eq!(sandbox.balancers().len(), THERE.len());
 }
 
-/// What the API said when it was tried, for who may list events; the others see what there is without.
+/// Who may list events sees what the API answered. Others see what is there without it.
 #[test]
-fn what_was_refused_is_told() {
+fn inspect_shows_what_was_refused() {
     let sandbox = Sandbox::builder().nodes(1).scale(0.01).start();
     let (cloud, project) = (sandbox.cloud(), sandbox.project());
     cloud.set_load_balancer_limit(project, 0);
@@ -175,15 +175,15 @@ fn what_was_refused_is_told() {
         assert!(told.contains(part), "{told}");
     }
     assert!(!inspect(&env(&sandbox)).contains("the last try"));
-    // What was made since is what counts.
+    // Only what was tried since then counts.
     cloud.set_load_balancer_limit(project, 1);
     sync().with_code(0);
-    cloud.delete_load_balancer(id(&sandbox.only()));
+    cloud.delete_load_balancer(id(&sandbox.only_balancer()));
     let told = inspect(&person);
     assert!(!told.contains("the last try"), "{told}");
 }
 
-/// What each command is about is named by its ID, so that nobody who copies it runs what a tenant wrote.
+/// Each command names its object by the ID, so that nobody who copies the command runs a text of a tenant.
 #[test]
 fn a_printed_command_holds_no_name_that_a_tenant_chose() {
     const EVIL: &str = "web; touch ran";

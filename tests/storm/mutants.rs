@@ -1,8 +1,8 @@
-//! Deliberate faults in guards of `src/`: `make mutants`. The stories must find those of `table`, unit tests those of `rows`,
-//! and tests of whole programs those of `programs`.
+//! Deliberate faults in guards of `src/`, for `make mutants`. The stories must find the faults of `table`, unit tests
+//! must find those of `rows`, and tests of whole programs must find those of `programs`.
 //!
-//! The source that ships has none of this. A copy of the checkout gets all of the faults, each behind a switch, and is
-//! built once; then stories are run with one fault after the other.
+//! The source that is released has none of these faults. A copy of the checkout gets all of them, each behind a switch,
+//! and is built once. Then stories are run with one fault after the other.
 
 mod programs;
 mod rows;
@@ -20,15 +20,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use table::MUTANTS;
 
-/// One fault.
+/// A deliberate fault.
 struct Mutant {
-    /// In plain words: what the program does wrong.
+    /// What the program does wrong, in plain words.
     name: &'static str,
-    /// Below the root.
+    /// The path of the file, relative to the root of the repository.
     file: &'static str,
-    /// Occurs once in the file.
+    /// The text that is replaced. It occurs once in the file.
     old: &'static str,
-    /// The same with the fault where `$ON` holds.
+    /// The replacement. It is the same text, with the fault where `$ON` is true.
     new: &'static str,
 }
 
@@ -42,17 +42,17 @@ const fn fault(
     Mutant { name, file, old, new }
 }
 
-/// Stories in which each must be found.
+/// The number of stories in which each fault must be found.
 const STORIES: u64 = 10_000;
 
-/// Without any fault so many pass, or what is found says nothing.
+/// The number of stories that must pass without any fault, because otherwise a failed story would prove nothing.
 const STORIES_WITHOUT: u64 = 200;
 
-/// Of the copy's root, beside `target` and what begins with a dot.
+/// The names of the folders that are not copied.
 const NOT_COPIED: [&str; 2] = ["target", ".git"];
 
 const SWITCH: &str = "\
-//! Which fault is on: see tests/storm/mutants.rs.
+//! Whether a fault is on. tests/storm/mutants.rs explains the faults.
 use std::sync::LazyLock;
 static MUTANT: LazyLock<usize> = LazyLock::new(|| {
     let number = std::env::var(\"CCM_MUTANT\").unwrap_or_default();
@@ -63,7 +63,7 @@ pub fn on(number: usize) -> bool {
 }
 ";
 
-/// All faults. The number of a fault is its place here, from 1.
+/// Returns all faults. The number of a fault is its position in this list, and the first number is 1.
 fn all() -> impl Iterator<Item = &'static Mutant> {
     let of_programs = PROGRAMS.iter().map(|one| &one.mutant);
     MUTANTS.iter().chain(ROWS).chain(of_programs)
@@ -115,16 +115,17 @@ fn every_mutant_still_has_its_place() {
     }
 }
 
-/// A line for each, and a failure where one was not found. `CCM_MUTANT=7`: only that one; `CCM_TEST_SEED`: other stories.
+/// Prints a line for each fault, and fails when a fault was not found. `CCM_MUTANT=7` runs only fault 7, and
+/// `CCM_TEST_SEED` chooses other stories.
 #[test]
 #[ignore = "make mutants"]
 fn mutants() {
     let numbers = chosen_numbers();
     let stories = Stories::build();
     let without = stories.run(0, 1, STORIES_WITHOUT);
-    assert!(without.is_none(), "broken without any fault: {without:?}");
+    assert!(without.is_none(), "failed without any fault: {without:?}");
     let without = stories.find_by_unit_tests(0);
-    assert!(without.is_none(), "broken without any fault: {without:?}");
+    assert!(without.is_none(), "failed without any fault: {without:?}");
     let mut survivors = Vec::new();
     println!("| fault | seed | what the story says |\n|---|--:|---|");
     for (place, mutant) in all().enumerate() {
@@ -154,7 +155,7 @@ fn mutants() {
     assert!(count == 0, "{count} not found: {survivors:#?}");
 }
 
-/// All of them, or the one of `CCM_MUTANT`.
+/// Returns the numbers of all faults, or the number in `CCM_MUTANT`.
 fn chosen_numbers() -> RangeInclusive<usize> {
     let all = 1..=all().count();
     let text = std::env::var("CCM_MUTANT").unwrap_or_default();
@@ -165,29 +166,29 @@ fn chosen_numbers() -> RangeInclusive<usize> {
     }
 }
 
-/// In the copy: stories with one fault, until the first is broken.
+/// Runs stories in the copy with one fault, until the first story fails.
 #[test]
 #[ignore = "mutants runs it"]
 fn stories() {
-    // What is computed alone is the same each time.
+    // Stories over sockets are left out, because they are not the same each time.
     let mut seeds = chosen(1..=STORIES);
     seeds.retain(|seed| !seed.is_multiple_of(OVER_SOCKETS));
-    let report = crate::tell(seeds, 1);
+    let report = crate::run_stories(seeds, 1);
     println!("{report}");
-    assert!(report.broken.is_empty(), "a story is broken");
+    assert!(report.failed.is_empty(), "a story failed");
 }
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The built stories of the copy.
+/// The test programs that were built in the copy.
 struct Stories {
     tree: PathBuf,
     program: PathBuf,
-    /// The unit tests.
+    /// The program with the unit tests.
     unit_tests: PathBuf,
-    /// The tests of whole programs, by the name of their crate.
+    /// The programs with the tests of whole programs, by the name of their crate.
     programs: BTreeMap<&'static str, PathBuf>,
 }
 
@@ -229,7 +230,7 @@ impl Stories {
         }
     }
 
-    /// What the unit tests say of this fault. `None`: they pass.
+    /// Returns what the unit tests report when this fault is on, or `None` when they pass.
     fn find_by_unit_tests(&self, mutant: usize) -> Option<String> {
         let mut tests = Command::new(&self.unit_tests);
         tests.args(["judge::tests", "agenda::tests", "--nocapture"]);
@@ -246,7 +247,8 @@ impl Stories {
         (!ran.status.success()).then_some(why)
     }
 
-    /// What the test says of this fault, which passes without it. `None`: it passes.
+    /// Returns what the test reports when this fault is on, or `None` when the test passes. Without a fault the
+    /// test must pass.
     fn find_by_program(&self, mutant: usize, (name, test): (&str, &str)) -> Option<String> {
         let passes = |mutant: usize| {
             let mut program = Command::new(&self.programs[name]);
@@ -262,7 +264,7 @@ impl Stories {
         (!passes(mutant)).then(|| format!("{name} {test} fails"))
     }
 
-    /// The first story that this fault breaks, and that passes without it.
+    /// Returns the first story that fails with this fault and passes without it.
     fn find(&self, mutant: usize) -> Option<(u64, String)> {
         let chosen = chosen(1..=STORIES);
         let (mut first, last) = (chosen[0], chosen[chosen.len() - 1]);
@@ -275,7 +277,7 @@ impl Stories {
         }
     }
 
-    /// The first of these that is broken, and why.
+    /// Returns the first of these stories that fails, and the reason.
     fn run(&self, mutant: usize, first: u64, last: u64) -> Option<(u64, String)> {
         if first > last {
             return None;
@@ -287,21 +289,22 @@ impl Stories {
         stories.env("CCM_MUTANT", mutant.to_string());
         let ran = stories.output().unwrap();
         let text = String::from_utf8_lossy(&ran.stdout);
-        let broken = text.lines().find_map(|line| {
+        let failed = text.lines().find_map(|line| {
             let (seed, why) = line.strip_prefix("CCM_TEST_SEED=")?.split_once(": ")?;
             let why: String = why.replace('|', "/").chars().take(110).collect();
             Some((seed.parse().ok()?, why))
         });
         assert!(
-            broken.is_some() != ran.status.success(),
+            failed.is_some() != ran.status.success(),
             "mutant {mutant}, from seed {first}: {text}{}",
             String::from_utf8_lossy(&ran.stderr)
         );
-        broken
+        failed
     }
 }
 
-/// The checkout with all faults. What is there already and equal is not written: it would be built again.
+/// Copies the checkout, with all faults. A file whose copy is equal already is not written, so that it is
+/// not built again.
 fn copy(tree: &Path) {
     let mut files = BTreeMap::new();
     read(root(), &mut files);
@@ -330,7 +333,7 @@ fn copy(tree: &Path) {
     }
 }
 
-/// All files below, by their path from there.
+/// Reads all files below a folder, by their path relative to that folder.
 fn read(folder: &Path, files: &mut BTreeMap<PathBuf, Vec<u8>>) {
     let mut folders = vec![folder.to_owned()];
     while let Some(next) = folders.pop() {

@@ -1,6 +1,7 @@
-//! A `ccm` as the daemon runs it, in one thread: both APIs, all controllers, a Lease, and a death.
+//! A `ccm` as the daemon runs it, but in one thread: clients of both APIs, all controllers, a Lease, and a limit of
+//! writes after which the process is dead.
 
-use crate::library::{Credentials, Mortal, Place};
+use crate::library::{Credentials, SandboxAccess, WriteLimit};
 use crate::random::Random;
 use ccm::cache::Apis;
 use ccm::controllers::lifecycle::{self, LifecycleController};
@@ -17,22 +18,22 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Services may claim Primary IPs with it.
+/// The selector of the Primary IPs that Services may claim.
 pub const PRIMARY_IP_SELECTOR: &str = "tenants=yes";
 
 /// How a process is started.
 #[derive(Clone, Debug)]
 pub struct Start {
-    /// Writes before it dies.
+    /// The number of writes after which the process is dead. `None` means that it does not die.
     pub writes: Option<u64>,
     pub robot: Credentials,
-    /// Its token is another project's.
+    /// Whether the process has the token of another project.
     pub wrong_token: bool,
-    /// It takes part in the election of a leader.
+    /// Whether the process takes part in the leader election.
     pub with_lease: bool,
-    /// It reads what the Lease remembers, as a command does.
+    /// Whether the process reads what the Lease remembers, as a command does.
     pub reads_lease: bool,
-    /// Load balancers are compared with every tick, and not once in some hours.
+    /// Whether load balancers are compared with every tick, instead of once in some minutes.
     pub resyncs: bool,
     pub concurrency: usize,
 }
@@ -52,7 +53,7 @@ impl Default for Start {
 }
 
 impl Start {
-    pub fn of(random: &mut Random) -> Start {
+    pub fn generate(random: &mut Random) -> Start {
         Start {
             writes: random.percent(60).then(|| random.below(25)),
             robot: match random.percent(70) {
@@ -72,7 +73,7 @@ pub struct Process {
     pub name: String,
     pub apis: Apis,
     controllers: RefCell<Vec<Box<dyn Controller>>>,
-    mortal: Arc<Mortal>,
+    write_limit: Arc<WriteLimit>,
     lease: Option<Candidate>,
     /// See [`crate::machine::Machine::suspended`].
     pub suspended: Cell<Duration>,
@@ -81,14 +82,14 @@ pub struct Process {
 struct Candidate {
     lease: Arc<Lease>,
     renewer: RefCell<Renewer>,
-    /// It goes on trying.
+    /// Whether the process still tries to get or renew the Lease.
     is_trying: Cell<bool>,
 }
 
-/// Lets a write pass while the process lives and leads.
-struct Both(Arc<Mortal>, Option<Arc<Lease>>);
+/// A gate that lets a write pass while the process lives and leads.
+struct CombinedGate(Arc<WriteLimit>, Option<Arc<Lease>>);
 
-impl Gate for Both {
+impl Gate for CombinedGate {
     fn pass(&self, what: &str) -> Result<(), Refused> {
         if let Some(lease) = &self.1 {
             lease.pass(what)?;
@@ -109,10 +110,13 @@ impl Gate for Both {
 }
 
 impl Process {
-    pub fn new(name: &str, place: &Place, start: &Start) -> Process {
-        let mortal = Mortal::after(start.writes);
-        let lease = start.with_lease.then(|| candidate(name, place));
-        let gate = Both(Arc::clone(&mortal), lease.as_ref().map(|one| Arc::clone(&one.lease)));
+    pub fn new(name: &str, sandbox_access: &SandboxAccess, start: &Start) -> Process {
+        let write_limit = WriteLimit::after(start.writes);
+        let lease = start.with_lease.then(|| candidate(name, sandbox_access));
+        let gate = CombinedGate(
+            Arc::clone(&write_limit),
+            lease.as_ref().map(|one| Arc::clone(&one.lease)),
+        );
         let selector = Selector::parse(PRIMARY_IP_SELECTOR).unwrap();
         let defaults = Defaults {
             location: Some(Sourced::new("fsn1".to_owned(), Source::Rule("test"))),
@@ -123,11 +127,11 @@ impl Process {
             ..Defaults::default()
         };
         let token = match start.wrong_token {
-            true => place.other_token.clone(),
-            false => place.token(),
+            true => sandbox_access.other_token.clone(),
+            false => sandbox_access.token(),
         };
         let gate: Arc<dyn Gate> = Arc::new(gate);
-        let mut apis = place.apis(gate, &token, start.robot, Some(defaults));
+        let mut apis = sandbox_access.apis(gate, &token, start.robot, Some(defaults));
         apis.concurrent_nodes = start.concurrency;
         if let Some(candidate) = &lease {
             let _ = candidate.lease.cluster.set(Arc::clone(&apis.identity));
@@ -137,8 +141,8 @@ impl Process {
         Process {
             name: name.to_owned(),
             apis,
-            controllers: RefCell::new(controllers(start, place)),
-            mortal,
+            controllers: RefCell::new(controllers(start, sandbox_access)),
+            write_limit,
             lease,
             suspended: Cell::default(),
         }
@@ -146,10 +150,10 @@ impl Process {
 
     pub fn is_dead(&self) -> bool {
         let is_lost = self.lease.as_ref().is_some_and(|one| one.lease.is_lost());
-        self.mortal.is_closed() || is_lost
+        self.write_limit.is_closed() || is_lost
     }
 
-    /// As far as it knows.
+    /// Whether the process leads, as far as it knows.
     pub fn leads(&self) -> bool {
         match &self.lease {
             Some(candidate) => candidate.lease.left_until_deadline().is_some(),
@@ -157,11 +161,11 @@ impl Process {
         }
     }
 
-    /// One try to get the Lease, or to renew it.
+    /// Tries once to get or to renew the Lease.
     pub fn renew(&self) {
         let Some(candidate) = &self.lease else { return };
         candidate.lease.left_until_deadline();
-        // It may be the one that waits.
+        // The renewer is borrowed already when the renewal itself waits.
         if let Ok(mut renewer) = candidate.renewer.try_borrow_mut()
             && candidate.is_trying.get()
         {
@@ -169,38 +173,38 @@ impl Process {
         }
     }
 
-    /// Hands the Lease back.
+    /// Releases the Lease.
     pub fn release(&self) {
         if let Some(candidate) = self.lease.as_ref().filter(|_| !self.is_dead()) {
             candidate.lease.release();
         }
     }
 
-    /// It is in the midst of a tick.
-    pub fn is_at_work(&self) -> bool {
+    /// Whether the process is in the middle of a tick.
+    pub fn is_in_tick(&self) -> bool {
         self.controllers.try_borrow_mut().is_err()
     }
 
-    /// All controllers, each once, in the order that chance chooses.
+    /// Runs each controller once, in a random order.
     pub fn tick(&self, selection: &Selection, random: &mut Random) -> Vec<Report> {
         let mut controllers = self.controllers.borrow_mut();
-        let mut places: Vec<usize> = (0..controllers.len()).collect();
-        for end in (1..places.len()).rev() {
-            places.swap(end, random.below(end as u64 + 1) as usize);
+        let mut order: Vec<usize> = (0..controllers.len()).collect();
+        for end in (1..order.len()).rev() {
+            order.swap(end, random.below(end as u64 + 1) as usize);
         }
         let mut reports = Vec::new();
-        for place in places {
+        for index in order {
             if self.is_dead() || !self.leads() {
                 break;
             }
-            reports.push(controllers[place].tick(&self.apis, selection));
+            reports.push(controllers[index].tick(&self.apis, selection));
             self.apis.recorder.alongside(&self.apis.kube, || ());
         }
         reports
     }
 
-    /// Every change that it would make now.
-    pub fn proposes(&self) -> Result<Vec<String>, String> {
+    /// Returns every change that the process would make now.
+    pub fn propose(&self) -> Result<Vec<String>, String> {
         let mut lines = Vec::new();
         for controller in self.controllers.borrow().iter() {
             let proposals = controller.propose(&self.apis, &Selection::All);
@@ -216,12 +220,16 @@ fn lease_key() -> LeaseKey {
     LeaseKey { namespace: "kube-system".into(), name: "cloud-controller-manager".into() }
 }
 
-fn candidate(name: &str, place: &Place) -> Candidate {
-    // A process has one for as long as it lives; what is left of it is small.
+fn candidate(name: &str, sandbox_access: &SandboxAccess) -> Candidate {
+    // A process uses this value until its end. The memory that is leaked is small.
     let stop: &'static Stop = Box::leak(Box::default());
-    let timing = place.timing();
-    let client =
-        kube::Client::new(place.access(), ccm::http::Proxies::Never, timing, Arc::new(OpenGate));
+    let timing = sandbox_access.timing();
+    let client = kube::Client::new(
+        sandbox_access.access(),
+        ccm::http::Proxies::Never,
+        timing,
+        Arc::new(OpenGate),
+    );
     let settings = Settings {
         key: lease_key(),
         identity: name.to_owned(),
@@ -240,9 +248,9 @@ fn candidate(name: &str, place: &Place) -> Candidate {
     }
 }
 
-fn controllers(start: &Start, place: &Place) -> Vec<Box<dyn Controller>> {
+fn controllers(start: &Start, sandbox_access: &SandboxAccess) -> Vec<Box<dyn Controller>> {
     let seconds = Duration::from_secs;
-    // A list must live long enough to write something on it, however slow a real machine is.
+    // A list must live long enough for a write that rests on it, even when a real machine is slow.
     let server_cache_max_age = clock::at_least(seconds(10), Duration::from_millis(500));
     let mut controllers: Vec<Box<dyn Controller>> = vec![
         Box::new(NodeController::new(node::Settings {
@@ -264,7 +272,7 @@ fn controllers(start: &Start, place: &Place) -> Vec<Box<dyn Controller>> {
             delete_orphans: false,
         })),
     ];
-    if place.network().is_some() {
+    if sandbox_access.network().is_some() {
         controllers.push(Box::new(RouteController::new(route::Settings {
             cluster_cidrs: vec!["10.244.0.0/16".parse().unwrap()],
             reconciliation_period: seconds(10),

@@ -1,4 +1,5 @@
-//! `ccm` as a program of its own, with its threads: in stories over sockets it is killed by SIGKILL at a write.
+//! `ccm` as a program of its own, with its threads. In stories over sockets the program is killed by SIGKILL
+//! at a write.
 
 use crate::common::{Daemon, Env, env, holds_within, is_lease, with};
 use crate::process::PRIMARY_IP_SELECTOR;
@@ -8,11 +9,11 @@ use sandbox::exchange::Request;
 use sandbox::faults::Rule;
 use std::time::Duration;
 
-/// One that has nothing left to write is killed all the same.
-const DIES_AFTER: Duration = Duration::from_millis(700);
+/// How long a program runs at most, even when it has nothing left to write.
+const KILLED_AFTER: Duration = Duration::from_millis(700);
 
-/// Starts one, which is killed before or after its n-th write to either API happened.
-pub fn live(sandbox: &Sandbox, token: &str, random: &mut Random) -> String {
+/// Starts a program that is killed before or after its n-th write to any API.
+pub fn run_until_killed(sandbox: &Sandbox, token: &str, random: &mut Random) -> String {
     let (nth, after) = (1 + random.below(8), random.percent(50));
     let is_about_objects =
         |request: &Request| !is_lease(&request.path) && !request.path.contains("/events");
@@ -21,16 +22,16 @@ pub fn live(sandbox: &Sandbox, token: &str, random: &mut Random) -> String {
     if sandbox.network().is_some() {
         flags.push("--cluster-cidr=10.244.0.0/16");
     }
-    let env = settings(sandbox, token);
+    let env = environment(sandbox, token);
     let (daemon, rule) = Daemon::killed_at(sandbox, &env, &flags, !after, calls);
-    let is_killed = holds_within(DIES_AFTER, || daemon.status().is_some());
+    let is_killed = holds_within(KILLED_AFTER, || daemon.status().is_some());
     drop(daemon);
     sandbox.faults().remove(rule);
     format!("a program was killed at write {nth}: {is_killed}")
 }
 
-/// As in [`crate::process`].
-fn settings(sandbox: &Sandbox, token: &str) -> Env {
+/// Returns the environment of a program, with the same settings as in [`crate::process`].
+fn environment(sandbox: &Sandbox, token: &str) -> Env {
     #[rustfmt::skip] // A case is a line.
     let settings = [
         ("HCLOUD_TOKEN", token),

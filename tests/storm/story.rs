@@ -1,15 +1,16 @@
-//! One story: what happens to a cluster and its project while `ccm` starts, works and dies, all of it chosen by a seed.
+//! One story: what happens to a cluster and its project while `ccm` starts, works and dies, all chosen by a seed.
 //!
-//! Chapters with bad weather, in each of which processes live; then the weather clears up, a last `ccm` comes to rest, and
-//! all must be as it should be. At every write it is checked that it does no harm.
+//! A story consists of phases, each with its faults and its processes. After the last phase the faults end, a
+//! last `ccm` works until it converges, and then all objects must be as they should be. Every write is checked
+//! against the invariants.
 
-use crate::diary;
-use crate::library::{Place, see_one_server};
+use crate::faults::Faults;
+use crate::library::{SandboxAccess, see_one_server};
+use crate::log_capture;
 use crate::machine::Machine;
 use crate::process::{Process, Start};
 use crate::random::Random;
 use crate::topics::{Topic, Verdict, nodes, routes, services, shared};
-use crate::weather::Weather;
 use allocation_counter::{measure, opt_out};
 use ccm::controllers::{Report, Selection};
 use ccm::provider::clock;
@@ -23,134 +24,138 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// In which everything must have come to rest.
+/// The number of rounds in which everything must have converged.
 const ROUNDS_AT_MOST: usize = 40;
 
-/// One story in so many runs over real TCP and TLS, in real time that is scaled.
+/// One story in this many runs over real TCP and TLS, in real time that is scaled.
 pub const OVER_SOCKETS: u64 = 100;
 
-/// At most, until it is killed.
+/// How many rounds a program makes at most until it is killed.
 const ROUNDS_OF_A_PROGRAM: usize = 70;
 
-/// Between two rounds of controllers.
+/// The time between two rounds of the controllers.
 pub const INTERVAL: Duration = Duration::from_secs(5);
 
-/// The same where only the longest period counts, which is five minutes.
+/// The time between two rounds where only the longest period matters, which is five minutes.
 const LONG_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Until all that was used up is there again: the Cloud API's calls of an hour.
-const AFTER_THE_STORM: Duration = Duration::from_secs(3700);
+/// The time after which everything that was used up is available again. The Cloud API's calls of an hour
+/// take the longest.
+const RECOVERY_TIME: Duration = Duration::from_secs(3700);
 
-/// Calls of one round of all controllers, and of one object in it, when answers get lost and calls are repeated.
+/// The limits of calls in one round of all controllers, and for one object in a round, when answers get lost and
+/// calls are repeated.
 const CALLS_OF_A_ROUND: usize = 60;
 const CALLS_OF_AN_OBJECT: usize = 14;
 
-/// What a process has of memory: at most, and more after so many times so many rounds in which nothing changes.
+/// The limit of a process's memory, and the limit of its growth while nothing changes. The growth is measured over
+/// several periods with this number of rounds each.
 const MEMORY_AT_MOST: u64 = 2 << 20;
 const MORE_MEMORY_AT_MOST: i64 = 32 << 10;
-const ROUNDS_AT_REST: usize = 10;
-const RESTS: usize = 3;
+const IDLE_ROUNDS: usize = 10;
+const IDLE_PERIODS: usize = 3;
 
-/// How long a story may compute, in real time. A story takes some 30 ms, and a second on a busy machine: more than this is a
-/// plan whose cost grows faster than the cluster.
+/// How long a story may compute, in real time. A story takes some 30 ms, and a second on a busy machine. A story that
+/// takes longer has a plan whose cost grows faster than the cluster.
 const TIME_AT_MOST: Duration = Duration::from_secs(60);
 
-/// What stories were made of.
+/// How often things happened in stories.
 #[derive(Clone, Debug, Default)]
-pub struct Tally {
+pub struct Stats {
     pub stories: usize,
     pub calls: usize,
     pub faults: usize,
     pub writes: usize,
     pub processes: usize,
-    pub deaths: usize,
-    pub stops: usize,
+    pub died: usize,
+    pub pauses: usize,
     pub events: usize,
     pub simulated: Duration,
-    /// Of one process, the most that one had at a time.
+    /// The largest memory that a process had at any time, in bytes.
     pub memory: u64,
-    /// What topics count.
+    /// What the topics count.
     pub counts: BTreeMap<&'static str, u64>,
 }
 
-/// Why a story is broken, and all that is known about it.
+/// Why a story failed, and all that is known about it.
 #[derive(Debug)]
-pub struct Broken {
+pub struct FailedStory {
     pub why: String,
-    /// File name and text.
+    /// The name and the text of each file.
     pub records: Vec<(&'static str, String)>,
 }
 
-/// Runs the story of this seed. The end is the same each time.
-pub fn run(seed: u64) -> Result<Tally, Broken> {
-    // One that was asked for is shown.
+/// Runs the story of this seed. The result is the same each time.
+pub fn run(seed: u64) -> Result<Stats, FailedStory> {
+    // The log of a story is written when the story was requested by its seed.
     let is_shown = std::env::var("CCM_TEST_SEED").is_ok_and(|chosen| chosen == seed.to_string());
     let machine = Machine::new(seed, seed.is_multiple_of(OVER_SOCKETS));
     if is_shown {
-        diary::begin(machine.time());
+        log_capture::start(machine.time());
     }
     let mut random = Random::new(seed);
     let two_at_once = random.percent(25);
     let topic = topic(&mut random, two_at_once, machine.is_real());
     let story = Story::new(Rc::clone(&machine), topic);
     let begun = Instant::now();
-    let told = std::panic::AssertUnwindSafe(|| story.run(&mut random, two_at_once));
-    let outcome = std::panic::catch_unwind(told);
+    let run = std::panic::AssertUnwindSafe(|| story.run(&mut random, two_at_once));
+    let outcome = std::panic::catch_unwind(run);
     let outcome = outcome.unwrap_or_else(|_| Err("it panicked, see above".into()));
     let outcome = outcome.and_then(|()| match begun.elapsed() > TIME_AT_MOST {
         true if !machine.is_real() => Err(format!("it took {:?} to compute", begun.elapsed())),
         _ => Ok(()),
     });
-    machine.stops(0, None);
+    machine.pause_randomly(0, None);
     machine.set_others(None);
     match outcome {
-        Ok(()) if !is_shown => Ok(story.tally()),
+        Ok(()) if !is_shown => Ok(story.stats()),
         outcome => {
-            let broken = story.broken(outcome.err().unwrap_or_default());
-            crate::record(seed, &broken);
-            match broken.why.is_empty() {
-                true => Ok(story.tally()),
-                false => Err(broken),
+            let failed = story.failed(outcome.err().unwrap_or_default());
+            crate::write_records(seed, &failed);
+            match failed.why.is_empty() {
+                true => Ok(story.stats()),
+                false => Err(failed),
             }
         }
     }
 }
 
-/// `two_at_once`: there may be two processes at once. `is_real`: the story runs over sockets.
+/// Chooses the topic of a story. `two_at_once` means that two processes may run at the same time. `is_real` means that
+/// the story runs over sockets.
 fn topic(random: &mut Random, two_at_once: bool, is_real: bool) -> Arc<dyn Topic> {
     match random.below(100) {
-        0..10 => Arc::new(routes::Routes::of(random)),
-        10..35 => Arc::new(shared::Shared::of(random, two_at_once, is_real)),
-        35..75 => Arc::new(services::Services::of(random, two_at_once)),
-        _ => Arc::new(nodes::Nodes::of(random)),
+        0..10 => Arc::new(routes::Routes::generate(random)),
+        10..35 => Arc::new(shared::Shared::generate(random, two_at_once, is_real)),
+        35..75 => Arc::new(services::Services::generate(random, two_at_once)),
+        _ => Arc::new(nodes::Nodes::generate(random)),
     }
 }
 
 pub struct Story {
-    place: Place,
+    sandbox_access: SandboxAccess,
     pub machine: Rc<Machine>,
     pub sandbox: Arc<Sandbox>,
     topic: Arc<dyn Topic>,
-    harm: Arc<Mutex<Vec<String>>>,
-    /// When, and what.
+    violations: Arc<Mutex<Vec<String>>>,
+    /// What happened, each with its time.
     log: RefCell<Vec<(Duration, String)>>,
-    holder: Arc<Mutex<Holder>>,
-    tally: RefCell<Tally>,
-    /// The clocks of this thread, and those of the APIs.
+    lease_check: Arc<Mutex<LeaseCheck>>,
+    stats: RefCell<Stats>,
+    /// The simulated clocks of this thread and of the APIs.
     _simulated: Option<(clock::Simulated, sandbox::time::Simulated)>,
 }
 
-/// Who may write.
+/// The check that only the leader writes.
 #[derive(Debug, Default)]
-struct Holder {
-    /// Whoever writes takes part in the election.
-    counts: bool,
-    /// Which process is at work.
-    at_work: String,
+struct LeaseCheck {
+    /// Whether all processes that write take part in the leader election.
+    is_required: bool,
+    /// The name of the process that runs now.
+    running: String,
 }
 
 impl Story {
-    /// Before anything happens, with nothing in it.
+    /// Creates a story in which nothing has happened yet.
     pub fn new(machine: Rc<Machine>, topic: Arc<dyn Topic>) -> Rc<Story> {
         let simulated = (!machine.is_real()).then(|| {
             let of_apis = sandbox::time::simulate(machine.time());
@@ -161,19 +166,19 @@ impl Story {
             true => builder.scale(machine.scale()),
             false => builder.in_memory(),
         };
-        let sandbox = Arc::new(topic.needs(builder).start());
+        let sandbox = Arc::new(topic.configure(builder).start());
         machine.connect(&sandbox);
         Rc::new(Story {
-            place: match machine.is_real() {
-                true => Place::new(&sandbox),
-                false => Place::in_memory(&sandbox),
+            sandbox_access: match machine.is_real() {
+                true => SandboxAccess::new(&sandbox),
+                false => SandboxAccess::in_memory(&sandbox),
             },
             machine,
             topic,
-            harm: Arc::default(),
+            violations: Arc::default(),
             log: RefCell::default(),
-            holder: Arc::default(),
-            tally: RefCell::default(),
+            lease_check: Arc::default(),
+            stats: RefCell::default(),
             sandbox,
             _simulated: simulated,
         })
@@ -181,23 +186,23 @@ impl Story {
 
     fn run(self: &Rc<Self>, random: &mut Random, two_at_once: bool) -> Result<(), String> {
         let sandbox = &*self.sandbox;
-        self.topic.begin(sandbox);
+        self.topic.set_up(sandbox);
         if sandbox.serves(Half::Robot) {
             see_one_server(sandbox);
         }
         let mut rounds = 0;
         let mut backup = None;
-        let begins_at_rest = self.topic.begins_at_rest();
-        if begins_at_rest {
-            self.watch();
-            self.settle(random)?;
+        let starts_converged = self.topic.starts_converged();
+        if starts_converged {
+            self.watch_requests();
+            self.converge(random)?;
             sandbox.faults().clear();
         }
         let mark = sandbox.calls().mark();
-        for chapter in 0..1 + random.below(3) {
-            if chapter > 0 || begins_at_rest {
+        for phase in 0..1 + random.below(3) {
+            if phase > 0 || starts_converged {
                 for _ in 0..random.below(6) {
-                    self.happens(random, false);
+                    self.apply_event(random, false);
                 }
             }
             match backup.take() {
@@ -205,87 +210,91 @@ impl Story {
                 Some(backup) => {
                     sandbox.cluster().restore(&backup);
                     self.topic.restored(sandbox);
-                    self.note("the cluster is restored from a backup".into());
+                    self.log_line("the cluster is restored from a backup".into());
                 }
                 None => {}
             }
-            let mut weather = Weather::of(random, two_at_once);
+            let mut faults = Faults::generate(random, two_at_once);
             if self.machine.is_real() {
-                weather = weather.without_time_outs();
+                faults = faults.without_timeouts();
             }
-            self.note(format!("{weather:?}"));
-            weather.begin(sandbox);
-            self.topic.weather(sandbox, random);
-            self.watch();
+            self.log_line(format!("{faults:?}"));
+            faults.inject(sandbox);
+            self.topic.inject_faults(sandbox, random);
+            self.watch_requests();
             for _ in 0..1 + random.below(3) {
                 let two_at_once = two_at_once && random.percent(70);
-                rounds += self.live(random, two_at_once);
+                rounds += self.run_processes(random, two_at_once);
             }
-            weather.end(sandbox);
+            faults.remove(sandbox);
             self.machine.pass(Duration::from_secs(random.below(600)));
         }
-        self.no_harm()?;
-        self.is_bounded(mark, rounds)?;
-        self.machine.pass(AFTER_THE_STORM);
+        self.no_violations()?;
+        self.check_call_limits(mark, rounds)?;
+        self.machine.pass(RECOVERY_TIME);
         sandbox.robot().end_block();
-        self.topic.clear_up(sandbox);
-        self.watch();
-        self.note("the storm is over".into());
+        self.topic.repair(sandbox);
+        self.watch_requests();
+        self.log_line("the faults have ended".into());
         if random.percent(10) && !self.machine.is_real() {
-            self.goes_on(random)?;
+            self.check_recovery(random)?;
         }
         if !self.machine.is_real() {
-            self.trial(random)?;
+            self.run_extra_check(random)?;
         }
         for _ in 0..2 {
-            self.settle(random)?;
-            // What processes that are dead by now began in the cloud has ended.
+            self.converge(random)?;
+            // All actions in the cloud that dead processes have started end in this time.
             self.machine.pass(Duration::from_secs(300));
         }
-        self.no_harm()?;
-        self.topic.is_right(sandbox)?;
+        self.no_violations()?;
+        self.topic.check_end_state(sandbox)?;
         if !two_at_once {
-            // Else it may be the other one's.
-            self.nothing_is_repeated()?;
+            // With two processes, the second write may have been made by the other process.
+            self.check_no_repeated_write()?;
         }
-        self.nothing_is_written(random)
+        self.check_no_write(random)
     }
 
-    fn happens(&self, random: &mut Random, between_ticks: bool) {
+    fn apply_event(&self, random: &mut Random, between_ticks: bool) {
         let line = match random.percent(3) {
             true => {
-                self.place.rotate_token(&self.sandbox);
+                self.sandbox_access.rotate_token(&self.sandbox);
                 "the project's token is another one".to_owned()
             }
-            false => self.topic.happens(&self.sandbox, random, between_ticks),
+            false => self.topic.apply_event(&self.sandbox, random, between_ticks),
         };
-        self.tally.borrow_mut().events += 1;
-        self.note(line);
+        self.stats.borrow_mut().events += 1;
+        self.log_line(line);
     }
 
-    fn note(&self, line: String) {
+    fn log_line(&self, line: String) {
         self.log.borrow_mut().push((self.machine.passed(), line));
     }
 
-    /// From the start of a process to its death or end; two of them at once, with or without a Lease. How many rounds of
-    /// controllers there were.
-    fn live(self: &Rc<Self>, random: &mut Random, two_at_once: bool) -> usize {
+    /// Runs one process, or two at the same time, with or without a Lease, until it dies or ends. Returns how many
+    /// rounds the controllers made.
+    fn run_processes(self: &Rc<Self>, random: &mut Random, two_at_once: bool) -> usize {
         if self.machine.is_real() && random.percent(60) {
-            let line = crate::program::live(&self.sandbox, &self.place.token(), random);
-            self.note(line);
+            let line = crate::program::run_until_killed(
+                &self.sandbox,
+                &self.sandbox_access.token(),
+                random,
+            );
+            self.log_line(line);
             return ROUNDS_OF_A_PROGRAM;
         }
-        let mut start = self.start(random);
-        // Whoever leads for 30 ms proves nothing.
+        let mut start = self.generate_start(random);
+        // A process that leads for 30 ms proves nothing.
         start.with_lease &= !self.machine.is_real();
         let mut processes = vec![self.process(&start)];
         if two_at_once {
-            let start = Start { with_lease: start.with_lease, ..self.start(random) };
+            let start = Start { with_lease: start.with_lease, ..self.generate_start(random) };
             processes.push(self.process(&start));
         }
-        self.holder.lock().unwrap().counts = start.with_lease;
+        self.lease_check.lock().unwrap().is_required = start.with_lease;
         if random.percent(30) && !self.machine.is_real() {
-            self.stop_now_and_then(random, &processes);
+            self.pause_now_and_then(random, &processes);
         }
         let mut count = 0;
         for _ in 0..1 + random.below(4) {
@@ -295,52 +304,52 @@ impl Story {
             };
             for one in &processes {
                 count += usize::from(!one.is_dead());
-                self.at_work(one, || one.tick(&selection, random));
+                self.run_as(one, || one.tick(&selection, random));
                 if random.percent(40) {
-                    self.happens(random, true);
+                    self.apply_event(random, true);
                 }
             }
             self.machine.pass(INTERVAL);
         }
-        self.machine.stops(0, None);
-        let mut tally = self.tally.borrow_mut();
+        self.machine.pause_randomly(0, None);
+        let mut stats = self.stats.borrow_mut();
         for one in processes {
-            tally.processes += 1;
-            tally.deaths += usize::from(one.is_dead());
+            stats.processes += 1;
+            stats.died += usize::from(one.is_dead());
             if random.percent(50) {
                 one.release();
             }
         }
-        self.holder.lock().unwrap().counts = false;
-        // The other one's rounds while one was stopped.
-        count + 2 * self.machine.stopped.get() as usize
+        self.lease_check.lock().unwrap().is_required = false;
+        // The rounds that the other process made while this one was paused are included.
+        count + 2 * self.machine.pauses.get() as usize
     }
 
-    /// A process is stopped at any moment and goes on later, with what it knew. The others work meanwhile, and one of them
-    /// may lead by then.
-    fn stop_now_and_then(self: &Rc<Self>, random: &mut Random, processes: &[Rc<Process>]) {
-        let stops = *random.pick(&[1, 3, 10]);
+    /// Pauses processes at random moments. A paused process continues later with what it knew. The others work
+    /// meanwhile, and one of them may lead when the process continues.
+    fn pause_now_and_then(self: &Rc<Self>, random: &mut Random, processes: &[Rc<Process>]) {
+        let pauses = *random.pick(&[1, 3, 10]);
         let story = Rc::downgrade(self);
         let processes: Vec<_> = processes.iter().map(Rc::downgrade).collect();
         let random = RefCell::new(Random::new(random.next()));
         let meanwhile = move |is_end: bool| {
             let story = story.upgrade();
             let living = processes.iter().filter_map(std::rc::Weak::upgrade);
-            for other in living.filter(|other| !other.is_at_work()) {
+            for other in living.filter(|other| !other.is_in_tick()) {
                 let work = |story: Rc<Story>| {
-                    story.at_work(&other, || {
-                        // At first it only looks who leads.
+                    story.run_as(&other, || {
+                        // When the pause begins, the other process only looks who leads.
                         is_end.then(|| other.tick(&Selection::Due, &mut random.borrow_mut()))
                     })
                 };
                 story.clone().map(work);
             }
         };
-        self.machine.stops(stops, Some(Rc::new(meanwhile)));
+        self.machine.pause_randomly(pauses, Some(Rc::new(meanwhile)));
     }
 
-    fn start(&self, random: &mut Random) -> Start {
-        let mut start = Start::of(random);
+    fn generate_start(&self, random: &mut Random) -> Start {
+        let mut start = Start::generate(random);
         start.wrong_token &= self.topic.may_have_wrong_token();
         start.with_lease |= self.topic.needs_lease();
         start
@@ -349,12 +358,12 @@ impl Story {
     pub fn process(&self, start: &Start) -> Rc<Process> {
         let name = format!("ccm-{}", 1 + self.log.borrow().len());
         let start = Start { reads_lease: self.topic.needs_lease(), ..start.clone() };
-        self.note(format!("{name} starts: {start:?}"));
-        Rc::new(Process::new(&name, &self.place, &start))
+        self.log_line(format!("{name} starts: {start:?}"));
+        Rc::new(Process::new(&name, &self.sandbox_access, &start))
     }
 
-    /// This process is at work: it is renewed before, and while it waits for that.
-    fn at_work<T>(&self, process: &Rc<Process>, work: impl FnOnce() -> T) -> T {
+    /// Runs work of a process. The process renews its Lease before, and while it waits.
+    fn run_as<T>(&self, process: &Rc<Process>, work: impl FnOnce() -> T) -> T {
         let renewer = Rc::downgrade(process);
         let others = move || {
             if let Some(process) = renewer.upgrade() {
@@ -363,40 +372,41 @@ impl Story {
         };
         let others = self.machine.set_others(Some(Rc::new(others)));
         let name = process.name.clone();
-        let before = std::mem::replace(&mut self.holder.lock().unwrap().at_work, name);
+        let before = std::mem::replace(&mut self.lease_check.lock().unwrap().running, name);
         let suspended = self.machine.suspended.replace(process.suspended.get());
         process.renew();
         let done = work();
         process.suspended.set(self.machine.suspended.replace(suspended));
-        self.holder.lock().unwrap().at_work = before;
+        self.lease_check.lock().unwrap().running = before;
         self.machine.set_others(others);
         done
     }
 
-    /// A `ccm` that was there in the storm goes on: it comes right by itself, without a comparison of everything.
-    fn goes_on(self: &Rc<Self>, random: &mut Random) -> Result<(), String> {
+    /// Checks that a `ccm` that ran while there were faults sets everything right afterwards, without a comparison
+    /// of all objects.
+    fn check_recovery(self: &Rc<Self>, random: &mut Random) -> Result<(), String> {
         let start = Start { resyncs: false, ..Start::default() };
-        let weather = Weather::of(random, false);
-        self.note(format!("{weather:?}"));
-        weather.begin(&self.sandbox);
-        self.watch();
+        let faults = Faults::generate(random, false);
+        self.log_line(format!("{faults:?}"));
+        faults.inject(&self.sandbox);
+        self.watch_requests();
         let mut outcome = Ok(());
-        self.in_bounds(|| {
+        self.with_bounded_memory(|| {
             let process = self.process(&start);
             for _ in 0..3 {
                 process.tick(&Selection::Due, random);
                 self.machine.pass(INTERVAL);
             }
             opt_out(|| {
-                weather.end(&self.sandbox);
-                self.watch();
-                self.note("the storm is over, and it goes on".into());
-                self.machine.pass(AFTER_THE_STORM);
-                self.topic.clear_up(&self.sandbox);
+                faults.remove(&self.sandbox);
+                self.watch_requests();
+                self.log_line("the faults have ended, and the process continues".into());
+                self.machine.pass(RECOVERY_TIME);
+                self.topic.repair(&self.sandbox);
             });
             for _ in 0..ROUNDS_AT_MOST {
                 process.tick(&Selection::Due, random);
-                opt_out(|| outcome = self.topic.is_right(&self.sandbox));
+                opt_out(|| outcome = self.topic.check_end_state(&self.sandbox));
                 if outcome.is_ok() {
                     break;
                 }
@@ -406,8 +416,8 @@ impl Story {
         })
     }
 
-    /// By a long-lived `ccm` that looks at what has changed.
-    fn trial(&self, random: &mut Random) -> Result<(), String> {
+    /// Runs the topic's extra check with a long-lived `ccm`, which looks only at what has changed.
+    fn run_extra_check(&self, random: &mut Random) -> Result<(), String> {
         let start = Start { resyncs: false, ..Start::default() };
         let process = self.process(&start);
         let mut round = || {
@@ -415,50 +425,50 @@ impl Story {
             self.machine.pass(INTERVAL);
             reports
         };
-        self.topic.trial(&self.sandbox, &mut round)
+        self.topic.extra_check(&self.sandbox, &mut round)
     }
 
-    /// A new `ccm` works until nothing is left to be done.
-    pub fn settle(&self, random: &mut Random) -> Result<(), String> {
-        self.in_bounds(|| self.settle_by_one(random))
+    /// Runs a new `ccm` until it has nothing left to do.
+    pub fn converge(&self, random: &mut Random) -> Result<(), String> {
+        self.with_bounded_memory(|| self.converge_process(random))
     }
 
-    /// Runs a process in this thread. How much memory it has does not grow without bound.
-    fn in_bounds(&self, run: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
+    /// Runs a process in this thread, and checks that its memory stays within its limit.
+    fn with_bounded_memory(&self, run: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
         let mut outcome = Ok(());
         let used = measure(|| outcome = run());
         outcome?;
-        let mut tally = self.tally.borrow_mut();
-        tally.memory = tally.memory.max(used.bytes_max);
+        let mut stats = self.stats.borrow_mut();
+        stats.memory = stats.memory.max(used.bytes_max);
         match used.bytes_max > MEMORY_AT_MOST {
             true => Err(format!("a process had {} kB of memory", used.bytes_max >> 10)),
             false => Ok(()),
         }
     }
 
-    fn settle_by_one(&self, random: &mut Random) -> Result<(), String> {
+    fn converge_process(&self, random: &mut Random) -> Result<(), String> {
         let process = self.process(&Start::default());
         let mut before = Vec::new();
         for round in 0..ROUNDS_AT_MOST {
             let reports = process.tick(&Selection::All, random);
             let failures = failures(&reports);
-            // What failed by itself, as an action may, works in the next round. In the first one a controller does not
-            // know yet what another one reads.
+            // A change that failed by itself, as an action may, succeeds in the next round. In the first round a
+            // controller does not know yet what another controller reads.
             let is_lasting = round > 0 && (failures.is_empty() || failures == before);
-            if reports.iter().all(is_at_rest) && is_lasting {
+            if reports.iter().all(has_converged) && is_lasting {
                 return Ok(());
             }
             before = failures;
             self.machine.pass(INTERVAL);
         }
         let reports = process.tick(&Selection::All, random);
-        Err(format!("it does not come to rest: {reports:#?}"))
+        Err(format!("it does not converge: {reports:#?}"))
     }
 
-    /// All is right: a new `ccm` finds nothing to do, and writes nothing.
-    fn nothing_is_written(&self, random: &mut Random) -> Result<(), String> {
+    /// Checks that a new `ccm` finds nothing to do and writes nothing.
+    fn check_no_write(&self, random: &mut Random) -> Result<(), String> {
         let process = self.process(&Start::default());
-        let left = process.proposes()?;
+        let left = process.propose()?;
         if !left.is_empty() {
             return Err(format!("planned again: {left:#?}"));
         }
@@ -467,7 +477,7 @@ impl Story {
             process.tick(&selection, random);
         }
         if random.percent(10) && !self.machine.is_real() {
-            self.no_memory_is_lost(&process, random)?;
+            self.check_no_memory_leak(&process, random)?;
         }
         let calls = self.sandbox.calls().calls_since(mark);
         let is_event = |call: &Call| call.path.contains("/events");
@@ -477,18 +487,19 @@ impl Story {
         }
     }
 
-    /// After rounds in which nothing changes a process has as much memory as before.
-    fn no_memory_is_lost(&self, process: &Process, random: &mut Random) -> Result<(), String> {
+    /// Checks that a process has as much memory as before after rounds in which nothing changes.
+    fn check_no_memory_leak(&self, process: &Process, random: &mut Random) -> Result<(), String> {
         let mut rest = || {
-            for _ in 0..ROUNDS_AT_REST {
+            for _ in 0..IDLE_ROUNDS {
                 process.tick(&Selection::Due, random);
                 self.machine.pass(LONG_INTERVAL);
             }
         };
-        // What was read last is kept, and lists are not all read in each round: the least counts.
+        // The last answers are kept in memory, and not every list is read in each round. So the smallest value of
+        // several periods counts.
         let mut memory = 0;
         let mut least = || {
-            let each = [(); RESTS].map(|()| {
+            let each = [(); IDLE_PERIODS].map(|()| {
                 memory += measure(&mut rest).bytes_current;
                 memory
             });
@@ -502,8 +513,8 @@ impl Story {
         }
     }
 
-    /// No call is repeated without a limit.
-    fn is_bounded(&self, mark: u64, rounds: usize) -> Result<(), String> {
+    /// Checks that no call is repeated without a limit.
+    fn check_call_limits(&self, mark: u64, rounds: usize) -> Result<(), String> {
         let calls = self.sandbox.calls().calls_since(mark);
         let (cluster, cloud) = (self.sandbox.cluster(), self.sandbox.cloud());
         let objects = cluster.list("nodes", None).len() + cluster.list("services", None).len();
@@ -521,8 +532,9 @@ impl Story {
         Ok(())
     }
 
-    /// A write whose answer was lost may have been carried out: what there is now is read before it is made again.
-    fn nothing_is_repeated(&self) -> Result<(), String> {
+    /// Checks that no write is repeated at once after its answer was lost. Such a write may have been carried out, so
+    /// the present state must be read before the write is made again.
+    fn check_no_repeated_write(&self) -> Result<(), String> {
         let calls = self.sandbox.calls().calls();
         let is_about_objects =
             |call: &Call| !["/events", "/leases"].iter().any(|part| call.path.contains(part));
@@ -541,61 +553,62 @@ impl Story {
         Ok(())
     }
 
-    /// From now on, until the faults are cleared.
-    pub fn watch(&self) {
-        self.topic.chapter_begins(&self.sandbox);
+    /// Checks every request from now on, until the faults are removed.
+    pub fn watch_requests(&self) {
+        self.topic.phase_starts(&self.sandbox);
         let (topic, sandbox) = (Arc::clone(&self.topic), Arc::downgrade(&self.sandbox));
         let read = Effect::before(move |request: &Request| {
             if let Some(sandbox) = sandbox.upgrade() {
-                topic.read(&sandbox, request);
+                topic.before_read(&sandbox, request);
             }
         });
         let faults = self.sandbox.faults();
         faults.add(Rule::new(read).half(Half::Kubernetes).method("GET"));
         for half in [Half::Hetzner, Half::Kubernetes, Half::Robot] {
             let (topic, sandbox) = (Arc::clone(&self.topic), Arc::downgrade(&self.sandbox));
-            let (harm, holder) = (Arc::clone(&self.harm), Arc::clone(&self.holder));
+            let (violations, lease_check) =
+                (Arc::clone(&self.violations), Arc::clone(&self.lease_check));
             let look = Effect::before(move |request: &Request| {
                 let Some(sandbox) = sandbox.upgrade() else {
                     return;
                 };
-                let verdict = judge(&*topic, &sandbox, half, request, &holder);
-                if let Verdict::Harm(why) = verdict {
+                let verdict = check_write(&*topic, &sandbox, half, request, &lease_check);
+                if let Verdict::Violation(why) = verdict {
                     let line = format!("{} {}: {why}", request.method, request.path);
-                    harm.lock().unwrap().push(line);
+                    violations.lock().unwrap().push(line);
                 }
             });
             faults.add(Rule::new(look).half(half).writes());
         }
     }
 
-    pub fn no_harm(&self) -> Result<(), String> {
-        let harm = self.harm.lock().unwrap();
-        match harm.is_empty() {
+    pub fn no_violations(&self) -> Result<(), String> {
+        let violations = self.violations.lock().unwrap();
+        match violations.is_empty() {
             true => Ok(()),
-            false => Err(harm.join("\n")),
+            false => Err(violations.join("\n")),
         }
     }
 
-    fn tally(&self) -> Tally {
-        let mut tally = self.tally.borrow().clone();
+    fn stats(&self) -> Stats {
+        let mut stats = self.stats.borrow().clone();
         let is_fault = |fault: &String| !fault.split(", ").all(|effect| effect == "hook before");
         for call in self.sandbox.calls().calls() {
-            tally.calls += 1;
-            tally.writes += usize::from(call.is_write());
-            tally.faults += usize::from(call.fault.as_ref().is_some_and(is_fault));
+            stats.calls += 1;
+            stats.writes += usize::from(call.is_write());
+            stats.faults += usize::from(call.fault.as_ref().is_some_and(is_fault));
         }
-        tally.stories = 1;
-        tally.counts = self.topic.counts(&self.sandbox);
-        tally.stops = self.machine.stopped.get() as usize;
-        tally.simulated = self.machine.passed();
-        tally
+        stats.stories = 1;
+        stats.counts = self.topic.counts(&self.sandbox);
+        stats.pauses = self.machine.pauses.get() as usize;
+        stats.simulated = self.machine.passed();
+        stats
     }
 
-    fn broken(&self, why: String) -> Broken {
+    fn failed(&self, why: String) -> FailedStory {
         let at = |time: Duration| format!("{:>10.3}", time.as_secs_f64());
         let mut log = self.log.borrow().clone();
-        log.extend(diary::lines());
+        log.extend(log_capture::take_lines());
         log.sort_by_key(|(time, _)| *time);
         let log = log.iter().map(|(time, line)| format!("{} {line}\n", at(*time)));
         let calls = self.sandbox.calls().calls();
@@ -609,7 +622,7 @@ impl Story {
             };
             calls.map(line).collect::<String>()
         };
-        Broken {
+        FailedStory {
             why,
             records: vec![
                 ("story.log", log.collect()),
@@ -621,37 +634,40 @@ impl Story {
     }
 }
 
-fn judge(
+fn check_write(
     topic: &dyn Topic,
     sandbox: &Sandbox,
     half: Half,
     request: &Request,
-    holder: &Mutex<Holder>,
+    lease_check: &Mutex<LeaseCheck>,
 ) -> Verdict {
     let path = request.path.as_str();
     if half == Half::Kubernetes && (path.contains("/events") || path.contains("/leases")) {
-        return Verdict::Fine;
+        return Verdict::Allowed;
     }
-    let holder = holder.lock().unwrap();
-    if holder.counts {
+    let lease_check = lease_check.lock().unwrap();
+    if lease_check.is_required {
         let leases = sandbox.cluster().list("leases", Some("kube-system"));
         let now = leases.first().map(|lease| &lease["spec"]["holderIdentity"]);
-        if now.is_none_or(|now| *now != *holder.at_work) {
-            return Verdict::Harm(format!("{} does not lead: {now:?} does", holder.at_work));
+        if now.is_none_or(|now| *now != *lease_check.running) {
+            return Verdict::Violation(format!(
+                "{} does not lead: {now:?} does",
+                lease_check.running
+            ));
         }
     }
     let foreign = format!("Bearer {}", sandbox.projects().foreign_token);
     if request.header("authorization") == Some(&foreign) {
-        return Verdict::Harm("it is in another project".into());
+        return Verdict::Violation("it is in another project".into());
     }
-    match topic.judge(sandbox, half, request) {
-        Verdict::Other => Verdict::Harm("it is about nothing of ours".into()),
+    match topic.check_write(sandbox, half, request) {
+        Verdict::Unrelated => Verdict::Violation("it is about nothing of ours".into()),
         verdict => verdict,
     }
 }
 
-/// Nothing was changed, and what failed is a finding, which lasts until a person acts.
-fn is_at_rest(report: &Report) -> bool {
+/// Whether a round changed nothing, and everything that failed is a finding, which lasts until a person acts.
+fn has_converged(report: &Report) -> bool {
     let mut failures = report.failures.iter();
     let failed = failures.any(|failure| failure.finding.is_none());
     let is_done = report.is_complete();

@@ -143,7 +143,11 @@ mod tests {
     }
 
     /// Returns the effects on ten calls to each of a hundred paths, when the calls are made in this order.
-    fn weather(seed: u64, rate: f64, order: impl Iterator<Item = u64>) -> Vec<(String, String)> {
+    fn random_faults(
+        seed: u64,
+        rate: f64,
+        order: impl Iterator<Item = u64>,
+    ) -> Vec<(String, String)> {
         let mut random = Random::new(seed, rate);
         let mut drawn: Vec<(String, String)> = order
             .filter_map(|path| {
@@ -158,19 +162,19 @@ mod tests {
     }
 
     #[test]
-    fn the_same_seed_is_the_same_weather_in_any_order() {
+    fn the_same_seed_gives_the_same_faults_in_any_order() {
         let forth = || (0..1000).map(|call| call % 100);
         let back = || (0..1000).rev().map(|call| call % 100);
-        assert_eq!(weather(7, 0.3, forth()), weather(7, 0.3, back()));
-        assert_ne!(weather(7, 0.3, forth()), weather(8, 0.3, forth()));
+        assert_eq!(random_faults(7, 0.3, forth()), random_faults(7, 0.3, back()));
+        assert_ne!(random_faults(7, 0.3, forth()), random_faults(8, 0.3, forth()));
     }
 
     #[test]
-    fn the_rate_is_kept() {
+    fn the_share_of_calls_with_a_fault_is_the_rate() {
         for (rate, expected) in
             [(0.0, 0..=0), (0.1, 60..=140), (0.5, 430..=570), (1.0, 1000..=1000)]
         {
-            let hits = weather(7, rate, (0..1000).map(|call| call % 100)).len();
+            let hits = random_faults(7, rate, (0..1000).map(|call| call % 100)).len();
             assert!(expected.contains(&hits), "{hits} of 1000 at a rate of {rate}");
         }
     }

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_hits_the_calls_it_was_told_to() {
+    fn a_rule_applies_to_the_chosen_calls() {
         let slow = || Rule::new(Effect::Slow(Duration::ZERO));
         let cases: [(&str, Rule, [bool; 6]); 7] = [
             ("all", slow(), [true; 6]),

@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_is_the_tree_that_it_looks_like() {
+    fn a_text_is_parsed_into_the_tree_that_its_indentation_shows() {
         let labels = BTreeMap::from([("a\"\\".to_owned(), "\n\u{1}ä".to_owned())]);
         let none: Option<u64> = None;
         let inner = text!({"x": 1.5_f64.to_string(), "y": [true, false]});

@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_of_12_kb_is_a_real_one() {
+    fn a_padded_node_of_12_kb_is_like_a_real_node() {
         let node = registration(&NodeSpec { bytes: 12_000, ..spec() });
         let count = |pointer: &str| match node.pointer(pointer) {
             Some(Value::Object(map)) => map.len(),

@@ -298,7 +298,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens() {
+    fn an_invalid_continue_token_is_refused_in_the_server_s_words() {
         let token = |json: &str| URL_SAFE_NO_PAD.encode(json);
         let cases = [
             ("abc".into(), "invalid character 'i' looking for beginning of value"),

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_that_makes_no_sense_is_refused_by_name() {
+    fn an_invalid_fault_is_refused_by_its_name() {
         let cases = [
             ("{effect: explode}", "effect \"explode\": one of slow,"),
             ("{}", "effect \"\": one of"),

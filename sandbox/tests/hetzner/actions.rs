@@ -152,7 +152,7 @@ fn an_action_can_fail_and_then_has_no_effect() {
 }
 
 #[test]
-fn a_server_that_could_not_be_created_or_deleted() {
+fn a_failed_creation_or_deletion_of_a_server_has_no_effect() {
     let api = Api::new();
     let network = api.cloud.create_network(api.project, "net", "10.0.0.0/16");
     let body =

@@ -17,7 +17,7 @@ fn managed(name: &str, domain: &str) -> Value {
 }
 
 #[test]
-fn an_uploaded_certificate_shows_what_it_says() {
+fn an_uploaded_certificate_shows_the_fields_of_its_pem() {
     let api = Api::new();
     let body = uploaded("own", &["example.com", "www.example.com"]);
     let made = api.post("/certificates", body.clone());

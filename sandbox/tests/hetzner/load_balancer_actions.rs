@@ -9,7 +9,7 @@ use crate::api::{Api, TOKEN};
 use crate::load_balancers::{create, expect, path, server};
 
 #[test]
-fn one_network_at_a_time() {
+fn a_load_balancer_is_attached_to_one_network_at_a_time() {
     let api = Api::new();
     let net = api.cloud.create_network_with(
         api.project,
@@ -190,7 +190,7 @@ fn a_running_action_locks_its_load_balancer_alone() {
 }
 
 #[test]
-fn a_test_says_how_long_an_action_takes() {
+fn a_test_can_set_the_duration_of_an_action() {
     let cloud = Cloud::new(1.0);
     let project = cloud.add_project();
     cloud.add_token(project, TOKEN, false);

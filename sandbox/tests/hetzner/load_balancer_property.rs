@@ -22,7 +22,7 @@ struct World {
 }
 
 #[test]
-fn any_order_of_changes_leaves_a_world_that_hangs_together() {
+fn any_order_of_changes_leaves_a_consistent_project() {
     for seed in SEEDS {
         let mut world = World::new(seed);
         let mut accepted = 0;

@@ -6,7 +6,7 @@ use crate::api::Api;
 use crate::load_balancers::{create, expect, path};
 
 #[test]
-fn what_is_left_out_is_filled_in() {
+fn fields_of_a_service_that_are_left_out_get_defaults() {
     let http = json!({
         "cookie_name": "HCLBSTICKY", "cookie_lifetime": 300, "certificates": [], "redirect_http": false,
         "sticky_sessions": false, "timeout_idle": 60,
@@ -52,7 +52,7 @@ fn what_is_left_out_is_filled_in() {
 }
 
 #[test]
-fn what_is_no_service() {
+fn an_invalid_service_is_refused() {
     let api = Api::new();
     let id = create(&api, "web", json!({}));
     let tcp = json!({"protocol": "tcp", "listen_port": 1, "destination_port": 2});

@@ -22,7 +22,7 @@ fn labelled(selector: &str, private: bool) -> Value {
 }
 
 #[test]
-fn what_can_be_a_target() {
+fn targets_are_accepted_or_refused_by_the_rules() {
     let api = Api::new();
     let network = api.cloud.create_network(api.project, "net", "10.0.0.0/16");
     let vswitch = json!({"type": "vswitch", "network_zone": "eu-central", "ip_range": "10.0.9.0/24",

@@ -42,7 +42,7 @@ pub fn expect(api: &Api, id: u64, command: &str, body: Value, status: u16, code:
 }
 
 #[test]
-fn one_request_makes_everything() {
+fn one_request_creates_a_whole_load_balancer() {
     let api = Api::new();
     let network = api.cloud.create_network(api.project, "net", "10.0.0.0/16");
     let worker = server(&api, "worker", &[network]);
@@ -92,7 +92,7 @@ fn one_request_makes_everything() {
 }
 
 #[test]
-fn what_cannot_be_created() {
+fn an_invalid_load_balancer_is_refused() {
     let api = Api::new();
     let far = api.cloud.create_network_with(api.project, "empty", "10.0.0.0/16", &[]);
     let worker = server(&api, "worker", &[]);
@@ -252,7 +252,7 @@ fn changes_by_hand_hold_until_the_api_changes_the_field() {
 
 /// Each sample has what is set; a type that is not known and a time that is none are refused.
 #[test]
-fn metrics_are_what_is_set() {
+fn metrics_of_a_load_balancer_are_those_that_a_test_sets() {
     let api = Api::new();
     let id = create(&api, "web", json!({}));
     api.cloud.set_metric(id, "bandwidth.out", 1234.5);

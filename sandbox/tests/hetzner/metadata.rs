@@ -54,7 +54,7 @@ fn a_server_learns_about_itself() {
 }
 
 #[test]
-fn without_networks_the_list_is_empty() {
+fn the_private_networks_of_a_server_without_networks_are_empty() {
     let api = Api::new();
     let id = api.cloud.create_server(api.project, ServerSpec::default());
     api.cloud.set_metadata_server(Some(id));

@@ -164,7 +164,7 @@ fn a_network_has_at_most_100_routes_and_50_subnets() {
 }
 
 #[test]
-fn one_change_at_a_time() {
+fn a_network_allows_one_change_at_a_time() {
     let api = Api::new();
     let network =
         format!("/networks/{}", api.cloud.create_network(api.project, "net", "10.0.0.0/16"));

@@ -36,7 +36,7 @@ fn a_load_balancer_keeps_an_address_for_good() {
 }
 
 #[test]
-fn only_a_free_fitting_address_can_be_had() {
+fn only_a_free_primary_ip_of_the_right_kind_can_be_assigned() {
     let api = Api::new();
     let add = |name: &str, kind: &str| api.cloud.create_primary_ip(api.project, wanted(name, kind));
     let (v4, v6, blocked) = (add("four", "ipv4"), add("six", "ipv6"), add("blocked", "ipv4"));
@@ -110,7 +110,7 @@ fn primary_ips_are_made_found_changed_and_deleted() {
 }
 
 #[test]
-fn servers_have_them_too() {
+fn servers_have_primary_ips_too() {
     let api = Api::new();
     let plain = server(&api, "plain", &[]);
     let shown = api.get(&format!("/servers/{plain}"));

@@ -48,7 +48,7 @@ fn documents() -> [Value; 5] {
 }
 
 #[test]
-fn what_is_put_is_shown_and_goes_on() {
+fn a_document_that_is_put_is_shown_and_can_be_changed() {
     let api = Api::new();
     for document in documents() {
         api.cloud.put(api.project, &document);
@@ -90,7 +90,7 @@ fn what_is_put_is_shown_and_goes_on() {
 }
 
 #[test]
-fn what_cannot_be_held_is_named() {
+fn a_document_that_cannot_be_put_is_refused_with_the_field() {
     let api = Api::new();
     let balancer = |more: Value| {
         let mut all = json!({"id": 1, "location": {"name": "fsn1"}, "load_balancer_type": {"name": "lb11"}, "services": [],

@@ -72,7 +72,7 @@ fn paths_methods_and_bodies_are_checked() {
 }
 
 #[test]
-fn a_body_that_is_not_json_is_told_apart_from_a_wrong_one() {
+fn a_body_that_is_not_json_has_another_error_than_a_wrong_body() {
     let api = Api::new();
     let mut broken = request("POST", "/servers", &Value::Null);
     broken.body = b"{\"name\": ".to_vec();

@@ -175,7 +175,7 @@ fn servers_are_renamed_protected_and_deleted() {
 }
 
 #[test]
-fn a_test_can_make_a_server_say_anything() {
+fn a_test_can_set_any_field_of_a_server() {
     let api = Api::new();
     let net = api.cloud.create_network(api.project, "net", "10.0.0.0/16");
     let spec = ServerSpec { networks: vec![(net, None)], ..ServerSpec::default() };

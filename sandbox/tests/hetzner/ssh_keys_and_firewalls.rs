@@ -84,7 +84,7 @@ fn rules_of_a_firewall_are_checked() {
 }
 
 #[test]
-fn a_server_has_its_firewalls_from_the_start_and_they_stay_as_long_as_it() {
+fn a_server_has_its_firewalls_from_its_creation_to_its_deletion() {
     let api = Api::new();
     let firewall = api.post("/firewalls", json!({"name": "f"}));
     let firewall = firewall.at("/firewall/id").clone();

@@ -44,7 +44,7 @@ fn pages_show_the_state_of_the_first() {
 }
 
 #[test]
-fn an_expired_token_comes_with_one_that_goes_on() {
+fn an_expired_continue_token_is_answered_with_a_valid_one() {
     let world = world();
     world.nodes(4);
     let (_, first) = world.get("/api/v1/nodes?limit=2");

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::world;
 
 #[test]
-fn every_write_raises_the_version_once_and_a_vain_one_does_not() {
+fn every_write_raises_the_version_once_and_one_without_a_change_does_not() {
     let world = world();
     world.nodes(1);
     let version = || {
@@ -30,7 +30,7 @@ fn every_write_raises_the_version_once_and_a_vain_one_does_not() {
 }
 
 #[test]
-fn a_lease_can_be_put_before_it_is_there() {
+fn a_lease_that_does_not_exist_can_be_put() {
     let world = world();
     let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
     let lease = json!({"metadata": {"name": "x"}, "spec": {"holderIdentity": "a", "leaseDurationSeconds": 15}});
@@ -51,7 +51,7 @@ fn another_object_of_the_same_name_is_not_overwritten() {
 }
 
 #[test]
-fn a_namespace_goes_when_all_in_it_is_gone() {
+fn a_namespace_is_deleted_when_it_is_empty() {
     let world = world();
     world.cluster.create("namespaces", None, json!({"metadata": {"name": "shop"}}));
     let metadata = json!({"name": "web", "finalizers": ["example.com/hold"]});
@@ -71,7 +71,7 @@ fn a_namespace_goes_when_all_in_it_is_gone() {
 }
 
 #[test]
-fn what_a_service_was_given_it_keeps() {
+fn a_service_keeps_what_the_cluster_assigned() {
     let world = world();
     let spec =
         json!({"type": "LoadBalancer", "externalTrafficPolicy": "Local", "ports": [{"port": 80}]});
@@ -111,7 +111,7 @@ fn a_service_of_a_type_without_addresses_has_none() {
 }
 
 #[test]
-fn services_that_no_cluster_would_take() {
+fn services_that_no_cluster_accepts_are_refused() {
     let world = world();
     let port = json!({"port": 80});
     let cases = [
@@ -146,7 +146,7 @@ fn services_that_no_cluster_would_take() {
 }
 
 #[test]
-fn what_the_body_says_must_fit_the_path() {
+fn a_body_that_contradicts_its_path_is_refused() {
     let world = world();
     let cases = [
         ("POST", "/api/v1/nodes", json!({"spec": {"nothing": 1}, "metadata": {"name": "a"}}), 400),

@@ -53,7 +53,7 @@ fn every_node_port_is_given_once_and_from_the_range() {
 }
 
 #[test]
-fn what_cannot_be_had_or_is_not_valid() {
+fn invalid_fields_and_taken_ports_of_a_service_are_refused() {
     let world = world();
     let local = |port: u64| json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": port});
     let node_port = |port: u64| json!({"ports": [{"port": 80, "nodePort": port}]});
@@ -99,7 +99,7 @@ fn what_cannot_be_had_or_is_not_valid() {
 }
 
 #[test]
-fn what_was_set_stays() {
+fn fields_of_a_service_that_were_set_stay() {
     let world = world();
     let more = json!({"externalTrafficPolicy": "Local", "loadBalancerClass": "example.com/a"});
     let (_, made) = post(&world, "web", more);

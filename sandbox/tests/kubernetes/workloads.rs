@@ -23,7 +23,7 @@ fn workload(name: &str) -> Value {
 }
 
 #[test]
-fn what_a_test_put_there_is_read_and_not_written() {
+fn clients_can_read_a_workload_that_a_test_created_but_not_write_it() {
     let world = world();
     for (resource, kind) in [("deployments", "Deployment"), ("daemonsets", "DaemonSet")] {
         let made = world.cluster.create(resource, Some("kube-system"), workload("ccm"));
@@ -48,7 +48,7 @@ fn what_a_test_put_there_is_read_and_not_written() {
 }
 
 #[test]
-fn they_are_in_discovery_and_in_tables() {
+fn workloads_are_in_discovery_and_in_tables() {
     let world = world();
     let (_, group) = world.get("/apis/apps/v1");
     let kinds: Vec<&Value> =

@@ -21,10 +21,10 @@ const ADMIN_TOKEN: &str = "admin";
 const LIMITED_TOKEN: &str = "limited";
 
 #[test]
-fn answers_are_those_of_a_real_server() {
+fn answers_equal_the_recorded_ones_of_a_real_server() {
     let Some(folder) = data_folder() else {
         sandbox::skipped::skip(
-            "answers_are_those_of_a_real_server",
+            "answers_equal_the_recorded_ones_of_a_real_server",
             "recordings",
             "CCM_TEST_KUBERNETES_DATA names no folder",
         );

@@ -42,7 +42,7 @@ fn pair(half: Half, handler: &Arc<impl Handler + 'static>, effect: Option<Effect
 }
 
 #[test]
-fn calls_are_answered_alike() {
+fn calls_are_answered_the_same_in_memory_and_over_sockets() {
     let sandbox = Sandbox::builder().nodes(2).services(1).heartbeats(false).start();
     let project = sandbox.projects().token.as_str();
     let ccm = sandbox.account("ccm").unwrap().token;
@@ -74,7 +74,7 @@ fn calls_are_answered_alike() {
 }
 
 #[test]
-fn faults_and_deliveries_are_alike() {
+fn faults_and_deliveries_are_the_same_in_memory_and_over_sockets() {
     const WAIT: Duration = Duration::from_millis(1);
     let drip = Delivery::Drip { bytes: 50, pause: WAIT };
     let effects = [
@@ -124,7 +124,7 @@ fn faults_and_deliveries_are_alike() {
 }
 
 #[test]
-fn bodies_come_whole_or_not_at_all() {
+fn bodies_arrive_whole_or_not_at_all() {
     let sandbox = Sandbox::builder().in_memory().start();
     let token = &sandbox.projects().token;
     let head =

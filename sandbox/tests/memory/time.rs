@@ -94,7 +94,7 @@ fn budgets_refill_and_blocks_end() {
 }
 
 #[test]
-fn kubelets_report_and_fall_silent() {
+fn kubelets_report_until_their_machine_is_off() {
     let room = Room::new(Sandbox::builder().nodes(2));
     let server = room.sandbox.cloud().servers(room.sandbox.project())[1]["id"].clone();
     let ready = || {

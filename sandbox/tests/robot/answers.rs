@@ -36,7 +36,7 @@ fn a_server_has_the_fields_of_the_documentation_in_both_calls() {
 }
 
 #[test]
-fn what_was_changed_is_shown() {
+fn a_changed_dedicated_server_is_shown_with_its_changes() {
     let sandbox = servers(1).start();
     let number = first(&sandbox);
     sandbox.robot().edit(number, |server| {

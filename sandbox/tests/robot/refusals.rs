@@ -155,7 +155,7 @@ fn servers_and_resets_have_a_limit_each() {
 }
 
 #[test]
-fn the_limits_are_those_of_the_documentation_and_come_back_after_their_interval() {
+fn robot_s_limits_are_the_documented_ones_and_end_after_their_interval() {
     // An hour is 1.08 s, in the answer 2.
     let sandbox = servers(1).scale(0.0003).start();
     for (path, limit) in [("/server", 200), ("/reset", 500)] {
@@ -178,7 +178,7 @@ fn the_limits_are_those_of_the_documentation_and_come_back_after_their_interval(
 }
 
 #[test]
-fn faults_of_robot_are_its_own() {
+fn a_fault_of_robot_affects_no_other_api() {
     let sandbox = servers(1).start();
     let page = Value::Null;
     let empty = Response { status: 503, ..Response::default() };
@@ -227,7 +227,7 @@ fn faults_by_a_seed_are_answers_of_robot() {
 }
 
 #[test]
-fn it_stops_and_comes_back_at_its_address() {
+fn robot_stops_and_starts_again_at_the_same_address() {
     let sandbox = servers(1).start();
     let address = sandbox.address(Half::Robot);
     assert_eq!(sandbox.robot_url(), format!("http://{address}"));

@@ -66,7 +66,7 @@ fn a_dedicated_server_has_a_node_that_waits_for_the_ccm() {
 }
 
 #[test]
-fn in_a_network_dedicated_servers_are_behind_its_vswitch() {
+fn dedicated_servers_are_behind_the_vswitch_of_the_network() {
     let sandbox = mixed();
     let network = || sandbox.cloud().networks(sandbox.project())[0].clone();
     let subnet = &network()["subnets"][1];

@@ -89,7 +89,7 @@ fn each_effect_is_seen_by_the_client_and_runs_the_handler_or_not() {
 }
 
 #[test]
-fn refusals_carry_what_clients_decide_on() {
+fn refusals_contain_the_fields_on_which_clients_decide() {
     let cases = [
         (Effect::hetzner_rate_limit(), 429, "ratelimit-remaining", "0"),
         (Effect::kubernetes_busy(7), 429, "retry-after", "7"),
@@ -188,8 +188,8 @@ fn the_first_effect_on_an_answer_counts_and_delays_come_with_it() {
 }
 
 #[test]
-fn a_seed_replays_a_run() {
-    let weather = |seed| {
+fn a_seed_gives_the_same_faults_in_each_run() {
+    let faults_of = |seed| {
         let world = world();
         world.faults.random(seed, 0.5);
         for path in ["/a", "/b", "/c", "/d"].repeat(8) {
@@ -197,12 +197,12 @@ fn a_seed_replays_a_run() {
         }
         world.calls.calls().into_iter().map(|call| call.fault).collect::<Vec<_>>()
     };
-    assert_eq!(weather(42), weather(42));
-    assert_ne!(weather(42), weather(43));
+    assert_eq!(faults_of(42), faults_of(42));
+    assert_ne!(faults_of(42), faults_of(43));
 }
 
 #[test]
-fn the_log_tells_who_called_and_no_secret() {
+fn the_call_log_names_the_caller_and_no_secret() {
     let world = world();
     world.calls.name_caller("known-token", "ccm");
     let cases = [

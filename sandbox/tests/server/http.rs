@@ -243,7 +243,7 @@ fn more_connections_than_allowed_wait_for_their_turn() {
 }
 
 #[test]
-fn dropped_it_closes_everything_at_once() {
+fn a_dropped_server_closes_all_connections_at_once() {
     let server = server();
     let address = server.address();
     let mut idle = connect(address);
@@ -262,7 +262,7 @@ fn dropped_it_closes_everything_at_once() {
 }
 
 #[test]
-fn many_connections_and_large_answers() {
+fn many_connections_get_large_answers_at_the_same_time() {
     let server = server();
     let address = server.address();
     std::thread::scope(|scope| {

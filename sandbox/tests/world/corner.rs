@@ -48,7 +48,7 @@ fn corners_see_themselves_and_leave_nothing_behind() {
 }
 
 #[test]
-fn what_is_there_is_changed_through_the_server_s_own_rules() {
+fn objects_are_changed_under_the_real_server_s_own_rules() {
     let theirs = theirs();
     let corner = corner(&theirs, 1);
     let cluster = corner.cluster();
@@ -190,7 +190,7 @@ fn users_are_impersonated_under_names_of_the_corner_with_the_same_rules() {
 }
 
 #[test]
-fn strangers_and_denials_are_the_server_s_to_answer() {
+fn unknown_users_and_denials_are_answered_by_the_real_server() {
     let theirs = theirs();
     let corner = corner(&theirs, 1);
     let status = |token: &str, path: &str| {

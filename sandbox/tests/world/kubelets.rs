@@ -33,7 +33,7 @@ const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 
 #[test]
-fn without_heartbeats_nothing_changes_by_itself() {
+fn a_node_does_not_change_by_itself_without_heartbeats() {
     let sandbox = quiet().scale(0.0001).start();
     let before = node(&sandbox);
     sandbox.cloud().set_power(server(&sandbox), false);
@@ -68,7 +68,7 @@ fn a_machine_that_is_gone_stays_unknown() {
 }
 
 #[test]
-fn a_kubelet_leaves_to_the_ccm_what_is_the_ccm_s() {
+fn a_kubelet_does_not_change_the_ccm_s_fields() {
     let sandbox = quiet().start();
     let addresses = json!([{"type": "ExternalIP", "address": "203.0.113.9"}]);
     sandbox.cluster().edit("nodes", None, "worker-1", |node| {
@@ -121,7 +121,7 @@ fn a_node_without_a_server_always_runs() {
 }
 
 #[test]
-fn by_themselves_they_report_and_are_missed_in_scaled_time() {
+fn kubelets_report_by_themselves_and_are_missed_in_scaled_time() {
     let sandbox = Sandbox::builder().scale(0.001).start();
     let limit = Instant::now() + Duration::from_secs(20);
     let wait_for = |what: &str, done: &dyn Fn(&Value) -> bool| {

@@ -88,7 +88,7 @@ fn exported(text: &str, name: &str) -> Option<String> {
 }
 
 #[test]
-fn it_prints_the_environment_and_cleans_up_when_it_is_stopped() {
+fn the_program_prints_the_environment_and_cleans_up_when_it_is_stopped() {
     for signal in ["TERM", "INT"] {
         let env_file = scratch(&format!("env-{signal}"));
         let running = Running::start(&["--nodes", "2"], &env_file);
@@ -153,7 +153,7 @@ fn a_scenario_makes_servers_and_faults() {
 }
 
 #[test]
-fn dedicated_servers_come_with_robot_and_by_a_scenario() {
+fn dedicated_servers_are_created_by_a_flag_or_a_scenario() {
     let scenario = scratch("robot.yaml");
     let text = "scale: 0.01\ndedicated_servers:\n\
                 - {name: extra, number: 321, dc: HEL1-DC2, product: EX44, ip: null, cancelled: true}\n\
@@ -188,7 +188,7 @@ fn dedicated_servers_come_with_robot_and_by_a_scenario() {
 }
 
 #[test]
-fn wrong_usage_and_failures_are_told_apart() {
+fn wrong_usage_and_failures_have_different_exit_codes() {
     let bad_server = scratch("bad.yaml");
     std::fs::write(&bad_server, "servers:\n- {name: extra, server_type: none}\n").unwrap();
     let bad_server = bad_server.to_str().unwrap();
@@ -217,7 +217,7 @@ fn wrong_usage_and_failures_are_told_apart() {
 }
 
 #[test]
-fn a_hangup_makes_another_token_and_ends_the_last_but_one() {
+fn sighup_creates_a_new_token_and_revokes_the_last_but_one() {
     let env_file = scratch("env-token");
     let running = Running::start(&["--only", "hcloud"], &env_file);
     let url = running.exported("HCLOUD_ENDPOINT").unwrap();

@@ -47,7 +47,7 @@ fn every_server_has_a_node_that_waits_for_the_ccm() {
 }
 
 #[test]
-fn in_a_network_the_kubelet_sees_its_private_address() {
+fn a_kubelet_in_a_network_reports_its_private_address() {
     let sandbox = Sandbox::builder().nodes(2).network("10.0.0.0/8").heartbeats(false).start();
     for server in sandbox.cloud().servers(sandbox.project()) {
         let private = &server["private_net"][0];
@@ -153,7 +153,7 @@ fn a_user_that_is_added_has_a_kubeconfig_too() {
 }
 
 #[test]
-fn a_half_that_was_stopped_comes_back_where_it_was() {
+fn a_half_that_was_stopped_starts_again_at_its_address() {
     // An address of its own: no other test can get the port meanwhile.
     let sandbox =
         Sandbox::builder().address(Ipv4Addr::new(127, 0, 0, 9).into()).heartbeats(false).start();
@@ -198,14 +198,14 @@ fn stop_and_resume(sandbox: &Sandbox, half: Half) {
 }
 
 #[test]
-fn it_can_listen_on_ipv6() {
+fn the_sandbox_can_listen_on_ipv6() {
     let sandbox = Sandbox::builder().address(Ipv6Addr::LOCALHOST.into()).heartbeats(false).start();
     assert!(sandbox.kubernetes_url().starts_with("https://[::1]:"), "{}", sandbox.kubernetes_url());
     assert!(TcpStream::connect(sandbox.address(Half::Hetzner)).is_ok());
 }
 
 #[test]
-fn what_makes_no_sense_does_not_start() {
+fn a_sandbox_with_invalid_settings_does_not_start() {
     let taken = Sandbox::builder().start();
     let port = taken.address(Half::Hetzner).port();
     let cases = [

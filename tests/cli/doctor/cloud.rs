@@ -1,4 +1,4 @@
-//! Broken on the cloud's side: token, project, budget, clock, Network.
+//! Problems on the cloud's side: token, project, budget, clock, Network.
 
 use crate::common::Cluster;
 use crate::doctor::world::{World, checks, each, find};
@@ -7,7 +7,7 @@ use sandbox::exchange::Request;
 use sandbox::faults::{Effect, Rule};
 
 #[test]
-fn tokens() {
+fn a_wrong_token_is_reported_with_the_fix() {
     #[rustfmt::skip] // A case is a paragraph.
     each(&[
         ("no token", |world| world.set("HCLOUD_TOKEN", ""), "token: fail", &["HCLOUD_TOKEN: not set"], "Read & Write"),
@@ -27,9 +27,9 @@ fn tokens() {
     ]);
 }
 
-/// As it was called before October 2026.
+/// This is the code that the API used before October 2026.
 #[test]
-fn a_read_only_token_by_its_older_code_and_one_that_nobody_can_judge() {
+fn a_read_only_token_is_recognised_by_its_older_code_and_an_unclear_answer_is_no_verdict() {
     for (status, code, expected) in [
         (403, "token_readonly", "fail"),
         (403, "forbidden", "fail"),
@@ -50,7 +50,7 @@ fn a_read_only_token_by_its_older_code_and_one_that_nobody_can_judge() {
 
 /// A token of another length may be one.
 #[test]
-fn a_token_of_another_length() {
+fn a_token_of_another_length_is_reported() {
     each(&[(
         "short",
         |world| {
@@ -65,7 +65,7 @@ fn a_token_of_another_length() {
 }
 
 #[test]
-fn the_api() {
+fn a_failing_api_is_reported_with_the_fix() {
     #[rustfmt::skip] // A case is a paragraph.
     each(&[
         ("nobody there", |world| world.sandbox.stop(Half::Hetzner), "api: fail", &["connection refused"],
@@ -75,7 +75,7 @@ fn the_api() {
             world.set("HCLOUD_ENDPOINT", &endpoint);
         }, "api: fail", &["/servers"], "HCLOUD_ENDPOINT"),
         ("budget nearly spent", |world| {
-            // Set anew before each call: it is refilled fast here.
+            // The number is set before each call, because it grows fast in scaled time.
             let (cloud, project) = (world.sandbox.cloud().clone(), world.sandbox.project());
             let spend = move |_: &Request| cloud.set_rate_limit(project, 3600, 200);
             let rule = Rule::new(Effect::before(spend)).half(Half::Hetzner);
@@ -89,7 +89,7 @@ fn the_api() {
 }
 
 #[test]
-fn a_budget_that_is_spent_is_told_by_what_could_not_be_asked() {
+fn a_used_up_budget_is_reported_with_the_checks_that_it_prevented() {
     let world = World::healthy();
     let rule = Rule::new(Effect::hetzner_rate_limit()).half(Half::Hetzner);
     world.fault(rule);
@@ -98,7 +98,7 @@ fn a_budget_that_is_spent_is_told_by_what_could_not_be_asked() {
     let checks = checks(&ran);
     find(&checks, "rate-limit").says("fail", &["none of 3600"]);
     find(&checks, "api").says("fail", &["rate_limit_exceeded"]);
-    // Who is refused asks no more.
+    // After a refusal no more calls are made.
     assert_eq!(asked_since(&world, before), 1);
 }
 
@@ -110,7 +110,7 @@ fn asked_since(world: &World, mark: u64) -> usize {
     asked.count()
 }
 
-/// A token that is not accepted is shown once: no read follows, and not the write by which `permission` is checked.
+/// A token that is not accepted is sent once. Neither a read nor the write of the check `permission` follows.
 #[test]
 fn after_a_refused_token_nothing_is_sent() {
     for command in ["doctor", "status"] {
@@ -165,7 +165,7 @@ fn refused_credentials_are_not_sent_again() {
 }
 
 #[test]
-fn the_network() {
+fn a_wrong_network_is_reported_with_the_fix() {
     fn detach(world: &mut World) {
         let alone = world.create_server("alone");
         world.sandbox.cloud().set_metadata_server(Some(alone));

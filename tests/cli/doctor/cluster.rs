@@ -1,4 +1,4 @@
-//! Broken on the cluster's side: how it is reached, rights, the Lease, who else is at work.
+//! Problems on the cluster's side: how it is reached, rights, the Lease, and other controllers.
 
 use crate::common::{Cluster, answer};
 use crate::doctor::world::{KUBE_SYSTEM, World, each, rules};
@@ -10,7 +10,7 @@ use serde_json::json;
 const HCCM: &str = "docker.io/hetznercloud/hcloud-cloud-controller-manager:v1.30.0";
 
 #[test]
-fn reaching_it() {
+fn an_unreachable_cluster_is_reported_with_the_fix() {
     #[rustfmt::skip] // A case is a paragraph.
     each(&[
         ("no kubeconfig", |world| world.set("KUBECONFIG", "/nonexistent/config"), "cluster: fail",
@@ -41,7 +41,7 @@ fn reaching_it() {
 
 /// Each verb that is taken away is named.
 #[test]
-fn rights() {
+fn each_missing_right_is_named() {
     #[rustfmt::skip] // A case is a paragraph.
     each(&[
         ("no patch of Services", |world| {
@@ -73,7 +73,7 @@ fn rights() {
 }
 
 #[test]
-fn the_lease() {
+fn a_lease_without_a_live_leader_is_reported_with_the_fix() {
     #[rustfmt::skip] // A case is a paragraph.
     each(&[
         ("no Lease", |world| { world.delete_lease(); }, "lease: warn", &["kube-system/cloud-controller-manager: no leader"],
@@ -92,7 +92,7 @@ fn the_lease() {
 }
 
 #[test]
-fn others_beside_us_and_probes() {
+fn another_controller_and_failing_probes_are_reported() {
     #[rustfmt::skip] // A case is a paragraph.
     each(&[
         ("hcloud-cloud-controller-manager beside",
@@ -119,9 +119,9 @@ fn others_beside_us_and_probes() {
     ]);
 }
 
-/// Scaled to nothing it does nothing; and another program's probes are not ours to judge.
+/// A controller that is scaled to zero does nothing, and another program's probes are not checked.
 #[test]
-fn what_does_not_run_or_is_none_of_ours_is_no_fault() {
+fn a_controller_that_is_scaled_to_zero_and_foreign_probes_are_no_fault() {
     let world = World::healthy();
     world.deployment("hcloud-cloud-controller-manager", json!({ "image": HCCM }));
     world.sandbox.cluster().edit(
@@ -140,7 +140,7 @@ fn what_does_not_run_or_is_none_of_ours_is_no_fault() {
     world.doctor(&["-o", "json"]).with_code(0).prints("\"none in kube-system\"");
 }
 
-/// Every question about the role names what the role is about: whoever takes one verb away sees it.
+/// Every question about the role names its subject, so that a verb that is taken away is noticed.
 #[test]
 fn each_verb_of_the_manifests_is_missed() {
     let mut world = World::healthy();

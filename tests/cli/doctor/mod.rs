@@ -1,5 +1,6 @@
-//! `ccm doctor` from outside: a healthy world, and worlds that are broken in one way each.
+//! `ccm doctor` from outside: a healthy cluster, and clusters that are broken in one way each.
 
+pub mod broken_clusters;
 mod cloud;
 mod cluster;
 mod objects;
@@ -7,4 +8,3 @@ mod report;
 mod robot;
 mod routes;
 pub mod world;
-pub mod worlds;

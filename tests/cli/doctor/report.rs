@@ -1,6 +1,6 @@
-//! The report as a whole: on a healthy world, on one where everything is broken, and in each form.
+//! The whole report: of a healthy cluster, of one where everything is broken, and in each format.
 
-use crate::common::{Cluster, Ran, contains, openapi, side_by_side, snapshot, variable};
+use crate::common::{Cluster, Ran, contains, openapi, run_in_parallel, snapshot, variable};
 use crate::doctor::world::{CHECKS, World, checks, find, unchanged};
 use sandbox::Half;
 use sandbox::faults::{Effect, Rule};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 const PROBE: &str = "/v1/load_balancers/9007199254740991";
 
-/// What differs from run to run is replaced by something of the same length.
+/// Returns the output, in which everything that differs from run to run is replaced by something of the same length.
 fn seen(world: &World, words: &[&str]) -> String {
     let Ran { code, stdout, stderr } = world.doctor(words);
     assert_eq!(stderr, "");
@@ -47,7 +47,7 @@ fn in_its_folder(mut world: World) -> World {
 }
 
 #[test]
-fn a_healthy_world_is_all_ok_and_nothing_is_written() {
+fn doctor_finds_a_healthy_cluster_ok_and_writes_nothing() {
     let world = in_its_folder(World::healthy());
     let before = world.everything();
     let mark = world.mark();
@@ -95,7 +95,7 @@ fn every_request_fits_the_api_s_own_document() {
 
 /// The account of the manifests may not look at Deployments, and needs not.
 #[test]
-fn the_daemon_s_own_account_will_do() {
+fn the_daemon_s_own_account_may_run_doctor() {
     let world = World::deployed();
     let ran = world.doctor(&["-o", "json"]).with_code(0);
     let mut skipped = Vec::new();
@@ -112,7 +112,7 @@ fn the_daemon_s_own_account_will_do() {
 }
 
 #[test]
-fn where_everything_is_broken_the_report_is_whole() {
+fn a_report_is_complete_where_everything_is_broken() {
     let mut world = World::healthy();
     world.set("HCLOUD_TOKEN", "");
     world.set("KUBECONFIG", "missing");
@@ -133,7 +133,7 @@ fn where_everything_is_broken_the_report_is_whole() {
 
 /// Several troubles at once, each with its remedy.
 #[test]
-fn what_needs_somebody_comes_first() {
+fn a_check_that_needs_a_person_comes_first() {
     let mut world = in_its_folder(World::healthy());
     let token = world.sandbox.projects().read_only_token.clone();
     world.set("HCLOUD_TOKEN", &token);
@@ -144,10 +144,10 @@ fn what_needs_somebody_comes_first() {
     snapshot("doctor-trouble.txt", &text);
 }
 
-/// Who does not answer costs one time-out, not one for each check.
+/// An API that does not answer costs one time-out, not one for each check.
 #[test]
-fn silence_is_waited_for_once() {
-    side_by_side(vec![Half::Hetzner, Half::Kubernetes], |half| {
+fn a_silent_api_is_waited_for_once() {
+    run_in_parallel(vec![Half::Hetzner, Half::Kubernetes], |half| {
         let world = World::healthy();
         let hangs = Effect::Slow(Duration::from_secs(60));
         world.fault(Rule::new(hangs).half(half));
@@ -174,9 +174,9 @@ fn wrong_usage_is_exit_code_2() {
     }
 }
 
-/// As a Job it has the arguments of the daemon, those of hcloud-cloud-controller-manager among them.
+/// As a Job doctor has the arguments of the daemon, and those of hcloud-cloud-controller-manager.
 #[test]
-fn it_takes_the_daemon_s_arguments() {
+fn doctor_accepts_the_daemon_s_arguments() {
     let world = World::healthy();
     let ran = world
         .doctor(&[
@@ -195,7 +195,7 @@ fn it_takes_the_daemon_s_arguments() {
 }
 
 #[test]
-fn and_its_settings_from_the_cluster() {
+fn doctor_reads_the_daemon_s_settings_from_the_cluster() {
     let world = World::healthy();
     let args = json!(["run", "--cloud-provider=hcloud"]);
     let container = json!({ "name": "ccm", "image": "ccm-from-scratch:0.1.0", "args": args });

@@ -1,4 +1,4 @@
-//! Clusters with dedicated servers: what is said of the login of Robot, of its servers and of their nodes.
+//! Clusters with dedicated servers: the checks of Robot's login, of its servers and of their nodes.
 
 use crate::common::{Cluster, ccm, command, contains, variable};
 use crate::doctor::world::{Broken, CHECKS, KUBE_SYSTEM, World, checks, each_in, find, unchanged};
@@ -21,7 +21,7 @@ fn metal(world: &World, name: &str) -> u64 {
     world.sandbox.robot().number_of(name).unwrap()
 }
 
-/// One more login failed, and none was blocked.
+/// Asserts that one more login failed, and that none was blocked.
 fn one_failed(world: &World, before: &Logins) {
     let after = world.sandbox.robot().logins();
     assert_eq!((after.failed, after.blocked), (before.failed + 1, 0));
@@ -77,13 +77,13 @@ const BROKEN: &[Broken] = &[
 ];
 
 #[test]
-fn each_trouble_of_robot_is_named_and_leaves_the_other_checks() {
+fn each_problem_of_robot_is_named_and_leaves_the_other_checks() {
     each_in(mixed, CHECKS + OF_ROBOT, BROKEN);
 }
 
 /// Whatever is read, Robot sees one login.
 #[test]
-fn a_healthy_world_costs_one_login() {
+fn a_healthy_cluster_costs_one_login_of_robot() {
     let world = mixed();
     let before = world.everything();
     let logins = world.sandbox.robot().logins();
@@ -115,9 +115,9 @@ fn a_refused_login_is_tried_once() {
     }
 }
 
-/// One line says which mode it is, and no node is reported for it.
+/// One line names the mode, and no node is reported for it.
 #[test]
-fn without_a_login_one_line_says_so() {
+fn a_missing_login_of_robot_is_one_line() {
     let mut world = mixed();
     world.set("ROBOT_USER", "");
     world.set("ROBOT_PASSWORD", "");
@@ -125,7 +125,7 @@ fn without_a_login_one_line_says_so() {
     let ran = world.doctor(&["-o", "json"]).with_code(0);
     let said = checks(&ran);
     assert_eq!(said.len(), CHECKS + 1);
-    // Targets are another matter: no public address is known.
+    // Targets are checked, because no public address is known.
     for (name, check) in said.iter().filter(|(name, _)| name != "services") {
         assert_ne!(check.status, "warn", "{name}: {check:?}");
     }
@@ -134,9 +134,10 @@ fn without_a_login_one_line_says_so() {
     assert_eq!(world.sandbox.robot().logins().good, logins.good);
 }
 
-/// As everywhere where nobody has dedicated servers: no line about them, and their nodes are somebody else's.
+/// There is no line about dedicated servers, and their nodes count as another controller's, as in any
+/// cluster without them.
 #[test]
-fn turned_off_there_is_no_check_of_robot() {
+fn robot_is_not_checked_while_it_is_turned_off() {
     let mut world = mixed();
     world.set("ROBOT_ENABLED", "false");
     let said = checks(&world.doctor(&["-o", "json"]));
@@ -144,7 +145,7 @@ fn turned_off_there_is_no_check_of_robot() {
     find(&said, "nodes").says("warn", &["ROBOT_ENABLED is not true"]);
 }
 
-/// Which of the servers that no node has may be the missing one is a person's to say.
+/// A person must say which of the servers without a node is the missing one.
 #[test]
 fn a_node_that_waits_and_servers_without_a_node() {
     let world = mixed();
@@ -166,9 +167,9 @@ fn a_node_that_waits_and_servers_without_a_node() {
     contains(&remedy, "give it the node's name in Robot");
 }
 
-/// Its login and its servers are seen without the cluster and without the Cloud API.
+/// The login and the servers of Robot are checked without the cluster and without the Cloud API.
 #[test]
-fn one_api_never_hides_another() {
+fn robot_is_checked_although_another_api_fails() {
     for half in [Half::Kubernetes, Half::Hetzner] {
         let world = mixed();
         world.sandbox.stop(half);
@@ -187,9 +188,9 @@ fn the_token_of_another_project_is_seen_beside_dedicated_servers() {
     world.check("project").says("fail", &["of 2 nodes none has its server"]);
 }
 
-/// A login that the daemon was refused a minute ago is not repeated: its Lease says so.
+/// A login that the daemon was refused a minute ago is not repeated, because the Lease remembers it.
 #[test]
-fn while_a_refused_login_waits_none_is_tried() {
+fn a_login_that_was_refused_lately_is_not_tried_again() {
     let world = mixed();
     let refused = jiff::Timestamp::now().to_string();
     let key = "ccm-from-scratch/robot-login-refused";
@@ -201,9 +202,10 @@ fn while_a_refused_login_waits_none_is_tried() {
     assert_eq!(world.sandbox.robot().logins(), before);
 }
 
-/// `ROBOT_ENABLED` is taken from the daemon, its login never: what is in a Secret is named, to be set here.
+/// `ROBOT_ENABLED` is taken from the daemon, but never its login. A login in a Secret is named, so that the person
+/// can set it.
 #[test]
-fn in_a_shell_the_login_is_the_shell_s_own() {
+fn the_login_of_a_shell_is_its_own_and_not_the_daemon_s() {
     let mut world = mixed();
     let cluster = world.sandbox.cluster();
     assert!(cluster.edit("deployments", KUBE_SYSTEM, "ccm-from-scratch", |deployment| {

@@ -10,7 +10,7 @@ use serde_json::json;
 
 const PROBE: &str = "/v1/load_balancers/9007199254740991";
 
-/// In the Network's range, and no server's.
+/// An address in the Network's range that no server has.
 const NOBODY: &str = "10.0.0.250";
 
 fn pods(world: &World, name: &str) -> String {
@@ -28,7 +28,7 @@ fn says(world: &World, name: &str, status: &str) {
 }
 
 #[test]
-fn what_the_next_pass_mends() {
+fn routes_that_the_next_pass_repairs_are_warnings() {
     #[rustfmt::skip] // A case is a paragraph.
     each(&[
         ("one is missing", |world| {
@@ -46,7 +46,7 @@ fn what_the_next_pass_mends() {
 }
 
 #[test]
-fn what_somebody_has_to_mend() {
+fn routes_that_a_person_must_repair_are_reported_with_the_fix() {
     #[rustfmt::skip] // A case is a paragraph.
     each(&[
         ("to a server that is no node's", |world| {
@@ -89,7 +89,7 @@ fn what_somebody_has_to_mend() {
 }
 
 #[test]
-fn where_nobody_looks_nothing_is_said() {
+fn routes_are_not_checked_where_no_route_controller_runs() {
     #[rustfmt::skip] // A case is a paragraph.
     each(&[
         ("without --cluster-cidr", |world| world.flags = Vec::new(), "routes: skipped",
@@ -117,7 +117,7 @@ fn where_nobody_looks_nothing_is_said() {
 
 /// Servers are read first, and a machine may join before the nodes are.
 #[test]
-fn a_node_that_came_meanwhile_is_not_without_its_server() {
+fn a_node_that_joins_between_two_reads_is_not_reported() {
     let world = World::healthy();
     let rule = {
         let (cloud, project) = (world.sandbox.cloud().clone(), world.sandbox.project());

@@ -14,11 +14,11 @@ pub const CIDR: &str = "--cluster-cidr=10.244.0.0/16";
 const ACCOUNT: &str = "system:serviceaccount:kube-system:ccm-from-scratch";
 const PERSON: &str = "person";
 
-/// Two nodes, a Network with their routes, a Service, a daemon that leads, and its Deployment.
+/// A cluster with two nodes, a Network with their routes, a Service, a daemon that leads, and its Deployment.
 pub struct World {
     pub sandbox: Sandbox,
     pub env: Env,
-    /// Of every run.
+    /// The flags of every run.
     pub flags: Vec<&'static str>,
 }
 
@@ -56,12 +56,12 @@ impl World {
         World::with_dedicated(0)
     }
 
-    /// The same with so many dedicated servers, each with its node.
+    /// Returns such a cluster with this number of dedicated servers, each with its node.
     pub fn with_dedicated(servers: usize) -> World {
         World::with_machines(2, servers)
     }
 
-    /// The same with so many nodes on cloud servers, and so many dedicated servers with a node each.
+    /// Returns such a cluster with these numbers of nodes on cloud servers and of dedicated servers with a node each.
     pub fn with_machines(nodes: usize, dedicated: usize) -> World {
         let sandbox = Sandbox::builder()
             .nodes(nodes)
@@ -79,7 +79,7 @@ impl World {
         for words in syncs {
             ccm(&world.env, words).with_code(0);
         }
-        // By a clock that is ahead, so that it is young however long a test takes.
+        // The clock is ahead, so that the renewal is recent however long a test takes.
         world.leads("worker-1_4711", -600);
         let mut deployment = manifests("deployment.yaml").remove(0);
         let replicas = deployment["spec"]["replicas"].clone();
@@ -112,7 +112,7 @@ impl World {
         world
     }
 
-    /// From now on it is asked as this user, with these roles.
+    /// Runs commands as this user with these roles from now on.
     pub fn user(&mut self, name: &str, role: Vec<PolicyRule>, in_namespace: Vec<PolicyRule>) {
         self.sandbox.add_user(name, &[], role).unwrap();
         let cluster = self.sandbox.cluster();
@@ -121,7 +121,7 @@ impl World {
         self.set("KUBECONFIG", variable(&account, "KUBECONFIG"));
     }
 
-    /// The same person, with another cluster-wide role.
+    /// Gives the same person another cluster-wide role.
     pub fn role(&mut self, role: Vec<PolicyRule>) {
         self.user("somebody", role, rules("lease.yaml"));
     }
@@ -130,7 +130,7 @@ impl World {
         self.env = with(self.env.clone(), &[(name, value)]);
     }
 
-    /// A Lease that was renewed so long ago; in the place of the one that is there.
+    /// Replaces the Lease by one that was renewed this number of seconds ago.
     pub fn leads(&self, holder: &str, ago_s: i64) {
         let now = jiff::Timestamp::now().as_second();
         let renewed = jiff::Timestamp::from_second(now - ago_s).unwrap();
@@ -161,13 +161,13 @@ impl World {
         self.sandbox.cluster().create("deployments", KUBE_SYSTEM, deployment);
     }
 
-    /// In the folder of its kubeconfig, so that no path is shown.
-    /// With the settings of the environment alone, unless the words say otherwise.
+    /// Runs doctor in the folder of the kubeconfig, so that no path is shown. Only the settings of the environment are
+    /// used, unless the words say otherwise.
     pub fn doctor(&self, words: &[&str]) -> Ran {
         self.runs(&[&["doctor"], &self.flags[..], words].concat())
     }
 
-    /// One check of the report.
+    /// Returns one check of the report.
     pub fn check(&self, name: &str) -> Check {
         let checks = checks(&self.doctor(&["-o", "json"]));
         find(&checks, name).clone()
@@ -185,12 +185,12 @@ impl World {
         Ran::from(output)
     }
 
-    /// Of the private Network.
+    /// Returns the ID of the private Network.
     pub fn network(&self) -> u64 {
         self.sandbox.network_id()
     }
 
-    /// Everything that a write could change. Health is left out: it comes by itself.
+    /// Returns everything that a write could change. Health is left out, because it changes by itself.
     pub fn everything(&self) -> Vec<Value> {
         let (cloud, project) = (self.sandbox.cloud(), self.sandbox.project());
         let mut all = self.sandbox.balancers();
@@ -214,7 +214,7 @@ impl Cluster for World {
     }
 }
 
-/// What each check says of all its objects: the worst status, and every message as `OBJECT: MESSAGE`.
+/// Returns for each check the worst status of its objects, and every message as `OBJECT: MESSAGE`.
 pub fn checks(ran: &Ran) -> Vec<(String, Check)> {
     let report = ran.json();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -253,8 +253,8 @@ pub fn find<'a>(checks: &'a [(String, Check)], name: &str) -> &'a Check {
     &found.unwrap_or_else(|| panic!("no check {name}")).1
 }
 
-/// What is broken, how, the check that must say so with its status, and what it must say: parts of the cause, then one of
-/// the remedy.
+/// A problem, the change that causes it, the check that must report it with its status, parts of the cause, and a part
+/// of the remedy.
 pub type Broken =
     (&'static str, fn(&mut World), &'static str, &'static [&'static str], &'static str);
 
@@ -263,7 +263,7 @@ pub fn each(broken: &[Broken]) {
     each_in(World::healthy, CHECKS, broken);
 }
 
-/// The same of other worlds, with so many checks.
+/// Does the same for other clusters, which have this number of checks.
 pub fn each_in(healthy: fn() -> World, count: usize, broken: &[Broken]) {
     for (what, break_it, expected, causes, remedy) in broken {
         let (name, status) = expected.split_once(": ").unwrap();
@@ -295,7 +295,7 @@ pub fn each_in(healthy: fn() -> World, count: usize, broken: &[Broken]) {
     }
 }
 
-/// A word of a fix that stands for a name: a fix names the object itself.
+/// Returns a word of a fix that stands for a name. A fix must name the object itself.
 pub fn placeholder(remedy: &str) -> Option<&str> {
     let is_letter = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     let words: Vec<&str> =
@@ -316,5 +316,5 @@ pub fn unchanged(before: &[Value], after: &[Value]) {
     }
 }
 
-/// However broken a world is, the report is whole.
+/// The number of checks. The report is complete however broken the cluster is.
 pub const CHECKS: usize = 26;

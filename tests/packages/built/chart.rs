@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 
 const ACCOUNT: &str = "system:serviceaccount:kube-system:ccm-from-scratch";
 
-/// On the path, or where `make helm` puts it; none where there is no helm.
+/// Runs helm from the path, or from where `make helm` puts it. Returns `None` when there is no helm.
 pub fn helm(words: &[&str]) -> Option<Output> {
     let made = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/tools/helm");
     let run = |program: &Path| Command::new(program).args(words).output();
@@ -26,7 +26,7 @@ pub fn settings(set: &str) -> Vec<&str> {
     set.split_whitespace().flat_map(|one| ["--set", one]).collect()
 }
 
-/// The chart with these words of `helm template` besides; none where there is no helm.
+/// Renders the chart with these further words of `helm template`. Returns `None` when there is no helm.
 pub fn rendered(words: &[&str]) -> Option<Vec<Value>> {
     let chart = folder().join("chart");
     let template = [
@@ -47,9 +47,9 @@ pub fn rendered(words: &[&str]) -> Option<Vec<Value>> {
     Some(documents(&String::from_utf8(ran.stdout).unwrap()))
 }
 
-/// Needs no helm: what it renders the rules from is the base's own text, and versions are the program's.
+/// This test needs no helm. The chart renders the rules from the base's own text, and the versions are the program's.
 #[test]
-fn the_chart_holds_the_rules_and_the_version_of_the_rest() {
+fn the_chart_has_the_same_rules_and_version_as_the_manifests() {
     for file in ["role.yaml", "lease.yaml"] {
         let of = |folder_name| std::fs::read(folder().join(folder_name).join(file)).unwrap();
         assert_eq!(of("chart/files"), of("base"), "{file}");
@@ -69,7 +69,7 @@ fn the_chart_holds_the_rules_and_the_version_of_the_rest() {
 
 /// Rules, bindings and the Pod are the base's but for what a chart adds.
 #[test]
-fn as_it_is_the_chart_is_the_base() {
+fn the_chart_without_values_equals_the_base() {
     let Some(built) = rendered(&[]) else {
         return;
     };
@@ -116,7 +116,7 @@ fn secrets_may_be_read_in_the_namespaces_that_are_named_and_nowhere_else() {
         .map(|one| (&one["kind"], &one["metadata"]["namespace"]))
         .map(|(kind, namespace)| (kind.as_str().unwrap(), namespace.as_str().unwrap()))
         .collect();
-    // In the order in which helm prints them.
+    // The order is that of helm's output.
     let expected = ["Role", "RoleBinding"].map(|kind| [(kind, "web"), (kind, "shop")]);
     assert_eq!(names, expected.concat());
     let manifests = read("tls-secrets/role.yaml");
@@ -150,7 +150,7 @@ fn the_network_policy_is_that_of_the_manifests_for_the_pods_of_the_release() {
 
 /// Strictly, and with everything in it.
 #[test]
-fn helm_finds_no_fault() {
+fn helm_lint_finds_no_fault() {
     let chart = folder().join("chart");
     let all = "kind=DaemonSet networking.enabled=true tlsSecretNamespaces={web} hostNetwork=false networkPolicy.enabled=true";
     for set in ["", all] {
@@ -163,14 +163,14 @@ fn helm_finds_no_fault() {
     }
 }
 
-/// The daemon as the chart would run it: its words, its account, and a Lease of another name.
+/// The daemon is started as the chart would run it, with its arguments, its account, and a Lease of another name.
 #[test]
-fn what_it_renders_may_do_what_it_is_told_to() {
+fn the_rendered_account_may_do_what_the_rendered_daemon_does() {
     let set = "args.leader-elect-resource-name=mine args.leader-elect-resource-namespace=default";
     let Some(built) = rendered(&settings(set)) else {
         return;
     };
-    let sandbox = common::quiet(2);
+    let sandbox = common::socket_cluster(2);
     let rules = |kind| -> Vec<PolicyRule> {
         serde_json::from_value(one(&built, kind)["rules"].clone()).unwrap()
     };

@@ -1,4 +1,4 @@
-//! What each value of the chart changes, and which are refused.
+//! The effect of each value of the chart, and the values that are refused.
 
 use crate::built::chart::{helm, rendered, settings};
 use crate::built::rendered::{flags, folder, one, pod, understood, variables};
@@ -35,7 +35,7 @@ const CASES: &[(&str, &str, &str)] = &[
     // The Pod needs no Secret hcloud then.
     ("env.HCLOUD_TOKEN_FILE.value=/etc/mine/token", "/spec/template/spec/volumes/0/secret/optional", "true"),
     ("extraVolumeMounts[0].name=v,extraVolumeMounts[0].mountPath=/v", "/spec/template/spec/containers/0/volumeMounts/1", r#"{"mountPath":"/v","name":"v"}"#),
-    // Without a group of files, this user is one of all the others.
+    // Without a group for files, this user is one of all the others.
     ("podSecurityContext=null", "/spec/template/spec/volumes/0/secret/defaultMode", "292"),
     ("podSecurityContext.fsGroup=null", "/spec/template/spec/volumes/0/secret/defaultMode", "292"),
     ("", "/spec/template/spec/volumes/0/secret/optional", "null"),
@@ -51,7 +51,7 @@ const CASES: &[(&str, &str, &str)] = &[
 ];
 
 #[test]
-fn each_value_does_what_it_says() {
+fn each_value_of_the_chart_has_its_effect() {
     for (set, pointer, expected) in CASES {
         let Some(built) = rendered(&settings(set)) else {
             return;
@@ -63,7 +63,8 @@ fn each_value_does_what_it_says() {
     }
 }
 
-/// Values, the flags they come to, and variables with their values (`from`: from a Secret, `file`: one of its files).
+/// The values, the flags that follow, and the variables with their values. `from` means from a Secret, and `file` means
+/// a file of it.
 #[rustfmt::skip] // A case is a line.
 const COMMANDS: &[(&str, &str, &str)] = &[
     ("", "--cloud-provider=ccm-from-scratch", "HCLOUD_TOKEN_FILE=file ROBOT_PASSWORD_FILE=file ROBOT_USER_FILE=file"),
@@ -117,7 +118,7 @@ fn the_default_values_of_the_go_ones_chart_render_with_our_image() {
     let labels = &one(&built, "Deployment")["spec"]["selector"]["matchLabels"];
     assert_eq!(labels["app.kubernetes.io/name"], "ccm-from-scratch");
     assert_eq!(variables(container)["ROBOT_ENABLED"], "true");
-    // Its variables, and so no files.
+    // The container has the other project's variables, and so no files.
     assert!(variables(container).keys().all(|name| !name.ends_with("_FILE")));
     assert_eq!(pod["volumes"], Value::Null);
     for (variable, key) in [("ROBOT_USER", "robot-user"), ("ROBOT_PASSWORD", "robot-password")] {
@@ -144,7 +145,7 @@ fn a_daemonset_is_the_deployments_pod_on_each_node() {
 }
 
 #[test]
-fn what_is_optional_is_there_when_asked_for() {
+fn optional_objects_are_rendered_when_they_are_requested() {
     let set = "monitoring.podMonitor.enabled=true monitoring.podMonitor.labels.release=prometheus \
                rbac.create=false serviceAccount.annotations.owner=me";
     let Some(built) = rendered(&settings(set)) else {
@@ -192,7 +193,7 @@ const REFUSED: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn what_would_have_no_effect_or_two_is_refused() {
+fn a_value_without_effect_or_with_two_is_refused() {
     let chart = folder().join("chart");
     for (set, named) in REFUSED {
         let template = [

@@ -1,6 +1,6 @@
-//! `run --once`, as a CronJob and as cron run it: the last line says what came of it.
+//! `run --once` as a CronJob and as cron run it. Its last line is the result.
 
-use crate::common::{self, Cluster, Daemon, LIMIT, ccm, env, quiet, wait_until};
+use crate::common::{self, Cluster, Daemon, LIMIT, ccm, env, socket_cluster, wait_until};
 use sandbox::Half;
 use sandbox::faults::{Effect, Rule};
 use std::time::Instant;
@@ -10,8 +10,8 @@ fn last_line(log: &str) -> String {
 }
 
 #[test]
-fn the_last_line_says_what_came_of_it() {
-    let sandbox = quiet(2);
+fn the_last_line_of_the_job_is_its_result() {
+    let sandbox = socket_cluster(2);
     let env = env(&sandbox);
     let says = |code: i32, parts: &[&str]| {
         let ran = ccm(&env, &["run", "--once"]);
@@ -26,16 +26,16 @@ fn the_last_line_says_what_came_of_it() {
     // A node without a server.
     sandbox.register("stray", None, "");
     says(1, &["pass failed after ", " 0 changed, ", " 1 failed; "]);
-    // No cluster at all: nothing was reached, and that is said too.
+    // The cluster cannot be reached at all, which is also reported.
     let cluster = Rule::new(Effect::gateway_timeout()).half(Half::Kubernetes);
     sandbox.fault(cluster.path("/api/v1/nodes"));
     says(1, &["pass failed after ", ": 0 changed, "]);
 }
 
-/// What `activeDeadlineSeconds` does to the Pod, and `timeout` in a crontab.
+/// The test does what `activeDeadlineSeconds` does to the Pod, and `timeout` in a crontab.
 #[test]
-fn its_time_limit_ends_it_cleanly() {
-    let sandbox = quiet(2);
+fn the_time_limit_of_the_job_ends_it_cleanly() {
+    let sandbox = socket_cluster(2);
     let env = env(&sandbox);
     // An API that does not answer.
     let slow = Rule::new(Effect::Slow(LIMIT)).half(Half::Hetzner);

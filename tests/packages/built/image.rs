@@ -1,5 +1,5 @@
-//! The image, as `manifests/image.sh` builds it with buildah: of the static binary where `make build` has made one, else
-//! of a stand-in, because what is asked here is what else is in it.
+//! The image as `manifests/image.sh` builds it with buildah. It contains the static binary when `make build` has made
+//! one, and otherwise a stand-in, because the tests are about everything else in the image.
 
 use crate::built::rendered::{base, folder, one, pod};
 use crate::common::{self, Cluster, Ran, all_initialised, env};
@@ -36,14 +36,14 @@ fn has(program: &str, what: &str) -> bool {
     there
 }
 
-/// What `make build` makes for this machine.
+/// Returns the binary that `make build` makes for this machine.
 fn static_binary() -> Option<PathBuf> {
     let target = format!("target/{}-unknown-linux-musl", std::env::consts::ARCH);
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(target).join("release/ccm");
     path.exists().then_some(path)
 }
 
-/// An image, unpacked: its digest, its configuration, and the archive of its only layer.
+/// An unpacked image: its digest, its configuration, and the archive of its only layer.
 struct Image {
     digest: String,
     config: Value,
@@ -88,7 +88,7 @@ fn tar(words: &[&str], folder: &Path) -> String {
 }
 
 #[test]
-fn it_holds_the_binary_and_its_link_and_says_whose_it_is() {
+fn the_image_contains_the_binary_and_its_link_and_names_its_source() {
     if !has("buildah", "the image") {
         return;
     }
@@ -102,7 +102,7 @@ fn it_holds_the_binary_and_its_link_and_says_whose_it_is() {
             .lines()
             .map(|line| {
                 let words: Vec<&str> = line.split_whitespace().collect();
-                // Mode, owner, then size and two words of time; the rest is the name.
+                // The words are mode, owner, size and two for the time. The rest is the name.
                 format!("{} {} {}", words[0], words[1], words[5..].join(" "))
             })
             .collect();
@@ -132,9 +132,9 @@ fn it_holds_the_binary_and_its_link_and_says_whose_it_is() {
     assert_eq!(user, NOBODY);
 }
 
-/// Who builds, where, when and under which umask makes no difference.
+/// The result does not depend on who builds, where, when, and under which umask.
 #[test]
-fn two_of_one_commit_are_equal() {
+fn two_images_of_one_commit_are_equal() {
     if !has("buildah", "equal images") {
         return;
     }
@@ -159,10 +159,10 @@ fn two_of_one_commit_are_equal() {
     assert_ne!(digests[0], digests[2]);
 }
 
-/// As a container runtime would start it in the Deployment of the other project: as nobody, nothing may be written, by
-/// the name of that project's binary. What the runtime mounts into a Pod is there.
+/// The image is started as a container runtime would in the Deployment of the other project: as nobody, on a read-only
+/// root, and by the name of that project's binary. The files exist that the runtime mounts into a Pod.
 #[test]
-fn it_runs_as_nobody_on_a_root_that_cannot_be_written() {
+fn the_image_runs_as_nobody_on_a_read_only_root() {
     const WHAT: &str = "the image's binary, run";
     if !has("buildah", WHAT) {
         return;
@@ -181,7 +181,7 @@ fn it_runs_as_nobody_on_a_root_that_cannot_be_written() {
     let root = place.0.join("root");
     std::fs::create_dir_all(root.join("kube")).unwrap();
     tar(&["-xzf", image.layer.to_str().unwrap()], &root);
-    let sandbox = common::quiet(1);
+    let sandbox = common::socket_cluster(1);
     let given = env(&sandbox);
     let kubeconfig = common::variable(&given, "KUBECONFIG");
     std::fs::write(root.join("kube/config"), std::fs::read(kubeconfig).unwrap()).unwrap();

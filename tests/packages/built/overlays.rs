@@ -11,7 +11,7 @@ fn but_for(change: impl FnOnce(&mut Value)) -> Vec<Value> {
     with_pod(base(), |pod| change(&mut pod["containers"][0]))
 }
 
-/// With this Pod of the Deployment or CronJob.
+/// Returns the objects with a changed Pod of the Deployment or CronJob.
 fn with_pod(mut objects: Vec<Value>, change: impl FnOnce(&mut Value)) -> Vec<Value> {
     let paths = ["/spec/template/spec", "/spec/jobTemplate/spec/template/spec"];
     let mut pods = objects.iter_mut();
@@ -31,7 +31,7 @@ fn assert_same(built: &[Value], expected: &[Value]) {
 }
 
 #[test]
-fn hcloud_is_the_base_in_the_other_profile() {
+fn the_hcloud_overlay_is_the_base_in_the_other_profile() {
     let Some(built) = kustomized("hcloud") else {
         return;
     };
@@ -63,7 +63,7 @@ fn the_right_to_read_secrets_has_no_namespace_of_its_own_and_is_of_the_daemons_a
 }
 
 #[test]
-fn private_network_insists_on_the_network_and_uses_it() {
+fn the_private_network_overlay_requires_the_network_and_uses_it() {
     let Some(built) = kustomized("private-network") else {
         return;
     };
@@ -91,7 +91,7 @@ fn private_network_insists_on_the_network_and_uses_it() {
 }
 
 #[test]
-fn cron_runs_the_deployments_pod_once_within_its_limit() {
+fn the_cron_overlay_runs_the_deployment_s_pod_once_within_its_limit() {
     let Some(built) = kustomized("cron") else {
         return;
     };
@@ -113,7 +113,7 @@ fn cron_runs_the_deployments_pod_once_within_its_limit() {
     assert!(parsed.settings.once.value);
     assert!(parsed.notices.is_empty(), "{:?}", parsed.notices);
 
-    // Else it is the Deployment's Pod.
+    // In all other respects the Pod is the Deployment's.
     let base = base();
     let deployment = one(&base, "Deployment");
     let mut expected = pod(deployment).clone();
@@ -167,7 +167,7 @@ fn the_network_policy_is_about_the_deployments_pods_and_its_port() {
 }
 
 #[test]
-fn on_loopback_probes_ask_where_the_daemon_listens() {
+fn the_loopback_overlay_probes_the_address_on_which_the_daemon_listens() {
     let Some(built) = with_component("base", "loopback-metrics") else {
         return;
     };

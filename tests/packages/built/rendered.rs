@@ -15,7 +15,7 @@ pub fn read(file: &str) -> Vec<Value> {
     documents(&std::fs::read_to_string(folder().join(file)).unwrap())
 }
 
-/// What every way of installing has in common.
+/// Returns the objects that every way of installing has in common.
 pub fn base() -> Vec<Value> {
     let files = ["account", "role", "lease", "deployment"];
     let read = |file| read(&format!("base/{file}.yaml"));
@@ -50,12 +50,12 @@ pub fn with_component(resource: &str, component: &str) -> Option<Vec<Value>> {
     kustomized_at(&place)
 }
 
-/// An overlay as kubectl builds it; none where there is no kubectl.
+/// Returns an overlay as kubectl builds it, or `None` when there is no kubectl.
 pub fn kustomized(overlay: &str) -> Option<Vec<Value>> {
     kustomized_at(&folder().join("overlays").join(overlay))
 }
 
-/// A kustomization as kubectl builds it; none where there is no kubectl.
+/// Returns a kustomization as kubectl builds it, or `None` when there is no kubectl.
 pub fn kustomized_at(path: &Path) -> Option<Vec<Value>> {
     let built = Command::new("kubectl").arg("kustomize").arg(path).output();
     let Ok(built) = built else {
@@ -77,7 +77,7 @@ pub fn flags(container: &Value) -> Vec<String> {
     words
 }
 
-/// The variables; those that come from elsewhere have the text `from`.
+/// Returns the variables. Those that come from elsewhere have the text `from`.
 pub fn variables(container: &Value) -> BTreeMap<String, String> {
     let list = container["env"].as_array().unwrap().iter();
     let text = |one: &Value| match one["value"].as_str() {
@@ -91,7 +91,7 @@ pub fn variables(container: &Value) -> BTreeMap<String, String> {
     list.map(named).collect()
 }
 
-/// What `ccm` understands of its container: everything, or the test fails.
+/// Returns the settings that `ccm` reads from a container. Fails when `ccm` does not understand everything.
 pub fn understood(container: &Value) -> Parsed {
     struct Given(BTreeMap<String, String>);
     impl Environment for Given {

@@ -1,4 +1,4 @@
-//! Who may do what, and how a denial reads.
+//! Rights of users, and the texts of denials.
 
 use crate::common::{self, Cluster};
 use crate::kubectl::person::{Person, simulated};
@@ -40,7 +40,7 @@ fn denials_read_like_the_real_ones() {
 }
 
 #[test]
-fn what_one_may_do_is_told() {
+fn kubectl_auth_can_i_tells_what_a_user_may_do() {
     let sandbox = simulated(0);
     common::under_its_role(&sandbox);
     for (user, question, may) in [

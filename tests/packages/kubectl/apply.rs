@@ -4,7 +4,7 @@ use crate::common::{Cluster, contains};
 use crate::kubectl::person::{Person, shop, simulated};
 use serde_json::json;
 
-/// Three ways: what was applied last, what is there, what is wanted now.
+/// A three-way merge compares what was applied last, what exists, and what is wanted now.
 #[test]
 fn apply_creates_leaves_alone_and_changes_what_differs() {
     let sandbox = simulated(0);
@@ -73,7 +73,7 @@ fn a_kustomization_is_applied_and_deleted_as_one() {
 
 /// Commands that speak protobuf and nothing else.
 #[test]
-fn namespaces_and_services_are_created_from_words() {
+fn kubectl_create_creates_namespaces_and_services() {
     let sandbox = simulated(0);
     let Some(admin) = Person::of(&sandbox, "admin") else {
         return;

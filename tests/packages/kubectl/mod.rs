@@ -1,6 +1,6 @@
-//! The ordinary kubectl against the sandbox: every verb that a person uses on nodes and Services.
+//! The ordinary kubectl against the sandbox, with every verb that a person uses on nodes and Services.
 //!
-//! Texts of kubectl itself differ from version to version; what is compared is what the server answered.
+//! Texts of kubectl itself differ from version to version. The tests compare what the server answered.
 
 mod access;
 mod apply;

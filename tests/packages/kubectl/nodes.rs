@@ -18,7 +18,7 @@ fn kubectl_sees_what_ccm_did() {
         row.unwrap().split_whitespace().nth(6).unwrap().to_owned()
     };
     assert_eq!(external_ip(), "<none>");
-    sandbox.settle();
+    sandbox.converge();
     assert_eq!(external_ip(), "203.0.113.2");
     let described = admin.does("describe node worker-2");
     for text in [
@@ -36,12 +36,12 @@ fn kubectl_sees_what_ccm_did() {
 }
 
 #[test]
-fn what_a_person_changes_with_kubectl_is_followed() {
+fn ccm_follows_what_a_person_changes_with_kubectl() {
     let sandbox = simulated(1);
     let Some(admin) = Person::of(&sandbox, "admin") else {
         return;
     };
-    sandbox.settle();
+    sandbox.converge();
     admin.does("label node worker-1 --overwrite failure-domain.beta.kubernetes.io/zone=rack-7");
     admin.does("cordon worker-1");
     sandbox.ccm(&["node", "sync", "worker-1"]).with_code(0);
@@ -97,7 +97,7 @@ fn a_node_is_changed_by_every_verb() {
         r#"patch node worker-1 --type json -p [{"op":"add","path":"/metadata/labels/json","value":"j"}]"#,
         r#"patch node worker-1 --type merge -p {"metadata":{"labels":{"merge":"m"}}}"#,
         r#"patch node worker-1 --type merge --subresource status -p {"status":{"addresses":[{"type":"InternalIP","address":"10.1.1.1"}]}}"#,
-        // Strategic: merges the list by key.
+        // A strategic patch merges the list by key.
         r#"patch node worker-1 --subresource status -p {"status":{"conditions":[{"type":"Mine","status":"True"}]}}"#,
     ] {
         admin.does(line);
@@ -119,7 +119,7 @@ fn a_node_is_changed_by_every_verb() {
 }
 
 #[test]
-fn what_was_changed_is_taken_back() {
+fn kubectl_can_undo_a_change() {
     let sandbox = simulated(1);
     let Some(admin) = Person::of(&sandbox, "admin") else {
         return;

@@ -5,7 +5,7 @@ use sandbox::Sandbox;
 use serde_json::{Value, json};
 use std::process::{Command, Stdio};
 
-/// Somebody who uses kubectl on a sandbox.
+/// A person who uses kubectl on a sandbox.
 pub struct Person<'a> {
     sandbox: &'a Sandbox,
     env: Env,
@@ -30,7 +30,8 @@ impl Person<'_> {
             .args(words)
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
-            // Where it keeps what it learned about the server: that of another world is wrong here.
+            // kubectl stores here what it learned about the server. What it learned about another server
+            // would be wrong.
             .env("HOME", self.sandbox.folder())
             .envs(self.env.iter().cloned())
             .stdin(Stdio::null());
@@ -42,19 +43,19 @@ impl Person<'_> {
         Ran::from(output)
     }
 
-    /// What it printed; it must succeed.
+    /// Runs kubectl, which must succeed. Returns its output.
     pub fn gets(&self, words: &[&str]) -> String {
         let ran = self.run(words);
         assert_eq!(ran.code, 0, "kubectl {words:?}: {}", ran.stderr);
         ran.stdout
     }
 
-    /// The same for a line whose words have no spaces in them.
+    /// Runs a line whose words contain no spaces. Returns its output.
     pub fn does(&self, line: &str) -> String {
         self.gets(&line.split(' ').collect::<Vec<_>>())
     }
 
-    /// What it complained of; it must fail.
+    /// Runs a line that must fail. Returns its error.
     pub fn is_refused(&self, line: &str) -> String {
         let ran = self.run(&line.split(' ').collect::<Vec<_>>());
         assert_eq!(ran.code, 1, "kubectl {line}: {ran:?}");
@@ -69,7 +70,8 @@ impl Person<'_> {
     }
 }
 
-/// Nodes that change only when somebody changes them; never a real cluster's: what is tested here is the sandbox.
+/// Starts a sandbox with nodes that change only when somebody changes them. It is never a real cluster, because the
+/// sandbox is tested here.
 pub fn simulated(nodes: usize) -> Sandbox {
     let builder = Sandbox::builder().nodes(nodes);
     builder.heartbeats(false).start()

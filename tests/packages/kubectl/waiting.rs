@@ -1,4 +1,4 @@
-//! What kubectl does where it cannot watch: it lists again and again, so what it waits for it sees all the same.
+//! kubectl without watches lists again and again, and still sees what it waits for.
 
 use crate::common::{Cluster, LIMIT, contains, wait_until};
 use crate::kubectl::person::{Person, shop, simulated};
@@ -18,7 +18,7 @@ fn watches_are_refused_and_the_list_before_is_shown() {
 }
 
 #[test]
-fn what_is_waited_for_is_seen() {
+fn kubectl_wait_sees_the_condition() {
     let sandbox = simulated(1);
     let Some(admin) = Person::of(&sandbox, "admin") else {
         return;

@@ -1,4 +1,4 @@
-//! Every annotation: set at creation, changed, removed again, and with a bad value; in both profiles.
+//! Every annotation is set at creation, changed, removed again, and given a bad value, in both profiles.
 
 use crate::common::help::has_table;
 use crate::load_balancer::support::{NETWORK, PROFILES, World, port, words};
@@ -8,20 +8,20 @@ use ccm::hetzner::load_balancers::{KEEP, Listener, Observed, PortField};
 use ccm::provider::{AnnotationKind, Protocol, Reason, ServicePort};
 use std::collections::BTreeSet;
 
-/// One annotation and what it does.
+/// An annotation and its effect.
 struct Case {
     name: &'static str,
-    /// What it needs beside it.
+    /// The annotations that it needs beside it.
     with: &'static str,
     network: bool,
-    /// Its effect, as a text.
+    /// The effect as a text.
     of: fn(&World) -> String,
-    /// Two values and their effects.
+    /// Two values, each with its effect.
     first: (&'static str, &'static str),
     second: (&'static str, &'static str),
-    /// The effect after it was removed: ours, and profile `hcloud`.
+    /// The effect after the annotation was removed, in our profile and in profile `hcloud`.
     removed: (&'static str, &'static str),
-    /// A bad value, and what the error says is allowed; empty: any text will do.
+    /// A bad value, and what the error says is allowed. An empty text means that any value is allowed.
     bad: (&'static str, &'static str),
     /// The writes of the change from the first to the second.
     writes: &'static str,
@@ -67,7 +67,7 @@ fn public(world: &World) -> String {
     world.balancer().public_net.enabled.to_string()
 }
 
-/// Those that are not a controller's.
+/// Returns the labels that no controller sets.
 fn labels(world: &World) -> String {
     let all = world.balancer().labels.iter();
     let own = all.filter(|(key, _)| !key.contains('/'));
@@ -176,7 +176,7 @@ const CASES: &[Case] = &[
         first: ("false", "false"), second: ("true", "true"), removed: ("false", "false"), bad: BOOLEAN, ..BASE },
 ];
 
-/// Those that have tests of their own, in `certificates` and `primary_ips`.
+/// The annotations that have tests of their own, in `certificates` and `primary_ips`.
 #[rustfmt::skip]
 const ELSEWHERE: [&str; 11] = [
     "http-tls-secret", "share", "share-namespaces", "external", "external-targets", "certificate-type",
@@ -208,10 +208,10 @@ fn every_annotation_is_set_changed_and_removed() {
         let about = format!("{} in profile {}", case.name, profile.name());
         let mut world = world(case, profile);
         world.set_one(case.name, case.first.0);
-        world.settle();
+        world.converge();
         assert_eq!((case.of)(&world), case.first.1, "{about}: at creation");
         world.set_one(case.name, case.second.0);
-        let made = world.settle();
+        let made = world.converge();
         assert_eq!((case.of)(&world), case.second.1, "{about}: changed");
         assert_eq!(words(&made), case.writes, "{about}: writes of the change");
         world.unset(case.name);
@@ -224,18 +224,18 @@ fn every_annotation_is_set_changed_and_removed() {
             assert!(message.contains(removed), "{about}: {message}");
             continue;
         }
-        world.settle();
+        world.converge();
         assert_eq!((case.of)(&world), removed, "{about}: removed");
     }
 }
 
 #[test]
-fn a_bad_value_names_annotation_value_and_what_is_allowed_and_leaves_everything_as_it_is() {
+fn a_bad_value_is_explained_and_changes_nothing() {
     let with_bad = CASES.iter().filter(|case| !case.bad.0.is_empty());
     for (case, profile) in with_bad.flat_map(|case| PROFILES.map(|profile| (case, profile))) {
         let mut world = world(case, profile);
         world.set_one(case.name, case.first.0);
-        world.settle();
+        world.converge();
         world.set_one(case.name, case.bad.0);
         let message = world.obstacle();
         for part in [case.bad.0, case.bad.1] {
@@ -243,9 +243,9 @@ fn a_bad_value_names_annotation_value_and_what_is_allowed_and_leaves_everything_
         }
         let names_it = message.contains(&format!("annotation {PREFIX}{}", case.name));
         assert!(names_it, "{message}");
-        // It heals when the value is mended.
+        // The plan is right again when the value is corrected.
         world.set_one(case.name, case.first.0);
-        assert_eq!(words(&world.settle()), "", "{}", case.name);
+        assert_eq!(words(&world.converge()), "", "{}", case.name);
     }
 }
 
@@ -259,7 +259,7 @@ fn every_annotation_has_a_case() {
     }
 }
 
-/// By the plan of what exists in no project, where each name counts as right.
+/// The examples are planned with values that exist in no project, where each name counts as right.
 #[test]
 fn the_example_of_each_annotation_is_right() {
     const MANAGED: &str =
@@ -283,13 +283,13 @@ fn the_example_of_each_annotation_is_right() {
         let outcome = world.plan().outcome;
         assert_eq!(outcome.obstacle(), None, "{} {example}", row.name);
         for unused in [Reason::UnknownAnnotation, Reason::AnnotationWithoutEffect] {
-            assert_eq!(world.told(unused), [""; 0], "{} {example}", row.name);
+            assert_eq!(world.finding_messages(unused), [""; 0], "{} {example}", row.name);
         }
     }
 }
 
 #[test]
-fn one_port_may_have_its_own() {
+fn one_port_may_have_its_own_annotation() {
     let per_port = TABLE.iter().filter(|row| row.scope == Scope::Port);
     let names: BTreeSet<&str> = per_port.map(|row| row.name).collect();
     let value_of = |world: &World, case: &Case, at: usize| {
@@ -308,7 +308,7 @@ fn one_port_may_have_its_own() {
             world.set(case.with);
             world.set_one(case.name, case.first.0);
             world.set_one(&key, case.second.0);
-            world.settle();
+            world.converge();
             // The check's port is the node port unless it is said.
             assert_eq!(value_of(&world, case, 0), case.first.1, "{key}");
             assert_eq!(value_of(&world, case, 1), case.second.1, "{key}");
@@ -333,7 +333,7 @@ const SHARED: &[Shared] = &[
     ("protocol.443=http", "tcp false", Some("protocol.443")),
 ];
 
-/// Two ports may have one number, and only the TCP one is the load balancer's.
+/// Two ports may have the same number, and only the TCP port is the load balancer's.
 #[test]
 fn an_annotation_of_a_udp_port_changes_no_tcp_port() {
     let udp = |name, number| ServicePort { protocol: Protocol::Udp, ..port(name, number) };
@@ -347,14 +347,14 @@ fn an_annotation_of_a_udp_port_changes_no_tcp_port() {
                 }
                 world.service.ports = ports;
                 world.set(annotations);
-                let without = world.told(Reason::AnnotationWithoutEffect);
+                let without = world.finding_messages(Reason::AnnotationWithoutEffect);
                 assert_eq!(without.len(), usize::from(told.is_some()), "{without:?}");
                 if let Some(told) = told {
                     let key = format!("{PREFIX}{told} has no effect");
                     assert!(without[0].contains(&key), "{without:?}");
                     assert!(without[0].contains("is UDP"), "{without:?}");
                 }
-                world.settle();
+                world.converge();
                 let protocol = field(&world, PortField::Protocol);
                 let proxy = field(&world, PortField::ProxyProtocol);
                 let is = format!("{protocol} {proxy}");
@@ -365,7 +365,7 @@ fn an_annotation_of_a_udp_port_changes_no_tcp_port() {
     }
 }
 
-/// What has another domain is dropped while an answer is parsed.
+/// Annotations of other domains are dropped while an answer is parsed.
 #[test]
 fn every_annotation_is_in_the_domain_that_is_kept() {
     for key in [PREFIX, ccm::hetzner::EXTERNAL_IPV6] {
@@ -381,7 +381,7 @@ fn the_help_page_has_the_table() {
 }
 
 #[test]
-fn what_is_kept_of_an_annotation_follows_from_its_name() {
+fn the_name_of_an_annotation_decides_what_is_kept_of_it() {
     use AnnotationKind::{Foreign, Known, Unknown};
     for (key, expected) in [
         ("load-balancer.hetzner.cloud/type", Known),

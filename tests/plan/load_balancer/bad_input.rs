@@ -1,11 +1,11 @@
-//! What somebody gets wrong: said with what to do about it, and nothing is changed.
+//! Bad input of a person is reported with what to do about it, and nothing is changed.
 
 use crate::load_balancer::support::{PROFILES, World, assert_says, certificate, port};
 use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::annotations::PREFIX;
 use ccm::provider::{Protocol, Reason, ServicePort};
 
-/// What is wrong, and what the error must say.
+/// The wrong input, and the texts that the error must contain.
 type Case = (fn(&mut World), &'static [&'static str]);
 
 #[rustfmt::skip] // A case is a line or two.
@@ -38,7 +38,8 @@ const CASES: &[Case] = &[
     (|w| w.service.ports[0].node_port = None, &["port 80", "allocateLoadBalancerNodePorts"]),
 ];
 
-/// The API server refuses these in a status: the load balancer would cost money, and nobody would be told its address.
+/// The API server refuses these host names in a status. The load balancer would cost money, and nobody would
+/// learn its address.
 #[test]
 fn a_host_name_that_no_status_takes_is_refused_before_anything_is_made() {
     let long = ["a".repeat(63).as_str(); 4].join(".");
@@ -74,11 +75,11 @@ fn eleven_certificates(world: &mut World) {
 }
 
 #[test]
-fn bad_input_is_explained_leaves_everything_as_it_is_and_heals() {
+fn bad_input_is_explained_and_changes_nothing_until_it_is_corrected() {
     for (number, (break_it, says)) in CASES.iter().enumerate() {
         for profile in PROFILES {
             let mut world = World::new(profile);
-            world.settle();
+            world.converge();
             let good = world.service.clone();
             break_it(&mut world);
             let message = world.obstacle();
@@ -86,8 +87,8 @@ fn bad_input_is_explained_leaves_everything_as_it_is_and_heals() {
                 assert!(message.contains(part), "case {number}: {message}");
             }
             world.service = good;
-            assert!(world.settle().is_empty(), "case {number}");
-            // The same for one that is not there yet.
+            assert!(world.converge().is_empty(), "case {number}");
+            // The same holds for a load balancer that does not exist yet.
             let mut world = World::new(profile);
             break_it(&mut world);
             assert_eq!(world.obstacle(), message, "case {number}");
@@ -96,17 +97,17 @@ fn bad_input_is_explained_leaves_everything_as_it_is_and_heals() {
 }
 
 #[test]
-fn all_that_is_wrong_is_said_at_once() {
+fn all_problems_of_a_service_are_reported_at_once() {
     let mut world = World::new(Profile::CcmFromScratch);
     world.set("type=lb99 protocol=udp use-private-ip=true");
     let message = world.obstacle();
     assert_says(&message, &["lb99", "udp", "HCLOUD_NETWORK"]);
 }
 
-/// Of many problems the first ten are reported, of many findings of one reason the first five; one of another reason
-/// is not lost among them.
+/// The first ten of many problems are reported, and the first five of many findings of one reason. A finding of another
+/// reason is not lost among them.
 #[test]
-fn of_many_problems_and_findings_some_are_said_and_the_others_counted() {
+fn some_of_many_problems_are_reported_and_the_others_counted() {
     let mut world = World::new(Profile::CcmFromScratch);
     for n in 0..22 {
         world.set_one(&format!("unknown-{n}"), "");
@@ -125,7 +126,7 @@ fn of_many_problems_and_findings_some_are_said_and_the_others_counted() {
 }
 
 #[test]
-fn what_can_not_be_honoured_is_told_and_the_rest_goes_on() {
+fn a_field_that_cannot_be_honoured_is_reported_and_the_rest_is_synced() {
     let mut world = World::new(Profile::CcmFromScratch);
     world.service.source_ranges = vec!["192.0.2.0/24".into()];
     world.service.has_session_affinity = true;
@@ -146,7 +147,7 @@ fn what_can_not_be_honoured_is_told_and_the_rest_goes_on() {
         assert_eq!(told.reason, reason);
         assert_says(&told.message, &[part]);
     }
-    world.settle();
+    world.converge();
     assert_eq!(world.balancer().services.len(), 1);
 }
 
@@ -166,7 +167,7 @@ const IDLE: &[Idle] = &[
     ("http-managed-certificate-name=a", &[("http-managed-certificate-name", "https")]),
     ("http-managed-certificate-domains=a.example", &[("http-managed-certificate-domains", "https")]),
     ("http-managed-certificate-acme-staging=true", &[("http-managed-certificate-acme-staging", "https")]),
-    // For one port alone.
+    // The annotation is for one port only.
     ("http-sticky-sessions.http=true", &[("http-sticky-sessions", "http or https")]),
     // Plain http has no certificates.
     ("protocol=http http-certificates=one http-cookie-name=A", &[("http-certificates", "https")]),
@@ -177,16 +178,16 @@ const IDLE: &[Idle] = &[
 ];
 
 #[test]
-fn what_only_http_has_is_told_where_no_port_has_it() {
+fn an_annotation_for_http_is_reported_when_no_port_is_http() {
     for (annotations, expected) in IDLE {
         for profile in PROFILES {
             let mut world = World::new(profile);
             world.service.ports = vec![port("http", 80), port("https", 443)];
-            world.settle();
+            world.converge();
             world.set(annotations);
             let outcome = world.plan().outcome;
             assert_eq!(outcome.obstacle(), None, "{annotations}");
-            let told = world.told(Reason::AnnotationWithoutEffect);
+            let told = world.finding_messages(Reason::AnnotationWithoutEffect);
             assert_eq!(told.len(), expected.len(), "{annotations}: {told:?}");
             for (told, (name, about)) in told.iter().zip(*expected) {
                 let says = format!(
@@ -201,7 +202,7 @@ fn what_only_http_has_is_told_where_no_port_has_it() {
 }
 
 #[test]
-fn a_load_balancer_that_serves_nothing_is_told() {
+fn a_load_balancer_that_serves_nothing_is_reported() {
     let kinds = [(Protocol::Udp, Protocol::Sctp, true), (Protocol::Udp, Protocol::Tcp, false)];
     for (first, second, is_told) in kinds {
         for profile in PROFILES {
@@ -210,19 +211,19 @@ fn a_load_balancer_that_serves_nothing_is_told() {
             world.service.ports[0].protocol = first;
             world.service.ports[1].protocol = second;
             for _ in 0..2 {
-                let told = world.told(Reason::UnsupportedProtocolConfigured);
+                let told = world.finding_messages(Reason::UnsupportedProtocolConfigured);
                 let nothing = |told: &&String| told.contains("serves nothing, and costs money");
                 let count = told.iter().filter(nothing).count();
                 assert_eq!(count, usize::from(is_told), "{first:?} {second:?}");
-                world.settle();
+                world.converge();
             }
         }
     }
 }
 
-/// What keeps the whole Service from being worked on is told alone.
+/// An error that stops the sync of the whole Service is reported alone.
 #[test]
-fn a_bad_value_where_it_has_no_effect_either_is_told_once() {
+fn a_bad_value_without_effect_is_reported_once() {
     let mut world = World::new(Profile::CcmFromScratch);
     world.set("http-timeout-idle=10s");
     assert!(world.obstacle().contains("use 30s to 300s"));
@@ -240,7 +241,7 @@ fn an_unknown_certificate_type_is_an_error_of_ours_and_uploaded_to_upstream() {
             Profile::CcmFromScratch => assert!(world.obstacle().contains("uploaded or managed")),
             Profile::Hcloud => {
                 assert!(world.findings().contains(&Reason::AnnotationWithoutEffect));
-                world.settle();
+                world.converge();
                 assert_eq!(world.listener().certificates(), [7]);
             }
         }
@@ -256,7 +257,7 @@ fn a_managed_certificate_of_the_service_is_found_by_its_label() {
         let label = ccm::hetzner::load_balancers::SERVICE_UID;
         certificates[1].labels.insert(label.into(), uid);
         world.set("protocol=https certificate-type=Managed");
-        world.settle();
+        world.converge();
         assert_eq!(world.listener().certificates(), [8]);
     }
 }

@@ -1,4 +1,4 @@
-//! Managed certificates: ordered once, found, taken over, waited for, and never deleted.
+//! Managed certificates are ordered once, found, taken over, waited for, and never deleted.
 
 use crate::load_balancer::project::fresh;
 use crate::load_balancer::support::{
@@ -43,10 +43,10 @@ fn add(world: &mut World, certificate: Certificate) {
 }
 
 #[test]
-fn one_is_ordered_before_its_port_and_the_port_comes_when_it_is_issued() {
+fn a_certificate_is_ordered_before_its_port_and_the_port_is_added_when_it_is_issued() {
     for profile in PROFILES {
         let mut world = world(profile);
-        let made = world.settle();
+        let made = world.converge();
         assert_eq!(words(&made), "create_certificate create");
         let certificate = world.certificate(DEFAULT).clone();
         assert_eq!(certificate.domain_names, ["*.example.com", "example.com"]);
@@ -56,14 +56,14 @@ fn one_is_ordered_before_its_port_and_the_port_comes_when_it_is_issued() {
         });
         assert_eq!(labels, [UID, "cluster-1", "kubernetes", "default.web"]);
         assert!(!certificate.labels.contains_key("HC-Use-Staging-CA"));
-        // The port waits; the other one and the status do not.
+        // The port waits, but the other port and the status do not.
         assert_eq!(world.shows(443), None);
         let plan = world.plan();
         assert!(plan.outcome.is_unfinished() && !plan.status.unwrap().is_empty());
-        let told = world.told(Reason::CertificatePending).remove(0);
+        let told = world.finding_messages(Reason::CertificatePending).remove(0);
         assert_says(&told, &["port 443 waits for certificate ccm-"]);
         world.issue();
-        let made = lines(&world.settle());
+        let made = lines(&world.converge());
         assert_eq!(made, ["port 443: added, https to node port 30443"]);
         assert_eq!(world.shows(443), Some(vec![certificate.id]));
         assert!(!world.plan().outcome.is_unfinished());
@@ -71,9 +71,9 @@ fn one_is_ordered_before_its_port_and_the_port_comes_when_it_is_issued() {
 }
 
 #[test]
-fn a_failed_issuance_is_told_with_its_reason_and_the_rest_goes_on() {
+fn a_failed_issuance_is_reported_with_its_reason_and_the_rest_is_synced() {
     let mut world = world(Profile::CcmFromScratch);
-    world.settle();
+    world.converge();
     let all = world.state.certificates.as_mut().unwrap();
     let ordered = all.last_mut().unwrap();
     let id = ordered.id;
@@ -85,7 +85,7 @@ fn a_failed_issuance_is_told_with_its_reason_and_the_rest_goes_on() {
         ..status("failed")
     });
     world.set("algorithm-type=least_connections");
-    assert_eq!(words(&world.settle()), "change_algorithm");
+    assert_eq!(words(&world.converge()), "change_algorithm");
     let plan = world.plan();
     assert!(plan.outcome.is_unfinished());
     let told = plan.findings.iter();
@@ -115,7 +115,7 @@ const NAMED: &[Named] = &[
 
 /// The API refuses the port, and in a POST all of the load balancer.
 #[test]
-fn one_that_is_named_before_it_is_issued_is_waited_for() {
+fn a_named_certificate_that_is_not_issued_yet_is_waited_for() {
     for (names, new, beside, told, after) in NAMED {
         let both = [(false, *new), (true, Some(*beside))];
         for (profile, (is_there, shown)) in
@@ -125,7 +125,7 @@ fn one_that_is_named_before_it_is_issued_is_waited_for() {
             world.service.ports = vec![port("http", 80), port("https", 443)];
             world.set("protocol.443=https http-certificates=7");
             if is_there {
-                world.settle();
+                world.converge();
             }
             for (id, name, issuance) in
                 [(90, "ours", "completed"), (91, "pending", "pending"), (92, "failed", "failed")]
@@ -135,7 +135,7 @@ fn one_that_is_named_before_it_is_issued_is_waited_for() {
                 add(&mut world, one);
             }
             world.set_one("http-certificates", names);
-            world.settle();
+            world.converge();
             assert_eq!(world.shows(443).as_deref(), shown, "{names} {is_there}");
             assert_ne!(world.shows(80), None);
             let plan = world.plan();
@@ -146,7 +146,7 @@ fn one_that_is_named_before_it_is_issued_is_waited_for() {
             assert_eq!(plan.outcome.is_unfinished(), told.is_some(), "{names}");
             assert!(!plan.status.unwrap().is_empty(), "{names}");
             world.issue();
-            world.settle();
+            world.converge();
             let shown = world.shows(443);
             assert_eq!(shown.as_deref(), Some(*after), "{names} {is_there}");
             assert!(!world.plan().outcome.is_unfinished());
@@ -155,48 +155,48 @@ fn one_that_is_named_before_it_is_issued_is_waited_for() {
 }
 
 #[test]
-fn a_renewal_that_failed_is_told_and_the_port_stays() {
+fn a_failed_renewal_is_reported_and_the_port_stays() {
     let mut world = world(Profile::CcmFromScratch);
-    world.settle();
+    world.converge();
     world.issue();
-    world.settle();
+    world.converge();
     let all = world.state.certificates.as_mut().unwrap();
     all.last_mut().unwrap().status.as_mut().unwrap().renewal = "failed".into();
-    assert!(world.settle().is_empty());
+    assert!(world.converge().is_empty());
     assert!(world.findings().contains(&Reason::CertificateFailed));
     assert!(!world.plan().outcome.is_unfinished());
 }
 
 /// A port that shows an uploaded certificate goes on with it until the managed one is there.
 #[test]
-fn a_port_shows_what_it_has_while_another_is_issued() {
+fn a_port_shows_its_old_certificate_while_another_is_issued() {
     let mut world = world(Profile::CcmFromScratch);
     world.set("certificate-type=uploaded http-certificates=one");
-    world.settle();
+    world.converge();
     assert_eq!(world.shows(443), Some(vec![7]));
     world.set("certificate-type=managed http-sticky-sessions=true");
-    assert_eq!(words(&world.settle()), "create_certificate update_service");
+    assert_eq!(words(&world.converge()), "create_certificate update_service");
     assert_eq!(world.shows(443), Some(vec![7]));
     world.issue();
-    assert_eq!(words(&world.settle()), "update_service");
+    assert_eq!(words(&world.converge()), "update_service");
     let ordered = world.state.certificates.iter().flatten().next_back();
     assert_eq!(world.shows(443), Some(vec![ordered.unwrap().id]));
-    // One that spoke tcp goes on with that.
+    // A port that spoke tcp still does.
     let mut world = self::world(Profile::CcmFromScratch);
     world.set("protocol.https=tcp");
-    world.settle();
+    world.converge();
     world.set("protocol.https=https");
-    assert_eq!(words(&world.settle()), "create_certificate");
+    assert_eq!(words(&world.converge()), "create_certificate");
     assert_eq!(world.balancer().services.len(), 2);
     world.issue();
-    assert_eq!(words(&world.settle()), "update_service");
+    assert_eq!(words(&world.converge()), "update_service");
 }
 
 /// Name, labels, whether the domains are the wanted ones, whether a load balancer shows it.
 #[rustfmt::skip]
 type There = (&'static str, &'static [(&'static str, &'static str)], bool, bool);
 
-/// What comes of it: its word, or what the error says.
+/// The result, which is a word or what the error says.
 #[derive(Clone, Copy)]
 enum End {
     Shown,
@@ -207,7 +207,7 @@ enum End {
 
 #[rustfmt::skip] // A case is a line.
 #[test]
-fn one_that_is_there() {
+fn an_existing_certificate_is_used_taken_over_or_refused() {
     const OWN: (&str, &str) = (SERVICE_UID, UID);
     const GONE: (&str, &str) = (SERVICE_UID, "gone");
     const LIVES: (&str, &str) = (SERVICE_UID, "lives");
@@ -216,7 +216,7 @@ fn one_that_is_there() {
     const ELSEWHERE: (&str, &str) = (CLUSTER_UID, "cluster-2");
     const WEB: (&str, &str) = (SERVICE, "default.web");
     use End::{Ordered, Refused, Shown, TakenOver};
-    // With the name that an annotation asks for, or without.
+    // The annotation asks for a name, or not.
     let cases: &[(Option<&str>, There, End)] = &[
         (None, (DEFAULT, &[OWN], true, true), Shown),
         (None, ("other", &[OWN], true, true), Shown),
@@ -271,7 +271,7 @@ fn one_that_is_there() {
         let certain = labels.iter().any(|one| *one == GONE || *one == LIVES);
         let rests = certain && (matches!(end, TakenOver) || *labels == [LIVES, HERE, WEB]);
         assert_eq!(world.needs().services, rests, "{about}");
-        let made = world.settle();
+        let made = world.converge();
         let shown = world.shows(443);
         match end {
             Shown => {
@@ -292,7 +292,7 @@ fn one_that_is_there() {
             }
             Refused(_) => unreachable!(),
         }
-        // What is not as it is wanted is told; nothing of it is changed.
+        // A difference from the wanted certificate is reported, and nothing of the certificate is changed.
         let differs = !same || labels.contains(&("HC-Use-Staging-CA", "true"));
         let told = world.findings().contains(&Reason::AnnotationWithoutEffect);
         assert_eq!(told, differs && matches!(end, Shown), "{about}");
@@ -302,7 +302,7 @@ fn one_that_is_there() {
 }
 
 #[test]
-fn of_two_with_the_label_the_one_of_the_wanted_name_is_shown() {
+fn a_port_shows_the_certificate_of_the_wanted_name_when_two_have_the_label() {
     let own = &[(SERVICE_UID, UID)];
     let mut world = world(Profile::CcmFromScratch);
     for (id, name) in [(90, "first"), (91, "second")] {
@@ -314,12 +314,12 @@ fn of_two_with_the_label_the_one_of_the_wanted_name_is_shown() {
     let says = "first (90), second (91) carry the same label";
     assert!(message.contains(says), "{message}");
     world.set("http-managed-certificate-name=second");
-    world.settle();
+    world.converge();
     assert_eq!(world.shows(443), Some(vec![91]));
 }
 
 #[test]
-fn each_port_may_have_its_own() {
+fn each_port_may_have_its_own_certificate() {
     let mut world = world(Profile::CcmFromScratch);
     world.service.ports.push(port("admin", 8443));
     world.service.ports.push(port("more", 9443));
@@ -331,20 +331,20 @@ fn each_port_may_have_its_own() {
     assert_says(&message, &parts);
     world.set("http-managed-certificate-name.8443=admin");
     world.set("http-managed-certificate-acme-staging.admin=true");
-    let made = world.settle();
+    let made = world.converge();
     assert_eq!(words(&made), "create_certificate create_certificate create");
     world.issue();
-    let added = words(&world.settle());
+    let added = words(&world.converge());
     assert_eq!(added, "add_service add_service add_service");
     let [usual, admin] = [DEFAULT, "admin"].map(|name| Some(vec![world.certificate(name).id]));
     let shown = [443, 8443, 9443].map(|number| world.shows(number));
     assert_eq!(shown, [usual.clone(), admin, usual]);
     let admin = world.certificate("admin");
     assert_eq!(admin.labels["HC-Use-Staging-CA"], "true");
-    // One of them may be an uploaded one.
+    // One of the certificates may be an uploaded one.
     world.set("certificate-type.more=uploaded");
     world.set("http-certificates.more=two");
-    assert_eq!(words(&world.settle()), "update_service");
+    assert_eq!(words(&world.converge()), "update_service");
 }
 
 /// The one of another port is not this one's, even for the same domains.
@@ -356,14 +356,14 @@ fn a_port_does_not_take_what_another_port_asks_for_by_name() {
         world.set("protocol.admin=https http-managed-certificate-name.admin=admin");
         world.set_one("http-managed-certificate-domains.admin", domains);
         add(&mut world, there(90, "admin", &[(SERVICE_UID, UID)]));
-        let ordered = words(&world.settle());
+        let ordered = words(&world.converge());
         assert_eq!(ordered, "create_certificate create", "{domains}");
         assert_eq!(world.certificate(DEFAULT).labels[SERVICE_UID], UID);
     }
 }
 
 #[test]
-fn an_uploaded_one_of_the_name_is_somebody_elses() {
+fn an_uploaded_certificate_of_the_name_is_somebody_else_s() {
     let mut world = world(Profile::CcmFromScratch);
     let mut one = there(90, "front", &[]);
     one.status = None;
@@ -374,17 +374,17 @@ fn an_uploaded_one_of_the_name_is_somebody_elses() {
     assert!(message.contains("it was uploaded"), "{message}");
 }
 
-/// What a load balancer does not serve needs none.
+/// A port that the load balancer does not serve needs no certificate.
 #[test]
 fn a_udp_port_needs_no_certificate() {
     let mut world = world(Profile::CcmFromScratch);
     world.service.ports[1].protocol = Protocol::Udp;
     world.unset("http-managed-certificate-domains");
-    assert_eq!(words(&world.settle()), "create");
+    assert_eq!(words(&world.converge()), "create");
 }
 
 #[test]
-fn without_domains_or_with_bad_ones_nothing_is_ordered() {
+fn no_certificate_is_ordered_without_valid_domains() {
     for (domains, expected) in [
         ("", "has no domains"),
         ("example", "\"example\" is no domain"),
@@ -400,12 +400,12 @@ fn without_domains_or_with_bad_ones_nothing_is_ordered() {
     let mut world = world(Profile::CcmFromScratch);
     world.set("protocol.https=tcp");
     world.unset("http-managed-certificate-domains");
-    assert_eq!(words(&world.settle()), "create");
+    assert_eq!(words(&world.converge()), "create");
 }
 
 /// A change that fails keeps the others from nothing.
 #[test]
-fn the_load_balancer_does_not_depend_on_the_order() {
+fn a_load_balancer_does_not_depend_on_the_order_of_certificates() {
     let mut world = world(Profile::CcmFromScratch);
     world.state.balancers = vec![fresh(1, "kubernetes-default-web", "lb11")];
     let planned = world.plan().outcome.take_changes();
@@ -414,6 +414,6 @@ fn the_load_balancer_does_not_depend_on_the_order() {
     let requests = planned.iter().map(|one| one.json());
     let mut ports = requests.map(|json| json["request"]["listen_port"].clone());
     assert!(ports.all(|port| port != 443));
-    world.settle();
+    world.converge();
     assert_eq!(world.balancer().services.len(), 1);
 }

@@ -1,11 +1,12 @@
-//! Which protocol targets are checked by, when nobody says so or only half of it.
+//! The protocol with which targets are checked, when the annotations name it not at all or only in part.
 
 use crate::load_balancer::support::{World, environment};
 use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::PortField;
 use ccm::provider::{HealthCheck, Reason, TrafficPolicy};
 
-/// Annotations, whether the environment has an interval, and the check: ours, and profile `hcloud`.
+/// The annotations, whether the environment has an interval, and the health check in our profile and
+/// in profile `hcloud`.
 type Case = (&'static str, bool, &'static str, &'static str);
 
 #[rustfmt::skip] // A case is a line.
@@ -27,7 +28,7 @@ const CASES: &[Case] = &[
 ];
 
 #[test]
-fn the_protocol_of_a_check_follows_what_is_said() {
+fn the_protocol_of_a_health_check_follows_the_annotations() {
     for (annotations, interval, ours, upstream) in CASES {
         for (profile, expected) in [(Profile::CcmFromScratch, ours), (Profile::Hcloud, upstream)] {
             let mut world = World::new(profile);
@@ -37,7 +38,7 @@ fn the_protocol_of_a_check_follows_what_is_said() {
             }
             world.set(annotations);
             let told = world.findings().contains(&Reason::AnnotationWithoutEffect);
-            world.settle();
+            world.converge();
             let protocol = PortField::CheckProtocol.of(world.listener()).unwrap();
             let tls = PortField::CheckTls.of(world.listener());
             let shown = match (protocol.as_str(), tls.as_deref()) {
@@ -50,15 +51,15 @@ fn the_protocol_of_a_check_follows_what_is_said() {
     }
 }
 
-/// What no annotation sets is set back too; upstream leaves it.
+/// A field that no annotation sets is set back, too. The other controller leaves it.
 #[test]
-fn an_expected_response_set_by_hand_goes() {
+fn an_expected_response_that_was_set_by_hand_is_removed() {
     for (profile, after) in [(Profile::CcmFromScratch, "(none)"), (Profile::Hcloud, "pong")] {
         let mut world = World::new(profile);
         world.set("health-check-protocol=http");
-        world.settle();
+        world.converge();
         world.balancer_mut().services[0].set(PortField::CheckResponse, "pong");
-        let made = world.settle();
+        let made = world.converge();
         let response = PortField::CheckResponse.of(world.listener());
         assert_eq!(response.as_deref(), Some(after), "{profile:?}");
         assert_eq!(made.len(), usize::from(profile == Profile::CcmFromScratch));
@@ -79,7 +80,7 @@ fn shown(world: &World) -> String {
     .join(" ")
 }
 
-/// What describes another check wins; how often is asked holds for both.
+/// Annotations that describe another check win. The interval counts for both.
 #[test]
 fn kube_proxy_is_asked_unless_another_check_is_described() {
     const ASKED: &str = "http 10256 /healthz 200";
@@ -87,7 +88,8 @@ fn kube_proxy_is_asked_unless_another_check_is_described() {
     let local = TrafficPolicy::Local;
     #[rustfmt::skip] // A case is a line.
     let cases = [
-        // Policy, annotations, by the environment; the check; how many warnings.
+        // Each case has the policy, the annotations, whether the environment asks for kube-proxy, the check, and the
+        // number of warnings.
         (cluster, "", false, "tcp 30080 - -", 0),
         (cluster, "health-check=kube-proxy", false, ASKED, 0),
         (cluster, "", true, ASKED, 0),
@@ -112,31 +114,31 @@ fn kube_proxy_is_asked_unless_another_check_is_described() {
         let set = || environment(DEFAULT, HealthCheck::KubeProxy);
         world.defaults.health_check.kind = by_default.then(set);
         world.set(annotations);
-        let told = world.told(Reason::AnnotationWithoutEffect);
-        world.settle();
+        let told = world.finding_messages(Reason::AnnotationWithoutEffect);
+        world.converge();
         let about = format!("{policy:?} {annotations} {by_default}");
         assert_eq!(shown(&world), expected, "{about}");
         assert_eq!(told.len(), warnings, "{about}");
     }
 }
 
-/// Upstream leaves path and status codes unchanged: kube-proxy's would make each pod unhealthy.
+/// The other controller leaves path and status codes unchanged, and those of kube-proxy would make each pod unhealthy.
 #[test]
-fn nothing_of_a_check_of_kube_proxy_stays() {
+fn nothing_of_a_former_health_check_of_kube_proxy_stays() {
     for profile in [Profile::CcmFromScratch, Profile::Hcloud] {
         let mut world = World::new(profile);
         world.set("protocol=http health-check-interval=5s");
         world.set("health-check=kube-proxy");
-        world.settle();
+        world.converge();
         assert_eq!(shown(&world), "http 10256 /healthz 200", "{profile:?}");
         world.unset("health-check");
-        world.settle();
+        world.converge();
         assert_eq!(shown(&world), "http 30080 / 2??, 3??", "{profile:?}");
     }
-    // One that was made by hand, with that port in the annotation, is what it was.
+    // A health check that was made by hand, with that port in the annotation, stays as it was.
     let mut world = World::new(Profile::Hcloud);
     world.set("health-check-protocol=http health-check-port=10256");
-    world.settle();
+    world.converge();
     world.balancer_mut().services[0].set(PortField::CheckPath, "/healthz");
     assert!(world.plan().outcome.changes().is_empty());
 }

@@ -29,7 +29,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::Ipv4Addr;
 
 const SEEDS: u64 = 20_000;
-/// As many as each run of the tests takes.
+/// The number of seeds in each run of the tests.
 const SOME: u64 = 200;
 
 const NAMESPACES: &[&str] = &["default", "shop", "team"];
@@ -139,7 +139,7 @@ fn annotate(random: &mut Random, service: &mut Service, names: &[String]) {
     }
 }
 
-/// The names that load balancers have: those that ccm would give, and others.
+/// Returns the names that load balancers have, which are those that ccm would give and others.
 fn names(services: &[Service]) -> Vec<String> {
     let mut names = vec!["front".to_owned(), "other".to_owned()];
     for one in services {
@@ -210,7 +210,7 @@ fn labels(random: &mut Random, services: &[Service]) -> BTreeMap<String, String>
         }
     }
     if random.percent(10) {
-        // As Terraform leaves them.
+        // Terraform leaves these labels.
         labels.retain(|label, _| !label.contains("ccm") || label == EXTERNAL);
     }
     labels.retain(|_, _| !random.percent(4));
@@ -358,8 +358,8 @@ fn several(seed: u64) -> Several {
 }
 
 impl Several {
-    /// The decisions for all Services. `is_reversed`: the list of Services is in the opposite order, and their ages stay the
-    /// same.
+    /// Returns the decisions for all Services. `is_reversed` means that the list of Services is in the opposite order,
+    /// while their ages stay the same.
     fn text(&mut self, is_reversed: bool) -> String {
         let mut all: Vec<Service> = self.services.clone();
         if is_reversed {
@@ -466,7 +466,7 @@ fn seeds() -> std::ops::RangeInclusive<u64> {
 }
 
 #[test]
-fn the_same_world_leads_to_the_same_decisions() {
+fn the_same_input_leads_to_the_same_decisions() {
     if let Ok(file) = std::env::var("CCM_TEST_DECISIONS") {
         let mut lines = String::new();
         for seed in seeds() {
@@ -481,7 +481,7 @@ fn the_same_world_leads_to_the_same_decisions() {
         }
         return;
     }
-    // How often a word is in the texts.
+    // The test counts how often these words are in the texts.
     #[rustfmt::skip]
     let words = [
         r#""change":"create""#, r#""change":"delete""#, r#""change":"edit""#, r#""change":"delete_service""#,

@@ -1,4 +1,4 @@
-//! Nodes on dedicated servers: targets by address.
+//! Nodes on dedicated servers, which are targets by their addresses.
 
 use crate::load_balancer::random::Random;
 use crate::load_balancer::support::{
@@ -19,7 +19,7 @@ fn private(number: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 0, 1, number)
 }
 
-/// `metal-01` on dedicated server 1, and so on: the same numbers as those of cloud servers.
+/// Returns `metal-01` on dedicated server 1, and so on. The numbers are also those of cloud servers.
 fn metal(number: u8) -> OfferedNode {
     OfferedNode {
         name: format!("metal-{number:02}"),
@@ -33,7 +33,7 @@ fn metal(number: u8) -> OfferedNode {
     }
 }
 
-/// One cloud server and two dedicated ones, in a Network with a vSwitch.
+/// Returns a world with one cloud server and two dedicated ones, in a Network with a vSwitch.
 fn world(profile: Profile) -> World {
     let mut world = World::new(profile).with_network();
     world.nodes = vec![node(1), metal(1), metal(2)];
@@ -70,7 +70,7 @@ fn add_address(world: &mut World, ip: impl Into<IpAddr>) {
     world.balancer_mut().targets.push(ip_target(ip));
 }
 
-/// As the controllers see it with `ROBOT_ENABLED=false`, or without credentials.
+/// Shows the world as the controllers see it with `ROBOT_ENABLED=false`, or without credentials.
 fn turn_off(world: &mut World, is_off: bool) {
     world.cluster.dedicated.clear();
     world.cluster.proven.clear();
@@ -85,10 +85,10 @@ fn turn_off(world: &mut World, is_off: bool) {
 }
 
 #[test]
-fn a_new_load_balancer_has_them_by_their_public_addresses() {
+fn a_new_load_balancer_has_dedicated_nodes_as_targets_by_their_public_addresses() {
     for profile in PROFILES {
         let mut world = world(profile);
-        let made = world.settle();
+        let made = world.converge();
         assert_eq!(made.len(), 1, "{:?}", lines(&made));
         assert_eq!(count(&creation(&made)["targets"]), 3);
         assert_eq!(addresses(&world), ["198.19.0.1", "198.19.0.2"]);
@@ -98,11 +98,11 @@ fn a_new_load_balancer_has_them_by_their_public_addresses() {
 }
 
 #[test]
-fn with_use_private_ip_by_their_address_behind_the_vswitch() {
+fn dedicated_targets_with_use_private_ip_have_the_address_behind_the_vswitch() {
     let mut world = world(Profile::CcmFromScratch);
-    world.settle();
+    world.converge();
     world.set("use-private-ip=true");
-    let made = lines(&world.settle());
+    let made = lines(&world.converge());
     let expected = [
         "target metal-01 (10.0.1.1): added",
         "target metal-02 (10.0.1.2): added",
@@ -115,35 +115,35 @@ fn with_use_private_ip_by_their_address_behind_the_vswitch() {
 }
 
 #[test]
-fn without_an_address_there_the_public_one_and_a_word_about_it() {
+fn a_dedicated_target_without_a_private_address_has_the_public_one_and_a_finding() {
     let mut world = world(Profile::CcmFromScratch);
     world.set("use-private-ip=true");
     let elsewhere = NodeAddress::new(AddressKind::InternalIP, Ipv4Addr::new(192, 168, 0, 2));
     world.nodes[2].addresses = vec![elsewhere];
-    world.settle();
+    world.converge();
     assert_eq!(addresses(&world), ["10.0.1.1", "198.19.0.2"]);
     assert_eq!(world.findings(), [Reason::InternalIPNotConfigured]);
-    // What was read for this plan alone has no subnets: an existing target is not turned for that.
+    // The read for this plan has no subnets, which is no reason to change an existing target.
     world.state.subnets = None;
     assert!(world.plan().outcome.changes().is_empty());
 }
 
 #[test]
-fn a_node_that_is_not_offered_any_more_is_removed_and_nobody_else_s_address() {
+fn a_node_that_is_no_target_any_more_is_removed_and_no_foreign_address() {
     for profile in PROFILES {
         let mut world = world(profile);
-        world.settle();
+        world.converge();
         add_address(&mut world, Ipv4Addr::new(198, 51, 100, 7));
         world.nodes.remove(2);
-        let made = lines(&world.settle());
+        let made = lines(&world.converge());
         assert_eq!(made, ["target metal-02 (198.19.0.2): removed"]);
         assert_eq!(addresses(&world), ["198.19.0.1", "198.51.100.7"]);
         assert_eq!(world.findings(), [Reason::TargetIgnored]);
-        // Its node is gone: nothing says whose the address is.
+        // The node was deleted, so nothing shows whose the address is.
         world.nodes.remove(1);
         world.cluster.dedicated.clear();
         world.cluster.proven.clear();
-        assert_eq!(world.settle().len(), 0);
+        assert_eq!(world.converge().len(), 0);
         assert_eq!(addresses(&world), ["198.19.0.1", "198.51.100.7"]);
     }
 }
@@ -155,7 +155,7 @@ fn an_address_that_only_a_kubelet_knows_removes_no_target() {
         for is_offered in [true, false] {
             let mut world = world(Profile::CcmFromScratch);
             world.set_one("use-private-ip", use_private_ip);
-            world.settle();
+            world.converge();
             add_address(&mut world, private(77));
             let reported = NodeAddress::new(AddressKind::InternalIP, private(77));
             world.nodes[2].addresses = vec![reported];
@@ -164,7 +164,7 @@ fn an_address_that_only_a_kubelet_knows_removes_no_target() {
             if !is_offered {
                 world.nodes.remove(2);
             }
-            world.settle();
+            world.converge();
             let is_target = addresses(&world).contains(&private(77).to_string());
             assert!(is_target, "{use_private_ip} {is_offered}");
             assert!(world.plan().outcome.changes().is_empty());
@@ -177,13 +177,13 @@ fn an_address_that_only_a_kubelet_knows_removes_no_target() {
 }
 
 #[test]
-fn turned_off_or_without_credentials_no_address_is_removed_and_none_added() {
+fn no_dedicated_target_is_added_or_removed_while_robot_is_off() {
     for profile in PROFILES {
         for is_off in [true, false] {
             for use_private_ip in ["false", "true"] {
                 let mut world = world(profile);
                 world.set_one("use-private-ip", use_private_ip);
-                world.settle();
+                world.converge();
                 let before = addresses(&world);
                 turn_off(&mut world, is_off);
                 assert!(world.plan().outcome.changes().is_empty(), "off: {is_off}");
@@ -196,16 +196,16 @@ fn turned_off_or_without_credentials_no_address_is_removed_and_none_added() {
 }
 
 #[test]
-fn without_credentials_new_ones_only_by_their_private_address() {
+fn new_dedicated_targets_need_credentials_or_a_private_address() {
     let mut public = world(Profile::CcmFromScratch);
     turn_off(&mut public, false);
-    public.settle();
+    public.converge();
     assert_eq!(addresses(&public), [""; 0]);
     assert_eq!(public.findings(), [Reason::ServerNotFound; 2]);
     let mut private = world(Profile::CcmFromScratch);
     turn_off(&mut private, false);
     private.set("use-private-ip=true");
-    private.settle();
+    private.converge();
     assert_eq!(addresses(&private), ["10.0.1.1", "10.0.1.2"]);
     assert_eq!(private.findings(), []);
 }
@@ -213,7 +213,7 @@ fn without_credentials_new_ones_only_by_their_private_address() {
 #[test]
 fn a_release_leaves_the_addresses_of_others() {
     let mut world = world(Profile::CcmFromScratch);
-    world.settle();
+    world.converge();
     add_address(&mut world, Ipv4Addr::new(198, 51, 100, 7));
     let made = lines(&changes(world.removal()));
     let is_target = |line: &&String| line.starts_with("target ");
@@ -226,14 +226,14 @@ fn a_release_leaves_the_addresses_of_others() {
     assert_eq!(targets, expected, "{made:?}");
 }
 
-/// What is there and what is wanted differ in any way: what is no node's stays, and one plan leads to the end.
+/// Any state and any wish may differ. Foreign targets stay, and one plan leads to the end.
 #[test]
-fn in_any_world_addresses_of_others_stay_and_the_end_is_one() {
+fn foreign_addresses_stay_and_one_plan_reaches_the_end_from_any_state() {
     let (mut removed, mut foreign) = (0, 0);
     for seed in 0..600 {
         let mut random = Random::new(seed);
         let mut world = world(*random.pick(&PROFILES));
-        world.settle();
+        world.converge();
         let use_private_ip = *random.pick(&["true", "false"]);
         world.set_one("use-private-ip", use_private_ip);
         let mut others = Vec::new();
@@ -252,7 +252,7 @@ fn in_any_world_addresses_of_others_stay_and_the_end_is_one() {
             }
         }
         assert_eq!(world.network, Some(NETWORK));
-        let made = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| world.settle()));
+        let made = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| world.converge()));
         let made = lines(&made.unwrap_or_else(|_| panic!("seed {seed}")));
         removed += made.iter().filter(|line| line.contains("removed")).count();
         foreign += others.len();

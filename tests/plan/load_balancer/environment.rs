@@ -1,4 +1,4 @@
-//! Every environment default: in force without an annotation, below one, and gone again.
+//! Every default of the environment: in force without an annotation, overruled by one, and removed again.
 
 use crate::load_balancer::support::{
     NETWORK, PROFILES, World, creation, environment, pairs, words,
@@ -16,7 +16,8 @@ struct Case {
     /// The annotation that wins over it, and a value.
     annotation: &'static str,
     of: fn(&World) -> String,
-    /// By the environment, by the annotation, and with neither: ours and profile `hcloud`.
+    /// The effects by the environment, by the annotation, and with neither of them in our profile and
+    /// in profile `hcloud`.
     effects: [&'static str; 4],
 }
 
@@ -92,21 +93,21 @@ fn a_default_holds_without_an_annotation_and_below_one() {
     for (case, profile) in CASES.iter().flat_map(|case| PROFILES.map(|profile| (case, profile))) {
         let about = format!("{} in profile {}", case.variable, profile.name());
         let mut world = World::new(profile);
-        // A Network is in one network zone: that of the nodes.
+        // A Network is in one network zone, which is that of the nodes.
         if case.variable != "HCLOUD_LOAD_BALANCERS_NETWORK_ZONE" {
             world = world.with_network();
         }
         (case.set)(&mut world.defaults);
-        world.settle();
+        world.converge();
         let [by_default, by_annotation, ours, upstream] = case.effects;
         assert_eq!((case.of)(&world), by_default, "{about}: by the environment");
         world.set(case.annotation);
-        world.settle();
+        world.converge();
         let effect = (case.of)(&world);
         assert_eq!(effect, by_annotation, "{about}: by the annotation");
         pairs(case.annotation).for_each(|(name, _)| world.unset(name));
         (case.unset)(&mut world.defaults);
-        world.settle();
+        world.converge();
         let neither = match profile {
             Profile::CcmFromScratch => ours,
             Profile::Hcloud => upstream,
@@ -122,11 +123,11 @@ fn every_variable_of_the_table_has_a_case() {
     assert_eq!(cases, rows);
 }
 
-/// So that a shell, which has not the daemon's environment, can hold such changes back.
+/// A shell does not have the daemon's environment. So it must know which changes to hold back.
 #[test]
-fn what_nobody_set_names_the_setting_that_would() {
+fn a_change_by_a_default_names_the_setting_that_would_prevent_it() {
     let mut world = World::new(Profile::CcmFromScratch);
-    world.settle();
+    world.converge();
     world.balancer_mut().services[0].set(PortField::ProxyProtocol, true);
     let plan = world.plan();
     let expected = Source::Default("HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL".into());
@@ -160,7 +161,7 @@ fn a_local_traffic_policy_is_checked_at_the_health_check_node_port() {
         let variable = "HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_NODE_PORT";
         world.defaults.health_check.node_port = setting.map(|on| environment(variable, on));
         world.set(annotations);
-        world.settle();
+        world.converge();
         let path = PortField::CheckPath.of(world.listener());
         let protocol = check(&world, PortField::CheckProtocol);
         let port = check(&world, PortField::CheckPort);
@@ -170,7 +171,7 @@ fn a_local_traffic_policy_is_checked_at_the_health_check_node_port() {
 }
 
 #[test]
-fn location_and_zone_from_both_sides() {
+fn location_and_zone_of_annotation_and_variable_are_combined() {
     // An environment location beats a zone annotation, unless an empty annotation unsets it.
     let made = |annotations: &str, location: bool, profile| {
         let mut world = World::new(profile);
@@ -192,7 +193,7 @@ fn location_and_zone_from_both_sides() {
         ("network-zone=us-east", true, "Some(\"fsn1\") None"),
         ("network-zone=us-east location=", true, "None Some(\"us-east\")"),
         ("network-zone=us-east location=hel1", false, "Some(\"hel1\") None"),
-        // Where most of the nodes are.
+        // Most of the nodes are there.
         ("", false, "Some(\"fsn1\") None"),
     ];
     for (annotations, has_location, expected) in cases {
@@ -203,10 +204,10 @@ fn location_and_zone_from_both_sides() {
 }
 
 #[test]
-fn without_the_network_nothing_is_detached() {
+fn a_load_balancer_is_not_detached_while_no_network_is_configured() {
     let mut world = World::new(Profile::CcmFromScratch).with_network();
-    world.settle();
+    world.converge();
     world.network = None;
-    assert_eq!(words(&world.settle()), "");
+    assert_eq!(words(&world.converge()), "");
     assert_eq!(world.balancer().private_net[0].network, NETWORK);
 }

@@ -1,4 +1,4 @@
-//! Which load balancer is a Service's, with two clusters in one project; and which is removed.
+//! Which load balancer is a Service's when two clusters share a project, and which load balancer is deleted.
 
 use crate::load_balancer::project::fresh;
 use crate::load_balancer::support::{
@@ -35,7 +35,7 @@ fn address(ip: &str) -> Target {
     ip_target(ip.parse::<IpAddr>().unwrap())
 }
 
-/// Of worker-01.
+/// The address of worker-01.
 const NODE_IP: &str = "192.0.2.1";
 const OTHER_IP: &str = "192.0.2.99";
 
@@ -54,13 +54,13 @@ const OF_WEB: (&str, &str) = (SERVICE, "default.web");
 const ASKS: (&str, &str) = (ADOPT, "default.web");
 const ASKS_OTHER: (&str, &str) = (ADOPT, "default.other");
 
-/// What becomes of a load balancer that a Service's annotation, its default name or the label `adopt` asks for.
+/// What happens to a load balancer that a Service asks for by its annotation, its default name or the label `adopt`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fate {
     Adopted,
     /// Why, and it can be solved by the label.
     Not(&'static str),
-    /// By another Service.
+    /// Another Service owns the load balancer.
     Owned,
 }
 use Fate::{Adopted, Not, Owned};
@@ -81,7 +81,7 @@ fn in_the_way(name: &str, labels: Labels, ports: &[u16], targets: Vec<Target>) -
 fn listener(listen_port: u16) -> Listener {
     let mut world = World::new(Profile::CcmFromScratch);
     world.service.ports = vec![port("x", listen_port)];
-    world.settle();
+    world.converge();
     world.listener().clone()
 }
 
@@ -96,8 +96,8 @@ fn check_fate(world: &mut World, fate: Fate, about: &str) {
             Adopted => {
                 let event = plan.outcome.changes()[0].event().unwrap();
                 assert_eq!(event.reason, Reason::LoadBalancerAdopted);
-                let settled = world.settle();
-                let events = settled.iter().filter(|change| change.event().is_some());
+                let converged = world.converge();
+                let events = converged.iter().filter(|change| change.event().is_some());
                 assert_eq!(events.count(), 1, "{about}");
                 let labels = &world.balancer().labels;
                 assert_eq!(world.balancer().id, 1, "{about}");
@@ -106,7 +106,7 @@ fn check_fate(world: &mut World, fate: Fate, about: &str) {
                 assert_eq!(labels.contains_key(CREATED), was_made, "{about}");
                 assert_eq!(labels.contains_key(ADOPTED), !was_made, "{about}");
                 assert_eq!(labels.get("team"), before.labels.get("team"), "{about}");
-                // What selects servers is the operator's.
+                // A target that selects servers is the operator's.
                 let is_selector = |target: &&Target| matches!(target, Target::LabelSelector { .. });
                 let selectors = |one: &LoadBalancer| one.targets.iter().filter(is_selector).count();
                 assert_eq!(selectors(world.balancer()), selectors(&before), "{about}");
@@ -152,7 +152,7 @@ const NAMED: &[Case] = &[
     (&[OURS], &[443], Vec::new, Not("it has ports, 443")),
     (&[MADE], &[], || vec![server(99)], Not("server 99 is no node")),
     (&[ASKS_OTHER], &[], Vec::new, Not("names another Service, default.other")),
-    // Made by an operator's program before the nodes: kube-hetzner's, hcloud-k8s', any other.
+    // An operator's program makes these before the nodes: kube-hetzner, hcloud-k8s, or any other.
     (&[("provisioner", "terraform"), ("cluster", "k3s")], &[], || vec![selector(Some(&[1, 2]))], Adopted),
     (&[("cluster", "k8s"), ("role", "ingress")], &[], Vec::new, Adopted),
     (&[("x7f3", "a9")], &[], Vec::new, Adopted),
@@ -164,7 +164,7 @@ const NAMED: &[Case] = &[
     (&[TEAM, ("kops", "owned")], &[], || vec![selector(Some(&[1]))], Not("label kops=owned says")),
     (&[GONE, ("kops", "owned")], &[], || vec![server(1)], Not("label kops=owned says")),
     (&[OURS, GONE, ("kops", "owned")], &[443], || vec![server(1)], Not("label kops=owned says")),
-    // What a Service had set on a load balancer that this cluster made is no program's.
+    // A label that a Service had set on a load balancer of this cluster belongs to no program.
     (&[OURS, GONE, MADE, ("kops", "owned")], &[443], || vec![server(1)], Adopted),
     // Another cluster's.
     (&[THEIRS], &[], Vec::new, Not("names another cluster, cluster-2")),
@@ -180,7 +180,7 @@ const NAMED: &[Case] = &[
     (&[OURS, GONE, MADE], &[443], || vec![server(1)], Adopted),
     (&[GONE], &[443], || vec![server(1), server(3)], Adopted),
     (&[GONE], &[443], || vec![selector(Some(&[1]))], Adopted),
-    // What proves nothing: another cluster may wait for its nodes.
+    // These prove nothing, because another cluster may wait for its nodes.
     (&[GONE], &[443], Vec::new, Not("names a Service that this cluster does not have")),
     (&[GONE], &[443], || vec![server(1), server(99)], Not("names a Service that this cluster does not have")),
     (&[GONE], &[], || vec![selector(Some(&[]))], Not("names a Service that this cluster does not have")),
@@ -188,7 +188,7 @@ const NAMED: &[Case] = &[
 ];
 
 #[test]
-fn one_of_the_annotations_name_is_adopted_only_while_it_is_unused() {
+fn a_load_balancer_of_the_annotation_s_name_is_adopted_only_while_it_is_unused() {
     for (labels, ports, targets, fate) in NAMED {
         let about = format!("{labels:?} {ports:?} {:?}", targets());
         let mut world = in_the_way("front", labels, ports, targets());
@@ -222,14 +222,14 @@ fn the_label_adopt_is_an_operators_word_except_against_an_existing_service() {
             check_fate(&mut world, *fate, &about);
         }
     }
-    // Of two neither.
+    // When two ask for it, neither gets it.
     let mut world = in_the_way("edge", &[ASKS], &[], vec![]);
     world.state.balancers.push(labelled(2, "core", &[ASKS]));
     let message = world.obstacle();
     assert!(message.contains("edge (1), core (2)"), "{message}");
-    // One that asks for another Service is none of this one's.
+    // A load balancer that asks for another Service is not this one's.
     let mut world = in_the_way("edge", &[ASKS_OTHER], &[], vec![]);
-    world.settle();
+    world.converge();
     assert_eq!(world.state.balancers.len(), 2);
 }
 
@@ -246,7 +246,7 @@ const DEFAULT_NAMED: &[(Labels, &[u16], bool)] = &[
     (&[OURS, GONE, (SERVICE, "default.other")], &[], false),
     (&[OURS, LIVING, OF_WEB], &[], false),
     (&[THEIRS, GONE, OF_WEB], &[], false),
-    // What this cluster had made for the Service before it was deleted and created again.
+    // This cluster made it for the Service before the Service was deleted and created again.
     (&[OURS, GONE, OF_WEB], &[443], true),
     (&[OURS, GONE, OF_WEB, MADE], &[443], true),
     (&[FORMER, GONE, OF_WEB], &[443], true),
@@ -260,11 +260,11 @@ fn nothing_is_adopted_by_a_default_name() {
         let there = world.state.balancers[0].clone();
         if *is_used {
             assert!(world.needs().services, "{about}");
-            world.settle();
+            world.converge();
             assert_eq!(world.balancer().id, 1, "{about}");
             continue;
         }
-        world.settle();
+        world.converge();
         let name = world.balancer().name.clone();
         assert!(name.starts_with(&format!("{NAME}-")), "{about}: {name}");
         assert_eq!(world.state.balancers[0], there, "{about}: left unchanged");
@@ -296,7 +296,7 @@ fn our_uid_on_another_clusters_is_a_conflict_unless_its_targets_are_our_nodes() 
             let removal = world.removal();
             if *is_ours {
                 assert!(world.needs().services, "{about}");
-                world.settle();
+                world.converge();
                 assert_eq!(world.balancer().id, 1, "{about}");
                 assert_ne!(removal.outcome.changes().len(), 0, "{about}");
                 continue;
@@ -323,7 +323,7 @@ fn our_uid_under_a_former_identity_is_ours() {
         let removal = world.removal();
         assert!(!removal.outcome.changes().is_empty(), "it is released");
         assert!(removal.findings.is_empty(), "{:?}", removal.findings);
-        world.settle();
+        world.converge();
         assert_eq!(world.balancer().id, 1);
         let mut world = in_the_way("front", &[GONE, FORMER, MADE], &[], vec![server(1)]);
         world.cluster.service_uids.clear();
@@ -333,9 +333,9 @@ fn our_uid_under_a_former_identity_is_ours() {
     }
 }
 
-/// One of this cluster's nodes among the targets is enough; of a copy of the cluster none is.
+/// One of this cluster's nodes among the targets is enough. A copy of the cluster has none of them.
 #[test]
-fn while_the_identity_is_not_known_our_uid_is_enough() {
+fn the_service_s_uid_is_enough_while_the_identity_is_unknown() {
     let cases: &[(Labels, Targets, bool)] = &[
         (&[OWN, THEIRS], || vec![server(1)], true),
         (&[OWN, THEIRS], || vec![server(1), server(99)], true),
@@ -355,7 +355,7 @@ fn while_the_identity_is_not_known_our_uid_is_enough() {
             let before = world.state.balancers[0].labels.get(CLUSTER_UID).cloned();
             if *is_synced {
                 assert!(plan.carries_uid, "{about}");
-                world.settle();
+                world.converge();
                 assert_eq!(world.balancer().id, 1, "{about}");
                 let after = world.balancer().labels.get(CLUSTER_UID).cloned();
                 assert_eq!(after, before, "{about}");
@@ -378,8 +378,8 @@ fn the_command_names_the_load_balancer_by_its_id() {
     }
 }
 
-/// Labels, targets, seconds from the load balancer's creation to its Service's → a part of why it is released; empty:
-/// deleted.
+/// The labels, the targets, the seconds from the load balancer's creation to the Service's, and a part of the reason
+/// why the load balancer is released. An empty text means that it is deleted.
 type Ending = (Labels, Targets, i64, &'static str);
 
 #[rustfmt::skip] // A case is a line.
@@ -390,7 +390,7 @@ const ENDINGS: &[Ending] = &[
     (&[OWN, MADE], || vec![server(1), server(99)], -1, "server 99 is no node"),
     (&[OWN, MADE], || vec![address(OTHER_IP)], -1, "192.0.2.99"),
     (&[OWN, MADE], || vec![selector(Some(&[1, 99]))], -1, "server 99 is no node"),
-    // As Hetzner's controller leaves it.
+    // Hetzner's controller leaves these.
     (&[OWN], Vec::new, -1, ""),
     (&[OWN], || vec![server(1), address(NODE_IP)], -1, ""),
     (&[OWN], || vec![server(1)], 60, ""),
@@ -403,12 +403,12 @@ const ENDINGS: &[Ending] = &[
     (&[OWN], || vec![server(1), selector(Some(&[2]))], -1, "label-selector"),
     (&[OWN], || vec![server(1)], 61, "older than the Service"),
     (&[OWN, OURS], Vec::new, 90_000, "older than the Service"),
-    // By its label alone, as of a Service that is deleted without its annotation.
+    // The label alone is enough, as for a Service that is deleted without its annotation.
     (&[OWN, OURS, MADE, (KEEP, "default.web")], || vec![server(1)], -1, "annotation load-balancer.hetzner.cloud/keep asks for it"),
 ];
 
 #[test]
-fn only_what_was_made_for_the_service_is_deleted_with_it() {
+fn only_a_load_balancer_that_was_made_for_the_service_is_deleted_with_it() {
     for (labels, targets, older_s, why) in ENDINGS {
         for profile in PROFILES {
             let about = format!("{labels:?} {:?} {older_s} s", targets());
@@ -430,7 +430,7 @@ fn only_what_was_made_for_the_service_is_deleted_with_it() {
             assert_eq!(event.reason, Reason::LoadBalancerReleased);
             let words = words(&made);
             assert!(words.split(' ').all(|word| word != "delete"), "{about}");
-            // It stays protected or not.
+            // The load balancer stays whether it is protected or not.
             world.state.balancers[0].protection.delete = true;
             let again = changes(world.removal());
             let requests = |all: &[Box<dyn ccm::provider::Change>]| {
@@ -446,7 +446,7 @@ fn only_what_was_made_for_the_service_is_deleted_with_it() {
 }
 
 #[test]
-fn a_release_takes_away_what_is_the_services_and_the_labels_last() {
+fn a_release_removes_what_is_the_service_s_and_the_labels_last() {
     const LABELS: Labels = &[OWN, OURS, TEAM, ASKS, ("hcloud-ccm/other", "x")];
     let [one, two, other] = [1, 2, 99].map(server);
     let targets = vec![one, other, selector(Some(&[2])), address(NODE_IP), two];
@@ -482,10 +482,10 @@ fn a_release_takes_away_what_is_the_services_and_the_labels_last() {
 
 /// The labels change with the last write, so that a restart finds it.
 #[test]
-fn what_is_kept_says_for_whom() {
+fn a_kept_load_balancer_has_a_label_with_its_service() {
     for stops_after in 0..=5 {
         const LABELS: Labels = &[OWN, OURS, MADE, TEAM];
-        // Of these ports the Service had one before.
+        // The Service had one of these ports before.
         let mut world = in_the_way("edge", LABELS, &[80, 443], vec![server(1), server(2)]);
         world.set("keep=true");
         let all = changes(world.removal());
@@ -505,9 +505,9 @@ fn what_is_kept_says_for_whom() {
     }
 }
 
-/// Its labels, the namespace of the Service that names it; is it adopted?
+/// Each case has the labels, the namespace of the Service that names the load balancer, and whether it is adopted.
 #[test]
-fn what_is_kept_is_had_again_in_its_namespace() {
+fn a_kept_load_balancer_is_adopted_again_in_its_namespace() {
     #[rustfmt::skip] // A case is a line.
     let cases = [
         (&[OURS, (KEEP, "default.web")][..], "default", true),
@@ -526,17 +526,17 @@ fn what_is_kept_is_had_again_in_its_namespace() {
     }
 }
 
-/// From the request on that creates it; a missing label is the safe case.
+/// The label is in the request that creates the load balancer. A missing label is the safe case.
 #[test]
 fn the_label_created_is_never_added_later() {
     for profile in PROFILES {
         let mut world = World::new(profile);
-        world.settle();
+        world.converge();
         assert_eq!(world.balancer().labels[CREATED], "true");
         assert!(!world.balancer().labels.contains_key(ADOPTED));
         world.balancer_mut().labels = [(SERVICE_UID.to_owned(), UID.to_owned())].into();
         world.set("name=front");
-        world.settle();
+        world.converge();
         let labels = &world.balancer().labels;
         let has_one = [CREATED, ADOPTED].map(|label| labels.contains_key(label));
         assert_eq!(has_one, [false, false], "{labels:?}");
@@ -544,7 +544,7 @@ fn the_label_created_is_never_added_later() {
 }
 
 #[test]
-fn by_label_before_any_name() {
+fn a_load_balancer_is_found_by_its_label_before_any_name() {
     for profile in PROFILES {
         let mut world = World::new(profile);
         world.set("name=front");
@@ -552,19 +552,19 @@ fn by_label_before_any_name() {
         world.state.balancers = vec![own, labelled(2, "front", &[])];
         let plan = world.plan();
         assert_eq!(plan.found.as_ref().unwrap().id, 1);
-        // The name is taken: told, and the rest goes on.
+        // The taken name is reported, and all other changes are made.
         assert!(world.findings().contains(&Reason::LoadBalancerNameTaken));
-        world.settle();
+        world.converge();
         assert_eq!(world.balancer().name, "old");
         assert_eq!(world.balancer().labels["team"], "a");
         world.state.balancers.remove(1);
-        let made = world.settle();
+        let made = world.converge();
         assert_eq!(lines(&made), ["name: changed, old → front"]);
     }
 }
 
 #[test]
-fn two_with_the_label_are_both_left_alone() {
+fn two_load_balancers_with_the_label_are_both_left_alone() {
     let mut world = World::new(Profile::CcmFromScratch);
     let label = [(SERVICE_UID, UID)];
     world.state.balancers = vec![labelled(1, "one", &label), labelled(2, "two", &label)];
@@ -593,11 +593,11 @@ fn removal_goes_by_the_label_alone_and_keeps_what_is_protected() {
     assert_eq!(plan.findings[0].reason, Reason::LoadBalancerProtected);
 }
 
-/// Both called `kubernetes`, both with a Service `default/web`.
+/// Both clusters are called `kubernetes`, and both have a Service `default/web`.
 #[test]
-fn two_clusters_with_one_name_get_one_each() {
+fn two_clusters_of_the_same_name_get_a_load_balancer_each() {
     let mut first = World::new(Profile::CcmFromScratch);
-    first.settle();
+    first.converge();
     let mut second = World::new(Profile::CcmFromScratch);
     second.service.uid = OTHER.into();
     second.cluster = Cluster {
@@ -608,7 +608,7 @@ fn two_clusters_with_one_name_get_one_each() {
     };
     second.nodes = vec![node(50)];
     second.state = first.state.clone();
-    second.settle();
+    second.converge();
     let all = second.state.balancers.iter();
     let names: Vec<&str> = all.map(|one| one.name.as_str()).collect();
     assert_eq!(names[0], NAME);
@@ -616,22 +616,22 @@ fn two_clusters_with_one_name_get_one_each() {
     assert_eq!(second.balancer().name, names[1]);
     // Each is content with its own, whatever the other does.
     first.state = second.state.clone();
-    assert!(first.settle().is_empty() && second.settle().is_empty());
+    assert!(first.converge().is_empty() && second.converge().is_empty());
     assert_eq!(words(&changes(first.removal())), "delete");
     assert_eq!(first.removal().found.unwrap().name, NAME);
 }
 
 /// A Service that was deleted and made again keeps the address.
 #[test]
-fn a_service_made_again_gets_its_load_balancer_back() {
+fn a_recreated_service_gets_its_load_balancer_back() {
     for profile in PROFILES {
         let mut world = World::new(profile);
         world.set("name=front");
-        world.settle();
+        world.converge();
         world.service.uid = OTHER.into();
         world.cluster.service_uids = [OTHER.to_owned()].into();
         assert!(world.needs().services);
-        let made = world.settle();
+        let made = world.converge();
         assert_eq!(words(&made), "edit", "{profile:?}");
         assert_eq!(world.state.balancers.len(), 1);
         assert_eq!(world.balancer().labels[CLUSTER_UID], "cluster-1");
@@ -639,7 +639,7 @@ fn a_service_made_again_gets_its_load_balancer_back() {
 }
 
 #[test]
-fn orphans_are_ours_and_their_service_is_gone() {
+fn an_orphan_is_a_load_balancer_of_ours_without_its_service() {
     let mut world = World::new(Profile::CcmFromScratch);
     world.state.balancers = vec![
         labelled(1, "living", &[OURS, OWN]),

@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 /// Several Services beside one cloud.
 pub(super) struct Cluster {
     pub(super) world: World,
-    /// By UID.
+    /// The Services by UID.
     pub(super) services: BTreeMap<String, Member>,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Cluster {
 pub(super) struct Member {
     pub(super) service: Service,
     pub(super) is_deleted: bool,
-    /// It is larger than is read.
+    /// Whether the Service is larger than ccm reads.
     pub(super) is_unread: bool,
 }
 
@@ -49,7 +49,7 @@ impl Cluster {
         cluster
     }
 
-    /// Adds a Service. The larger the `age`, the older it is; annotations are `share=edge type=lb21`.
+    /// Adds a Service. A larger `age` makes it older. Annotations are written as `share=edge type=lb21`.
     pub(super) fn add(&mut self, uid: &str, age: i64, ports: &[u16], annotations: &str) {
         let (namespace, name) = uid.split_once('.').unwrap_or(("default", uid));
         let mut service = Service {
@@ -79,7 +79,7 @@ impl Cluster {
         &mut self.services.get_mut(uid).expect("a Service").service
     }
 
-    /// The Service is deleted in Kubernetes; its load balancer is there until the next work.
+    /// Deletes the Service in Kubernetes. Its load balancer exists until the next sync.
     pub(super) fn delete(&mut self, uid: &str) {
         self.services.get_mut(uid).expect("a Service").is_deleted = true;
     }
@@ -93,14 +93,14 @@ impl Cluster {
         reasons(&self.plan(uid))
     }
 
-    /// What stands in the way of a Service.
+    /// Returns the problem that blocks a Service.
     pub(super) fn obstacle(&mut self, uid: &str) -> String {
         let plan = self.plan(uid);
         let obstacle = plan.outcome.obstacle().expect("an obstacle");
         obstacle.message.clone()
     }
 
-    /// An operator releases the load balancer of a Service; its ID.
+    /// Releases the load balancer of a Service as an operator does. Returns its ID.
     fn release(&mut self, uid: &str) -> u64 {
         self.take_service(uid);
         let plan = self.world.release();
@@ -113,7 +113,7 @@ impl Cluster {
         self.named(name).labels.contains_key(label)
     }
 
-    /// From now on nothing is known of what the Service asks for.
+    /// Hides from now on what the Service asks for.
     pub(super) fn leave_unread(&mut self, uid: &str) {
         self.services.get_mut(uid).unwrap().is_unread = true;
     }
@@ -158,7 +158,7 @@ impl Cluster {
         member
     }
 
-    /// What the status of a Service is to say that is larger than is read.
+    /// Returns what the status of a Service must contain that is larger than ccm reads.
     pub(super) fn status_by_proxy(&mut self, uid: &str) -> Option<Vec<Ingress>> {
         self.take_service(uid);
         self.world.status_by_proxy()
@@ -171,7 +171,8 @@ impl Cluster {
         }
     }
 
-    /// What the controller does for one Service until `most` changes are made. True: nothing is left to do.
+    /// Does what the controller does for one Service until `most` changes are made. Returns whether nothing is
+    /// left to do.
     fn work(&mut self, uid: &str, most: usize, made: &mut Vec<String>) -> bool {
         let mut left = most;
         for _ in 0..6 {
@@ -185,7 +186,7 @@ impl Cluster {
                     self.services.remove(uid);
                     return true;
                 }
-                // The status comes first; see `LoadBalancerPlan::status` for Services that end.
+                // The status is written first. `LoadBalancerPlan::status` explains this for Services that are deleted.
                 if let Some(status) = plan.status.clone() {
                     let status = status.into_iter().filter_map(|one| one.ip).collect();
                     self.service(uid).addresses = status;
@@ -219,7 +220,7 @@ impl Cluster {
         panic!("no end: {made:#?}");
     }
 
-    /// Whatever the plan: others' things stay.
+    /// Checks that no write changes anything of others.
     fn check_write(&self, uid: &str, change: &dyn Change) {
         let json = change.json();
         let Some(id) = json["loadBalancer"].as_u64() else {
@@ -289,7 +290,7 @@ impl Cluster {
         all.find(|one| one.name == name).expect("a load balancer")
     }
 
-    pub(super) fn settle(&mut self) -> Vec<String> {
+    pub(super) fn converge(&mut self) -> Vec<String> {
         let mut made = Vec::new();
         for _ in 0..8 {
             let before = made.len();
@@ -304,7 +305,7 @@ impl Cluster {
         panic!("no end: {made:#?}");
     }
 
-    /// Ports of a load balancer, and whose each is by its label: `80 a, 443 b, 6443`.
+    /// Returns the ports of a load balancer with the owner in the label of each, such as `80 a, 443 b, 6443`.
     pub(super) fn ports(&self, name: &str) -> String {
         let balancer = self.named(name);
         let ports = balancer.services.iter();
@@ -321,7 +322,7 @@ impl Cluster {
 
 pub(super) const SHARED: &str = "kubernetes-default-edge";
 
-/// Is it this port of a Service?
+/// Whether a listener is this port of a Service.
 fn is_it(listener: &Listener, port: &ServicePort) -> bool {
     let to = PortField::DestinationPort.of(listener);
     listener.listen_port == port.port && to == port.node_port.map(|to| to.to_string())
@@ -337,39 +338,39 @@ fn services_of_a_group_have_one_load_balancer_and_the_last_one_deletes_it() {
     for (age, uid, number) in [(3, "a", 80), (2, "b", 443), (1, "c", 22)] {
         cluster.add(uid, age, &[number], "share=edge");
     }
-    let made = cluster.settle();
+    let made = cluster.converge();
     let created = made.iter().filter(|line| line.contains(": created, lb"));
     assert_eq!(created.count(), 1, "{made:#?}");
     assert_eq!(made.len(), 1 + 2 + 2, "a label and a port each: {made:#?}");
     assert_eq!(cluster.ports(SHARED), "22 c, 80 a, 443 b");
     let labels = &cluster.named(SHARED).labels;
     assert_eq!(labels[GROUP], "default.edge");
-    // By it HCCM would remove ports.
+    // HCCM would remove ports because of this label.
     assert!(!labels.contains_key(SERVICE_UID));
     let services = cluster.services.values();
     let addresses: HashSet<_> = services.map(|one| &one.service.addresses).collect();
     assert_eq!(addresses.len(), 1);
 
     cluster.delete("b");
-    let made = cluster.settle();
+    let made = cluster.converge();
     assert_eq!(cluster.ports(SHARED), "22 c, 80 a", "{made:#?}");
     cluster.delete("a");
-    cluster.settle();
-    // It is alone again.
+    cluster.converge();
+    // The Service is alone on the load balancer again.
     assert_eq!(cluster.named(SHARED).labels[SERVICE_UID], "c");
     cluster.delete("c");
-    cluster.settle();
+    cluster.converge();
     assert!(cluster.world.state.balancers.is_empty());
 }
 
 #[test]
-fn the_oldest_that_sets_it_decides_what_the_whole_load_balancer_is() {
+fn the_oldest_service_that_sets_a_field_decides_about_the_whole_load_balancer() {
     let mut cluster = Cluster::new();
     cluster.add("a", 3, &[80], "share=edge");
     let own = "share=edge type=lb21 name=front";
     cluster.add("b", 2, &[443], own);
     cluster.add("c", 1, &[22], "share=edge type=lb31 name=front");
-    cluster.settle();
+    cluster.converge();
     assert_eq!(cluster.named("front").load_balancer_type.name, "lb21");
     let plan = cluster.plan("c");
     let mut findings = plan.findings.iter();
@@ -380,32 +381,32 @@ fn the_oldest_that_sets_it_decides_what_the_whole_load_balancer_is() {
     let labels = |cluster: &Cluster| cluster.named("front").labels.get("team").cloned();
     cluster.set("c", "labels", Some("team=c"));
     cluster.set("c", "deletion-protection", Some("true"));
-    cluster.settle();
+    cluster.converge();
     // No older one sets it.
     assert_eq!(labels(&cluster).as_deref(), Some("c"));
     assert!(cluster.named("front").protection.delete);
     cluster.set("b", "labels", Some("team=b"));
     cluster.set("b", "deletion-protection", Some("false"));
-    cluster.settle();
+    cluster.converge();
     assert_eq!(labels(&cluster).as_deref(), Some("b"));
     assert!(!cluster.named("front").protection.delete);
-    // One that can't be read changes nothing of the whole, and keeps nobody's ports from being served.
+    // An annotation that can't be read changes nothing of the whole, and prevents no other Service's ports.
     cluster.set("b", "type", Some("lb2l"));
     cluster.set("b", "algorithm-type", Some("least"));
     cluster.add("d", 0, &[25], "share=edge");
-    cluster.settle();
+    cluster.converge();
     assert_eq!(cluster.named("front").load_balancer_type.name, "lb21");
     assert_eq!(cluster.named("front").services.len(), 4);
 }
 
 #[test]
-fn who_has_a_port_keeps_it_and_of_new_ones_the_oldest_gets_it() {
+fn a_service_keeps_its_port_and_the_oldest_gets_a_new_one() {
     let mut cluster = Cluster::new();
     let redirect = "share=edge protocol=https http-redirect-http=true http-certificates=one";
     cluster.add("a", 3, &[443], redirect);
     cluster.add("b", 2, &[80, 8080], "share=edge");
     cluster.add("c", 1, &[8080], "share=edge");
-    cluster.settle();
+    cluster.converge();
     // A redirect answers on 80.
     assert_eq!(cluster.ports(SHARED), "443 a, 8080 b");
     let plan = cluster.plan("b");
@@ -415,13 +416,13 @@ fn who_has_a_port_keeps_it_and_of_new_ones_the_oldest_gets_it() {
     assert_eq!(plan.status, Some(Vec::new()), "none is served");
     // An older one that comes later takes no port away from who has it.
     cluster.add("d", 4, &[8080], "share=edge");
-    cluster.settle();
+    cluster.converge();
     let still = "443 a, 8080 b";
     assert_eq!(cluster.ports(SHARED), still);
     assert!(cluster.reasons("d").contains(&Reason::PortConflict));
-    // It leaves, and of the others the oldest gets it.
+    // The Service leaves, and the oldest of the others gets the port.
     cluster.delete("b");
-    cluster.settle();
+    cluster.converge();
     assert_eq!(cluster.ports(SHARED), "443 a, 8080 d");
 }
 
@@ -430,7 +431,7 @@ fn a_service_that_can_t_have_its_port_keeps_its_own_load_balancer() {
     let mut cluster = Cluster::new();
     cluster.add("a", 3, &[80], "share=edge");
     cluster.add("b", 2, &[80, 81], "");
-    cluster.settle();
+    cluster.converge();
     cluster.set("b", "share", Some("edge"));
     let plan = cluster.plan("b");
     assert_eq!(plan.outcome.obstacle(), None);
@@ -441,7 +442,7 @@ fn a_service_that_can_t_have_its_port_keeps_its_own_load_balancer() {
         parts.iter().all(|part| finding.message.contains(part))
     };
     assert!(plan.findings.iter().any(says), "{:#?}", plan.findings);
-    let made = cluster.settle();
+    let made = cluster.converge();
     assert_eq!(made.len(), 1, "no other's UID on a group's: {made:#?}");
     assert_eq!(cluster.named("kubernetes-default-b").services.len(), 2);
 }
@@ -458,7 +459,7 @@ fn a_service_that_is_blocked_leaves_a_load_balancer_that_serves_it_no_more() {
     let roles = ["", "share=third", "external=7"].into_iter();
     for (role, wish) in roles.flat_map(|role| wishes.map(|wish| (role, wish))) {
         if role.is_empty() && wish.0 == "name" {
-            // It asks for its own load balancer again.
+            // The Service asks for its own load balancer again.
             continue;
         }
         let about = format!("{role}, then {wish:?}");
@@ -470,15 +471,15 @@ fn a_service_that_is_blocked_leaves_a_load_balancer_that_serves_it_no_more() {
         cluster.add("c", 4, &[82], "share=old");
         cluster.add("d", 3, &[83], "share=third");
         cluster.add("b", 2, &[80], role);
-        cluster.settle();
+        cluster.converge();
         let third = cluster.plan("b").found.expect("a load balancer").id;
         cluster.set("b", "external", None);
         cluster.set("b", "share", Some("old"));
-        // It is not left yet: both have its port.
+        // The Service has not left the load balancer yet. Both load balancers have its port.
         let (label, mut there) = (format!("{PORT}80"), cluster.balancer(third).clone());
-        // Its own may be given to the next one.
+        // The address of its own load balancer may be assigned to the next one.
         there.public_net = fresh(9, "third", "lb11").public_net;
-        cluster.settle();
+        cluster.converge();
         let all = &mut cluster.world.state.balancers;
         match all.iter_mut().find(|one| one.id == third) {
             Some(one) => *one = there,
@@ -489,7 +490,7 @@ fn a_service_that_is_blocked_leaves_a_load_balancer_that_serves_it_no_more() {
         let plan = cluster.plan("b");
         assert!(!plan.outcome.leaves().is_empty(), "{about}: {plan:#?}");
         assert!(plan.outcome.obstacle().is_none(), "{about}: {plan:#?}");
-        // Without an address none serves it; with a host name alone nothing says which one does.
+        // Without an address none serves it. With only a host name nothing shows which load balancer does.
         for (status, stays) in [(None, false), (Some("www.example.com"), wish.1 != "edge")] {
             let service = &mut cluster.service("b");
             let status = status.map(str::to_owned).into_iter().collect();
@@ -499,7 +500,7 @@ fn a_service_that_is_blocked_leaves_a_load_balancer_that_serves_it_no_more() {
             assert_eq!(leaves.is_empty(), stays, "{about}: {plan:#?}");
             cluster.service("b").addresses = before;
         }
-        cluster.settle();
+        cluster.converge();
         let plan = cluster.plan("b");
         assert!(plan.outcome.leaves().is_empty(), "{about}: {plan:#?}");
         let is_blocked = plan.outcome.obstacle().is_some();
@@ -513,10 +514,10 @@ fn a_service_that_is_blocked_leaves_a_load_balancer_that_serves_it_no_more() {
     }
 }
 
-/// Its own, that of a group which others use or nobody else does, or an external one, unless its owner does not allow it
-/// any more. What is about the whole is decided by those that still ask for it.
+/// The Service stays on its own load balancer, on that of a group, or on an external one, unless its owner does not
+/// allow it any more. The Services that still ask for a load balancer decide about the whole of it.
 #[test]
-fn who_stays_is_kept_right_in_the_role_that_it_has_there() {
+fn a_blocked_service_is_synced_in_its_role_where_it_stays() {
     for (role, other, is_right) in [
         ("", false, true),
         ("share=old", false, true),
@@ -533,7 +534,7 @@ fn who_stays_is_kept_right_in_the_role_that_it_has_there() {
         if other {
             cluster.add("c", 2, &[82], role);
         }
-        cluster.settle();
+        cluster.converge();
         let at = cluster.plan("b").found.expect("a load balancer").id;
         for name in ["share", "external"] {
             cluster.set("b", name, None);
@@ -546,7 +547,7 @@ fn who_stays_is_kept_right_in_the_role_that_it_has_there() {
             let external = all.iter_mut().find(|one| one.id == 7).unwrap();
             external.labels.insert(EXTERNAL.into(), "infra".into());
         }
-        cluster.settle();
+        cluster.converge();
         let plan = cluster.plan("b");
         let obstacle = plan.outcome.obstacle();
         assert_eq!(obstacle.is_none(), is_right, "{about}: {plan:#?}");
@@ -562,15 +563,15 @@ fn who_stays_is_kept_right_in_the_role_that_it_has_there() {
 }
 
 #[test]
-fn who_joins_or_leaves_is_served_at_every_moment() {
+fn a_service_that_joins_or_leaves_is_served_at_every_moment() {
     let mut cluster = Cluster::new();
     cluster.add("a", 3, &[80], "");
     cluster.add("b", 2, &[443], "");
-    cluster.settle();
+    cluster.converge();
     let old = cluster.named("kubernetes-default-a").id;
-    // The oldest brings its own in; nothing but labels changes.
+    // The oldest Service gives its own load balancer to the group. Only labels change.
     cluster.set("a", "share", Some("edge"));
-    let made = cluster.settle();
+    let made = cluster.converge();
     assert_eq!(made.len(), 1, "{made:#?}");
     assert_eq!(cluster.balancer(old).labels[GROUP], "default.edge");
     // The other one moves.
@@ -579,18 +580,18 @@ fn who_joins_or_leaves_is_served_at_every_moment() {
     assert!(reasons(&plan).contains(&Reason::LoadBalancerChanges));
     assert_eq!(words(plan.outcome.changes()), "edit add_service");
     assert_eq!(words(plan.outcome.leaves()), "delete");
-    cluster.settle();
+    cluster.converge();
     assert_eq!(cluster.world.state.balancers.len(), 1);
-    // And back.
+    // The Service leaves the group again.
     cluster.set("b", "share", None);
     let plan = cluster.plan("b");
     assert_eq!(words(plan.outcome.changes()), "create");
     assert_eq!(words(plan.outcome.leaves()), "delete_service edit");
-    cluster.settle();
+    cluster.converge();
     assert_eq!(cluster.ports("kubernetes-default-a"), "80 a");
     // The last one of a group keeps its load balancer.
     cluster.set("a", "share", None);
-    let made = cluster.settle();
+    let made = cluster.converge();
     assert_eq!(made.len(), 1, "{made:#?}");
     let labels = &cluster.balancer(old).labels;
     assert_eq!(labels[SERVICE_UID], "a");
@@ -598,12 +599,12 @@ fn who_joins_or_leaves_is_served_at_every_moment() {
     assert!(!labels.keys().any(is_of_group), "{labels:?}");
 }
 
-/// It was creating one of its own, and stopped; then the last other Service left the group too.
+/// The Service was creating a load balancer of its own, and stopped. Then the last other Service left the group, too.
 #[test]
-fn one_of_its_own_and_a_group_s_with_its_uid_end_as_its_own() {
+fn a_service_with_its_uid_on_two_load_balancers_ends_with_its_own() {
     let mut cluster = Cluster::new();
     cluster.add("a", 3, &[80], "share=edge");
-    cluster.settle();
+    cluster.converge();
     assert_eq!(cluster.named(SHARED).labels[SERVICE_UID], "a");
     let mut own = cluster.named(SHARED).clone();
     (own.id, own.name) = (own.id + 1000, "kubernetes-default-a".into());
@@ -611,17 +612,17 @@ fn one_of_its_own_and_a_group_s_with_its_uid_end_as_its_own() {
     own.labels.retain(|label, _| !label.starts_with(PORT));
     cluster.world.state.balancers.push(own);
     cluster.set("a", "share", None);
-    cluster.settle();
+    cluster.converge();
     assert_eq!(cluster.world.state.balancers.len(), 1);
     assert_eq!(cluster.named("kubernetes-default-a").services.len(), 1);
 }
 
 #[test]
-fn another_namespace_shares_only_what_it_is_allowed() {
+fn another_namespace_shares_only_a_load_balancer_that_it_is_allowed_to() {
     let mut cluster = Cluster::new();
     cluster.add("infra.a", 3, &[80], "share=edge");
     cluster.add("web.b", 2, &[443], "share=infra/edge");
-    cluster.settle();
+    cluster.converge();
     let obstacle = cluster.obstacle("web.b");
     assert_says(&obstacle, &["share-namespaces with \"web\""]);
     assert_eq!(cluster.world.state.balancers.len(), 1);
@@ -629,28 +630,28 @@ fn another_namespace_shares_only_what_it_is_allowed() {
         cluster.set("infra.a", "share-namespaces", Some(allowed));
         assert_eq!(cluster.changes("web.b"), "edit add_service", "{allowed}");
     }
-    cluster.settle();
+    cluster.converge();
     let shared = cluster.named("kubernetes-infra-edge");
     assert_eq!(shared.services.len(), 2);
-    // What is taken back takes no traffic away.
+    // A permission that is taken back removes no traffic.
     cluster.set("infra.a", "share-namespaces", None);
-    assert!(cluster.settle().is_empty());
+    assert!(cluster.converge().is_empty());
     // A Service that may not share it keeps no load balancer alive, and gets no port.
     cluster.delete("web.b");
-    cluster.settle();
+    cluster.converge();
     cluster.add("web.c", 1, &[22], "share=infra/edge");
     cluster.delete("infra.a");
-    cluster.settle();
+    cluster.converge();
     assert!(cluster.world.state.balancers.is_empty());
 }
 
 #[test]
-fn the_limit_of_the_type_counts_for_the_group_and_the_youngest_is_refused() {
+fn the_limit_of_the_type_counts_for_the_group_and_the_youngest_service_is_refused() {
     let mut cluster = Cluster::new();
     cluster.add("a", 3, &[1, 2, 3], "share=edge type=lb11");
     cluster.add("b", 2, &[4, 5, 6], "share=edge");
     cluster.add("c", 1, &[7], "share=edge");
-    cluster.settle();
+    cluster.converge();
     let obstacle = cluster.obstacle("b");
     let says = "3 TCP ports beside 3 of others, and a load balancer of type lb11 takes 5";
     assert_says(&obstacle, &[says]);
@@ -707,18 +708,18 @@ fn an_external_load_balancer_is_used_where_its_owner_allows_it_and_left_as_it_wa
             assert!(told.contains(&Reason::TargetsShared), "{told:?}");
             let without = told.iter().filter(|one| **one == Reason::AnnotationWithoutEffect);
             assert_eq!(without.count(), 5);
-            let made = cluster.settle();
+            let made = cluster.converge();
             assert_eq!(made.len(), 4, "labels, a port, two targets: {made:#?}");
             assert_eq!(cluster.ports("edge-lb"), "80 a, 6443");
             let label = format!("{TARGETS_BEFORE}cluster-1");
             assert_eq!(cluster.named("edge-lb").labels[&label], "1_77");
             // A node that is no node any more goes, the ones of others stay.
             cluster.world.nodes.remove(2);
-            cluster.settle();
+            cluster.converge();
             let servers = cluster.named("edge-lb").server_targets();
             assert_eq!(Vec::from_iter(servers.map(|(id, _)| id)), [1, 77, 2]);
             cluster.delete("a");
-            cluster.settle();
+            cluster.converge();
             assert_eq!(*cluster.named("edge-lb"), before);
         }
     }
@@ -736,13 +737,13 @@ fn a_port_that_others_have_is_named_and_left() {
     let mut cluster = Cluster::beside(external(&[(EXTERNAL, "")]));
     cluster.add("a", 3, &[6443, 80], "external=7");
     cluster.add("b", 2, &[80], "external=edge-lb");
-    cluster.settle();
+    cluster.converge();
     assert_eq!(cluster.ports("edge-lb"), "80 a, 6443");
     for uid in ["a", "b"] {
         let told = cluster.reasons(uid);
         assert!(told.contains(&Reason::PortConflict), "{uid}: {told:?}");
     }
-    // It does not exist: named.
+    // A load balancer that does not exist is named.
     cluster.add("c", 1, &[1], "external=front");
     let obstacle = cluster.obstacle("c");
     assert_says(&obstacle, &["the project has no load balancer \"front\""]);
@@ -755,16 +756,16 @@ fn labels_that_terraform_removed_are_written_again() {
     cluster.world.state.balancers = vec![before.clone()];
     cluster.add("a", 3, &[80], "external=7");
     cluster.add("b", 2, &[81], "external=7");
-    cluster.settle();
+    cluster.converge();
     cluster.world.state.balancers[0].labels = before.labels.clone();
-    let made = cluster.settle();
+    let made = cluster.converge();
     assert_eq!(made.len(), 1, "{made:#?}");
     assert_eq!(cluster.ports("edge-lb"), "80 a, 81 b, 6443");
-    // Which targets were there before is not known any more: none is removed.
+    // The former targets are not known any more, so none is removed.
     for uid in ["a", "b"] {
         cluster.delete(uid);
     }
-    cluster.settle();
+    cluster.converge();
     let after = cluster.named("edge-lb");
     assert_eq!(after.labels, before.labels);
     assert_eq!(after.services, before.services);
@@ -772,13 +773,13 @@ fn labels_that_terraform_removed_are_written_again() {
 }
 
 #[test]
-fn management_ends_and_begins_again_on_request() {
+fn a_service_that_is_released_and_adopted_is_managed_again() {
     let mut cluster = Cluster::new();
     for share in [None, Some("edge")] {
         cluster = Cluster::new();
         cluster.add("a", 3, &[80], "");
         cluster.set("a", "share", share);
-        cluster.settle();
+        cluster.converge();
         let before = cluster.world.state.balancers[0].clone();
         cluster.release("a");
         let after = cluster.world.state.balancers[0].clone();
@@ -786,18 +787,18 @@ fn management_ends_and_begins_again_on_request() {
         assert_eq!(after.services, before.services);
         assert_eq!(after.targets, before.targets);
         assert!(cluster.plan("a").outcome.is_released());
-        assert!(cluster.settle().is_empty());
+        assert!(cluster.converge().is_empty());
         let plan = cluster.world.adoption(after.id);
         assert!(plan.outcome.obstacle().is_none() && plan.outcome.changes().len() > 1);
         cluster.world.apply(&*plan.outcome.changes()[0]);
-        cluster.settle();
+        cluster.converge();
         assert!(!cluster.plan("a").outcome.is_released());
         assert_eq!(cluster.world.state.balancers[0].labels[SERVICE_UID], "a");
     }
-    // Deleted while it is released: the load balancer stays.
+    // The Service is deleted after its release, and the load balancer stays.
     cluster.release("a");
     cluster.delete("a");
-    cluster.settle();
+    cluster.converge();
     assert_eq!(cluster.world.state.balancers.len(), 1);
 }
 
@@ -810,40 +811,40 @@ fn a_service_that_ends_without_its_labels_leaves_no_port_wherever_the_process_is
         let before = external(&[(EXTERNAL, "")]);
         cluster.world.state.balancers = vec![before.clone()];
         cluster.add("a", 2, &[80, 443], "external=edge-lb");
-        cluster.settle();
+        cluster.converge();
         let there = &mut cluster.world.state.balancers[0];
         assert_eq!(there.services.len(), 3);
         there.labels.clone_from(&before.labels);
         cluster.delete("a");
         cluster.work("a", most, &mut Vec::new());
-        cluster.settle();
+        cluster.converge();
         let there = &cluster.world.state.balancers[0];
         assert_eq!(there.services, before.services, "killed after {most}");
         assert!(cluster.services.is_empty(), "killed after {most}");
     }
 }
 
-/// Management begins again on one that others use too; then the Service wants one of its own.
+/// A load balancer that others use is adopted again. Then the Service asks for one of its own.
 #[test]
-fn what_was_adopted_beside_others_is_left_to_them() {
+fn a_load_balancer_that_was_adopted_beside_others_is_left_to_them() {
     for uses in ["external", "share"] {
         let mut cluster = Cluster::beside(external(&[(EXTERNAL, "")]));
         let value = if uses == "share" { "edge" } else { "edge-lb" };
         for (uid, age, port) in [("a", 2, 80), ("b", 3, 443)] {
             cluster.add(uid, age, &[port], &format!("{uses}={value}"));
         }
-        cluster.settle();
+        cluster.converge();
         let id = cluster.release("a");
-        cluster.settle();
+        cluster.converge();
         let before = cluster.balancer(id).clone();
         cluster.take_service("a");
         let plan = cluster.world.adoption(id);
         assert!(plan.outcome.obstacle().is_none(), "{plan:?}");
         cluster.world.apply(&*plan.outcome.changes()[0]);
-        cluster.settle();
+        cluster.converge();
         assert!(!cluster.plan("a").outcome.is_released());
         cluster.set("a", uses, None);
-        cluster.settle();
+        cluster.converge();
         let plan = cluster.plan("a");
         assert!(plan.outcome.obstacle().is_none(), "{plan:?}");
         assert_ne!(plan.found.expect("its own").id, id);
@@ -858,7 +859,7 @@ fn what_was_adopted_beside_others_is_left_to_them() {
     }
 }
 
-/// Its owner lets Services put ports on it, and nothing more.
+/// The owner lets Services add ports to the load balancer, and nothing more.
 #[test]
 fn an_external_load_balancer_is_never_one_service_s_own() {
     for (label, annotations) in [(Some("default.a"), ""), (None, "name=edge-lb")] {
@@ -874,26 +875,26 @@ fn an_external_load_balancer_is_never_one_service_s_own() {
         let obstacle = plan.outcome.obstacle().expect("not adopted");
         let expected = Reason::LoadBalancerNotAdopted;
         assert_eq!(obstacle.reason, expected, "{obstacle:?}");
-        cluster.settle();
+        cluster.converge();
         assert_eq!(cluster.world.state.balancers, [before]);
     }
 }
 
-/// Its ports have no label any more, so nothing else says that they are to stay.
+/// The ports of the released Service have no label any more, so nothing else shows that they must stay.
 #[test]
-fn what_was_released_is_served_when_the_others_of_its_group_are_deleted() {
+fn a_released_service_is_served_when_the_others_of_its_group_are_deleted() {
     for is_deleted in [false, true] {
         let mut cluster = Cluster::new();
         cluster.add("a", 3, &[80], "share=edge");
         cluster.add("b", 2, &[443], "share=edge");
-        cluster.settle();
+        cluster.converge();
         cluster.release("a");
         let before = cluster.named(SHARED).clone();
         cluster.set("a", "share", None);
         cluster.services.get_mut("a").unwrap().is_deleted = is_deleted;
-        cluster.settle();
+        cluster.converge();
         cluster.delete("b");
-        let made = cluster.settle();
+        let made = cluster.converge();
         assert_eq!(cluster.ports(SHARED), "80", "{is_deleted}: {made:#?}");
         assert_eq!(cluster.named(SHARED).targets, before.targets);
         let orphans = cluster.world.orphans();
@@ -903,12 +904,12 @@ fn what_was_released_is_served_when_the_others_of_its_group_are_deleted() {
 
 #[test]
 fn targets_of_an_external_load_balancer_stay_while_a_service_needs_them() {
-    // What Service a sets at first and then, what b sets then, and the changes of each.
+    // Each case has the first and the second annotation of Service a, then that of b, and the number of changes.
     #[rustfmt::skip] // A case is a line.
     let cases = [
         // A selector that can't be read selects nothing, and does not select all.
         ("node-selector=topology.kubernetes.io/zone!=fsn1", ("node-selector", "=="), "true", 0),
-        // Who needs no targets takes none from the others.
+        // A Service that needs no targets takes none from the others.
         ("type=lb31", ("external-targets", "false"), "true", 0),
         ("type=lb31", ("external-targets", "true"), "false", 0),
         ("type=lb31", ("external-targets", "false"), "false", 2),
@@ -917,7 +918,7 @@ fn targets_of_an_external_load_balancer_stay_while_a_service_needs_them() {
         let mut cluster = Cluster::beside(external(&[(EXTERNAL, "")]));
         cluster.add("a", 3, &[80], &format!("external=7 {first}"));
         cluster.add("b", 2, &[81], "external=7");
-        cluster.settle();
+        cluster.converge();
         cluster.set("a", then.0, Some(then.1));
         cluster.set("b", "external-targets", Some(of_b));
         for uid in ["a", "b"] {
@@ -978,11 +979,11 @@ fn a_port_without_label_is_of_no_service_that_its_owner_does_not_allow() {
 }
 
 #[test]
-fn who_waits_for_a_certificate_keeps_its_own_load_balancer() {
+fn a_service_that_waits_for_a_certificate_keeps_its_own_load_balancer() {
     let mut cluster = Cluster::new();
     cluster.add("a", 3, &[80], "share=edge");
     cluster.add("b", 2, &[443], "");
-    cluster.settle();
+    cluster.converge();
     let before = cluster.services["b"].service.addresses.clone();
     for (name, value) in [
         ("share", "edge"),
@@ -992,34 +993,34 @@ fn who_waits_for_a_certificate_keeps_its_own_load_balancer() {
     ] {
         cluster.set("b", name, Some(value));
     }
-    cluster.settle();
+    cluster.converge();
     assert_eq!(cluster.named("kubernetes-default-b").services.len(), 1);
     assert_eq!(cluster.services["b"].service.addresses, before);
     cluster.world.issue();
-    cluster.settle();
+    cluster.converge();
     assert_eq!(cluster.ports(SHARED), "80 a, 443 b");
     assert_eq!(cluster.world.state.balancers.len(), 1);
 }
 
-/// On the new one its port would not be added, so that nothing would serve it.
+/// The new load balancer would not get the Service's port, so nothing would serve it.
 #[test]
-fn who_shows_a_refused_certificate_keeps_its_own_load_balancer() {
+fn a_service_that_shows_a_refused_certificate_keeps_its_own_load_balancer() {
     let mut cluster = Cluster::new();
     cluster.add("a", 3, &[80], "share=edge");
     cluster.add("b", 2, &[443], "protocol=https http-certificates=one");
-    cluster.settle();
+    cluster.converge();
     let before = cluster.services["b"].service.addresses.clone();
     let all = cluster.world.state.certificates.as_mut().unwrap();
     let label = ("ccm-from-scratch/secret", "shop.tls");
     let named = all.iter_mut().find(|one| one.name == "one").unwrap();
     named.labels.insert(label.0.to_owned(), label.1.to_owned());
     cluster.set("b", "share", Some("edge"));
-    cluster.settle();
+    cluster.converge();
     let own = cluster.named("kubernetes-default-b");
     assert_eq!(own.services.len(), 1);
     assert_eq!(cluster.services["b"].service.addresses, before);
     cluster.set("b", "http-certificates", Some("two"));
-    cluster.settle();
+    cluster.converge();
     assert_eq!(cluster.ports(SHARED), "80 a, 443 b");
     assert_eq!(cluster.world.state.balancers.len(), 1);
 }
@@ -1029,24 +1030,24 @@ fn a_node_that_can_t_be_a_target_keeps_no_old_load_balancer() {
     let mut cluster = Cluster::new();
     cluster.add("a", 3, &[80], "share=edge");
     cluster.add("b", 2, &[443], "");
-    cluster.settle();
+    cluster.converge();
     cluster.world.nodes.push(OfferedNode {
         reach: Reach::By { has_public_ipv4: false, networks: Vec::new() },
         ..node(9)
     });
     cluster.set("b", "share", Some("edge"));
-    cluster.settle();
+    cluster.converge();
     assert!(cluster.plan("b").outcome.is_unfinished(), "of node 9");
     assert_eq!(cluster.world.state.balancers.len(), 1);
 }
 
-/// What it asks for it can't have. What serves it is kept right meanwhile, also for nodes that come and for its other
-/// annotations.
+/// The Service can't have what it asks for. The load balancer that serves it is synced meanwhile, also for new nodes
+/// and for its other annotations.
 #[test]
 fn a_service_that_can_t_have_what_it_asks_for_is_served_on_by_what_it_has() {
     let mut cluster = Cluster::beside(external(&[(EXTERNAL, "of-others")]));
     cluster.add("a", 3, &[80], "");
-    cluster.settle();
+    cluster.converge();
     let id = cluster.named("kubernetes-default-a").id;
     let nodes = cluster.world.nodes.clone();
     for (name, value) in [("external", "none"), ("external", "7"), ("share", "other/edge")] {
@@ -1071,19 +1072,19 @@ fn a_service_that_can_t_have_what_it_asks_for_is_served_on_by_what_it_has() {
 }
 
 #[test]
-fn what_is_managed_for_a_service_is_not_external() {
+fn a_load_balancer_that_is_managed_for_a_service_is_not_external() {
     for share in [None, Some("edge")] {
         let mut cluster = Cluster::new();
         cluster.add("a", 3, &[80], "");
         cluster.set("a", "share", share);
-        cluster.settle();
+        cluster.converge();
         let one = &mut cluster.world.state.balancers[0];
         one.labels.insert(EXTERNAL.into(), String::new());
         let id = one.id.to_string();
         cluster.add("b", 2, &[81], &format!("external={id}"));
         let obstacle = cluster.obstacle("b");
         assert!(obstacle.contains("ccm lb release"), "{obstacle}");
-        assert!(cluster.settle().is_empty(), "its address would change");
+        assert!(cluster.converge().is_empty(), "its address would change");
     }
 }
 
@@ -1095,7 +1096,7 @@ fn a_redirect_has_port_80_however_its_value_is_written() {
             format!("share=edge protocol=HTTPS http-redirect-http={on} http-certificates=one");
         cluster.add("a", 3, &[443], &redirect);
         cluster.add("b", 2, &[80], "share=edge");
-        cluster.settle();
+        cluster.converge();
         assert_eq!(cluster.ports(SHARED), "443 a", "{on}");
     }
 }
@@ -1119,9 +1120,10 @@ fn a_group_takes_no_load_balancer_without_labels_that_sends_traffic_elsewhere() 
 
 const HISTORIES: u64 = 1500;
 
-/// Services come, go, join, leave, change their ports; labels are lost; the process is killed at any write.
+/// Services are added, deleted, join, leave and change their ports. Labels are lost, and the process is killed
+/// at any write.
 #[test]
-fn in_any_history_each_living_service_is_served_in_the_end_and_nothing_of_others_is_touched() {
+fn each_service_is_served_and_no_foreign_object_is_changed_after_any_history() {
     let mut writes = 0;
     for seed in 0..HISTORIES {
         let story = std::panic::catch_unwind(|| history(seed));
@@ -1170,8 +1172,9 @@ fn history(seed: u64) -> usize {
             }
             7 => {
                 // Terraform.
-                made.extend(cluster.settle());
-                // What a Service left behind, without a label and with other ports, is known to be its own by nothing.
+                made.extend(cluster.converge());
+                // A port without a label that a Service left behind, with other numbers, can't be recognised
+                // as the Service's.
                 if uids.iter().any(|uid| {
                     cluster.services.contains_key(uid)
                         && cluster.plan(uid).outcome.obstacle().is_some()
@@ -1186,7 +1189,7 @@ fn history(seed: u64) -> usize {
                     // Once another Service has written labels again, the ports of the deleted one stay.
                     cluster.work(&uid, usize::MAX, &mut made);
                 }
-                made.extend(cluster.settle());
+                made.extend(cluster.converge());
             }
             _ if !uids.is_empty() => {
                 // Killed after some writes.
@@ -1197,7 +1200,7 @@ fn history(seed: u64) -> usize {
             _ => {}
         }
     }
-    made.extend(cluster.settle());
+    made.extend(cluster.converge());
     check_end(&mut cluster, &before, &made);
     made.len()
 }
@@ -1224,7 +1227,7 @@ fn check_end(cluster: &mut Cluster, before: &LoadBalancer, made: &[String]) {
         let service = cluster.services[uid].service.clone();
         let found = plan.found.as_ref().map(|found| found.id);
         if plan.outcome.obstacle().is_some() {
-            // It stays where it was, if it was anywhere.
+            // The Service stays where it was.
             continue;
         }
         let found = found.unwrap_or_else(|| panic!("{uid} has none: {made:#?}"));
@@ -1245,7 +1248,8 @@ fn check_end(cluster: &mut Cluster, before: &LoadBalancer, made: &[String]) {
     }
     for balancer in &state {
         if balancer.id != 7 {
-            // Left by the last one because another was to come, which then did not: it has no port, and is reported.
+            // The last Service left this load balancer for another one that was then not created. It has no port,
+            // and is reported.
             let users = cluster.uids_on(balancer);
             let is_used = users.iter().any(|uid| uids.contains(uid));
             let mut orphans = cluster.world.orphans().into_iter();

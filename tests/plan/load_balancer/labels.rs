@@ -1,11 +1,11 @@
-//! Labels that users ask for, and protection against deletion: on whose load balancer, and within which limits.
+//! Labels that users ask for, and protection against deletion: which load balancers get them, and within which limits.
 
 use crate::load_balancer::support::{PROFILES, World, creation, lines, words};
 use ccm::hetzner::Profile;
 use ccm::provider::Reason;
 
 #[test]
-fn what_is_no_label_or_decides_something_is_refused() {
+fn an_invalid_label_or_one_that_ccm_uses_is_refused() {
     let many: String = (0..33).map(|n| format!("l{n}=1,")).collect();
     let long = format!("{}=1", "k".repeat(64));
     for (value, why) in [
@@ -29,43 +29,44 @@ fn what_is_no_label_or_decides_something_is_refused() {
     }
 }
 
-/// They are in the request that creates it; protection follows, as the API takes it only then.
+/// The labels are in the request that creates the load balancer. The protection follows, because the API accepts
+/// it only then.
 #[test]
-fn a_new_load_balancer_has_both() {
+fn a_new_load_balancer_has_its_labels_and_protection() {
     for profile in PROFILES {
         let mut world = World::new(profile);
         world.set("labels=example.com/team=web deletion-protection=true");
-        let made = world.settle();
+        let made = world.converge();
         assert_eq!(words(&made), "create change_protection");
         assert_eq!(creation(&made)["labels"]["example.com/team"], "web");
         assert_eq!(lines(&made)[1], "deletion protection: changed, off → on");
     }
 }
 
-/// Keys that are taken out stay: without a limit a tenant could add some with each change.
+/// Keys that are removed from the annotation stay. Without a limit a tenant could add some with each change.
 #[test]
-fn a_load_balancer_gets_no_label_without_end() {
+fn a_load_balancer_gets_a_limited_number_of_labels() {
     let mut world = World::new(Profile::CcmFromScratch);
     for round in 0..10 {
         let labels: String = (0..30).map(|n| format!("l{round}-{n}=1,")).collect();
         world.set_one("labels", &labels);
-        world.settle();
+        world.converge();
     }
     assert_eq!(world.balancer().labels.len(), 100);
     assert!(world.findings().contains(&Reason::AnnotationWithoutEffect));
-    // Those that are there are still changed.
+    // Existing labels can still be changed.
     world.set("labels=l0-0=2,new=1");
-    world.settle();
+    world.converge();
     assert_eq!(world.balancer().labels["l0-0"], "2");
     assert!(!world.balancer().labels.contains_key("new"));
 }
 
-/// Set by an operator, and by the annotation: the Service's end lifts neither.
+/// An operator or the annotation has set the protection. The deletion of the Service removes neither.
 #[test]
-fn a_protected_one_stays_when_its_service_is_deleted() {
+fn a_protected_load_balancer_stays_when_its_service_is_deleted() {
     let mut world = World::new(Profile::CcmFromScratch);
     world.set("deletion-protection=true");
-    world.settle();
+    world.converge();
     for annotation in [Some("true"), Some("false"), None] {
         match annotation {
             Some(value) => world.set_one("deletion-protection", value),
@@ -75,6 +76,6 @@ fn a_protected_one_stays_when_its_service_is_deleted() {
         assert!(removal.outcome.changes().is_empty(), "{removal:?}");
         assert_eq!(removal.findings[0].reason, Reason::LoadBalancerProtected);
     }
-    // Unset: left unchanged.
-    assert_eq!(words(&world.settle()), "");
+    // An annotation that is not set leaves the protection unchanged.
+    assert_eq!(words(&world.converge()), "");
 }

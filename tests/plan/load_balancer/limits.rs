@@ -8,11 +8,11 @@ use ccm::hetzner::load_balancers::{Certificate, CertificateStatus};
 use ccm::provider::{Protocol, ProviderId, ServicePort};
 use std::time::Duration;
 
-/// Of all annotations that are read, in bytes, and how many.
+/// The size in bytes and the number of all annotations that are read.
 const ANNOTATIONS: usize = 32 << 10;
 const COUNT: usize = 500;
 
-/// For one plan. Unoptimized code is some ten times slower.
+/// The limit for one plan. Unoptimized code is some ten times slower.
 const MOST: Duration = match cfg!(debug_assertions) {
     true => Duration::from_millis(300),
     false => Duration::from_millis(50),
@@ -27,14 +27,14 @@ fn ports(world: &mut World, count: usize, protocol: Protocol) {
     world.service.ports.extend(ports);
 }
 
-/// As many as a type takes.
+/// Gives the Service as many ports as a type takes.
 fn thirty(world: &mut World) {
     world.service.ports.clear();
     ports(world, 30, Protocol::Tcp);
     world.set("type=lb31");
 }
 
-/// As many annotations as fit.
+/// Fills the Service with as many annotations as fit.
 fn fill(world: &mut World, of: impl Fn(usize) -> (String, String)) {
     let mut bytes = 0;
     for n in 0.. {
@@ -47,7 +47,7 @@ fn fill(world: &mut World, of: impl Fn(usize) -> (String, String)) {
     }
 }
 
-/// One value as long as it may be.
+/// Returns a value that is as long as allowed.
 fn repeated(part: &str) -> String {
     part.repeat((ANNOTATIONS - 200) / part.len())
 }
@@ -197,12 +197,12 @@ const CASES: &[Case] = &[
     ("5,000 nodes, and a load balancer with other targets", |w| {
         w.nodes = nodes(5000);
         w.set("type=lb31");
-        w.settle();
+        w.converge();
         w.nodes = (200..5200).map(node).collect();
     }),
 ];
 
-/// Of one plan; of several the mean, which makes the tick small.
+/// Returns the time of one plan. It is the mean of several plans, which reduces the effect of the clock's resolution.
 fn cost(world: &World) -> Duration {
     const TIMES: u32 = 5;
     let plan = |_| drop(std::hint::black_box(world.plan()));
@@ -210,7 +210,7 @@ fn cost(world: &World) -> Duration {
 }
 
 #[test]
-fn a_plan_costs_little_whatever_the_service_asks_for() {
+fn a_plan_takes_bounded_time_for_any_service() {
     let mut slow = Vec::new();
     for (name, make) in CASES {
         for profile in PROFILES {
@@ -227,7 +227,7 @@ fn a_plan_costs_little_whatever_the_service_asks_for() {
 }
 
 #[test]
-fn a_plan_says_little_whatever_the_service_asks_for() {
+fn a_plan_has_a_bounded_size_for_any_service() {
     for (name, make) in CASES {
         let mut world = World::new(PROFILES[0]);
         make(&mut world);

@@ -1,4 +1,4 @@
-//! What the plan of one Service costs does not depend on how many groups and load balancers there are.
+//! The cost of one Service's plan does not depend on the number of groups and load balancers.
 
 use crate::load_balancer::project::fresh;
 use crate::load_balancer::support::{World, port};
@@ -11,11 +11,12 @@ use std::time::Duration;
 
 const FEW: usize = 250;
 const MANY: usize = 4000;
-/// So many Services are planned.
+/// The number of Services that are planned.
 const PLANNED: usize = 40;
-/// With an index both times are equal; without one they lie a factor of sixteen apart.
+/// The largest allowed ratio of the times. With an index both times are equal. Without one they differ by a
+/// factor of sixteen.
 const AT_MOST: u32 = 5;
-/// Of a time that is too short to be compared.
+/// A time that is too short to be compared.
 const NOISE: Duration = Duration::from_millis(20);
 
 /// A cluster of Services that each name a group of its own, beside shared load balancers of other Services.

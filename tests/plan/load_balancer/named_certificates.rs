@@ -1,5 +1,5 @@
-//! Certificates that are not the Service's own: which of them its annotations may name, and what becomes of its ports
-//! where one is refused.
+//! Certificates that are not the Service's own: which of them its annotations may name, and what happens to its ports
+//! when one is refused.
 
 use crate::load_balancer::support::{PROFILES, World, certificate, environment, port, words};
 use ccm::hetzner::Profile;
@@ -14,7 +14,7 @@ const ELSEWHERE: (&str, &str) = (CLUSTER_UID, "cluster-2");
 /// The certificate that the Service names.
 const ID: u64 = 90;
 
-/// Ports 80 and 443; the second one names the certificate.
+/// Returns a world with ports 80 and 443. The second port names the certificate.
 fn world(profile: Profile, labels: Labels) -> World {
     let mut world = World::new(profile);
     world.service.ports = vec![port("http", 80), port("https", 443)];
@@ -37,7 +37,7 @@ fn label(world: &mut World, labels: Labels) {
 fn a_certificate_of_a_secret_belongs_to_its_namespace_and_one_of_another_cluster_to_nobody() {
     let long = "n".repeat(60);
     let same_beginning = format!("{}x", "n".repeat(59));
-    // As the label is cut: after 54 letters, with a hash.
+    // The label is cut like this, after 54 letters and with a hash.
     let cut = format!("default.{}-0123abcd", "s".repeat(46));
     let cut_in_namespace = format!("{}-0123abcd", "n".repeat(54));
     // Namespace of the Service, labels of the certificate, may it be named?
@@ -53,7 +53,7 @@ fn a_certificate_of_a_secret_belongs_to_its_namespace_and_one_of_another_cluster
         ("default", &[HERE, (SECRET, "shop.default")], false),
         ("default", &[HERE, (SECRET, "default-shop.web-tls")], false),
         ("default-shop", &[HERE, (SECRET, "default.web-tls")], false),
-        // Nothing says whose it is.
+        // Nothing shows the owner.
         ("default", &[HERE, (SECRET, "default")], false),
         ("default", &[HERE, (SECRET, "")], false),
         (&long, &[HERE, (SECRET, &cut_in_namespace)], false),
@@ -69,57 +69,57 @@ fn a_certificate_of_a_secret_belongs_to_its_namespace_and_one_of_another_cluster
         let mut world = world(Profile::CcmFromScratch, labels);
         world.service.namespace = (*namespace).to_owned();
         world.set_one("http-certificates", named);
-        world.settle();
+        world.converge();
         assert_eq!(world.shows(80), Some(vec![]), "{about}");
         assert_eq!(world.shows(443), is_allowed.then(|| vec![ID]), "{about}");
-        let told = world.told(Reason::CertificateFailed);
+        let told = world.finding_messages(Reason::CertificateFailed);
         assert_eq!(told.len(), usize::from(!is_allowed), "{about}: {told:?}");
         for why in told {
             assert!(why.contains("port 443") && why.contains(&format!("{named:?}")), "{why}");
-            // Of the certificate it says no more than was typed.
+            // The message contains no more about the certificate than the user typed.
             assert!(!why.contains("shop.") && !why.contains("cluster-2"), "{why}");
             assert_eq!(why.contains("bought"), named == "bought", "{why}");
         }
     }
 }
 
-/// As after an upgrade, or with a setting that is new.
+/// This happens after an upgrade, or with a new setting.
 #[test]
 fn a_port_keeps_the_refused_certificate_that_it_shows_and_everything_else_is_synced() {
     for profile in PROFILES {
         let mut world = world(profile, &[]);
         world.set("http-certificates=bought,one");
-        world.settle();
+        world.converge();
         assert_eq!(world.shows(443), Some(vec![ID, 7]));
         label(&mut world, &[HERE, (SECRET, "shop.web-tls")]);
-        assert_eq!(words(&world.settle()), "");
-        assert_eq!(world.told(Reason::CertificateFailed).len(), 1);
+        assert_eq!(words(&world.converge()), "");
+        assert_eq!(world.finding_messages(Reason::CertificateFailed).len(), 1);
         assert!(!world.plan().outcome.is_unfinished(), "it is as it can be");
-        // What is allowed follows the annotation.
+        // Allowed certificates follow the annotation.
         world.set("http-certificates=bought,two");
         world.set("algorithm-type=least_connections");
-        assert_eq!(words(&world.settle()), "change_algorithm update_service");
+        assert_eq!(words(&world.converge()), "change_algorithm update_service");
         assert_eq!(world.shows(443), Some(vec![8, ID]));
         world.set("http-certificates=bought");
         world.set("http-sticky-sessions=true");
-        assert_eq!(words(&world.settle()), "update_service");
+        assert_eq!(words(&world.converge()), "update_service");
         // A new port does not get it, alone or beside another.
         world.service.ports.push(port("more", 8443));
         world.service.ports.push(port("beside", 9443));
         world.service.ports.push(port("tcp", 9000));
         world.set("protocol.more=https protocol.beside=https");
         world.set("http-certificates.beside=bought,one");
-        assert_eq!(words(&world.settle()), "add_service add_service");
+        assert_eq!(words(&world.converge()), "add_service add_service");
         assert_eq!(world.shows(8443), None);
         assert_eq!(world.shows(9443), Some(vec![7]));
         assert_eq!(world.shows(9000), Some(vec![]));
         assert_eq!(world.shows(443), Some(vec![8, ID]));
-        // What is not named any more is not shown any more.
+        // A certificate that is not named any more is not shown any more.
         world.set("http-certificates=one");
-        world.settle();
+        world.converge();
         assert_eq!(world.shows(443), Some(vec![7]));
-        // It is told of the port that names both.
-        assert_eq!(world.told(Reason::CertificateFailed).len(), 1);
+        // The finding is about the port that names both.
+        assert_eq!(world.finding_messages(Reason::CertificateFailed).len(), 1);
     }
 }
 
@@ -139,9 +139,9 @@ fn a_near_miss_names_no_certificate_of_others() {
 #[test]
 fn a_managed_certificate_of_another_cluster_is_not_the_services() {
     let mut world = managed("example.com");
-    world.settle();
+    world.converge();
     world.issue();
-    world.settle();
+    world.converge();
     let shown = world.shows(443).unwrap();
     let mut all = world.state.certificates.iter_mut().flatten();
     let own = all.find(|one| shown == [one.id]).unwrap();
@@ -149,10 +149,10 @@ fn a_managed_certificate_of_another_cluster_is_not_the_services() {
     world.service.ports.push(port("more", 8443));
     world.service.ports.push(port("tcp", 9000));
     world.set("protocol.more=https");
-    assert_eq!(words(&world.settle()), "add_service");
+    assert_eq!(words(&world.converge()), "add_service");
     assert_eq!(world.shows(443), Some(shown), "it stays");
     assert_eq!(world.shows(8443), None);
-    assert_eq!(world.told(Reason::CertificateFailed).len(), 1);
+    assert_eq!(world.finding_messages(Reason::CertificateFailed).len(), 1);
 }
 
 const SELECTOR: &str = "HCLOUD_LOAD_BALANCERS_CERTIFICATE_SELECTOR";
@@ -189,21 +189,21 @@ fn the_selector_is_about_certificates_that_no_service_of_the_namespace_made() {
     for (labels, selector, is_allowed) in cases {
         let mut world = world(Profile::CcmFromScratch, labels);
         select(&mut world, selector);
-        world.settle();
+        world.converge();
         assert_eq!(world.shows(443), is_allowed.then(|| vec![ID]), "{labels:?} {selector}");
-        assert_eq!(world.told(Reason::CertificateFailed).len(), usize::from(!is_allowed), "{labels:?} {selector}");
+        assert_eq!(world.finding_messages(Reason::CertificateFailed).len(), usize::from(!is_allowed), "{labels:?} {selector}");
     }
-    // A managed one is not taken over by its name, either; nothing else waits for it.
+    // A managed certificate is not taken over by its name either, and nothing else waits for it.
     let mut world = managed("example.com");
     world.set("http-managed-certificate-name=bought");
     let mut all = world.state.certificates.iter_mut().flatten();
     let named = all.find(|one| one.id == ID).unwrap();
     (named.status, named.domain_names) = (Some(Default::default()), vec!["example.com".into()]);
     select(&mut world, "use=services");
-    assert_eq!(words(&world.settle()), "create");
-    assert_eq!((world.shows(443), world.told(Reason::CertificateFailed).len()), (None, 1));
+    assert_eq!(words(&world.converge()), "create");
+    assert_eq!((world.shows(443), world.finding_messages(Reason::CertificateFailed).len()), (None, 1));
     select(&mut world, "");
-    assert_eq!(words(&world.settle()), "edit_certificate");
+    assert_eq!(words(&world.converge()), "edit_certificate");
 }
 
 /// A Service with a managed certificate for these domains on port 443.
@@ -231,21 +231,21 @@ fn managed_certificates_are_for_the_allowed_domains_and_their_subdomains() {
     for (allowed, domains, is_ordered) in cases {
         let mut world = managed(domains);
         limit(&mut world, allowed);
-        let made = words(&world.settle());
+        let made = words(&world.converge());
         assert_eq!(made.contains("create_certificate"), is_ordered, "{allowed} {domains}");
         assert_eq!(world.shows(80), Some(vec![]), "{allowed} {domains}");
-        assert_eq!(world.told(Reason::CertificateFailed).len(), usize::from(!is_ordered), "{allowed} {domains}");
+        assert_eq!(world.finding_messages(Reason::CertificateFailed).len(), usize::from(!is_ordered), "{allowed} {domains}");
     }
-    // What is shown stays when the limit comes later.
+    // A certificate that is shown stays when the limit comes later.
     let mut world = managed("example.com");
-    world.settle();
+    world.converge();
     world.issue();
-    world.settle();
+    world.converge();
     let shown = world.shows(443);
     limit(&mut world, "none");
     world.service.ports.push(port("more", 8443));
     world.service.ports.push(port("tcp", 9000));
     world.set("protocol.more=https");
-    assert_eq!(words(&world.settle()), "add_service");
+    assert_eq!(words(&world.converge()), "add_service");
     assert_eq!((world.shows(443), world.shows(8443)), (shown, None));
 }

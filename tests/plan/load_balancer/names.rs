@@ -9,7 +9,7 @@ fn named(profile: Profile, cluster: &str, namespace: &str, name: &str) -> World 
     world.cluster.name = cluster.into();
     world.service.namespace = namespace.into();
     world.service.name = name.into();
-    world.settle();
+    world.converge();
     world
 }
 
@@ -33,7 +33,7 @@ fn default_names_are_readable_short_and_stable() {
 }
 
 #[test]
-fn labels_say_whose_it_is_and_fit_the_rules() {
+fn labels_name_the_owner_and_are_valid() {
     let world = named(Profile::CcmFromScratch, "My Cluster!", "default", "web");
     let labels = &world.balancer().labels;
     assert_eq!(labels[SERVICE_UID], UID);
@@ -51,20 +51,20 @@ fn labels_say_whose_it_is_and_fit_the_rules() {
     }
 }
 
-/// A take-over from upstream writes nothing; ours come with the first PUT for another reason.
+/// A take-over from the other controller writes nothing. Our labels are added with the first PUT for another reason.
 #[test]
 fn upstreams_profile_misses_no_label_of_ours() {
     let mut world = World::new(Profile::Hcloud);
-    world.settle();
+    world.converge();
     let own = [(SERVICE_UID.to_owned(), UID.to_owned())];
     world.balancer_mut().labels = own.into();
-    assert!(world.settle().is_empty());
+    assert!(world.converge().is_empty());
     world.set("name=front");
-    assert_eq!(world.settle().len(), 1);
+    assert_eq!(world.converge().len(), 1);
     assert_eq!(world.balancer().labels.len(), 4);
 
     let mut world = World::new(Profile::CcmFromScratch);
-    world.settle();
+    world.converge();
     world.balancer_mut().labels.remove(CLUSTER_UID);
-    assert_eq!(world.settle().len(), 1);
+    assert_eq!(world.converge().len(), 1);
 }

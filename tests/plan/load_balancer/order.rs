@@ -1,4 +1,4 @@
-//! The order of changes: traffic always has somewhere to go, and the API refuses nothing.
+//! The order of changes. Traffic always has a target, and the API refuses no change.
 
 use crate::load_balancer::project::fresh;
 use crate::load_balancer::support::{
@@ -10,11 +10,11 @@ use ccm::hetzner::load_balancers::{PrivateNet, SERVICE_UID, Subnet, Target};
 use ccm::provider::{AddressKind, InstanceId, NodeAddress, ProviderId, Reach, Reason};
 
 #[test]
-fn everything_at_once_comes_in_the_order_of_the_specification() {
+fn all_changes_at_once_are_made_in_the_order_of_the_specification() {
     let mut world = World::new(Profile::CcmFromScratch).with_network();
     world.service.ports = vec![port("a", 80), port("b", 81)];
     world.set("use-private-ip=true private-ipv4=10.0.0.5");
-    world.settle();
+    world.converge();
     world.balancer_mut().public_net.enabled = false;
     world.service.ports = vec![port("a", 80), port("c", 82)];
     world.nodes.remove(0);
@@ -24,29 +24,29 @@ fn everything_at_once_comes_in_the_order_of_the_specification() {
                     enable_public_interface delete_service update_service add_service add_target add_target add_target";
     assert_eq!(words(&changes(world.plan())), expected);
     // Made anew after each change that drops or brings state, and the same in the end.
-    assert_eq!(words(&world.settle()), expected);
+    assert_eq!(words(&world.converge()), expected);
 }
 
 #[test]
-fn the_public_interface_goes_off_and_the_type_gets_smaller_last() {
+fn the_public_interface_is_disabled_and_the_type_reduced_last() {
     let mut world = World::new(Profile::CcmFromScratch).with_network();
     world.set("type=lb21");
-    world.settle();
+    world.converge();
     world.set("type=lb11 use-private-ip=true disable-public-network=true");
     let turned = "remove_target add_target ".repeat(3);
     let expected = turned + "disable_public_interface change_type";
-    assert_eq!(words(&world.settle()), expected);
+    assert_eq!(words(&world.converge()), expected);
 }
 
 #[test]
-fn new_targets_come_before_old_ones_go() {
+fn new_targets_are_added_before_old_ones_are_removed() {
     let mut world = World::new(Profile::CcmFromScratch);
     world.nodes = nodes(4);
-    world.settle();
+    world.converge();
     world.nodes = nodes(6).split_off(2);
     // The first is still a node that gets no traffic, the second is none any more.
     world.cluster.servers.remove(&InstanceId::Cloud(2));
-    let made = lines(&world.settle());
+    let made = lines(&world.converge());
     let expected = [
         "target worker-05: added",
         "target worker-06: added",
@@ -57,43 +57,43 @@ fn new_targets_come_before_old_ones_go() {
 }
 
 #[test]
-fn at_the_limit_one_goes_for_each_that_comes() {
+fn one_target_is_removed_for_each_new_one_at_the_limit() {
     let mut world = World::new(Profile::CcmFromScratch);
     world.nodes = nodes(24);
-    world.settle();
+    world.converge();
     world.nodes = nodes(27).split_off(3);
     let expected = ["add_target remove_target"; 3].join(" ");
-    assert_eq!(words(&world.settle()), expected);
+    assert_eq!(words(&world.converge()), expected);
 }
 
 #[test]
-fn those_that_are_targets_already_stay_and_then_names_decide() {
+fn present_targets_stay_at_the_limit_and_then_names_decide() {
     let mut world = World::new(Profile::CcmFromScratch);
     world.nodes = nodes(30).split_off(10);
-    world.settle();
+    world.converge();
     let own = selector_target("somebody=else", Some(&[0]));
     world.balancer_mut().targets.push(own);
     world.nodes = nodes(30);
-    let message = world.told(Reason::MaxTargetsReached).remove(0);
+    let message = world.finding_messages(Reason::MaxTargetsReached).remove(0);
     let named = "worker-05, worker-06, worker-07, worker-08, worker-09 and 1 more:";
     assert!(message.contains(named), "{message}");
-    world.settle();
+    world.converge();
     let mut targets: Vec<u64> = world.balancer().server_targets().map(|t| t.0).collect();
     targets.sort_unstable();
     let expected: Vec<u64> = (1..=4).chain(11..=30).collect();
     assert_eq!(targets, expected);
     let is_own = |target: &Target| matches!(target, Target::LabelSelector { .. });
     assert!(world.balancer().targets.iter().any(is_own));
-    assert!(world.settle().is_empty());
+    assert!(world.converge().is_empty());
 }
 
 #[test]
-fn a_new_one_is_one_call_with_everything() {
+fn a_new_load_balancer_is_created_with_everything_in_one_call() {
     let mut world = World::new(Profile::CcmFromScratch).with_network();
     world.nodes = nodes(20);
     world.service.ports = (1..=5).map(|n| port(&format!("p{n}"), n)).collect();
     world.set("use-private-ip=true disable-public-network=true");
-    let made = world.settle();
+    let made = world.converge();
     assert_eq!(words(&made), "create");
     let create = creation(&made);
     assert_eq!(create["network"], NETWORK);
@@ -119,7 +119,7 @@ fn an_address_in_the_network_takes_a_call_of_its_own() {
             }
             false => world.set("private-ipv4=10.0.0.5"),
         }
-        let made = world.settle();
+        let made = world.converge();
         let create = creation(&made);
         assert!(create["network"].is_null());
         assert_eq!(count(&create["targets"]), 0);
@@ -140,14 +140,14 @@ fn another_network_is_left_for_the_configured_one() {
     world.set("use-private-ip=true");
     let expected =
         "edit detach_from_network attach_to_network add_service add_target add_target add_target";
-    assert_eq!(words(&world.settle()), expected);
+    assert_eq!(words(&world.converge()), expected);
     assert_eq!(world.balancer().private_net[0].network, NETWORK);
 }
 
 #[test]
-fn what_may_fail_alone_is_a_port_a_target_or_a_name() {
+fn only_a_port_a_target_or_a_name_may_fail_alone() {
     let mut world = World::new(Profile::CcmFromScratch);
-    world.settle();
+    world.converge();
     world.service.ports = vec![port("a", 81)];
     world.nodes = nodes(4).split_off(1);
     world.set("ipv4-rdns=a.example type=lb21");
@@ -168,36 +168,37 @@ fn the_last_targets_wait_for_one_that_works_and_others_do_not() {
     // Nodes that are left, and whether removals wait.
     for (left, waits) in [(vec![2, 4], false), (vec![4, 5], true)] {
         let mut world = World::new(Profile::CcmFromScratch);
-        world.settle();
+        world.converge();
         world.nodes = left.iter().map(|id| node(*id)).collect();
         let flags = flags(&world);
         assert_eq!(flags, vec![waits; flags.len()], "{left:?}");
         assert!(flags.len() >= 2, "{left:?}");
     }
-    // By their private addresses from now on: if none can be reached by it, one is lost, and no more.
+    // Targets change to their private addresses. When none of them can be reached there, only one is lost.
     let mut world = World::new(Profile::CcmFromScratch).with_network();
-    world.settle();
+    world.converge();
     world.set("use-private-ip=true");
     assert!(flags(&world).into_iter().all(|waits| waits));
 }
 
-/// Of a load balancer that left the public way in, what stands in the way is said before a target is touched.
+/// A load balancer without its public interface cannot turn targets back. The obstacle is reported before a
+/// target is changed.
 #[test]
-fn no_target_goes_that_could_not_come_back_by_its_public_address() {
+fn no_target_is_removed_that_could_not_be_added_again_by_its_public_address() {
     let private = "use-private-ip=true disable-public-network=true";
-    // What is left of both annotations, and nodes → is there an obstacle?
+    // Each case has what is left of both annotations, the nodes, and whether there is an obstacle.
     for (left, nodes, is_refused) in [
         ("", &[1, 2, 3][..], true),
         ("use-private-ip=true", &[1, 2, 3], false),
         ("disable-public-network=false", &[1, 2, 3], false),
         // Another node comes, and those that were there are gone.
         ("", &[4], true),
-        // Nothing has to be reached.
+        // No target must be reached.
         ("", &[], false),
     ] {
         let mut world = World::new(Profile::CcmFromScratch).with_network();
         world.set(private);
-        world.settle();
+        world.converge();
         assert!(!world.balancer().public_net.enabled);
         pairs(private).for_each(|(name, _)| world.unset(name));
         world.set(left);
@@ -209,16 +210,16 @@ fn no_target_goes_that_could_not_come_back_by_its_public_address() {
             for part in says {
                 assert!(message.contains(part), "{left}: {message}");
             }
-            // What differs is shown all the same.
+            // The difference is shown all the same.
             let plan = world.plan();
             assert!(plan.fields.iter().any(|field| field.differs()), "{plan:?}");
         } else {
-            world.settle();
+            world.converge();
         }
     }
 }
 
-/// One that could not come back by the other address stays as it is; the others turn.
+/// A target that could not be added again by the other address stays as it is. The others change.
 #[test]
 fn a_target_whose_server_has_no_such_address_stays_as_it_is() {
     let private = "use-private-ip=true";
@@ -228,7 +229,7 @@ fn a_target_whose_server_has_no_such_address_stays_as_it_is() {
     for (before, after, lacks, turned, is_public) in [
         ("", private, &[1][..], "1 2p 3p", true),
         ("", private, &[1, 2, 3], "1 2 3", true),
-        // It goes where the way to it is to be closed, and others are there.
+        // The target is removed when the way to it is to be closed and other targets exist.
         ("", closed, &[2], "1p 3p", false),
         ("", closed, &[1, 2, 3], "1 2 3", true),
         (private, "", &[3], "1 2 3p", true),
@@ -237,7 +238,7 @@ fn a_target_whose_server_has_no_such_address_stays_as_it_is() {
         let about = format!("{after} {lacks:?}");
         let mut world = World::new(Profile::CcmFromScratch).with_network();
         world.set(before);
-        world.settle();
+        world.converge();
         pairs(before).for_each(|(name, _)| world.unset(name));
         world.set(after);
         assert!(world.needs().servers, "{about}");
@@ -252,7 +253,7 @@ fn a_target_whose_server_has_no_such_address_stays_as_it_is() {
                 networks: vec![if !is_private || has_other { NETWORK } else { 11 }],
             };
         }
-        world.settle();
+        world.converge();
         let way = |(server, private)| format!("{server}{}", if private { "p" } else { "" });
         let mut ways: Vec<String> = world.balancer().server_targets().map(way).collect();
         ways.sort_unstable();
@@ -267,14 +268,15 @@ fn a_target_whose_server_has_no_such_address_stays_as_it_is() {
         assert!(lacks.iter().all(name), "{about}: {told:?}");
         // A new one is made without what the cloud would refuse.
         world.state.balancers.clear();
-        let made = world.settle();
+        let made = world.converge();
         let targets = count(&creation(&made)["targets"]);
         assert_eq!(targets, 3 - lacks.len(), "{about}");
     }
 }
 
-/// Servers of the nodes: `there`, `missing` from a list requested after the pass began, from an `older` one, or none
-/// was read. Targets before and after; must the servers be read before the plan?
+/// Each case has the servers of the nodes: `there`, `missing` from a list requested after the pass began, missing
+/// from an `older` list, or not read. Then come the targets before and after, and whether the servers must be read
+/// before the plan.
 #[test]
 fn only_servers_that_exist_are_targets() {
     let exists = || Reach::By { has_public_ipv4: true, networks: vec![] };
@@ -291,24 +293,24 @@ fn only_servers_that_exist_are_targets() {
         ([exists, exists, missing], &[1, 2], &[1, 2], false),
         ([exists, exists, missing], &[1, 2, 3], &[1, 2], true),
         ([exists, missing, missing], &[2], &[1], true),
-        // The server may be newer than the list: a plan to be confirmed by a newer one.
+        // The server may be newer than the list, so the plan must be confirmed by a newer list.
         ([exists, exists, older], &[1, 2], &[1, 2, 3], true),
         ([exists, exists, older], &[1, 2, 3], &[1, 2], true),
-        // A list of another project has none of the servers: nothing is removed.
+        // A list of another project contains none of the servers. Nothing is removed.
         ([missing, missing, missing], &[1, 2], &[1, 2], true),
         ([missing, missing, missing], &[], &[], false),
     ];
     for (reach, before, after, needs) in cases {
         let about = format!("{:?} {before:?}", reach.map(|reach| reach()));
         let mut world = World::new(Profile::CcmFromScratch);
-        world.settle();
+        world.converge();
         let targets = before.iter().map(|id| server_target(*id, false));
         world.balancer_mut().targets = targets.collect();
         for (node, reach) in world.nodes.iter_mut().zip(reach) {
             node.reach = reach();
         }
         assert_eq!(world.needs().servers, *needs, "{about}");
-        // One step at a time: an older list adds and removes one in turn.
+        // Changes are made one at a time, because an older list adds and removes one target in turn.
         for change in changes(world.plan()) {
             world.apply(&*change);
         }
@@ -320,14 +322,14 @@ fn only_servers_that_exist_are_targets() {
     let mut world = World::new(Profile::CcmFromScratch);
     world.nodes[0].reach = missing();
     assert!(world.needs().servers);
-    let made = world.settle();
+    let made = world.converge();
     let targets = count(&creation(&made)["targets"]);
     assert_eq!((targets, made.len()), (2, 1));
 }
 
-/// What the API would refuse when it came to it is said before anything is paid for, or detached.
+/// A change that the API would refuse later is reported before anything is paid for or detached.
 #[test]
-fn where_it_can_not_be_attached_is_said_before() {
+fn a_network_to_which_it_cannot_be_attached_is_reported_before_any_change() {
     let subnet = |range: &str, kind: &str, zone: &str| Subnet {
         kind: kind.into(),
         ip_range: range.parse().unwrap(),
@@ -365,7 +367,7 @@ fn where_it_can_not_be_attached_is_said_before() {
             let address = NodeAddress::new(AddressKind::InternalIP, "10.0.0.66");
             world.nodes[0].addresses.push(address);
             if is_there {
-                world.settle();
+                world.converge();
                 if !annotations.contains("private-ipv4") {
                     world.balancer_mut().private_net.clear();
                 }
@@ -386,7 +388,7 @@ fn where_it_can_not_be_attached_is_said_before() {
 }
 
 #[test]
-fn a_location_in_which_the_type_is_not_sold_is_told() {
+fn a_location_in_which_the_type_is_not_sold_is_reported() {
     let mut world = World::new(Profile::CcmFromScratch);
     world.set("location=mars");
     let message = world.obstacle();

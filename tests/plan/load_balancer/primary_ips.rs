@@ -1,4 +1,4 @@
-//! Primary IPs: which ones a new load balancer gets, and every reason why not.
+//! Primary IPs: which ones a new load balancer gets, and every reason against it.
 
 use crate::load_balancer::support::{
     self, PROFILES, World, creation, environment, pairs, primary_ip, words,
@@ -7,7 +7,7 @@ use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::{PrimaryIp, Selector};
 use ccm::provider::{Field, Reason};
 
-/// Of IPv4 and IPv6.
+/// The IDs of an IPv4 and of an IPv6 address.
 type Ids = (Option<u64>, Option<u64>);
 
 /// 41 `kept` and 61 `kept6` in fsn1, 42 `far` in nbg1.
@@ -26,7 +26,7 @@ fn edit(world: &mut World, name: &str, edit: impl FnOnce(&mut PrimaryIp)) {
     edit(all.find(|one| one.name == name).unwrap());
 }
 
-/// Both families as the POST names them.
+/// Returns both IDs that the request for the creation contains.
 fn asked(world: &World) -> Ids {
     let addresses = &creation(world.plan().outcome.changes())["public_net"];
     (addresses["ipv4"].as_u64(), addresses["ipv6"].as_u64())
@@ -34,7 +34,7 @@ fn asked(world: &World) -> Ids {
 
 #[rustfmt::skip] // A case is a line.
 #[test]
-fn one_is_named_by_id_name_or_address() {
+fn a_primary_ip_is_named_by_id_name_or_address() {
     let cases = [
         ("public-net-ipv4=41", "", (Some(41), None)),
         ("public-net-ipv4=kept", "", (Some(41), None)),
@@ -56,7 +56,7 @@ fn one_is_named_by_id_name_or_address() {
         world.set(annotations);
         world.service.load_balancer_ip = address.into();
         assert_eq!(asked(&world), expected, "{annotations} {address}");
-        world.settle();
+        world.converge();
         let told = world.findings().contains(&Reason::FieldIgnored);
         let has = world.balancer().public_net.clone();
         let got = [has.ipv4.ip.unwrap().to_string(), has.ipv6.ip.unwrap().to_string()];
@@ -66,7 +66,7 @@ fn one_is_named_by_id_name_or_address() {
 }
 
 #[test]
-fn upstream_knows_ids_only() {
+fn a_primary_ip_is_named_by_its_id_only_in_the_other_profile() {
     for (value, is_id) in [("41", true), ("kept", false), ("198.51.100.41", false)] {
         let mut world = world(Profile::Hcloud);
         world.set_one("public-net-ipv4", value);
@@ -79,7 +79,7 @@ fn upstream_knows_ids_only() {
 
 #[rustfmt::skip] // A case is a line.
 #[test]
-fn what_can_not_be_had_is_an_error_that_says_what_to_do() {
+fn a_primary_ip_that_cannot_be_claimed_is_an_error_that_says_what_to_do() {
     type Make = fn(&mut World);
     let cases: &[(&str, Make, &[&str])] = &[
         ("public-net-ipv4=nobody", |_| {}, &["the project has no Primary IP \"nobody\";"]),
@@ -128,7 +128,7 @@ fn what_can_not_be_had_is_an_error_that_says_what_to_do() {
 }
 
 #[test]
-fn it_says_where_when_nobody_else_does() {
+fn a_primary_ip_decides_the_location_when_nothing_else_does() {
     for profile in PROFILES {
         for (place, expected) in [
             ("location=", "nbg1"),
@@ -138,11 +138,11 @@ fn it_says_where_when_nobody_else_does() {
             let mut world = world(profile);
             world.set("public-net-ipv4=42");
             world.set(place);
-            world.settle();
+            world.converge();
             assert_eq!(world.balancer().location.name, expected);
             assert_eq!(world.balancer().public_net.ipv4.id, Some(42));
         }
-        // In the environment's zone, too.
+        // The zone of the environment has the same effect.
         let mut world = world(profile);
         world.defaults.location = None;
         let zone = environment("HCLOUD_LOAD_BALANCERS_NETWORK_ZONE", "eu-central".into());
@@ -160,7 +160,7 @@ fn it_says_where_when_nobody_else_does() {
 fn a_load_balancer_that_is_there_keeps_its_address() {
     let none = &[][..];
     let warns = &[Reason::AnnotationWithoutEffect][..];
-    // What is asked for later, whether the list was read, and what is told.
+    // Each case has what is asked for later, whether the list was read, and what is reported.
     for (asked, is_read, expected) in [
         ("kept", true, none),
         ("41", true, none),
@@ -171,17 +171,17 @@ fn a_load_balancer_that_is_there_keeps_its_address() {
         ("nobody", true, warns),
         ("42", false, warns),
         ("198.51.100.42", false, warns),
-        // Without the list a name may be the one.
+        // Without the list the name may be the right one.
         ("far", false, none),
     ] {
         let mut world = world(Profile::CcmFromScratch);
         world.set("public-net-ipv4=kept type=lb11");
-        world.settle();
+        world.converge();
         world.set_one("public-net-ipv4", asked);
         if !is_read {
             world.state.primary_ips = None;
         }
-        assert_eq!(words(&world.settle()), "", "{asked}");
+        assert_eq!(words(&world.converge()), "", "{asked}");
         assert_eq!(world.findings(), expected, "{asked}, read: {is_read}");
         for finding in world.plan().findings {
             for part in ["on 198.51.100.41", "delete the Service and make it again"] {
@@ -191,7 +191,7 @@ fn a_load_balancer_that_is_there_keeps_its_address() {
     }
     let mut world = world(Profile::CcmFromScratch);
     world.set("public-net-ipv6=kept6 type=lb11");
-    world.settle();
+    world.converge();
     for (asked, expected) in [
         ("2001:db8:61::1", none),
         ("2001:db8:61::/64", none),
@@ -209,23 +209,23 @@ fn a_load_balancer_that_is_there_keeps_its_address() {
     }
 }
 
-/// Of a load balancer that is there: what it has is not taken away.
+/// The load balancer exists, and its address is not taken away.
 #[test]
-fn one_that_is_deleted_with_its_load_balancer_is_reported() {
+fn a_primary_ip_that_is_deleted_with_its_load_balancer_is_reported() {
     let mut world = world(Profile::CcmFromScratch);
     world.set("public-net-ipv4=kept type=lb11");
-    world.settle();
+    world.converge();
     edit(&mut world, "kept", |one| one.auto_delete = true);
     assert_eq!(world.findings(), [Reason::AddressNotKept]);
     let message = world.plan().findings[0].message.clone();
     let command = "hcloud primary-ip update --auto-delete=false 41";
     assert!(message.contains(command), "{message}");
-    assert!(world.settle().is_empty());
+    assert!(world.converge().is_empty());
 }
 
-/// Tenants read the messages: what they do not name they do not learn.
+/// Tenants read the messages. They must not learn a name that they did not write.
 #[test]
-fn only_nearly_the_same_name_is_named() {
+fn only_a_primary_ip_with_a_similar_name_is_suggested() {
     for (typed, near) in [
         ("kepd", "; did you mean kept?"),
         ("fat", "; did you mean far?"),
@@ -280,10 +280,10 @@ fn services_claim_only_what_the_selector_selects() {
             (true, _) => assert_eq!(asked(&world), (Some(41), None), "{about}"),
             (false, None) => {
                 assert_eq!(asked(&world), (None, None), "{about}");
-                let told = world.told(Reason::FieldIgnored).remove(0);
+                let told = world.finding_messages(Reason::FieldIgnored).remove(0);
                 assert!(told.contains(&format!("that Services may claim (environment {SELECTOR})")), "{told}");
             }
-            // As if it were not there: not even what it is.
+            // The message is the same as for a Primary IP that does not exist.
             (false, Some((_, typed))) => assert_eq!(
                 world.obstacle(),
                 format!("annotation load-balancer.hetzner.cloud/public-net-ipv4: the project has no Primary IP {typed:?} that \
@@ -294,44 +294,44 @@ fn services_claim_only_what_the_selector_selects() {
     }
 }
 
-/// What a load balancer has it keeps, and a near miss names only what may be claimed.
+/// A load balancer keeps its address, and a suggestion names only what may be claimed.
 #[test]
 fn the_selector_is_about_claims_alone() {
     let mut world = world(Profile::CcmFromScratch);
     world.set("public-net-ipv4=kept type=lb11");
-    world.settle();
+    world.converge();
     select(&mut world, "use=services");
     assert_eq!(world.findings(), []);
-    assert!(world.settle().is_empty());
+    assert!(world.converge().is_empty());
     let mut world = self::world(Profile::CcmFromScratch);
     select(&mut world, "use=services");
     world.set("public-net-ipv4=kepd");
     assert!(!world.obstacle().contains("did you mean"));
 }
 
-/// Without the list nobody knows what is free.
+/// Without the list it is unknown which addresses are free.
 #[test]
-fn nothing_is_made_before_they_were_read() {
+fn no_load_balancer_is_created_before_primary_ips_were_read() {
     let mut world = world(Profile::CcmFromScratch);
     world.set("public-net-ipv4=kept");
     world.state.primary_ips = None;
     assert!(world.obstacle().contains("read again"));
     world.unset("public-net-ipv4");
-    assert_eq!(words(&world.settle()), "create");
+    assert_eq!(words(&world.converge()), "create");
 }
 
-/// One wish, one warning: before it is made, and afterwards.
+/// One wish leads to one warning, before the creation and afterwards.
 #[test]
-fn an_address_of_nobody_is_told_in_the_same_words_before_and_after() {
+fn an_address_that_is_not_honoured_is_reported_in_the_same_words_before_and_after() {
     let mut world = world(Profile::CcmFromScratch);
     world.service.load_balancer_ip = "192.0.2.1".into();
-    let before = world.told(Reason::FieldIgnored);
+    let before = world.finding_messages(Reason::FieldIgnored);
     assert_eq!(before.len(), 1);
     let says = "192.0.2.1 is not honoured";
     assert!(before[0].contains(says), "{before:?}");
-    world.settle();
-    assert_eq!(world.told(Reason::FieldIgnored), before);
+    world.converge();
+    assert_eq!(world.finding_messages(Reason::FieldIgnored), before);
     // The daemon reads no Primary IPs then.
     world.state.primary_ips = None;
-    assert_eq!(world.told(Reason::FieldIgnored), before);
+    assert_eq!(world.finding_messages(Reason::FieldIgnored), before);
 }

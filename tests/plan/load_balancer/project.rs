@@ -25,11 +25,12 @@ use std::time::Duration;
 
 const TOKEN: &str = "the token of the project";
 
-/// After each write. All actions end in it, and targets become healthy, but no certificate is issued.
+/// The time after each write. All actions end in it, and targets become healthy, but no certificate is issued.
 const PAUSE: Duration = Duration::from_secs(10);
 const ISSUANCE: Duration = Duration::from_secs(1_000_000_000);
 
-/// In the second number of an address: servers have a subnet of their own, so that load balancers get the first addresses.
+/// The second number in the addresses of servers. They have a subnet of their own, so that load balancers get
+/// the first addresses.
 const OF_SERVERS: u8 = 15;
 
 /// When a load balancer was created of which the test does not say it.
@@ -57,7 +58,7 @@ pub fn types() -> Vec<BalancerType> {
     TYPES.clone()
 }
 
-/// A new load balancer as the API shows it; its addresses follow from its ID.
+/// Returns a new load balancer as the API shows it. Its addresses follow from its ID.
 pub fn fresh(id: u64, name: &str, kind: &str) -> LoadBalancer {
     let last = u8::try_from(id % 200).unwrap() + 1;
     let kind = TYPES.iter().find(|one| one.name == kind).unwrap();
@@ -87,7 +88,7 @@ pub fn fresh(id: u64, name: &str, kind: &str) -> LoadBalancer {
     }
 }
 
-/// The same load balancer, as far as anybody can see.
+/// Whether two ports are the same in every field that the API shows.
 pub fn same_listener(left: &Listener, right: &Listener) -> bool {
     PortField::ALL.iter().all(|field| field.of(left) == field.of(right))
 }
@@ -112,9 +113,9 @@ pub struct Project {
     networks: BTreeSet<u64>,
     /// Servers that exist and were not needed yet, by which networks they are in and whether they have a public IPv4.
     servers: RefCell<BTreeMap<u64, Reach>>,
-    /// What it showed when it was read last.
+    /// What the project showed when it was read last.
     shown: RefCell<Shown>,
-    /// What it answered about each load balancer after the last write to it.
+    /// The last answer about each load balancer after a write to it.
     last: RefCell<BTreeMap<u64, Vec<u8>>>,
 }
 
@@ -217,7 +218,7 @@ impl Project {
         }
     }
 
-    /// The second number of a network's addresses: no two networks overlap.
+    /// Returns the second number of a Network's addresses, so that no two Networks overlap.
     fn number_of(&self, network: u64) -> u8 {
         let mut others = self.networks.iter().filter(|one| **one != NETWORK);
         let at = others.position(|one| *one == network);
@@ -242,8 +243,8 @@ impl Project {
         }}));
     }
 
-    /// Sends a write. True: what comes of it must be read, and the plan made anew. Panics where the API refuses it, where it
-    /// changes nothing, and where a certificate would lose a label.
+    /// Sends a write. Returns whether the project must be read and planned again afterwards. Panics when the API
+    /// refuses the write, when it changes nothing, and when a certificate would lose a label.
     pub fn apply(&self, change: &dyn Change) -> bool {
         let _time = time::simulate(self.nanoseconds.clone());
         let line = change.description().done().join(", ");
@@ -331,7 +332,7 @@ impl Project {
         })
     }
 
-    /// Takes over what has changed since it was read last; the rest stays as a test has set it.
+    /// Takes over what has changed since the last read. The rest stays as a test has set it.
     pub fn read(&self, state: &mut Observed) {
         let _time = time::simulate(self.nanoseconds.clone());
         let now = self.cloud.shown(self.own);
@@ -350,7 +351,7 @@ impl Project {
     }
 }
 
-/// What health checks say: that is for a test to set.
+/// The results of health checks, which a test sets.
 struct Health(BTreeMap<(u64, Machine), Vec<HealthStatus>>);
 
 impl Health {
@@ -381,7 +382,7 @@ fn entries(state: &mut Observed) -> impl Iterator<Item = ((u64, Machine), &mut V
     })
 }
 
-/// What a project shows now, and what it showed when it was read before.
+/// What a project shows now, and what it showed at the previous read.
 struct Changed<'a> {
     before: &'a Shown,
     now: &'a Shown,
@@ -412,7 +413,7 @@ impl Changed<'_> {
     }
 }
 
-/// The servers that exist: those of nodes, unless a complete list is sure not to have them.
+/// Returns the servers that exist. Those of nodes exist unless a complete list does not contain them.
 fn servers(world: &World) -> BTreeMap<u64, Reach> {
     let cluster = world.cluster.servers.keys();
     let cluster = cluster.map(|id| (*id, Reach::Unknown));
@@ -486,8 +487,8 @@ fn primary_ips_of(one: &LoadBalancer) -> Vec<Value> {
 }
 
 fn balancer(one: &LoadBalancer) -> Value {
-    // Selected servers are reached by the Network where there is one: else its load balancer could not do without its public
-    // interface.
+    // Selected servers are reached by the Network if there is one. Otherwise their load balancer could not do without
+    // its public interface.
     let by_private = !one.private_net.is_empty();
     let target = |target: &Target| match target {
         Target::Server { server, use_private_ip, .. } => {

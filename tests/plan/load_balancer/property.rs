@@ -1,4 +1,4 @@
-//! In any world: the changes lead to what is wanted, planning again is empty, and there are as
+//! Properties of plans for any state: the changes lead to the wanted state, a second plan is empty, and there are as
 //! many writes as differences.
 
 use crate::load_balancer::project::{fresh, same_listener, types};
@@ -103,7 +103,7 @@ fn listener(random: &mut Random, number: u16) -> Listener {
     serde_json::from_value(port).unwrap()
 }
 
-/// One that the API could hold.
+/// Returns a random load balancer that the API could contain.
 fn balancer(random: &mut Random, id: u64) -> LoadBalancer {
     let kind = random.pick(&types()).clone();
     let name: &str = random.pick::<&str>(&["front", "back", "other"]);
@@ -239,8 +239,8 @@ fn differences(from: &LoadBalancer, to: &LoadBalancer) -> usize {
 }
 
 #[test]
-fn changes_lead_to_what_is_wanted_and_no_further() {
-    let (mut settled, mut refused, mut written, mut waited) = (0, 0, 0, 0);
+fn changes_lead_to_the_wanted_state_and_no_further() {
+    let (mut converged, mut refused, mut written, mut waited) = (0, 0, 0, 0);
     for seed in 0..SEEDS {
         let mut random = Random::new(seed);
         let mut world = world(&mut random);
@@ -255,7 +255,7 @@ fn changes_lead_to_what_is_wanted_and_no_further() {
         let differs = plan.fields.iter().any(|field| field.differs());
         let is_idle = plan.outcome.changes().is_empty();
         assert_eq!(differs, !is_idle, "seed {seed}: {plan:#?}");
-        let made = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| world.settle()));
+        let made = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| world.converge()));
         let made = made.unwrap_or_else(|_| panic!("seed {seed}"));
         assert!(world.plan().outcome.changes().is_empty(), "seed {seed}");
         let after = world.balancer();
@@ -268,27 +268,29 @@ fn changes_lead_to_what_is_wanted_and_no_further() {
         let plan = world.plan();
         let differs = plan.fields.iter().any(|field| field.differs());
         assert!(!differs, "seed {seed}: {plan:#?}");
-        settled += 1;
+        converged += 1;
         written += made.len();
-        // What was waited for comes, and then all is as it should be.
+        // The certificate that was waited for is issued, and then everything is as it should be.
         waited += usize::from(plan.outcome.is_unfinished());
         world.issue();
-        world.settle();
+        world.converge();
         assert!(!world.plan().outcome.is_unfinished(), "seed {seed}");
         let there = world.balancer().services.len();
         let tcp = world.service.ports.iter();
         let tcp = tcp.filter(|port| port.protocol == Protocol::Tcp).count();
         assert_eq!(there, tcp, "seed {seed}");
     }
-    println!("{settled} worlds settled with {written} writes, {refused} refused, {waited} waited");
+    println!(
+        "{converged} worlds converged with {written} writes, {refused} refused, {waited} waited"
+    );
     assert!(
-        settled > SEEDS / 2 && waited > 20,
-        "only {settled} of {SEEDS} were worlds that settle, and {waited} waited"
+        converged > SEEDS / 2 && waited > 20,
+        "only {converged} of {SEEDS} were worlds that converge, and {waited} waited"
     );
 }
 
 /// Makes one change, and then a new plan, until nothing is left to do.
-fn settle_one_by_one(world: &mut World) {
+fn converge_one_by_one(world: &mut World) {
     let project = world.project();
     for _ in 0..1000 {
         let Some(first) = world.plan().outcome.take_changes().into_iter().next() else {
@@ -301,7 +303,7 @@ fn settle_one_by_one(world: &mut World) {
 
 /// Killed after any write and started again, the end is the same.
 #[test]
-fn wherever_it_is_cut_off_the_end_is_the_same() {
+fn a_plan_that_is_cut_off_anywhere_is_completed_by_the_next_one() {
     for seed in 0..SEEDS / 4 {
         let mut random = Random::new(seed);
         let mut whole = world(&mut random);
@@ -309,15 +311,15 @@ fn wherever_it_is_cut_off_the_end_is_the_same() {
             continue;
         }
         let mut cut = whole.clone();
-        whole.settle();
-        settle_one_by_one(&mut cut);
+        whole.converge();
+        converge_one_by_one(&mut cut);
         let is_full = whole.findings().contains(&Reason::MaxTargetsReached);
         let shape = |world: &World| {
             let one = world.balancer().clone();
             let mut targets: Vec<_> = one.server_targets().collect();
             targets.sort_unstable();
             if is_full {
-                // Which of too many stay, depends on which were there when it was looked.
+                // Which of too many targets stay depends on those that existed at the read.
                 targets.iter_mut().for_each(|target| target.0 = 0);
             }
             let mut ports: Vec<u16> = one.services.iter().map(|s| s.listen_port).collect();
@@ -328,11 +330,11 @@ fn wherever_it_is_cut_off_the_end_is_the_same() {
     }
 }
 
-/// Some servers lack an address: nothing is tried that the API would refuse, the end is one, and wherever it is cut off
-/// it is the same.
+/// Some servers lack an address. No change is tried that the API would refuse, and the end state is the same wherever
+/// the plan is cut off.
 #[test]
 fn servers_that_can_not_be_reached_are_never_added() {
-    let (mut settled, mut lacking) = (0, 0);
+    let (mut converged, mut lacking) = (0, 0);
     for seed in 0..SEEDS / 3 {
         let mut random = Random::new(seed);
         let mut whole = world(&mut random);
@@ -356,7 +358,7 @@ fn servers_that_can_not_be_reached_are_never_added() {
             continue;
         }
         let mut cut = whole.clone();
-        for change in whole.settle() {
+        for change in whole.converge() {
             for (server, use_private_ip) in targets_of(&*change) {
                 let reach = &reach[&server];
                 let is_reached = match reach {
@@ -371,9 +373,9 @@ fn servers_that_can_not_be_reached_are_never_added() {
         assert!(plan.outcome.changes().is_empty(), "seed {seed}");
         let differs = plan.fields.iter().any(|field| field.differs());
         assert!(!differs, "seed {seed}");
-        settled += 1;
+        converged += 1;
         lacking += usize::from(whole.needs().servers);
-        settle_one_by_one(&mut cut);
+        converge_one_by_one(&mut cut);
         if whole.findings().contains(&Reason::MaxTargetsReached) {
             continue;
         }
@@ -384,10 +386,10 @@ fn servers_that_can_not_be_reached_are_never_added() {
         };
         assert_eq!(targets(&whole), targets(&cut), "seed {seed}");
     }
-    assert!(settled > 200 && lacking > 100, "{settled} {lacking}");
+    assert!(converged > 200 && lacking > 100, "{converged} {lacking}");
 }
 
-/// What a list of servers may say of one.
+/// Returns what a list of servers may show of a server.
 fn any_reach(random: &mut Random) -> Reach {
     match random.below(10) {
         0..=1 => Reach::Unknown,
@@ -414,7 +416,7 @@ fn added_and_removed(plan: &LoadBalancerPlan) -> (Vec<u64>, Vec<u64>) {
     (added, removed)
 }
 
-/// A target of a request: its server, and whether by its private IP.
+/// Returns a target of a request: its server, and whether it is reached by its private IP.
 fn target(request: &Value) -> (u64, bool) {
     let server = request["server"]["id"].as_u64().unwrap();
     (server, request["use_private_ip"] == true)
@@ -440,7 +442,7 @@ fn requests(plan: &LoadBalancerPlan) -> Vec<Value> {
 }
 
 #[test]
-fn what_a_plan_rests_on_is_stated_before_it_is_made() {
+fn a_plan_states_its_needs_before_it_is_made() {
     let (mut with_servers, mut with_services, mut with_none) = (0, 0, 0);
     for seed in 0..SEEDS {
         let mut random = Random::new(seed);
@@ -471,7 +473,7 @@ fn what_a_plan_rests_on_is_stated_before_it_is_made() {
         with_servers += usize::from(needs.servers);
         with_services += usize::from(needs.services);
         with_none += usize::from(needs == Needs::default());
-        // Which Services exist changes nothing.
+        // The plan does not depend on which Services exist.
         if !needs.services {
             for uids in [&[UID][..], &[UID, "gone"], &[UID, "lives"], &[UID, "gone", "lives"]] {
                 world.cluster.service_uids = uids.iter().map(|uid| (*uid).into()).collect();
@@ -484,7 +486,7 @@ fn what_a_plan_rests_on_is_stated_before_it_is_made() {
         if needs.servers {
             continue;
         }
-        // Which servers exist is not what targets are added or removed by.
+        // No targets are added or removed because of which servers exist.
         let (added, removed) = added_and_removed(&plan);
         assert!(added.is_empty(), "{}", about());
         for change in plan.outcome.changes() {
@@ -522,7 +524,7 @@ fn a_plan_in_order_needs_nothing_else() {
         if world.plan().outcome.obstacle().is_some() {
             continue;
         }
-        world.settle();
+        world.converge();
         let plan = world.plan();
         let is_full = world.findings().contains(&Reason::MaxTargetsReached);
         // A list without any of the servers takes no target away.

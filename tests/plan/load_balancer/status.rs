@@ -1,4 +1,4 @@
-//! What the Service's status says, and what people read of a load balancer.
+//! The Service's status, and what people see of a load balancer.
 
 use crate::load_balancer::support::{World, node, port, selector_target};
 use ccm::hetzner::Profile;
@@ -14,7 +14,7 @@ const PRIVATE: &str = "10.0.0.2";
 type Case<'a> = (&'a str, bool, &'a [&'a str], &'a str);
 
 #[test]
-fn addresses_in_their_order_and_mode() {
+fn the_addresses_in_the_status_have_their_order_and_mode() {
     #[rustfmt::skip] // A case is a line.
     let cases: &[Case] = &[
         ("", false, &[V4, V6], "VIP"),
@@ -32,7 +32,7 @@ fn addresses_in_their_order_and_mode() {
         }
         world.set(annotations);
         assert_eq!(world.plan().status, None, "nothing is there yet");
-        world.settle();
+        world.converge();
         let status = world.ingress();
         let ips = status.iter().map(|one| one.ip.as_deref().unwrap());
         let ips: Vec<String> = ips.map(|ip| world.named_address(ip)).collect();
@@ -47,7 +47,7 @@ fn a_host_name_stands_alone_and_one_proxy_port_is_enough() {
     let mut world = World::new(Profile::CcmFromScratch);
     world.service.ports.push(port("https", 443));
     world.set("uses-proxyprotocol.443=true");
-    world.settle();
+    world.converge();
     let is_proxy = |one: Ingress| one.ip_mode.as_deref() == Some("Proxy");
     assert!(world.ingress().into_iter().all(is_proxy));
     world.set("hostname=a.example");
@@ -57,18 +57,18 @@ fn a_host_name_stands_alone_and_one_proxy_port_is_enough() {
 
 /// A proxy protocol that was set by hand, and that upstream's profile leaves, counts too.
 #[test]
-fn a_proxy_protocol_that_stays_is_said() {
+fn a_proxy_protocol_that_stays_is_reported() {
     let mut world = World::new(Profile::Hcloud);
-    world.settle();
+    world.converge();
     world.balancer_mut().services[0].set(PortField::ProxyProtocol, true);
-    assert!(world.settle().is_empty());
+    assert!(world.converge().is_empty());
     assert_eq!(world.ingress()[0].ip_mode.as_deref(), Some("Proxy"));
 }
 
 #[test]
-fn people_read_nodes_and_their_health() {
+fn the_health_of_targets_is_shown_by_node() {
     let mut world = World::new(Profile::CcmFromScratch);
-    world.settle();
+    world.converge();
     for target in &mut world.balancer_mut().targets {
         let Target::Server { server, health_status, .. } = target else {
             continue;
@@ -104,7 +104,7 @@ fn health(port: u16, status: &str) -> Health {
     }
 }
 
-/// What the checks of two ports say of a target.
+/// Returns a target with the results of the health checks of some ports.
 fn target(statuses: &[(u16, &str)]) -> ccm::provider::Target {
     let statuses = statuses.iter();
     ccm::provider::Target {
@@ -150,7 +150,8 @@ fn every_count_of_healthy_targets_follows_one_rule() {
     }
 }
 
-/// Of a load balancer that several Services share only the Service's own ports count; without such a port all of them.
+/// Only the Service's own ports count on a load balancer that several Services share. Without such a port all
+/// of them count.
 #[test]
 fn ports_of_other_services_do_not_count() {
     let port = |port, uid: &str| PortOwner {
@@ -173,7 +174,7 @@ fn ports_of_other_services_do_not_count() {
 #[test]
 fn the_servers_that_a_label_selector_selects_are_shown_with_their_health() {
     let mut world = World::new(Profile::CcmFromScratch);
-    world.settle();
+    world.converge();
     let mut selector = selector_target("pool=web", Some(&[1, 77]));
     if let Target::LabelSelector { targets: Some(all), .. } = &mut selector {
         for (one, status) in all.iter_mut().zip(["healthy", "unhealthy"]) {
@@ -193,7 +194,7 @@ fn the_servers_that_a_label_selector_selects_are_shown_with_their_health() {
 }
 
 #[test]
-fn nodes_that_are_not_ours_are_told_and_no_targets() {
+fn nodes_that_are_not_ours_are_reported_and_are_no_targets() {
     let mut world = World::new(Profile::CcmFromScratch);
     world.nodes[0].provider_id = ProviderId::Foreign;
     world.nodes[1].provider_id = ProviderId::Unknown("no number".into());
@@ -201,16 +202,16 @@ fn nodes_that_are_not_ours_are_told_and_no_targets() {
     let told = world.findings();
     assert!(told.contains(&Reason::UnknownProviderIDPrefix), "{told:?}");
     assert!(told.contains(&Reason::TargetIgnored), "{told:?}");
-    world.settle();
+    world.converge();
     let targets: Vec<_> = world.balancer().server_targets().collect();
     assert_eq!(targets, [(3, false)]);
 }
 
 /// A dry run says what the status will be, not what the old address was.
 #[test]
-fn the_status_is_that_of_the_address_it_will_be_attached_at() {
+fn the_status_has_the_private_address_of_the_coming_attachment() {
     let mut world = World::new(Profile::CcmFromScratch).with_network();
-    world.settle();
+    world.converge();
     let ips = |world: &World| -> Vec<String> {
         let ingress = world.ingress().into_iter();
         ingress.filter_map(|entry| entry.ip).collect()
@@ -221,9 +222,9 @@ fn the_status_is_that_of_the_address_it_will_be_attached_at() {
     let told = ips(&world);
     assert_eq!(told.last().map(String::as_str), Some("10.0.0.77"));
     assert_eq!(told.len(), before.len());
-    world.settle();
+    world.converge();
     assert_eq!(ips(&world), told);
-    // In another Network the API chooses.
+    // In another Network the API chooses the address.
     world.unset("private-ipv4");
     world.network = Some(11);
     assert_eq!(ips(&world), before[..2]);

@@ -1,4 +1,4 @@
-//! A small world: one Service, some nodes, a project; and the way from a plan to its end.
+//! A small world with one Service, some nodes and a project, and the way from a plan to its end.
 
 use crate::common::objects;
 use crate::load_balancer::project::{self, Project as Simulated};
@@ -27,7 +27,7 @@ pub const NETWORK: u64 = 10;
 
 pub const UID: &str = "5f2c0e5e-0000-4000-8000-000000000001";
 
-/// Of a project that is never called.
+/// The provider of a project that is never called.
 static HETZNER: LazyLock<Hetzner> =
     LazyLock::new(|| Hetzner::new(objects::settings(AddressFamily::Ipv4)));
 
@@ -76,7 +76,7 @@ impl World {
         self
     }
 
-    /// Sets annotations, without their prefix: `type=lb21 location=nbg1`.
+    /// Sets annotations, which are written without their prefix, as in `type=lb21 location=nbg1`.
     pub fn set(&mut self, annotations: &str) {
         pairs(annotations).for_each(|(name, value)| self.set_one(name, value));
     }
@@ -170,7 +170,7 @@ impl World {
         self.snapshot().kept(&self.cluster)
     }
 
-    /// The cluster; nodes that are offered are among its nodes.
+    /// Returns the cluster, whose nodes include the eligible ones.
     fn all_nodes(&self) -> Cluster {
         let mut cluster = self.cluster.clone();
         for node in &self.nodes {
@@ -194,8 +194,8 @@ impl World {
         Snapshot::new(project, self.state.clone())
     }
 
-    /// Plans and makes changes until none is left; all of them.
-    pub fn settle(&mut self) -> Vec<Box<dyn Change>> {
+    /// Plans and makes changes until none is left. Returns all of them.
+    pub fn converge(&mut self) -> Vec<Box<dyn Change>> {
         let mut made = Vec::new();
         let project = self.project();
         for _ in 0..5 {
@@ -223,7 +223,7 @@ impl World {
         Simulated::of(self)
     }
 
-    /// Makes one change. True: the plan has to be made anew.
+    /// Makes one change. Returns whether the plan must be made again.
     pub fn apply(&mut self, change: &dyn Change) -> bool {
         let project = self.project();
         let anew = project.apply(change);
@@ -255,7 +255,7 @@ impl World {
         self.plan().status.expect("a status")
     }
 
-    /// `IPv4` or `IPv6` for a public address of the Service's load balancer; else the address.
+    /// Returns `IPv4` or `IPv6` for a public address of the Service's load balancer, and any other address itself.
     pub fn named_address(&self, address: &str) -> String {
         let public = &self.balancer().public_net;
         let is = |public: &PublicIp| public.ip.is_some_and(|ip| ip.to_string() == address);
@@ -266,7 +266,7 @@ impl World {
         }
     }
 
-    /// What stands in the way.
+    /// Returns the problem that blocks the plan.
     pub fn obstacle(&self) -> String {
         let plan = self.plan();
         assert!(plan.outcome.changes().is_empty() && plan.status.is_none());
@@ -280,7 +280,7 @@ impl World {
     }
 
     /// The messages of the findings that have this reason.
-    pub fn told(&self, reason: Reason) -> Vec<String> {
+    pub fn finding_messages(&self, reason: Reason) -> Vec<String> {
         let findings = self.plan().findings.into_iter();
         let told = findings.filter(|one| one.reason == reason);
         told.map(|one| one.message).collect()
@@ -328,7 +328,7 @@ pub fn service() -> Service {
     }
 }
 
-/// Its node port is 30000 above.
+/// Returns a port whose node port is larger by 30000.
 pub fn port(name: &str, number: u16) -> ServicePort {
     ServicePort {
         name: name.into(),
@@ -356,7 +356,7 @@ pub fn node(id: u64) -> OfferedNode {
     }
 }
 
-/// As the provider made them.
+/// Returns the changes as the provider made them.
 pub fn changes(mut plan: LoadBalancerPlan) -> Vec<Box<dyn Change>> {
     plan.outcome.take_changes()
 }
@@ -410,7 +410,7 @@ pub fn word(change: &dyn Change) -> String {
     json["change"].as_str().expect("a word").to_owned()
 }
 
-/// What the request of the first one says, which creates a load balancer.
+/// Returns the body of the first change, which must create a load balancer.
 pub fn creation(changes: &[Box<dyn Change>]) -> Value {
     assert_eq!(word(&*changes[0]), "create");
     changes[0].json()["request"].clone()

@@ -1,4 +1,5 @@
-//! What a tenant who may edit Services in one namespace can do to the Services of others on the same load balancer.
+//! What a tenant who may edit Services in one namespace can change for the Services of others on the
+//! same load balancer.
 
 use crate::load_balancer::group::{Cluster, SHARED, external, listener, reasons};
 use crate::load_balancer::support::{NETWORK, node};
@@ -31,7 +32,7 @@ fn servers(balancer: &LoadBalancer) -> Vec<u64> {
 }
 
 /// Gives two nodes the label `pool=red`, and the third one `pool=blue`.
-fn paint_nodes(cluster: &mut Cluster) {
+fn label_some_nodes(cluster: &mut Cluster) {
     for (node, pool) in cluster.world.nodes.iter_mut().zip(["red", "red", "blue"]) {
         let labels = [("pool".to_owned(), pool.to_owned())];
         node.labels = labels.into_iter().collect();
@@ -44,7 +45,7 @@ fn by_private_ip(balancer: &LoadBalancer) -> Vec<bool> {
 }
 
 /// The Service has the owner's port number and node port. Its status is empty, names the load balancer, or names its
-/// host name; our labels are there, or Terraform has removed them all.
+/// host name. Our labels exist, or Terraform has removed them all.
 #[test]
 fn an_owners_port_with_the_numbers_of_a_service_stays_the_owners() {
     let mut cluster = Cluster::new();
@@ -54,13 +55,13 @@ fn an_owners_port_with_the_numbers_of_a_service_stays_the_owners() {
     cluster.world.state.balancers = vec![before.clone()];
     let plan = cluster.plan("guest");
     assert!(reasons(&plan).contains(&Reason::PortConflict), "{plan:#?}");
-    cluster.settle();
+    cluster.converge();
     let there = cluster.named("edge-lb");
     let labels = &there.labels;
     assert!(!labels.contains_key(&port_label(OWNERS)), "{labels:?}");
     assert_eq!(there.services[1], before.services[1], "the owner's port");
     cluster.delete("guest");
-    cluster.settle();
+    cluster.converge();
     assert_eq!(*cluster.named("edge-lb"), before);
 }
 
@@ -91,7 +92,7 @@ fn a_port_without_labels_is_a_service_s_only_when_its_status_shows_the_load_bala
         let plan = cluster.plan("a");
         let is_refused = reasons(&plan).contains(&Reason::PortConflict);
         assert_eq!(is_refused, !is_ours, "{address:?}, {hostname:?}: {plan:#?}");
-        // While one of our labels is there, the others were not removed with it.
+        // One of our labels exists, so the others were not removed together with it.
         let all = &mut cluster.world.state.balancers[0];
         all.labels.insert(port_label(80), "b".into());
         let plan = cluster.plan("a");
@@ -117,7 +118,7 @@ fn the_address_is_not_taken_over_for_traffic_inside_the_cluster_where_others_hav
         if let Some((uid, share)) = more {
             cluster.add(uid, 2, &[8080], share);
         }
-        cluster.settle();
+        cluster.converge();
         let plan = cluster.plan("a");
         let all = modes(&plan);
         assert!(!all.is_empty(), "{what}");
@@ -130,11 +131,11 @@ fn a_service_whose_port_another_one_has_gets_the_address_without_that_port() {
     let mut cluster = Cluster::new();
     cluster.add("a", 3, &[443], "share=edge");
     cluster.add("b", 2, &[443, 8080], "share=edge");
-    cluster.settle();
+    cluster.converge();
     assert_eq!(modes(&cluster.plan("a"))[0], "VIP");
     assert_eq!(modes(&cluster.plan("b"))[0], "Proxy");
     cluster.delete("a");
-    cluster.settle();
+    cluster.converge();
     assert_eq!(modes(&cluster.plan("b"))[0], "VIP", "the port is served");
 }
 
@@ -148,12 +149,12 @@ fn a_guest_decides_nothing_about_the_whole_load_balancer() {
     honest.world.network = Some(NETWORK);
     honest.add("a", 2, &[80], host);
     honest.add("shop.guest", 3, &[8080], "share=default/edge");
-    honest.settle();
+    honest.converge();
     let mut cluster = Cluster::new();
     cluster.world.network = Some(NETWORK);
     cluster.add("a", 2, &[80], host);
     cluster.add("shop.guest", 3, &[8080], of_guest);
-    let made = cluster.settle();
+    let made = cluster.converge();
     assert_eq!(*cluster.named(SHARED), *honest.named(SHARED), "{made:#?}");
     let plan = cluster.plan("shop.guest");
     let says = |name: &str| {
@@ -177,13 +178,13 @@ fn a_guest_that_nobody_allows_any_more_is_served_as_it_was_and_gets_no_more_port
                     algorithm-type=least_connections use-private-ip=true node-selector=!skipped",
         );
         cluster.add("shop.guest", 2, &[8080], "share=default/edge keep=false");
-        cluster.settle();
+        cluster.converge();
         assert_eq!(cluster.named("front").services.len(), 2);
         match is_deleted {
             true => cluster.delete("a"),
             false => cluster.set("a", "share-namespaces", None),
         }
-        cluster.settle();
+        cluster.converge();
         let before = cluster.named("front").clone();
         let labels = &before.labels;
         assert!(!labels.contains_key(SERVICE_UID), "a guest owns it: {labels:?}");
@@ -202,7 +203,7 @@ fn a_guest_that_nobody_allows_any_more_is_served_as_it_was_and_gets_no_more_port
             "{:#?}",
             plan.findings
         );
-        cluster.settle();
+        cluster.converge();
         let after = cluster.named("front");
         assert_eq!(servers(after), [1, 2, 3, 4]);
         assert_eq!(after.services, before.services, "no more ports");
@@ -210,7 +211,7 @@ fn a_guest_that_nobody_allows_any_more_is_served_as_it_was_and_gets_no_more_port
         assert_eq!(after.algorithm.kind, before.algorithm.kind);
         // Present targets stay.
         assert_eq!(by_private_ip(after)[..3], by_private_ip(&before)[..3]);
-        // Its own port follows its node port.
+        // The guest's own port follows its node port.
         let guest = cluster.services.get_mut("shop.guest").unwrap();
         guest.service.ports[0].node_port = Some(32_222);
         assert_eq!(cluster.changes("shop.guest"), "update_service");
@@ -218,17 +219,17 @@ fn a_guest_that_nobody_allows_any_more_is_served_as_it_was_and_gets_no_more_port
     }
 }
 
-/// It asks for another load balancer, can't have its port there, and keeps its port here.
+/// The guest asks for another load balancer, can't have its port there, and keeps its port here.
 #[test]
 fn a_guest_that_stays_counts_as_a_guest() {
     let mut cluster = Cluster::beside(external(&[(EXTERNAL, "")]));
     let host = "share=edge share-namespaces=shop";
     cluster.add("a", 3, &[80], host);
     cluster.add("shop.guest", 2, &[6443], "share=default/edge");
-    cluster.settle();
+    cluster.converge();
     cluster.set("shop.guest", "share", None);
     cluster.set("shop.guest", "external", Some("7"));
-    cluster.settle();
+    cluster.converge();
     assert_eq!(cluster.named(SHARED).services.len(), 2, "it stays");
     let modes = modes(&cluster.plan("a"));
     assert!(modes.iter().all(|mode| mode == "Proxy"), "{modes:?}");
@@ -236,7 +237,7 @@ fn a_guest_that_stays_counts_as_a_guest() {
 
 fn guest_leaves(mut cluster: Cluster, was_last: bool) {
     cluster.set("shop.guest", "share", None);
-    cluster.settle();
+    cluster.converge();
     let mut all = cluster.world.state.balancers.iter();
     let is_there = all.any(|one| one.name == "front");
     assert_eq!(is_there, !was_last, "deleted with its last Service");
@@ -245,30 +246,30 @@ fn guest_leaves(mut cluster: Cluster, was_last: bool) {
 }
 
 #[test]
-fn on_an_external_one_the_targets_are_those_that_any_service_there_asks_for() {
+fn an_external_load_balancer_has_the_targets_that_any_of_its_services_asks_for() {
     let mut cluster = Cluster::new();
     let mut before = external(&[(EXTERNAL, "")]);
     before.targets.clear();
     cluster.world.state.balancers = vec![before];
-    paint_nodes(&mut cluster);
+    label_some_nodes(&mut cluster);
     cluster.add("a", 3, &[80], "external=7 node-selector=pool=red");
     cluster.add("shop.b", 2, &[81], "external=7 node-selector=pool=blue");
     cluster.add("shop.c", 1, &[82], "external=7 node-selector=no=such");
-    cluster.settle();
+    cluster.converge();
     assert_eq!(servers(cluster.named("edge-lb")), [1, 2, 3]);
-    // One that can't be read takes nothing away.
+    // A Service that can't be read removes nothing.
     cluster.set("shop.b", "node-selector", Some("pool in blue"));
-    assert!(cluster.settle().is_empty());
+    assert!(cluster.converge().is_empty());
     cluster.delete("shop.b");
-    cluster.settle();
+    cluster.converge();
     assert_eq!(servers(cluster.named("edge-lb")), [1, 2]);
     cluster.set("shop.c", "external-targets", Some("false"));
     cluster.set("shop.c", "node-selector", None);
-    assert!(cluster.settle().is_empty());
+    assert!(cluster.converge().is_empty());
 }
 
 #[test]
-fn on_an_external_one_present_targets_are_reached_as_they_were() {
+fn present_targets_of_an_external_load_balancer_are_reached_as_they_were() {
     let mut cluster = Cluster::new();
     let mut before = external(&[(EXTERNAL, "")]);
     before.targets.clear();
@@ -278,17 +279,17 @@ fn on_an_external_one_present_targets_are_reached_as_they_were() {
     cluster.world.state.balancers = vec![before];
     cluster.add("a", 3, &[80], "external=7 use-private-ip=true");
     cluster.add("shop.b", 2, &[81], "external=7 use-private-ip=false");
-    cluster.settle();
+    cluster.converge();
     assert_eq!(by_private_ip(cluster.named("edge-lb")), [true; 3]);
     cluster.set("a", "use-private-ip", Some("false"));
-    assert!(cluster.settle().is_empty(), "present ones do not change");
+    assert!(cluster.converge().is_empty(), "present ones do not change");
     cluster.world.nodes.push(node(4));
-    cluster.settle();
+    cluster.converge();
     let ways = by_private_ip(cluster.named("edge-lb"));
     assert_eq!(ways, [true, true, true, false]);
 }
 
-/// It stays, because a port that it asks for elsewhere has another owner. Its permission has ended meanwhile.
+/// The guest stays, because a port that it asks for elsewhere has another owner. Its permission has ended meanwhile.
 #[test]
 fn a_guest_that_stays_gets_no_more_ports_once_nobody_allows_it() {
     // The wish is allowed and its port taken, or it is not allowed.
@@ -303,13 +304,13 @@ fn a_guest_that_stays_gets_no_more_ports_once_nobody_allows_it() {
         cluster.add("a", 5, &[80], open);
         cluster.add("shop.g", 4, &[81], "share=default/edge");
         cluster.add("shop.h", 3, &[81], "share=own");
-        cluster.settle();
+        cluster.converge();
         cluster.set("a", "share-namespaces", allowed);
         cluster.add("shop.g", 4, &[81, 443], &format!("share={wish}"));
         let there = cluster.named(SHARED).public_net.ipv4.ip.unwrap();
         let guest = cluster.services.get_mut("shop.g").unwrap();
         guest.service.addresses = vec![there.to_string()];
-        cluster.settle();
+        cluster.converge();
         let ports = cluster.ports(SHARED);
         assert!(ports.contains("81 shop.g"), "{ports:?}");
         let got = ports.contains("443 shop.g");
@@ -317,7 +318,7 @@ fn a_guest_that_stays_gets_no_more_ports_once_nobody_allows_it() {
     }
 }
 
-/// Nobody asks for the group any more, and none of its Services can have what it asks for. Each would decide by itself.
+/// No Service asks for the group any more, and none of them can have what it asks for. Each would decide by itself.
 #[test]
 fn two_services_that_stay_do_not_fight_over_the_whole() {
     for wish in ["busy", "infra/none"] {
@@ -325,13 +326,13 @@ fn two_services_that_stay_do_not_fight_over_the_whole() {
         cluster.add("a", 5, &[80], "share=edge");
         cluster.add("b", 4, &[81], "share=edge");
         cluster.add("c", 3, &[80, 81], "share=busy");
-        cluster.settle();
+        cluster.converge();
         for (uid, kind) in [("a", "least_connections"), ("b", "round_robin")] {
             cluster.set(uid, "share", Some(wish));
             cluster.set(uid, "algorithm-type", Some(kind));
         }
         let before = cluster.named(SHARED).clone();
-        cluster.settle();
+        cluster.converge();
         let after = cluster.named(SHARED);
         assert_eq!(after.algorithm, before.algorithm, "{wish}");
         assert_eq!(after.services, before.services, "{wish}");
@@ -339,7 +340,7 @@ fn two_services_that_stay_do_not_fight_over_the_whole() {
     }
 }
 
-/// One of them can't have what it asks for now, and stays. The targets that it asks for stay, too.
+/// One of the Services can't have what it asks for now, and stays. The targets that it asks for stay, too.
 #[test]
 fn services_on_an_external_load_balancer_do_not_fight_over_targets() {
     for wish in ["busy", "infra/none"] {
@@ -347,12 +348,12 @@ fn services_on_an_external_load_balancer_do_not_fight_over_targets() {
         cluster.add("a", 5, &[80], "external=7");
         cluster.add("b", 4, &[81], "external=7 external-targets=false");
         cluster.add("c", 3, &[80], "share=busy");
-        cluster.settle();
+        cluster.converge();
         let before = servers(cluster.named("edge-lb"));
         assert!(!before.is_empty(), "{wish}");
         cluster.set("a", "external", None);
         cluster.set("a", "share", Some(wish));
-        cluster.settle();
+        cluster.converge();
         assert_eq!(servers(cluster.named("edge-lb")), before, "{wish}");
     }
 }
@@ -363,16 +364,16 @@ fn a_guest_does_not_end_that_the_hosts_load_balancer_is_kept() {
     let host = "share=edge share-namespaces=* keep=true";
     cluster.add("a", 5, &[80], host);
     cluster.add("shop.g", 4, &[81], "share=default/edge");
-    cluster.settle();
+    cluster.converge();
     assert!(cluster.has_label(SHARED, KEEP));
     cluster.delete("a");
-    cluster.settle();
+    cluster.converge();
     cluster.delete("shop.g");
-    cluster.settle();
+    cluster.converge();
     assert!(cluster.has_label(SHARED, KEEP));
 }
 
-/// The Service that decides about the whole becomes larger than is read: what it asks for is not known any more.
+/// The Service that decides about the whole becomes larger than ccm reads, so that its wishes are not known any more.
 #[test]
 fn while_a_service_that_decides_is_not_read_the_others_change_nothing_about_the_whole() {
     for is_younger in [false, true] {
@@ -380,10 +381,10 @@ fn while_a_service_that_decides_is_not_read_the_others_change_nothing_about_the_
         let age = if is_younger { 1 } else { 3 };
         let of_decider =
             "share=edge node-selector=pool=red algorithm-type=least_connections keep=true";
-        paint_nodes(&mut cluster);
+        label_some_nodes(&mut cluster);
         cluster.add("a", age, &[80], of_decider);
         cluster.add("b", 2, &[8080], "share=edge");
-        cluster.settle();
+        cluster.converge();
         let before = cluster.named(SHARED).clone();
         assert_eq!(servers(&before), [1, 2]);
         cluster.leave_unread("a");
@@ -405,10 +406,10 @@ fn a_service_that_is_not_read_loses_no_target_of_an_external_one() {
     let mut before = external(&[(EXTERNAL, "")]);
     before.targets.clear();
     cluster.world.state.balancers = vec![before];
-    paint_nodes(&mut cluster);
+    label_some_nodes(&mut cluster);
     cluster.add("a", 3, &[80], "external=7 node-selector=pool=red");
     cluster.add("shop.b", 2, &[81], "external=7 node-selector=pool=blue");
-    cluster.settle();
+    cluster.converge();
     cluster.leave_unread("a");
     cluster.set("shop.b", "external-targets", Some("false"));
     assert_eq!(cluster.changes("shop.b"), "");
@@ -430,7 +431,7 @@ fn a_service_that_is_refused_does_not_keep_the_address_for_traffic_inside_the_cl
         if let Some(guest) = guest {
             cluster.add(guest, 2, &[8080], "share=default/edge");
         }
-        cluster.settle();
+        cluster.converge();
         cluster.set("a", "health-check-interval", Some("soon"));
         let plan = cluster.plan("a");
         assert!(plan.outcome.obstacle().is_some(), "{what}: {plan:#?}");

@@ -1,4 +1,4 @@
-//! Certificates from Secrets: what each port shows, by what Secrets hold and what was uploaded before.
+//! Certificates from Secrets: what each port shows depends on the Secrets and on earlier uploads.
 
 use crate::load_balancer::support::{PROFILES, UID, World, port, words};
 use ccm::hetzner::Profile;
@@ -11,7 +11,7 @@ const KEY: &str = "the private key";
 /// The annotation by which port 443 shows what is in one Secret.
 const WEB_TLS: &str = "http-tls-secret.https=web-tls";
 
-/// What is written when a Secret holds another pair.
+/// The writes when a Secret contains another pair.
 const UPLOADED: &str = "create_certificate update_service";
 
 fn world(profile: Profile, annotations: &str) -> World {
@@ -22,7 +22,7 @@ fn world(profile: Profile, annotations: &str) -> World {
     world
 }
 
-/// A pair that can be used; of digits that are its alone.
+/// Gives the Secret a valid pair, which is made of this digit.
 fn holds(world: &mut World, secret: &str, digit: &str) {
     let pair = TlsPair {
         chain: "the chain".into(),
@@ -44,7 +44,7 @@ fn fails(world: &mut World, secret: &str) {
     world.cluster.tls_secrets.insert(key, broken);
 }
 
-/// Of what port 443 shows, the digit of each certificate, or its ID; none: there is no such port.
+/// Returns what port 443 shows, as the digit of each certificate or its ID, or `None` when there is no such port.
 fn shows(world: &World) -> Option<Vec<String>> {
     let shown = world.shows(443)?.into_iter().map(|id| {
         let mut all = world.state.certificates.iter().flatten();
@@ -62,13 +62,13 @@ fn shown(digits: &[&str]) -> Option<Vec<String>> {
 }
 
 #[test]
-fn each_port_shows_what_its_secrets_hold_and_follows_it() {
+fn each_port_shows_the_present_certificates_of_its_secrets() {
     for profile in PROFILES {
         let mut world = world(profile, "");
         world.set_one("http-tls-secret.https", "web-tls, api-tls");
         holds(&mut world, "web-tls", "a");
         holds(&mut world, "api-tls", "b");
-        let made = words(&world.settle());
+        let made = words(&world.converge());
         let uploads = "create_certificate create_certificate ";
         assert!(made.starts_with(uploads), "{made}");
         assert_eq!(shows(&world), shown(&["a", "b"]));
@@ -80,14 +80,14 @@ fn each_port_shows_what_its_secrets_hold_and_follows_it() {
         assert_eq!(one.labels[CLUSTER_UID], "cluster-1");
         let mut labels = one.labels.keys();
         assert!(labels.all(|label| !label.starts_with("hcloud-ccm/")));
-        // One is renewed.
+        // One Secret is renewed.
         holds(&mut world, "web-tls", "c");
-        assert_eq!(words(&world.settle()), UPLOADED);
+        assert_eq!(words(&world.converge()), UPLOADED);
         assert_eq!(shows(&world), shown(&["c", "b"]));
-        // One can't be used while the other is renewed: what was uploaded from it stays.
+        // One Secret can't be used while the other is renewed. The certificate that was uploaded from it stays.
         fails(&mut world, "api-tls");
         holds(&mut world, "web-tls", "d");
-        assert_eq!(words(&world.settle()), UPLOADED);
+        assert_eq!(words(&world.converge()), UPLOADED);
         assert_eq!(shows(&world), shown(&["d", "b"]));
         assert_eq!(world.findings(), [Reason::CertificateFailed]);
     }
@@ -97,34 +97,35 @@ fn each_port_shows_what_its_secrets_hold_and_follows_it() {
 fn a_secret_that_was_never_uploaded_leaves_the_port_as_it_is() {
     let mut world = world(Profile::CcmFromScratch, WEB_TLS);
     fails(&mut world, "web-tls");
-    world.settle();
+    world.converge();
     assert_eq!(shows(&world), None, "and the others are there");
     assert_eq!(world.balancer().services.len(), 2);
     // A port that shows another certificate keeps it.
     world.unset("http-tls-secret.https");
     world.set("http-certificates.https=one");
-    world.settle();
+    world.converge();
     world.unset("http-certificates.https");
     world.set(WEB_TLS);
-    assert_eq!(words(&world.settle()), "");
+    assert_eq!(words(&world.converge()), "");
     assert_eq!(shows(&world), shown(&["7"]));
-    // As where it was not read.
+    // The Secrets were not read, which has the same effect.
     world.cluster.tls_secrets.clear();
-    assert_eq!(words(&world.settle()), "");
+    assert_eq!(words(&world.converge()), "");
     assert_eq!(world.findings(), []);
     holds(&mut world, "web-tls", "a");
-    assert_eq!(words(&world.settle()), UPLOADED);
+    assert_eq!(words(&world.converge()), UPLOADED);
     assert_eq!(shows(&world), shown(&["a"]));
 }
 
-/// What load balancers use, then the newest; never another cluster's, or a managed one.
+/// A certificate that a load balancer uses is chosen first, and then the newest. One of another cluster or a managed
+/// one is never chosen.
 #[test]
-fn of_several_that_were_uploaded_before_one_is_certain() {
+fn one_of_several_uploaded_certificates_is_chosen_for_certain() {
     let mut world = world(Profile::CcmFromScratch, WEB_TLS);
     for digit in ["a", "b", "c"] {
         holds(&mut world, "web-tls", digit);
         world.plan();
-        world.settle();
+        world.converge();
     }
     let id = |world: &World, digit: &str| {
         let mut all = world.state.certificates.iter().flatten();
@@ -137,41 +138,41 @@ fn of_several_that_were_uploaded_before_one_is_certain() {
             let is_used = Some(one.id) == used;
             one.used_by = Vec::from_iter(is_used.then_some(Reference { id: 1000 }));
         }
-        world.settle();
+        world.converge();
         assert_eq!(shows(&world), shown(&[expected]));
     }
     for one in world.state.certificates.iter_mut().flatten() {
         one.labels.insert(CLUSTER_UID.to_owned(), "another".into());
     }
-    assert_eq!(words(&world.settle()), "", "what it shows stays");
+    assert_eq!(words(&world.converge()), "", "what it shows stays");
 }
 
-/// Its name has a hash of the identity under which it was uploaded.
+/// The name of such a certificate has a hash of the identity under which it was uploaded.
 #[test]
-fn what_was_uploaded_under_a_former_identity_is_shown_and_not_uploaded_anew() {
+fn a_certificate_that_was_uploaded_under_a_former_identity_is_shown_and_not_uploaded_again() {
     for profile in PROFILES {
         let mut world = world(profile, WEB_TLS);
         world.cluster.uid = "cluster-0".into();
         holds(&mut world, "web-tls", "a");
-        world.settle();
+        world.converge();
         world.cluster.uid = "cluster-1".into();
         world.cluster.former_uids = vec!["cluster-x".into(), "cluster-0".into()];
-        let made = words(&world.settle());
+        let made = words(&world.converge());
         assert!(!made.contains("create_certificate"), "{made}");
         assert_eq!(shows(&world), shown(&["a"]));
-        // The Secret can't be used: what was uploaded from it stays.
+        // The Secret can't be used, and the certificate that was uploaded from it stays.
         fails(&mut world, "web-tls");
-        assert_eq!(words(&world.settle()), "");
+        assert_eq!(words(&world.converge()), "");
         assert_eq!(world.findings(), [Reason::CertificateFailed]);
         // Another cluster's is no former one.
         holds(&mut world, "web-tls", "a");
         world.cluster.former_uids = vec!["cluster-x".into()];
-        assert_eq!(words(&world.settle()), UPLOADED);
+        assert_eq!(words(&world.converge()), UPLOADED);
     }
 }
 
 #[test]
-fn a_pair_that_hetzner_does_not_take_is_reported_and_not_sent() {
+fn a_certificate_that_hetzner_does_not_accept_is_reported_and_not_sent() {
     let good = TlsPair { digest: "a".repeat(64), ..TlsPair::default() };
     let key = |bytes: usize| Secret::exactly("x".repeat(bytes));
     #[rustfmt::skip] // A case is a line.
@@ -188,7 +189,7 @@ fn a_pair_that_hetzner_does_not_take_is_reported_and_not_sent() {
         put(&mut world, "web-tls", pair.clone());
         let plan = world.plan();
         assert_eq!(plan.claims.len(), usize::from(is_taken), "{pair:?}");
-        let failed = world.told(Reason::CertificateFailed);
+        let failed = world.finding_messages(Reason::CertificateFailed);
         assert_eq!(failed.len(), usize::from(!is_taken), "{pair:?}");
     }
 }
@@ -203,15 +204,15 @@ fn certificates_of_a_port_are_named_once() {
         let why = world.obstacle();
         let says_it = why.contains("port 443") && why.contains("named twice");
         assert!(says_it, "{why}");
-        // Not for this port.
+        // The annotation does not apply to this port.
         world.set_one(&format!("{name}.https"), "");
-        world.settle();
+        world.converge();
         assert_eq!(shows(&world), shown(&["a"]));
     }
 }
 
 #[test]
-fn nothing_of_the_key_is_in_a_plan() {
+fn no_part_of_the_key_is_in_a_plan() {
     let mut world = world(Profile::CcmFromScratch, WEB_TLS);
     holds(&mut world, "web-tls", "a");
     let plan = world.plan();
@@ -223,9 +224,9 @@ fn nothing_of_the_key_is_in_a_plan() {
     assert!(!says_it, "{all}");
 }
 
-/// What a managed certificate with the name of the upload, or one without our labels, would do to the port.
+/// The cases are a managed certificate with the name of the upload, and one without our labels.
 #[test]
-fn what_has_the_name_of_an_upload_is_none_without_its_labels_and_type() {
+fn a_certificate_with_the_name_of_an_upload_is_none_without_its_labels_and_type() {
     type Spoil = fn(&mut Certificate);
     #[rustfmt::skip] // A case is a line.
     let spoils: [Spoil; 4] = [
@@ -237,35 +238,35 @@ fn what_has_the_name_of_an_upload_is_none_without_its_labels_and_type() {
     for spoil in spoils {
         let mut world = world(Profile::CcmFromScratch, WEB_TLS);
         holds(&mut world, "web-tls", "a");
-        world.settle();
+        world.converge();
         let first = world.shows(443).unwrap();
         // Somebody else had the name before.
         let all = world.state.certificates.as_mut().unwrap();
         let taker = all.iter_mut().find(|one| first == [one.id]).unwrap();
         spoil(taker);
         let name = taker.name.clone();
-        assert_eq!(words(&world.settle()), UPLOADED);
+        assert_eq!(words(&world.converge()), UPLOADED);
         let second = world.shows(443).unwrap();
         assert_ne!(first, second);
         let all = world.state.certificates.iter().flatten();
         let new = all.clone().find(|one| second == [one.id]).unwrap();
         assert!(new.name != name && new.name.len() <= 63, "{}", new.name);
         assert!(new.name.starts_with("ccm-default-web-tls-"), "{}", new.name);
-        // It is recognised from then on, also when nothing has the usual name any more.
-        assert_eq!(words(&world.settle()), "");
+        // The certificate is recognised from then on, also when no certificate has the usual name any more.
+        assert_eq!(words(&world.converge()), "");
         let all = world.state.certificates.as_mut().unwrap();
         all.retain(|one| first != [one.id]);
-        assert_eq!(words(&world.settle()), "");
+        assert_eq!(words(&world.converge()), "");
         fails(&mut world, "web-tls");
-        assert_eq!(words(&world.settle()), "", "it was uploaded before");
+        assert_eq!(words(&world.converge()), "", "it was uploaded before");
         assert_eq!(world.shows(443).unwrap(), second);
     }
 }
 
-/// As older versions named them: an upgrade uploads nothing.
+/// Older versions used the same names, so an upgrade uploads nothing.
 #[rustfmt::skip] // A case is a line.
 #[test]
-fn names_of_uploads_stay() {
+fn the_names_of_uploads_are_stable() {
     let digest = "a".repeat(20);
     for (secret, name) in [
         ("web-tls", format!("ccm-default-web-tls-7db06e22{digest}")),
@@ -273,7 +274,7 @@ fn names_of_uploads_stay() {
     ] {
         let mut world = world(Profile::CcmFromScratch, &format!("http-tls-secret.https={secret}"));
         holds(&mut world, secret, "a");
-        world.settle();
+        world.converge();
         let id = world.shows(443).unwrap();
         let mut all = world.state.certificates.iter().flatten();
         assert_eq!(all.find(|one| id == [one.id]).unwrap().name, name);

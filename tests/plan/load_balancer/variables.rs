@@ -31,7 +31,7 @@ fn read(variables: &[(&str, &str)]) -> settings::Parsed {
     settings::parse(Command::Run, vec![], &Given(prefixed.chain([token]).collect()))
 }
 
-/// A variable, a good value, a bad one and what is said of it; empty: any text will do.
+/// A variable, a good value, a bad value and its message. An empty text means that any value is allowed.
 #[rustfmt::skip] // A case is a line.
 const CASES: &[(&str, &str, &str, &str)] = &[
     ("ENABLED", "false", "no", "use true or false"),
@@ -58,7 +58,7 @@ const CASES: &[(&str, &str, &str, &str)] = &[
 ];
 
 #[test]
-fn each_is_read_and_a_bad_value_is_an_error_at_the_start() {
+fn each_variable_is_read_and_a_bad_value_is_an_error_at_the_start() {
     for (name, good, bad, says) in CASES {
         let parsed = read(&[(name, good)]);
         assert!(parsed.problems.is_empty(), "{name}: {:?}", parsed.problems);
@@ -92,7 +92,7 @@ fn every_row_has_a_case() {
 }
 
 #[test]
-fn a_location_and_a_zone_are_too_much() {
+fn a_location_and_a_zone_together_are_an_error() {
     let problems = read(&[("LOCATION", "fsn1"), ("NETWORK_ZONE", "eu-central")]).problems;
     let [problem] = problems.as_slice() else {
         panic!("{problems:?}");

@@ -1,7 +1,7 @@
-//! The route controller's plan: every state of a route with every state of a node and its server, and what holds
-//! for any network.
+//! The route controller's plan: every state of a route with every state of a node and its server, and the properties of
+//! a plan for any network.
 
-use crate::common::{memory, random};
+use crate::common::{fake_provider, random};
 
 mod property;
 mod rules;

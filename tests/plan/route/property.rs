@@ -1,4 +1,4 @@
-//! What holds for any network.
+//! Properties of the plan for any network.
 
 use crate::route::random::Random;
 use crate::route::world::{World, changes, overlap, route};
@@ -6,7 +6,7 @@ use ccm::controllers::route::NodePlan;
 use ccm::provider::{InstanceId, Route};
 use ipnet::IpNet;
 
-/// A random world: nodes and servers in any state, a network with routes of anybody.
+/// Returns a random world, with nodes and servers in any state and a network with routes of anybody.
 fn random_world(random: &mut Random) -> World {
     let mut world = World::new("10.244.0.0/20,10.250.0.0/22,fd00::/48", &[]);
     if random.percent(20) {
@@ -70,7 +70,7 @@ fn random_destination(random: &mut Random) -> String {
 }
 
 #[test]
-fn whatever_the_network_holds() {
+fn a_plan_keeps_all_rules_whatever_routes_the_network_has() {
     let mut deletes = 0;
     for seed in 0..20_000 {
         let mut random = Random::new(seed);
@@ -119,7 +119,7 @@ fn whatever_the_network_holds() {
         assert!(kept.all(is_there), "{}", case());
         let mut again = world.plan();
         if plan.is_in_doubt && !plan.changes.is_empty() {
-            // What was added may prove the rest; a pass looks again.
+            // A route that was added may prove the rest, and a pass reads again.
             assert_eq!(deleted, [], "{}", case());
             assert_eq!(world.apply(&again), Ok(()), "{}", case());
             again = world.plan();

@@ -21,7 +21,7 @@ fn routes_of_others_are_never_touched() {
     assert_eq!(changes(&plan), Vec::<String>::new());
     let not_ours = plan.rows.iter().filter(|row| row.state == State::NotOurs);
     assert_eq!(not_ours.count(), theirs.len());
-    // Not even when somebody names the whole world as the cluster's.
+    // The routes stay even when somebody names the whole address space as the cluster's.
     let mut world = World::new("0.0.0.0/0", &["0.0.0.0/0 10.0.0.99"]);
     world.machine(1, "10.0.0.11", "a", "10.244.1.0/24");
     assert_eq!(changes(&world.plan()), ["+ 10.244.1.0/24 via 10.0.0.11"]);
@@ -48,8 +48,8 @@ fn deletions_come_first_and_a_route_is_replaced_at_once() {
 }
 
 #[test]
-fn of_two_nodes_with_the_same_pods_one_gets_the_route() {
-    // Who has it keeps it; else who stays; else the first by name.
+fn one_of_two_nodes_with_the_same_pods_gets_the_route() {
+    // The node that has the route keeps it. Otherwise the node that stays gets it, and then the first by name.
     for (routes, b_is_going, winner) in [
         (&[][..], false, "b"),
         (&["10.244.5.0/24 10.0.0.13"][..], false, "c"),
@@ -77,7 +77,7 @@ fn of_two_nodes_with_the_same_pods_one_gets_the_route() {
 
 #[test]
 #[rustfmt::skip] // A case is a line.
-fn a_destination_that_the_network_can_t_have_is_told_and_not_tried() {
+fn a_destination_that_the_network_cannot_have_is_reported_and_not_tried() {
     // Routes there, pods of node b, part of why.
     let cases: [(&[&str], &str, &str); 3] = [
         (&[], "10.0.0.128/25", "overlaps subnet 10.0.0.0/24"),
@@ -113,7 +113,7 @@ fn a_stale_route_gives_way_to_pods_of_the_same_addresses() {
 
 #[test]
 #[rustfmt::skip] // A case is a line.
-fn pods_outside_of_the_cluster_s_cidrs() {
+fn pods_outside_of_the_cluster_s_cidrs_get_no_route() {
     // Pods of node b → its condition, what is told.
     let cases: [(&str, Option<bool>, &[&str]); 8] = [
         ("10.245.1.0/24", None, &["ClusterCIDRMisconfigured"]),
@@ -141,7 +141,7 @@ fn pods_outside_of_the_cluster_s_cidrs() {
     assert!(world.plan().nodes.iter().all(|node| node.object.name != "b"));
 }
 
-/// A range that can't be read may be any: routes to that server stay.
+/// A range that can't be read may be any range, so routes to that server stay.
 #[test]
 fn routes_to_a_node_with_a_range_that_can_t_be_read_are_left_alone() {
     let mut world = anchored(&["10.244.5.0/24 10.0.0.12"]);
@@ -152,7 +152,7 @@ fn routes_to_a_node_with_a_range_that_can_t_be_read_are_left_alone() {
 }
 
 #[test]
-fn the_condition_is_set_only_when_it_says_something_else() {
+fn the_condition_is_written_only_when_it_changes() {
     for (has, attached, expected) in [
         (None, true, Some(false)),
         (None, false, Some(true)),
@@ -176,7 +176,7 @@ fn the_condition_is_set_only_when_it_says_something_else() {
 }
 
 #[test]
-fn the_limit_of_routes_is_told_before_it_is_reached() {
+fn the_limit_of_routes_is_reported_before_it_is_reached() {
     for (nodes, others, told, without) in [
         (89, 0, false, 0),
         (90, 0, true, 0),
@@ -200,7 +200,7 @@ fn the_limit_of_routes_is_told_before_it_is_reached() {
         assert_eq!(marked.count(), without, "{case}");
         world.apply(&plan).unwrap();
         assert!(!world.plan().has_writes(), "{case}");
-        // Who has a route keeps it: a node that comes first by name takes none away.
+        // A node that has a route keeps it. A node that comes first by name takes none away.
         let before = world.network.routes.clone();
         world.machine(500, "10.0.2.1", "a-new", "10.244.200.0/24");
         let plan = world.plan();
@@ -211,12 +211,13 @@ fn the_limit_of_routes_is_told_before_it_is_reached() {
     }
 }
 
-/// The machine of a node may have been replaced, with its address: that its route leads to "no node's" server is no news.
+/// The machine of a node may have been replaced, with its address. It is then no finding that the route leads to a
+/// server without a node.
 #[test]
 #[rustfmt::skip] // A case is a line.
 fn a_route_to_a_server_that_is_no_node_s_is_not_reported_beside_a_node_that_lost_its_server() {
     type Make = fn(&mut World);
-    // What is so of the node with these pods → is the route reported?
+    // Each case has the state of the node with these pods, and whether the route is reported.
     let cases: [(&str, Make, bool); 4] = [
         ("no node", |_| {}, true),
         ("other pods", |world| { world.node("n", "memory://9", "10.244.8.0/24"); }, true),
@@ -234,8 +235,8 @@ fn a_route_to_a_server_that_is_no_node_s_is_not_reported_beside_a_node_that_lost
     }
 }
 
-/// Another cluster's kubeconfig, or a Network with what an older cluster left: while none of the routes is this
-/// cluster's, a server that is there and no node's may be the other cluster's node. What is free is added.
+/// The kubeconfig may be another cluster's, or an older cluster left routes in the Network. While none of the routes is
+/// this cluster's, a server without a node here may be the other cluster's node. Free destinations are added.
 #[test]
 #[rustfmt::skip] // A case is a line.
 fn a_cluster_without_a_right_route_takes_none_from_a_server_that_is_there() {
@@ -277,14 +278,15 @@ fn a_cluster_without_a_right_route_takes_none_from_a_server_that_is_there() {
     }
 }
 
-/// Routes to servers that no node runs on hold up no other node's route. They give way where nobody else's cluster
-/// can need them: one server alone is no cluster, and who had its routes here before is at home.
+/// Routes to servers without a node block no other node's route. They are replaced when no other cluster can need them.
+/// A single server is no cluster, and a node that had its routes here before is at home.
 #[test]
 #[rustfmt::skip] // A case is a line.
-fn what_an_older_cluster_left_holds_up_its_own_addresses_alone() {
+fn a_route_that_an_older_cluster_left_blocks_only_its_own_destination() {
     const OURS: &[&str] = &["False", "RouteCreated"];
     const CILIUM: &[&str] = &["False", "CiliumIsUp"];
-    // Nodes; left over, and servers; what nodes say; who has a route in the end, and who is marked.
+    // Each case has the number of nodes, of left-over routes, and of their servers, the conditions of the nodes, and
+    // how many nodes have a route in the end and how many are marked.
     type Case<'a> = (u64, u64, u64, &'a [&'a str], u64, u64);
     let cases: [Case; 9] = [
         (3, 1, 1, &[], 3, 0),
@@ -336,14 +338,14 @@ fn what_an_older_cluster_left_holds_up_its_own_addresses_alone() {
         if served < nodes {
             assert_eq!(rows().filter(|row| row.state == State::Stale).count() as u64, left_over, "{case}");
         }
-        // After a long time they are marked, whatever they said.
+        // After a long time the nodes are marked, whatever their conditions said.
         world.is_in_doubt_for_long = true;
         assert_eq!(unavailable(&world.plan()), nodes - served, "{case}");
     }
 }
 
 #[test]
-fn a_cluster_s_range_that_the_network_does_not_carry_is_told_of_the_network() {
+fn a_cluster_range_outside_of_the_network_is_reported_about_the_network() {
     // Range of the network, of the cluster, what is told.
     #[rustfmt::skip] // A case is a line.
     let cases = [
@@ -379,7 +381,7 @@ fn claimant(world: &mut World, name: &str, second: u32, cidr: &str) {
 #[test]
 fn a_second_node_with_a_provider_id_gets_no_route_and_takes_none() {
     for evil in ["aa-evil", "zz-evil"] {
-        // Its pods' range is free, or the real node's.
+        // The range of the node's pods is free, or the real node's.
         for cidr in ["10.244.9.0/24", "10.244.1.0/24"] {
             let mut world = World::new("10.244.0.0/16", &[]);
             world.server(1, &["10.0.0.11"]);
@@ -391,7 +393,7 @@ fn a_second_node_with_a_provider_id_gets_no_route_and_takes_none() {
             assert!(node(&plan, "secure").obstacle.is_none(), "{evil} {cidr}");
             let why = &node(&plan, evil).obstacle.as_ref().unwrap().message;
             assert!(why.contains("node secure"), "{why}");
-            // A route that is there stays: nothing that is served ends.
+            // An existing route stays, so that no traffic is lost.
             let mut world = World::new("10.244.0.0/16", &["10.244.9.0/24 10.0.0.11"]);
             world.server(1, &["10.0.0.11"]);
             claimant(&mut world, "secure", 1, "10.244.1.0/24");

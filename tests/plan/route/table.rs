@@ -1,9 +1,9 @@
-//! Every state of a route with every state of a node and its server: `snapshots/route-plan.txt`.
+//! The table `snapshots/route-plan.txt` of every state of a route with every state of a node and its server.
 
 use crate::route::world::{World, anchored, changes, row};
 use ccm::controllers::route::{Row, State, Step};
 
-/// The destination that the table is about; the node that may want it runs on server 9 at 10.0.0.9.
+/// The destination of the table. The node that may need it runs on server 9 at 10.0.0.9.
 const PODS: &str = "10.244.9.0/24";
 
 /// Gateways of the route to `PODS`, by the name of what they are.
@@ -57,7 +57,8 @@ fn own_server(world: &mut World) -> &mut World {
     world.server(9, &["10.0.0.9", "10.0.0.19"])
 }
 
-/// `ok`, `missing +`, `wrong gateway ±`, `blackhole -`; `.`: nothing is there, and nobody asks.
+/// Returns a cell such as `ok`, `missing +`, `wrong gateway ±` or `blackhole -`. A dot means that there is no route and
+/// none is needed.
 fn cell(row: Option<&Row>) -> String {
     let Some(row) = row else {
         return ".".to_owned();
@@ -73,7 +74,7 @@ fn cell(row: Option<&Row>) -> String {
 }
 
 #[test]
-fn every_state_of_a_route_with_every_state_of_a_node_and_its_server() {
+fn every_state_of_a_route_a_node_and_its_server_has_its_plan() {
     let mut table = String::new();
     for (state, make) in STATES {
         for (gateway, ip) in GATEWAYS {
@@ -106,9 +107,9 @@ fn every_state_of_a_route_with_every_state_of_a_node_and_its_server() {
     assert_eq!(table, expected);
 }
 
-/// Each world without node `a`: nothing says that these servers and this network are the cluster's.
+/// In each world without node `a` nothing shows that these servers and this network are the cluster's.
 #[test]
-fn without_a_node_in_the_network_nothing_is_deleted_and_nobody_is_marked() {
+fn no_route_is_deleted_and_no_node_marked_without_a_node_in_the_network() {
     for (state, make) in STATES {
         for (gateway, ip) in GATEWAYS.into_iter().filter(|(_, ip)| !ip.is_empty()) {
             let mut world = World::new("10.244.0.0/16", &[&format!("{PODS} {ip}")]);

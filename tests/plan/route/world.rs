@@ -1,7 +1,7 @@
 //! Nodes, servers and a network as data.
 
 use crate::common::objects;
-use crate::route::memory::Memory;
+use crate::route::fake_provider::FakeProvider;
 use ccm::controllers::NETWORK_UNAVAILABLE;
 use ccm::controllers::route::{Inputs, NodePlan, RoutePlan, Row, plan};
 use ccm::kube::Node;
@@ -25,7 +25,7 @@ pub struct World {
 }
 
 impl World {
-    /// With these routes, each `destination gateway`.
+    /// Returns a world with these routes, each written as `destination gateway`.
     pub fn new(cluster_cidrs: &str, routes: &[&str]) -> World {
         let cidrs = cluster_cidrs.split(',');
         World {
@@ -64,13 +64,13 @@ impl World {
         self.node(name, &format!("memory://{id}"), cidrs)
     }
 
-    /// Wanted by a node, as an earlier comparison saw: `destination gateway`.
+    /// Adds a route, as `destination gateway`, that a node needed at an earlier comparison.
     pub fn remember(&mut self, text: &str) -> &mut World {
         self.remembered.insert(route(text));
         self
     }
 
-    /// In the network by these addresses, its own first.
+    /// Adds a server with these addresses in the network. The first address is its own, and the others are alias IPs.
     pub fn server(&mut self, id: u64, ips: &[&str]) -> &mut World {
         let mut ips: Vec<IpAddr> = ips.iter().map(|ip| ip.parse().unwrap()).collect();
         let own = (!ips.is_empty()).then(|| ips.remove(0));
@@ -93,10 +93,10 @@ impl World {
             remembered: &self.remembered,
             is_in_doubt_for_long: self.is_in_doubt_for_long,
         };
-        plan(&inputs, &Memory::default())
+        plan(&inputs, &FakeProvider::default())
     }
 
-    /// Does what the plan says, as the API would; the error: what it would refuse.
+    /// Makes the changes of the plan as the API would. Returns an error for a change that the API would refuse.
     pub fn apply(&mut self, plan: &RoutePlan) -> Result<(), String> {
         for change in &plan.changes {
             let route = change.route;
@@ -152,7 +152,7 @@ pub fn overlap(one: Ipv4Net, other: Ipv4Net) -> bool {
     one.contains(&other) || other.contains(&one)
 }
 
-/// What is there, rather than what is missing beside it.
+/// Returns the row of the existing route rather than that of a missing one.
 pub fn row<'a>(plan: &'a RoutePlan, destination: &str) -> Option<&'a Row> {
     let destination = destination.parse().unwrap();
     let mut rows = plan.rows.iter().rev();

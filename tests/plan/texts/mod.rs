@@ -43,7 +43,7 @@ const OF_OTHERS: &[(&str, &[&str])] = &[
 static TREE: LazyLock<Tree> = LazyLock::new(Tree::read);
 
 #[test]
-fn what_a_text_names_exists() {
+fn every_name_in_a_text_exists() {
     // Each name with the first place that has it.
     let mut named: BTreeMap<Name, String> = BTreeMap::new();
     for text in &TREE.texts {
@@ -62,7 +62,7 @@ fn what_a_text_names_exists() {
     assert_eq!(others, BTreeSet::new(), "words that no text has any more");
 }
 
-/// What is wrong in a text, as it may stand in a file, beside what is right.
+/// Each case has something wrong in a text, as a file may contain it, beside the right form.
 #[test]
 fn a_wrong_name_is_found() {
     #[rustfmt::skip]
@@ -113,11 +113,12 @@ fn a_wrong_name_is_found() {
     }
 }
 
-/// The tables of pages: their texts are constants, and the test above reads them.
+/// The pages with tables. Their texts are constants, which the test above reads.
 const PAGES: &[&str] =
     &["src/cli/doctor/mod.rs", "src/hetzner/load_balancers/annotations/table.rs"];
 
-/// A message prints the name of a variable from its constant, `{HCLOUD_NETWORK}`: a wrong name does not compile.
+/// A message prints the name of a variable from its constant, as in `{HCLOUD_NETWORK}`. A wrong name then
+/// does not compile.
 #[test]
 fn code_names_a_setting_by_its_constant() {
     let is_code = |text: &&Text| {
@@ -135,8 +136,8 @@ fn code_names_a_setting_by_its_constant() {
     assert_eq!(written, Vec::<String>::new());
 }
 
-/// Whoever finds a reason in an event or a metric finds it there. `CCM_UPDATE_HELP=1 cargo test --test plan` writes the
-/// tables.
+/// People who see a reason in an event or a metric find it on this page. `CCM_UPDATE_HELP=1 cargo test --test plan`
+/// writes the tables.
 #[test]
 fn the_help_page_has_every_reason_with_its_meaning() {
     let tables = Reason::BY_SUBJECT.iter().map(|(subject, reasons)| {
@@ -148,7 +149,7 @@ fn the_help_page_has_every_reason_with_its_meaning() {
     has_table("troubleshooting", "reasons", &tables.collect::<Vec<_>>().join("\n"));
 }
 
-/// Whoever reads that an address without TLS is refused reads, too, where it is not.
+/// A reader who learns that an address without TLS is refused also learns the exceptions.
 #[test]
 fn a_sentence_about_plain_http_names_its_exceptions() {
     let is_about_it = |text: &&Text| text.text.contains("`http://` endpoints");

@@ -1,19 +1,19 @@
-//! Which words of a text are names, and of what: by their form, or by what stands before them.
+//! Finds the names in a text and their kinds, by their form or by the text before them.
 
 use super::tree::Text;
 use ccm::hetzner::load_balancers::annotations::{PREFIX, TABLE as ANNOTATIONS};
 use ccm::settings::{Command, nearest};
 use std::collections::BTreeSet;
 
-/// What a text can name.
+/// The kinds of names in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// Of a Service, without the prefix.
+    /// The annotation of a Service, without its prefix.
     Annotation,
-    /// Of another annotation, or of a label.
+    /// The key of another annotation or of a label.
     Key,
     Variable,
-    /// With the command that it stands behind.
+    /// A flag with the command before it.
     Flag,
     /// Behind `ccm`.
     Command,
@@ -21,11 +21,11 @@ pub enum Kind {
     Topic,
     /// Behind `make`.
     Target,
-    /// In camel case: it may also be a word of the code.
+    /// A word in camel case, which may also be a word of the code.
     Reason,
     Metric,
     File,
-    /// From a Markdown file to another one and its heading.
+    /// A link from a Markdown file to another file and its heading.
     Link,
 }
 
@@ -47,7 +47,7 @@ const IN_SENTENCES: &[&str] = &[
 /// Words behind `annotation` in a sentence. Others are verbs that end with s, and are near no annotation.
 const BEHIND_ANNOTATION: &[&str] = &["for", "names", "of", "or", "than", "that", "with"];
 
-/// What ends a part of a sentence, or a command.
+/// The characters that end a part of a sentence, or a command.
 const CLAUSE_ENDS: [char; 5] = [';', '(', ')', '|', '"'];
 
 /// Endings of the files that texts name.
@@ -57,7 +57,7 @@ const ENDINGS: &[&str] = &["json", "md", "py", "rs", "sh", "toml", "tpl", "txt",
 #[rustfmt::skip]
 const FOLDERS: &[&str] = &["src", "tests", "sandbox", "manifests", "base", "chart", "components", "monitoring", "overlays"];
 
-/// What keys of annotations and labels begin with, beside [`PREFIX`]; and names of metrics.
+/// The beginnings of the keys of annotations and labels, beside [`PREFIX`], and those of metrics.
 #[rustfmt::skip]
 const KEYS: &[&str] = &["ccm-from-scratch/", "hcloud-ccm/", "instance.hetzner.cloud/"];
 const METRICS: &[&str] = &["ccm_", "hcloud_api_", "robot_api_", "process_"];
@@ -94,7 +94,7 @@ pub fn of(text: &Text) -> BTreeSet<Name> {
     names
 }
 
-/// What a word names by its form.
+/// Returns the name that a word is by its form.
 fn by_form(word: &str) -> Option<Name> {
     let word = word.trim_start_matches("../");
     let word = word.trim_end_matches(['.', '/', '*']);
@@ -155,7 +155,7 @@ fn is_like_an_annotation(word: &str) -> bool {
     word.contains('-') && is_name(word) && (is_like() || nearest(word, names.clone()).is_some())
 }
 
-/// What begins with the name of an annotation, behind which a port, a value or the end of the code may stand.
+/// Returns the annotation at the beginning of a text. A port, a value or the end of the code may follow it.
 fn annotation(text: &str) -> Option<Name> {
     let whole = text.split(['`', ' ']).next()?;
     let name = whole.split(['.', ':', '=']).next()?;
@@ -163,7 +163,8 @@ fn annotation(text: &str) -> Option<Name> {
     is_annotation.then(|| (Kind::Annotation, name.to_owned()))
 }
 
-/// The annotations that a text without marks begins with: one, or several with commas and `and` between them.
+/// Returns the annotations at the beginning of a text without marks. There is one, or several with commas and
+/// `and` between them.
 fn listed(text: &str) -> Vec<Name> {
     let mut names = Vec::new();
     let clause = text.split(CLAUSE_ENDS).next().unwrap_or_default();
@@ -187,11 +188,11 @@ fn listed(text: &str) -> Vec<Name> {
 /// How a part of a text is marked.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
-    /// It can be typed.
+    /// The part can be typed.
     Code,
-    /// It is a sentence where code would be marked.
+    /// The part is a sentence in which code would be marked.
     Prose,
-    /// It is a sentence, and may have commands.
+    /// The part is a sentence, and may contain commands.
     Unmarked,
 }
 
@@ -205,7 +206,7 @@ fn in_command(part: &str, form: Form) -> Vec<Name> {
         let word = words.get(at + 1).map(|word| bare(word))?;
         Some(word).filter(|word| is_joined && is_name(word))
     };
-    // To which the flags belong: a command of ours, as far as it is known, or another program.
+    // The flags belong to this program. It is a command of ours, as far as it is known, or another program.
     let mut program = String::new();
     for (at, word) in words.iter().enumerate() {
         let word = bare(word);
@@ -290,7 +291,7 @@ fn link(from: &str, to: &str) -> Option<Name> {
     Some((Kind::Link, parts.join("/") + heading))
 }
 
-/// What stands behind each of these marks.
+/// Returns the text behind each of these marks.
 fn after<'a>(text: &'a str, mark: &'a str) -> impl Iterator<Item = &'a str> {
     let found = text.match_indices(mark);
     found.map(|(at, mark)| &text[at + mark.len()..])

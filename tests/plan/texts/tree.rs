@@ -1,4 +1,4 @@
-//! The repository: its texts, and what there is to be named.
+//! The texts of the repository, and the names that exist.
 
 use super::names::Kind;
 use ccm::hetzner::load_balancers::annotations::TABLE as ANNOTATIONS;
@@ -8,7 +8,7 @@ use ccm::settings::{Command, IGNORED_FLAGS, TABLE as SETTINGS};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// What stands before a text that a script prints, or before the help of a target in the Makefile.
+/// The beginnings of lines with a text that a script prints, or with the help of a target in the Makefile.
 #[rustfmt::skip]
 const PRINTING: &[&str] = &["echo \"", "printf \"", "printf '", "stop \"", "fail \"", "ask \"", ": ## "];
 
@@ -21,7 +21,7 @@ pub struct Text {
     pub is_code: bool,
 }
 
-/// The repository: its texts, and what there is to be named.
+/// The texts of the repository, and the names that exist.
 #[derive(Default)]
 pub struct Tree {
     pub texts: Vec<Text>,
@@ -69,7 +69,7 @@ impl Tree {
                 let texts = lines.map(|(at, line)| Text::new(path, at + 1, line, false));
                 self.texts.extend(texts);
             }
-            // These tests hold wrong names on purpose.
+            // These tests contain wrong names on purpose.
             "rs" if path.starts_with("tests/plan/texts/") => {}
             "sh" | "Makefile" if !is_of_tests => {
                 self.texts.extend(printed(path, &text));
@@ -123,7 +123,7 @@ impl Tree {
         }
     }
 
-    /// The names of all commands: `lb`, `lb list`.
+    /// Returns the names of all commands, such as `lb` and `lb list`.
     fn commands(&self) -> impl Iterator<Item = String> {
         let pages = self.paths.iter();
         let pages = pages.filter_map(|path| path.strip_prefix("src/help/commands/"));
@@ -190,7 +190,7 @@ impl Text {
         Text { file: file.to_owned(), line, text: text.to_owned(), is_code }
     }
 
-    /// Is it a line of YAML with this value?
+    /// Whether the text is a line of YAML with this value.
     fn is_value(&self, value: &str) -> bool {
         let text = self.text.trim_matches([' ', '"']);
         let before = text.strip_suffix(value);
@@ -217,7 +217,7 @@ pub fn printed(path: &str, script: &str) -> Vec<Text> {
     texts
 }
 
-/// Whether the command in front of the flag takes it; without a command, whether any does.
+/// Whether the command in front of the flag takes it. Without a command, whether any command takes it.
 fn has_flag(name: &str) -> bool {
     let (command, flag) = name.split_once("--").unwrap();
     let mut commands = Command::ALL.iter();
@@ -228,7 +228,7 @@ fn has_flag(name: &str) -> bool {
         || IGNORED_FLAGS.iter().any(|(ignored, _)| *ignored == flag)
 }
 
-/// How a link writes a heading.
+/// Returns a heading as a link writes it.
 fn slug(heading: &str) -> String {
     let heading = heading.trim_start_matches(['#', ' ']).to_lowercase();
     let is_kept = |c: &char| c.is_alphanumeric() || "- _".contains(*c);
@@ -245,7 +245,7 @@ fn has_word(text: &str, word: &str) -> bool {
     })
 }
 
-/// Of the string literal that the code begins with.
+/// Returns the length of the string literal at the beginning of the code.
 fn length_of_literal(code: &str) -> usize {
     let mut chars = code.char_indices().skip(1);
     while let Some((at, c)) = chars.next() {

@@ -1,4 +1,4 @@
-//! Each field missing, of the wrong type, or holding something else: the exact line that a person reads.
+//! Fields of a kubeconfig that are missing, of the wrong type, or wrong, each with the exact line that a person reads.
 
 use super::{World, yaml};
 use crate::common::{Ran, ccm, with};
@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 /// No bad kubeconfig takes longer.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Field, what it holds (null: it is missing), and the message after the field's name; a call's message is whole.
+/// The field, its value, where null means that it is missing, and the message after the field's name. A message about a
+/// call is whole.
 type Case = (&'static str, Value, &'static str);
 
 /// Runs a table with each case's value in place of the field's at `place` in a good kubeconfig.
@@ -48,7 +49,7 @@ fn check(world: &World, good: &Value, place: &str, cases: Vec<Case>) {
     assert!(wrong.is_empty());
 }
 
-/// Runs `ccm node list` with a kubeconfig; how that differs from failing with this message.
+/// Runs `ccm node list` with a kubeconfig. Returns how the result differs from a failure with this message.
 pub(super) fn mismatch(world: &World, text: &str, flags: &[&str], message: &str) -> Option<String> {
     let begun = Instant::now();
     let ran = world.list(&world.write("bad", text), flags);
@@ -56,7 +57,7 @@ pub(super) fn mismatch(world: &World, text: &str, flags: &[&str], message: &str)
     assert!(begun.elapsed() < LIMIT, "{ran:?}");
     let answered = masked(world, &ran);
     let expected = format!("ccm: {message}\n");
-    // Where there is a cluster to call, the cloud's half is shown.
+    // When there is a cluster to call, the cloud's half is shown.
     let shows_right = ran.stdout.is_empty() || message.starts_with("GET ");
     let as_expected = ran.code == 1 && shows_right && answered == expected;
     (!as_expected)
@@ -69,7 +70,7 @@ pub(super) fn says(world: &World, config: &Value, message: &str) {
     assert_eq!(mismatch(world, &yaml(config), &[], message), None);
 }
 
-/// What stays the same from run to run.
+/// Returns the output without what differs from run to run.
 fn masked(world: &World, ran: &Ran) -> String {
     let text = ran
         .stderr
@@ -92,7 +93,7 @@ fn base64(pem: &str) -> Value {
 }
 
 #[test]
-fn files() {
+fn unreadable_kubeconfig_files_are_explained() {
     let world = World::new();
     let bomb = (1..30).fold("a0: &a0 [x, x]\n".to_owned(), |text, n| {
         text + &format!("a{n}: &a{n} [*a{0}, *a{0}, *a{0}, *a{0}]\n", n - 1)
@@ -144,7 +145,7 @@ fn files() {
 }
 
 #[test]
-fn a_context_without_a_kubeconfig() {
+fn a_context_without_a_kubeconfig_is_an_error() {
     let world = World::new();
     let pod: &[_] = &[("KUBERNETES_SERVICE_HOST", "127.0.0.1")];
     let context: &[_] = &["--context", "prod"];
@@ -167,7 +168,7 @@ fn a_context_without_a_kubeconfig() {
 }
 
 #[test]
-fn lists_and_contexts() {
+fn wrong_lists_and_contexts_are_explained() {
     let world = World::new();
     let good = world.config();
     let token = json!(world.token);
@@ -215,7 +216,7 @@ fn lists_and_contexts() {
 }
 
 #[test]
-fn clusters() {
+fn wrong_clusters_are_explained() {
     let world = World::new();
     let stranger = Authority::new("stranger").unwrap();
     #[rustfmt::skip]
@@ -261,7 +262,7 @@ fn clusters() {
 }
 
 #[test]
-fn users_with_a_token() {
+fn wrong_users_with_a_token_are_explained() {
     let world = World::new();
     world.write("empty", " \n");
     world.write("spaced", "two words");
@@ -307,14 +308,14 @@ fn users_with_a_token() {
         says(&world, &config, message);
     }
     config["users"][0]["user"] = json!({});
-    // Who may not list workloads either is told that, too.
+    // A person without the right to list workloads gets that message, too.
     let own = &["--own-settings"];
     let why = "GET URL/api/v1/nodes: nodes is forbidden: User \"system:anonymous\" cannot list resource \"nodes\" in API group \"\" at the cluster scope (403 Forbidden); give this user a role that allows it (kubeconfig DIR/bad, context here, which has no credentials)";
     assert_eq!(mismatch(&world, &yaml(&config), own, why), None);
 }
 
 #[test]
-fn users_with_a_certificate() {
+fn wrong_users_with_a_certificate_are_explained() {
     let world = World::new();
     let subject = Subject { user: "ccm".into(), group: None };
     let client = |validity| world.sandbox.authority().client(&subject, validity).unwrap();

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 
 #[test]
-fn good_ones_work() {
+fn every_form_of_a_good_kubeconfig_works() {
     let world = World::new();
     let authority_in_file = |name: &str| {
         let mut config = world.config();
@@ -139,7 +139,7 @@ fn several_files_are_merged_and_the_first_wins() {
     }
 }
 
-/// The key of PKCS#8 alone: its octet string, which comes last but for optional attributes.
+/// Returns the key inside of PKCS#8. It is the octet string at the end, before optional attributes.
 fn sec1(pkcs8: &str) -> String {
     let body: String = pkcs8.lines().filter(|line| !line.starts_with("-----")).collect();
     let der = STANDARD.decode(body).unwrap();
@@ -153,7 +153,7 @@ fn sec1(pkcs8: &str) -> String {
     )
 }
 
-/// `rsa.key` in the oldest form, with `rsa.crt`; false without openssl.
+/// Creates `rsa.key` in the oldest form, with `rsa.crt`. Returns false without openssl.
 fn pkcs1(folder: &Path) -> bool {
     let openssl = |words: &[&str]| {
         let mut command = std::process::Command::new("openssl");

@@ -1,4 +1,4 @@
-//! Client certificates with keys of every kind: those that work, and for each that does not the line that says so.
+//! Client certificates with keys of every kind. Some work, and for each of the others there is a line that explains it.
 //! ureq panics on several of them.
 
 use super::bad::mismatch;
@@ -9,7 +9,7 @@ use sandbox::credentials::{PKCS_ECDSA_P384_SHA384, PKCS_ED25519, Subject, Validi
 use serde_json::json;
 use std::process::{Command, Stdio};
 
-/// Runs openssl in the world's folder; false where it can't.
+/// Runs openssl in the world's folder. Returns false when it fails.
 fn openssl(world: &World, words: &str) -> bool {
     let mut command = Command::new("openssl");
     command
@@ -30,7 +30,7 @@ fn config(world: &World, certificate: &str, key: &str) -> String {
 }
 
 #[test]
-fn kinds_that_clusters_sign() {
+fn keys_of_the_kinds_that_clusters_sign_are_read() {
     let world = World::new();
     let subject = Subject { user: "ccm".into(), group: None };
     for algorithm in [&PKCS_ECDSA_P384_SHA384, &PKCS_ED25519] {
@@ -42,9 +42,10 @@ fn kinds_that_clusters_sign() {
     }
 }
 
-/// How to make the key, how to bring it into another form, and what is said about it; nothing: it works.
+/// Each case has the command that makes the key, the command that converts it, and the message. An empty message means
+/// that the key works.
 #[test]
-fn kinds_that_people_make() {
+fn keys_of_the_kinds_that_people_make_are_read_or_explained() {
     const KIND: &str = "is damaged or of a kind that is not supported; supported are RSA from 2048 bits on, \
                         ECDSA P-256 and P-384, and Ed25519";
     const ENCRYPTED: &str = "is encrypted; give one that is not (openssl pkey -in FILE)";
@@ -80,7 +81,7 @@ fn kinds_that_people_make() {
     ];
     for (make, change, why) in cases {
         assert!(openssl(&world, make), "{make}");
-        // What can sign no certificate is tried with the one of the case before.
+        // A key that can sign no certificate is tried with the certificate of the case before.
         let _ = openssl(&world, "req -x509 -key key -subj /CN=ccm -days 2 -out certificate");
         assert!(change.is_empty() || openssl(&world, change), "{change}");
         let key = if change.is_empty() { "key" } else { "other" };
@@ -89,16 +90,16 @@ fn kinds_that_people_make() {
         let message = format!("kubeconfig DIR/bad: user \"me\": client-key: DIR/{key}: {why}");
         match why {
             "" => assert_eq!(ran.code, 0, "{make} {change}: {ran:?}"),
-            // One that OpenSSL alone understands: any answer but a panic.
+            // Only OpenSSL understands this key, so any answer but a panic is right.
             "*" => assert!(ran.code == 1 && ran.stderr.contains("client-"), "{make}: {ran:?}"),
             _ => assert_eq!(mismatch(&world, &text, &[], &message), None, "{make} {change}"),
         }
     }
 }
 
-/// A key is taken apart bit by bit: each is refused or works, and none is printed.
+/// Each byte of a key is damaged in turn. Every damaged key is refused or works, and none is printed.
 #[test]
-fn damaged_keys_and_certificates() {
+fn damaged_keys_and_certificates_are_explained() {
     let world = World::new();
     let secrets = world.secrets();
     let damage = |pem: &str, at: usize| {
@@ -125,7 +126,7 @@ fn damaged_keys_and_certificates() {
                 refused += 1;
                 assert_eq!(secrets.leak(&error.to_string()), None, "{at}: {error}");
             }
-            // ureq makes its agent of it when it connects; some, because a run takes its time.
+            // ureq makes its agent when it connects. Only some keys are tried, because a run takes its time.
             Ok(_) if at % 7 == 0 => {
                 let ran = world.list(&world.folder().join("damaged").display().to_string(), &[]);
                 assert!(!ran.stderr.contains("panicked") && ran.code != 101, "{at}: {ran:?}");

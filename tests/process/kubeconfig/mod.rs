@@ -1,5 +1,5 @@
-//! Kubeconfigs, good and bad: the good ones work, and for each bad one there is one line that names the file, the
-//! field and the remedy, and no secret.
+//! Good and bad kubeconfigs. The good ones work. For each bad one there is a line that names the file, the field and
+//! the remedy, and contains no secret.
 
 use crate::common::{Env, Ran, ccm, env, with};
 mod bad;
@@ -35,7 +35,7 @@ impl World {
         self.sandbox.folder()
     }
 
-    /// Writes a file into the folder of the kubeconfigs; its path.
+    /// Writes a file into the folder of the kubeconfigs. Returns its path.
     fn write(&self, name: &str, text: impl AsRef<[u8]>) -> String {
         let path = self.folder().join(name);
         std::fs::write(&path, text).unwrap();

@@ -1,4 +1,4 @@
-//! Good kubeconfigs with a few slips in them: whatever comes of it, it comes soon, and never as a panic or a secret.
+//! Good kubeconfigs with a few random changes. Whatever the result is, it comes soon, and is never a panic or a secret.
 
 use super::plugins::exec;
 use super::{World, yaml};
@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
-/// Of those that are only read.
+/// The number of kubeconfigs that are only read.
 const READ: u64 = 2000;
-/// Of those that the binary is run with.
+/// The number of kubeconfigs with which the binary is run.
 const RUN: u64 = 300;
-/// One run, its calls included.
+/// The limit of one run, its calls included.
 const LIMIT: Duration = Duration::from_secs(10);
 
 fn basic(world: &World) -> Value {
@@ -23,7 +23,7 @@ fn basic(world: &World) -> Value {
     config
 }
 
-/// Its program can do no harm, whichever name comes of the slips.
+/// Returns a kubeconfig with a plugin that is harmless, whatever its name becomes by the changes.
 fn plugged(world: &World) -> Value {
     let mut exec = exec("./plugin");
     exec["args"] = json!(["one", "two"]);
@@ -41,11 +41,11 @@ fn mutated(world: &World, seed: u64) -> Vec<u8> {
         2 => basic(world),
         _ => plugged(world),
     };
-    slipped(yaml(&config).into_bytes(), &mut random)
+    with_random_changes(yaml(&config).into_bytes(), &mut random)
 }
 
-/// The same text with one to three slips in it.
-fn slipped(mut text: Vec<u8>, random: &mut Random) -> Vec<u8> {
+/// Returns the text with one to three random changes.
+fn with_random_changes(mut text: Vec<u8>, random: &mut Random) -> Vec<u8> {
     for _ in 0..=random.below(3) {
         let at = random.below(text.len().max(1) as u64) as usize;
         let mut lines: Vec<&[u8]> = text.split_inclusive(|byte| *byte == b'\n').collect();
@@ -73,7 +73,7 @@ fn slipped(mut text: Vec<u8>, random: &mut Random) -> Vec<u8> {
 }
 
 #[test]
-fn slips_are_read_without_harm() {
+fn a_mutated_kubeconfig_is_read_without_a_panic() {
     let world = World::new();
     let secrets = world.secrets();
     for seed in chosen(0..READ) {
@@ -88,7 +88,7 @@ fn slips_are_read_without_harm() {
 }
 
 #[test]
-fn slips_are_run_without_harm() {
+fn a_mutated_kubeconfig_is_run_without_a_panic() {
     let world = World::new();
     world.plugin("plugin", "client.authentication.k8s.io/v1", json!({"token": world.token}));
     let secrets = world.secrets();
@@ -109,9 +109,9 @@ fn slips_are_run_without_harm() {
     }
 }
 
-/// What a credential plugin prints, with slips in it.
+/// The output of a credential plugin has random changes.
 #[test]
-fn slips_of_a_plugin_do_no_harm() {
+fn a_mutated_answer_of_a_plugin_causes_no_panic() {
     let world = World::new();
     let secrets = world.secrets();
     let good = json!({
@@ -134,7 +134,10 @@ fn slips_of_a_plugin_do_no_harm() {
     let failing = world.write("failing", yaml(&world.with_exec(failing)));
     let mut outcomes = String::new();
     for seed in chosen(0..RUN) {
-        world.write("answer", slipped(good.to_string().into_bytes(), &mut Random::new(seed)));
+        world.write(
+            "answer",
+            with_random_changes(good.to_string().into_bytes(), &mut Random::new(seed)),
+        );
         let config = if seed % 3 == 0 { &failing } else { &config };
         let ran = world.list(config, &["-v=10"]);
         let output = ran.stdout.clone() + &ran.stderr;

@@ -1,5 +1,5 @@
-//! Credential plugins (`exec`): those that work, what they are told, how often they are run; and for each that does
-//! not work the line that says so.
+//! Credential plugins (`exec`): those that work, what they are told, how often they are run, and the line that explains
+//! each that does not work.
 
 use super::bad::{mismatch, says};
 use super::{World, yaml};
@@ -12,7 +12,7 @@ use std::os::unix::fs::PermissionsExt;
 const V1: &str = "client.authentication.k8s.io/v1";
 const V1BETA1: &str = "client.authentication.k8s.io/v1beta1";
 
-/// Between the file's and the user's name and a plugin's own words.
+/// The text between the name of the file and the words about a plugin.
 const NOT_SENT: &str = "GET URL/api/v1/nodes: not sent: kubeconfig DIR/bad: user \"me\": exec: ";
 
 impl World {
@@ -49,7 +49,7 @@ pub(super) fn exec(command: &str) -> Value {
     json!({"apiVersion": V1, "command": command, "interactiveMode": "Never"})
 }
 
-/// The same with a field set otherwise; null takes it away.
+/// Returns the plugin with one field changed. Null removes the field.
 fn with_field(field: &str, value: Value) -> Value {
     let mut exec = exec("./plugin");
     match value {
@@ -60,7 +60,7 @@ fn with_field(field: &str, value: Value) -> Value {
 }
 
 #[test]
-fn those_that_work() {
+fn plugins_that_work_are_used() {
     let world = World::new();
     let certificate = json!({
         "clientCertificateData": world.identity.certificate_pem,
@@ -77,7 +77,7 @@ fn those_that_work() {
         V1,
         json!({"token": world.token, "expirationTimestamp": "9999-12-31T23:59:59Z"}),
     );
-    // It leaves something behind that holds its standard output open.
+    // The plugin leaves a process behind that holds its standard output open.
     let credential = world.folder().join("plugin.json").display().to_string();
     world.script("leaving", &format!("cat {credential}\nsleep 3 &"));
     world.plugin("certified", V1, certificate.clone());
@@ -112,9 +112,9 @@ fn those_that_work() {
     }
 }
 
-/// As in kubectl: whoever has something in the kubeconfig itself does not ask a program.
+/// Like kubectl, ccm runs no plugin when the kubeconfig itself has credentials.
 #[test]
-fn it_is_not_run_when_there_is_something_better() {
+fn a_plugin_is_not_run_when_the_kubeconfig_has_other_credentials() {
     let world = World::new();
     world.script("plugin", "exit 1");
     world.sandbox.cluster().add_password("ccm", "a-password");
@@ -133,7 +133,7 @@ fn it_is_not_run_when_there_is_something_better() {
 }
 
 #[test]
-fn what_it_is_told() {
+fn a_plugin_gets_its_documented_environment() {
     let world = World::new();
     let folder = world.folder().display().to_string();
     world.plugin("credential", V1, json!({"token": world.token}));
@@ -170,7 +170,7 @@ fn what_it_is_told() {
         "config": {"audience": "a", "n": [1, null]},
     });
     assert_eq!(told(&config)["spec"]["cluster"], expected);
-    // From a file it is data all the same.
+    // The authority in a file is passed as data, too.
     world.write("ca.crt", world.sandbox.authority().certificate_pem());
     let cluster = config["clusters"][0]["cluster"].as_object_mut().unwrap();
     cluster.remove("certificate-authority-data");
@@ -178,9 +178,9 @@ fn what_it_is_told() {
     assert_eq!(told(&config)["spec"]["cluster"], expected);
 }
 
-/// The project's token is none of the cluster's business; what the kubeconfig itself names is.
+/// The project's token must not reach the cluster's plugin. Variables that the kubeconfig itself names may reach it.
 #[test]
-fn it_is_given_nothing_of_the_cloud() {
+fn a_plugin_gets_no_variable_of_the_cloud() {
     let world = World::new();
     let folder = world.folder().display().to_string();
     world.plugin("credential", V1, json!({"token": world.token}));
@@ -202,7 +202,7 @@ fn it_is_given_nothing_of_the_cloud() {
 }
 
 #[test]
-fn it_is_run_once_and_once_more_after_a_401() {
+fn a_plugin_is_run_once_and_again_after_a_401() {
     let world = World::new();
     let folder = world.folder().display().to_string();
     let config = world.write("config", yaml(&world.with_exec(exec("./plugin"))));
@@ -219,7 +219,7 @@ fn it_is_run_once_and_once_more_after_a_401() {
         world.token
     );
     let same = |world: &World| world.plugin("plugin", V1, json!({"token": world.token}));
-    // What refuses how often, does the token change, exit code, runs of the plugin.
+    // Each case has the number of refusals, whether the token changes, the exit code, and the runs of the plugin.
     for (times, changes, code, runs) in
         [(0, false, 0, 1), (1, true, 0, 2), (2, true, 1, 2), (1, false, 1, 2)]
     {
@@ -229,7 +229,7 @@ fn it_is_run_once_and_once_more_after_a_401() {
         }
         let _ = std::fs::remove_file(world.folder().join("plugin.runs"));
         let rule = refuse(times);
-        // Read more than once: what works is kept.
+        // The API is called more than once, and a credential that works is kept.
         let ran = ccm(&world.env(&config), &["node", "inspect", "worker-1"]);
         world.sandbox.faults().remove(rule);
         assert_eq!(ran.code, code, "{times} {changes}: {ran:?}");
@@ -240,7 +240,7 @@ fn it_is_run_once_and_once_more_after_a_401() {
 }
 
 #[test]
-fn wrong_fields() {
+fn wrong_fields_of_a_plugin_are_explained() {
     let world = World::new();
     world.script("plugin", "exit 1");
     world.write("data", "no program");
@@ -294,9 +294,9 @@ fn wrong_fields() {
     assert_eq!(world.runs("plugin"), 0, "a wrong one is not run");
 }
 
-/// A log keeps nothing of it: it may hold a secret.
+/// A log contains nothing of this output, because it may contain a secret.
 #[test]
-fn what_it_says_on_its_standard_error_is_read_at_a_terminal_alone() {
+fn the_standard_error_of_a_plugin_is_shown_only_at_a_terminal() {
     let world = World::new();
     let config = yaml(&world.with_exec(exec("./plugin")));
     world.script("plugin", "echo log in first >&2; exit 1");
@@ -307,7 +307,7 @@ fn what_it_says_on_its_standard_error_is_read_at_a_terminal_alone() {
 }
 
 #[test]
-fn those_that_fail() {
+fn plugins_that_fail_are_explained() {
     let world = World::new();
     let token = &world.token;
     let print = |text: &str| format!("cat <<'END'\n{text}\nEND");

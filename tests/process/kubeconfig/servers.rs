@@ -1,4 +1,4 @@
-//! Servers whose TLS is not right: what is told, and that nothing is sent to them.
+//! Servers with wrong TLS: what is reported, and that nothing is sent to them.
 
 use super::bad::says;
 use super::{World, yaml};
@@ -14,7 +14,7 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 
 #[test]
-fn a_server_that_is_not_to_be_trusted_is_told_and_gets_no_call() {
+fn an_untrusted_server_is_reported_and_gets_no_call() {
     let world = World::new();
     let authority = Authority::new("another").unwrap();
     let here = &["127.0.0.1"][..];
@@ -68,9 +68,10 @@ fn a_server_with_another_name_is_reached_under_it() {
     }
 }
 
-/// The proxy resolves what only it knows, and TLS goes through it to the API server: its name is looked at there.
+/// Only the proxy can resolve the name, and TLS goes through it to the API server. The name in the
+/// certificate is checked.
 #[test]
-fn a_server_behind_a_proxy() {
+fn a_server_behind_a_proxy_is_reached_through_it() {
     const LOGIN: (&str, &str) = ("somebody", "s3cret-of-the-proxy");
     let world = World::new();
     let here = world.sandbox.address(Half::Kubernetes);
@@ -128,7 +129,7 @@ fn serve(
 }
 
 #[test]
-fn a_server_without_tls_is_told() {
+fn a_server_without_tls_is_reported() {
     let world = World::new();
     let url = without_tls().replace("http", "https");
     let mut config = world.config();
@@ -138,7 +139,8 @@ fn a_server_without_tls_is_told() {
     says(&world, &config, &message);
 }
 
-/// Where a server and a proxy are, and what else is set: is the server refused, and is there a line about it?
+/// Each case has the addresses of a server and of a proxy, the other settings, whether the server is refused, and
+/// whether there is a line about it.
 #[test]
 fn a_server_without_tls_is_asked_on_this_machine_alone() {
     const ALLOW: (&str, &str) = ("HCLOUD_ALLOW_INSECURE_ENDPOINT", "true");
@@ -153,7 +155,7 @@ fn a_server_without_tls_is_asked_on_this_machine_alone() {
         (there, None, None, &[], true, true),
         (there, None, Some(ALLOW), &[], false, false),
         (there, None, None, &[hcloud], false, true),
-        // What is this machine to the proxy is not this one.
+        // The loopback address of the proxy's machine is not this machine.
         (&here, Some("http://10.255.255.2:1"), None, &[], true, true),
         (&here, Some("socks5://localhost:1"), None, &[], false, false),
     ] {

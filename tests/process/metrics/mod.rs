@@ -1,14 +1,14 @@
-//! What Prometheus is told: every metric moves when its cause happens, and everything that the
-//! alerts, the dashboard and `ccm help metrics` name is there.
+//! The metrics for Prometheus. Every metric moves when its cause happens, and everything exists that the alerts, the
+//! dashboard and `ccm help metrics` name.
 
-mod film;
+mod causes;
 mod monitoring;
 mod promtool;
-mod story;
+mod recording;
 mod worlds;
 
 use crate::common::help::has_table;
-use crate::common::{self, Cluster, Daemon, env, quiet, wait_until, with};
+use crate::common::{self, Cluster, Daemon, env, socket_cluster, wait_until, with};
 use ccm::metrics::{Kind, TABLE};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -48,7 +48,7 @@ impl Watched {
         samples(&self.get("/metrics").1)
     }
 
-    /// None when the daemon is not there any more.
+    /// Takes a scrape. Returns `None` when the daemon does not run any more.
     fn try_scrape(&self) -> Option<Scrape> {
         TcpStream::connect_timeout(&self.address, common::LIMIT).ok()?;
         Some(self.scrape())
@@ -82,7 +82,7 @@ fn family(series: &str) -> &str {
 
 #[test]
 fn the_exposition_is_one_that_prometheus_reads() {
-    let sandbox = quiet(1);
+    let sandbox = socket_cluster(1);
     let watched = Watched::start(&env(&sandbox), &[]);
     sandbox.wait_for_nodes();
     let (head, body) = watched.get("/metrics");
@@ -108,8 +108,8 @@ fn the_exposition_is_one_that_prometheus_reads() {
 }
 
 #[test]
-fn turned_off_it_is_not_there_and_the_probes_are() {
-    let sandbox = quiet(0);
+fn metrics_that_are_turned_off_leave_the_probes() {
+    let sandbox = socket_cluster(0);
     for (value, status) in [("false", "404"), ("", "200"), ("true", "200")] {
         let env = with(env(&sandbox), &[("HCLOUD_METRICS_ENABLED", value)]);
         let watched = Watched::start(&env, &["--leader-elect=false"]);
@@ -121,8 +121,8 @@ fn turned_off_it_is_not_there_and_the_probes_are() {
 }
 
 #[test]
-fn a_standby_is_measured_too() {
-    let sandbox = quiet(1);
+fn a_standby_has_metrics_too() {
+    let sandbox = socket_cluster(1);
     let leader = Watched::start(&env(&sandbox), &[]);
     wait_until("a leader", || leader.scrape().get("ccm_leader") == Some(&1.0));
     let standby = Watched::start(&env(&sandbox), &[]);
@@ -133,7 +133,7 @@ fn a_standby_is_measured_too() {
     assert!(!scrape.keys().any(|series| series.starts_with("ccm_ticks_total")));
     leader.daemon.killer()();
     wait_until("it to lead", || standby.scrape().get("ccm_leader") == Some(&1.0));
-    // Without leader election everybody works.
+    // Without leader election every daemon works.
     let alone = Watched::start(&env(&sandbox), &["--leader-elect=false"]);
     wait_until("work", || alone.scrape().get("ccm_leader") == Some(&1.0));
 }

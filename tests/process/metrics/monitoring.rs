@@ -1,7 +1,7 @@
-//! The pages of `manifests/monitoring`: names, labels and their values are those of the metrics.
+//! The pages of `manifests/monitoring` use names, labels and values of existing metrics.
 
+use crate::metrics::causes::sequences;
 use crate::metrics::family;
-use crate::metrics::story::stories;
 use ccm::controllers::route::State;
 use ccm::metrics::{Kind, TABLE};
 use ccm::provider::Reason;
@@ -14,7 +14,7 @@ pub fn monitoring(file: &str) -> String {
     std::fs::read_to_string(folder.join(file)).unwrap()
 }
 
-/// What an expression names that could be a metric of ours.
+/// Returns the words of an expression that could be metrics of ours.
 fn named(expression: &str) -> BTreeSet<&str> {
     let words = expression.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     words
@@ -42,7 +42,7 @@ fn expressions(document: &Value, found: &mut Vec<String>) {
     }
 }
 
-/// Whoever gets an alert finds a heading of its name, and behind it the three lines.
+/// The runbook of each alert has a heading with the alert's name, and then three lines.
 #[test]
 fn every_alert_has_its_runbook() {
     let alerts: Value = serde_yaml::from_str(&monitoring("alerts.yaml")).unwrap();
@@ -61,9 +61,9 @@ fn every_alert_has_its_runbook() {
     }
 }
 
-/// Names, labels and their values: an alert on a word that nobody says never fires.
+/// Names, labels and their values are checked. An alert on a value that never occurs never fires.
 #[test]
-fn every_alert_and_panel_asks_for_what_there_is() {
+fn every_alert_and_panel_uses_an_existing_metric() {
     let alerts: Value = serde_yaml::from_str(&monitoring("alerts.yaml")).unwrap();
     let dashboard: Value = serde_json::from_str(&monitoring("dashboard.json")).unwrap();
     let mut used = BTreeSet::new();
@@ -112,11 +112,11 @@ fn every_alert_and_panel_asks_for_what_there_is() {
     }
 }
 
-/// Does a label have this value: in a story, in a metric's help, as a status or a reason?
+/// Whether a label may have this value, in a step, in a metric's help, as a status or as a reason.
 fn is_said(value: &str) -> bool {
     let quoted = format!("{value:?}");
-    let chapters = stories().into_iter().flatten();
-    let mut moves = chapters.flat_map(|(_, _, moves)| *moves);
+    let steps = sequences().into_iter().flatten();
+    let mut moves = steps.flat_map(|(_, _, moves)| *moves);
     let mut helps = TABLE.iter().map(|metric| metric.help);
     let is_in = |help: &str| {
         let mut words = help.split(|c: char| !c.is_alphanumeric() && c != '_');
@@ -153,7 +153,7 @@ fn labels(expression: &str) -> BTreeSet<&str> {
     labels
 }
 
-/// The values that selectors compare with; alternatives of a regular expression one by one.
+/// Returns the values that selectors compare with. The alternatives of a regular expression are separate values.
 fn values(expression: &str) -> Vec<&str> {
     let selectors = parts(expression, '{', '}').into_iter();
     let quoted = selectors.flat_map(|(_, selector)| selector.split('"').skip(1).step_by(2));
@@ -161,7 +161,7 @@ fn values(expression: &str) -> Vec<&str> {
     words.filter(|word| !word.contains(['.', '$', '['])).collect()
 }
 
-/// What stands between these, with what stands before.
+/// Returns each text between these characters, with the text before it.
 fn parts(text: &str, open: char, close: char) -> Vec<(&str, &str)> {
     let begun = text.match_indices(open);
     begun

@@ -1,8 +1,8 @@
 //! Alerts and dashboard, evaluated by Prometheus' own tool (`make promtool`) on what daemons said in the sandbox.
 
-use crate::common::side_by_side;
-use crate::metrics::film::{Film, SHOWN_MINUTES, STEP_S};
+use crate::common::run_in_parallel;
 use crate::metrics::monitoring::monitoring;
+use crate::metrics::recording::{Recording, SHOWN_MINUTES, STEP_S};
 use crate::metrics::worlds::{WORLDS, World};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Mutex;
 
-/// What Grafana puts in for a scrape every half minute: four of them.
+/// The value that Grafana inserts for a scrape every half minute, which is four of them.
 const RATE_INTERVAL: &str = "2m";
 
 /// Panels that show what does not change, or what lasts for one tick and is met by few scrapes.
 const STEADY: [&str; 2] = ["State: Version", "What it does: Planned changes"];
 
-/// On the path, or where `make promtool` puts it; none where there is no promtool.
+/// Runs promtool from the path, or from where `make promtool` puts it. Returns `None` when there is no promtool.
 fn promtool(words: &[&str]) -> Option<Output> {
     let made = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/tools/promtool");
     let run = |program: &Path| Command::new(program).args(words).output();
@@ -78,8 +78,8 @@ fn every_alert_fires_and_every_panel_moves_when_its_cause_happens() {
     every_alert_has_a_world();
     let moved = Mutex::new(BTreeSet::new());
     let wrong = Mutex::new(Vec::new());
-    side_by_side(WORLDS.iter().collect(), |world: &World| {
-        let film = (world.film)();
+    run_in_parallel(WORLDS.iter().collect(), |world: &World| {
+        let recording = (world.recording)();
         let mut tests = vec![which_fire(world)];
         for (title, labels) in world.moves {
             let asked = panels().into_iter().filter(|(other, expression)| {
@@ -88,7 +88,7 @@ fn every_alert_fires_and_every_panel_moves_when_its_cause_happens() {
             });
             let asked: Vec<(String, String)> = asked.collect();
             assert!(!asked.is_empty(), "{}: no panel {title}", world.name);
-            tests.extend(asked.iter().map(|(_, one)| moves(&film, one, labels)));
+            tests.extend(asked.iter().map(|(_, one)| moves(&recording, one, labels)));
             moved.lock().unwrap().extend(asked);
         }
         if world.fires.is_empty() {
@@ -103,11 +103,11 @@ fn every_alert_fires_and_every_panel_moves_when_its_cause_happens() {
             "tests": [{
                 "name": world.name,
                 "interval": format!("{STEP_S}s"),
-                "input_series": film.series(),
+                "input_series": recording.series(),
                 "promql_expr_test": tests,
             }],
         });
-        drop(film);
+        drop(recording);
         // JSON is YAML.
         let path = folder.join(format!("{}.json", world.name.replace(' ', "-")));
         std::fs::write(&path, test.to_string()).unwrap();
@@ -130,7 +130,7 @@ fn every_alert_has_a_world() {
     assert_eq!(fired.collect::<BTreeSet<&str>>(), named);
 }
 
-/// Which alerts fired at any time: those that must and, of the others, only those that may.
+/// Returns which alerts fired at any time: those that must, and of the others only those that may.
 fn which_fire(world: &World) -> Value {
     let may = world.may.join("|");
     let fired = format!("ALERTS{{alertstate=\"firing\",alertname!~\"{may}\"}}[{SHOWN_MINUTES}m]");
@@ -141,8 +141,8 @@ fn which_fire(world: &World) -> Value {
     expects(&format!("group by (alertname) (last_over_time({fired}))"), samples.collect())
 }
 
-/// Does what the expression says of these labels change after the cause?
-fn moves(film: &Film, expression: &str, labels: &[(&str, &str)]) -> Value {
+/// Returns a test whether the value of an expression for these labels changes after the cause.
+fn moves(recording: &Recording, expression: &str, labels: &[(&str, &str)]) -> Value {
     let mut chosen = format!("({expression})");
     for (label, value) in labels {
         chosen = format!(
@@ -150,7 +150,7 @@ fn moves(film: &Film, expression: &str, labels: &[(&str, &str)]) -> Value {
         );
     }
     // A range does not hold its own begin.
-    let since_s = SHOWN_MINUTES * 60 - film.cause * STEP_S + STEP_S;
+    let since_s = SHOWN_MINUTES * 60 - recording.cause * STEP_S + STEP_S;
     is_one(&format!("max(changes({chosen}[{since_s}s:{STEP_S}s])) > bool 0"))
 }
 

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 const USER: &str = "somebody";
 const PASSWORD: &str = "correct-horse:battery@staple/9";
-/// The same as it is written in a URL.
+/// The same password as it is written in a URL.
 const ESCAPED: &str = "correct-horse%3Abattery%40staple%2F9";
 
 /// A world whose APIs have names that only a proxy can resolve.
@@ -76,9 +76,9 @@ fn scheme(speaks: Speaks) -> &'static str {
     }
 }
 
-/// Both APIs, each through its own proxy, with a login; then the same proxies the other way round.
+/// Each API is reached through its own proxy, with a login. Then the proxies are exchanged.
 #[test]
-fn a_whole_pass_goes_through_them() {
+fn a_whole_pass_goes_through_the_proxies() {
     use Speaks::{Connect, Socks5};
     for (of_hetzner, of_kubernetes) in [(Connect, Socks5), (Socks5, Connect)] {
         let world = World::new();
@@ -96,7 +96,7 @@ fn a_whole_pass_goes_through_them() {
                 ("HTTP_PROXY", &url(of_hetzner, &http)),
                 ("https_proxy", &url(of_kubernetes, &https)),
                 ("HCLOUD_DEBUG", "true"),
-                // Never through a proxy: nobody can resolve it, and nobody is asked to.
+                // The metadata service is never reached through a proxy. Nobody can resolve its name.
                 ("HCLOUD_METADATA_ENDPOINT", "http://metadata.test/v1"),
             ],
         );
@@ -111,7 +111,7 @@ fn a_whole_pass_goes_through_them() {
             for target in &targets {
                 assert_eq!(*target, expected);
             }
-            // Connections are kept: far fewer than calls.
+            // Connections are kept, so there are far fewer than calls.
             let calls = world.sandbox.calls();
             let calls = calls.count(|call| call.half == half && !is_lease(&call.path));
             let connections = targets.len();
@@ -122,9 +122,9 @@ fn a_whole_pass_goes_through_them() {
     }
 }
 
-/// What `NO_PROXY` covers is gone to straight; its name resolves nowhere, which is how that is seen.
+/// An address that `NO_PROXY` covers is reached directly. The test sees that because its name cannot be resolved.
 #[test]
-fn no_proxy_goes_around_them() {
+fn addresses_in_no_proxy_bypass_the_proxies() {
     let world = World::new();
     let proxy = Proxy::start(Speaks::Connect, Answers::ByConnecting, None, &world.names());
     let url = format!("http://{}", proxy.address());
@@ -158,7 +158,7 @@ fn client(base: String, tls: Tls, proxies: Proxies, token: SecretSource) -> http
 }
 
 #[test]
-fn a_variable_that_names_no_proxy_ends_everything_at_once() {
+fn an_invalid_proxy_variable_ends_ccm_at_once() {
     let world = World::new();
     let scheme = "its scheme is none of http, https, socks5 and socks5h; write it like";
     let port = "the port is a number from 1 to 65535; write it like";

@@ -6,10 +6,10 @@ use crate::common::secrets::Secrets;
 use ccm::http::{Environment, Kind, Proxies, SecretSource, Tls};
 use serde_json::Value;
 
-/// How the proxy is called, what it speaks and does, its login, the login in the variable, whether the request was sent, and
-/// what is said of the proxy.
+/// Each case has the proxy's name in the message, its protocol and behaviour, its login, the login in the variable,
+/// whether the request was sent, and what is said about the proxy.
 #[test]
-fn it_is_said_that_it_was_the_proxy() {
+fn an_error_names_the_proxy_as_its_cause() {
     use Answers::*;
     let login = Some((USER, PASSWORD));
     let (right, wrong) = (format!("{USER}:{ESCAPED}@"), format!("{USER}:wrong-{ESCAPED}@"));
@@ -51,7 +51,7 @@ fn it_is_said_that_it_was_the_proxy() {
 
 /// The environment's exceptions do not count for a proxy of the kubeconfig.
 #[test]
-fn the_way_out_is_one_that_is_open() {
+fn the_way_out_that_an_error_names_works() {
     let other =
         "its rules have to allow it, or the kubeconfig's proxy-url to name another proxy or none";
     for (scheme, speaks, answer, to) in [
@@ -80,7 +80,7 @@ fn check(url: &str, expected: &str, answers: Answers) {
         "{answers:?}: {text}\nnot\n{expected}"
     );
     let lasting = matches!(error.kind, Kind::Request(_));
-    // What somebody has to mend is not tried again: an account may be locked for that.
+    // A refusal that a person must correct is not retried, because an account may be locked for that.
     assert_eq!(client.calls(), if lasting { 1 } else { 3 }, "{text}");
     let secrets = Secrets::new(&[PASSWORD, ESCAPED, "hunter2hunter2hunter2"]);
     assert_eq!(secrets.leak(&text), None, "{text}");

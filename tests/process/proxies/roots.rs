@@ -1,4 +1,4 @@
-//! Whom we trust: the built-in authorities, those of `SSL_CERT_FILE`, and the cluster's own.
+//! The trusted authorities: the built-in ones, those of `SSL_CERT_FILE`, and the cluster's own.
 
 use super::{ESCAPED, PASSWORD, USER, client, kubeconfig};
 use crate::common::proxy::{self, Answers, Proxy, Speaks};
@@ -7,7 +7,8 @@ use ccm::http::{self, Authorities, Proxies, Roots, SecretSource, Tls};
 use sandbox::{Half, Sandbox};
 use serde_json::Value;
 
-/// TLS to the proxy, and TLS through it; and a kubeconfig's proxy is asked for everything.
+/// The connection to the proxy uses TLS, and so does the connection through it. The proxy of a kubeconfig
+/// gets all calls.
 #[test]
 fn a_proxy_may_want_tls_itself() {
     let sandbox = Sandbox::builder().heartbeats(false).start();
@@ -62,7 +63,7 @@ fn ssl_cert_file_adds_to_the_built_in_roots() {
         .with_code(0)
         .warns("SSL_CERT_FILE: 1 of its certificates are damaged");
 
-    // Where a kubeconfig names its authority, no other is trusted.
+    // When a kubeconfig names its authority, no other is trusted.
     let other = sandbox::credentials::Authority::new("somebody-else").unwrap();
     config["clusters"][0]["cluster"]["certificate-authority-data"] =
         base64::Engine::encode(&base64::engine::general_purpose::STANDARD, other.certificate_pem())

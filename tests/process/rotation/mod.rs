@@ -1,5 +1,5 @@
-//! Credentials and authorities are replaced while the daemon runs: no restart, no missed tick, and a 401 in between
-//! heals.
+//! Credentials and authorities are replaced while the daemon runs, without a restart or a missed tick. A 401 in
+//! between is retried.
 
 mod plugins;
 
@@ -17,8 +17,8 @@ use std::path::PathBuf;
 /// Names of the simulated API server.
 const SERVER: &[&str] = &["localhost", "127.0.0.1", "::1"];
 
-/// Longer waits than elsewhere: these tests last some seconds, and on a machine that does much else a Lease is not
-/// lost so soon.
+/// The scale of time. Waits are longer than elsewhere, because these tests last some seconds, and a busy machine must
+/// not lose the Lease.
 const SCALE: (&str, &str) = ("CCM_TEST_TIME_SCALE", "0.2");
 
 /// A sandbox and a daemon whose credentials stand in files beside the kubeconfig.
@@ -29,7 +29,7 @@ struct World {
 
 impl World {
     fn new() -> World {
-        let sandbox = common::quiet(1);
+        let sandbox = common::socket_cluster(1);
         World { sandbox, daemon: None }
     }
 
@@ -37,14 +37,14 @@ impl World {
         self.sandbox.folder().join(name)
     }
 
-    /// As careful programs replace a file: a new one is renamed over it.
+    /// Replaces a file as careful programs do, by renaming a new one over it.
     fn write(&self, name: &str, text: &str) {
         let new = self.path(&format!("{name}.new"));
         fs::write(&new, text).unwrap();
         fs::rename(new, self.path(name)).unwrap();
     }
 
-    /// As the kubelet replaces mounted files: a link to their folder is renamed over the old one.
+    /// Replaces mounted files as the kubelet does, by renaming a link to their folder over the old one.
     fn swap(&self, version: &str, files: &[(&str, &str)]) {
         fs::create_dir(self.path(version)).unwrap();
         for (name, text) in files {
@@ -120,7 +120,7 @@ impl World {
         token
     }
 
-    /// The same for a certificate, signed by this authority.
+    /// Creates a client certificate of this name, which this authority signs.
     fn identity(&self, name: &str, authority: &Authority) -> Identity {
         let subject = Subject { user: "ccm".into(), group: None };
         let identity = authority.client(&subject, Validity::Now).unwrap();
@@ -130,7 +130,7 @@ impl World {
         identity
     }
 
-    /// From now on the API server believes client certificates of this authority alone.
+    /// Makes the API server accept only client certificates of this authority from now on.
     fn trust(&self, clients: &Authority) {
         let server = self.sandbox.authority().server(SERVER, Validity::Now);
         self.sandbox.tls().replace(&server.unwrap(), clients).unwrap();
@@ -181,9 +181,9 @@ fn status_of(identity: &Identity) -> Value {
     })
 }
 
-/// Also the service account's, which the kubelet swaps like this.
+/// The file is like that of a service account, which the kubelet swaps.
 #[test]
-fn a_token_file() {
+fn a_new_token_in_the_file_is_used() {
     let mut world = World::new();
     let [first, second, third] = ["first", "second", "third"].map(|name| world.token(name));
     world.swap("1", &[("token", &first)]);
@@ -193,7 +193,7 @@ fn a_token_file() {
     world.uses("second");
     world.sandbox.cluster().remove_token(&first);
     world.works("two");
-    // Revoked a moment before the new one is there: one call is refused, and made again.
+    // The old token is revoked a moment before the new one is in the file. One call is refused and repeated.
     let effect = {
         let cluster = world.sandbox.cluster().clone();
         let (path, third) = (world.path("token"), third.clone());
@@ -213,7 +213,7 @@ fn a_token_file() {
 }
 
 #[test]
-fn the_token_file_of_the_cloud() {
+fn a_new_token_of_the_cloud_in_the_file_is_used() {
     let mut world = World::new();
     world.swap("1", &[("hcloud", &world.sandbox.projects().token)]);
     let path = world.path("hcloud").display().to_string();
@@ -234,9 +234,9 @@ fn the_token_file_of_the_cloud() {
     }
 }
 
-/// Something that is no token takes the place of one: that is told once, with the reason.
+/// The file contains no token any more. That is reported once, with the reason.
 #[test]
-fn a_token_file_that_became_unusable() {
+fn an_unusable_token_file_leaves_the_old_token_in_use() {
     let mut world = World::new();
     let [first, second] = ["first", "second"].map(|name| world.token(name));
     world.write("token", &first);
@@ -263,7 +263,7 @@ fn a_token_file_that_became_unusable() {
 }
 
 #[test]
-fn a_client_certificate_in_files() {
+fn a_new_client_certificate_in_the_files_is_used() {
     let mut world = World::new();
     let [first, second, third] =
         ["first", "second", "third"].map(|name| world.identity(name, world.sandbox.authority()));
@@ -273,7 +273,7 @@ fn a_client_certificate_in_files() {
     world.swap("2", &pair(&second));
     world.uses("second");
     world.works("two");
-    // Both are good, and one is half there: what is in force stays so until they fit.
+    // Both files are valid, but only one is new. The old pair stays in use until the files fit.
     world.write("tls.crt", &third.certificate_pem);
     world.daemon.as_ref().unwrap().logs("stays in use");
     world.does_work("half");
@@ -290,9 +290,9 @@ fn a_client_certificate_in_files() {
     assert!(calls.iter().all(|call| call.status != Some(401)));
 }
 
-/// The authority of the clients is replaced: the old certificate is refused from one call to the next.
+/// The authority of the clients is replaced, so the old certificate is refused from one call to the next.
 #[test]
-fn a_client_certificate_that_is_refused() {
+fn a_refused_client_certificate_is_read_again() {
     let mut world = World::new();
     let first = world.identity("first", world.sandbox.authority());
     world.swap("1", &pair(&first));
@@ -307,13 +307,13 @@ fn a_client_certificate_that_is_refused() {
 }
 
 #[test]
-fn the_authority_of_the_server() {
+fn a_new_authority_of_the_server_is_trusted() {
     let mut world = World::new();
     let token = world.token("first");
     world.start(Login::Token(token));
     let old = world.sandbox.authority().certificate_pem().to_owned();
     let new = Authority::new("new").unwrap();
-    // As it is done: both are trusted for a while, before the new one signs.
+    // Both authorities are trusted for a while before the new one signs, as in a usual rotation.
     world.write("ca.crt", &(old + new.certificate_pem()));
     let server = new.server(SERVER, Validity::Now).unwrap();
     let replace = |server| world.sandbox.tls().replace(server, world.sandbox.authority());

@@ -1,4 +1,4 @@
-//! What credential plugins hand out ends, is refused, or is not to be had for a while.
+//! Credentials of plugins that expire, are refused, or are not available for a while.
 
 use super::{V1, World, status_of};
 use crate::common::{Daemon, env, wait_until, with};
@@ -9,7 +9,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 #[test]
-fn a_token_of_a_plugin() {
+fn a_refused_token_of_a_plugin_is_renewed() {
     let mut world = World::new();
     let [first, second] = ["first", "second"].map(|name| world.token(name));
     world.answer(json!({"token": first}));
@@ -27,7 +27,7 @@ fn a_token_of_a_plugin() {
 }
 
 #[test]
-fn a_token_of_a_plugin_that_ends() {
+fn a_token_of_a_plugin_is_renewed_before_it_expires() {
     let mut world = World::new();
     let token = world.token("first");
     let config = world.plugin();
@@ -42,7 +42,8 @@ fn a_token_of_a_plugin_that_ends() {
     let begun = Instant::now();
     world.start_with(&config);
     wait_until("three runs", || world.runs() >= 3);
-    // Whole seconds are cut off: a life is three at least, and begins to end a tenth before.
+    // Whole seconds are cut off, so a credential is valid for three seconds at least, and is renewed a tenth
+    // before its end.
     let most = begun.elapsed().as_secs_f64() / 2.6 + 2.0;
     assert!(world.runs() as f64 <= most, "{} runs", world.runs());
     world.works("two");
@@ -51,7 +52,7 @@ fn a_token_of_a_plugin_that_ends() {
 }
 
 #[test]
-fn a_certificate_of_a_plugin() {
+fn a_certificate_of_a_plugin_is_renewed() {
     let mut world = World::new();
     let first = world.identity("first", world.sandbox.authority());
     world.answer(status_of(&first));
@@ -67,9 +68,9 @@ fn a_certificate_of_a_plugin() {
     assert_eq!(world.runs(), 2);
 }
 
-/// The program breaks, what it gave is refused, and it works again: nothing is left of it.
+/// The program breaks, its credential is refused, and then it works again. Nothing of the failure remains.
 #[test]
-fn a_plugin_that_fails_for_a_while() {
+fn a_plugin_that_fails_for_a_while_is_tried_again() {
     let mut world = World::new();
     let [first, second] = ["first", "second"].map(|name| world.token(name));
     world.answer(json!({"token": first}));
@@ -87,7 +88,7 @@ fn a_plugin_that_fails_for_a_while() {
     assert!(world.runs() < 10, "{} runs", world.runs());
 }
 
-/// Neither what it has started nor what we need to listen to it stays behind.
+/// Neither the processes that the plugin started nor our threads and descriptors for it remain.
 #[test]
 fn a_plugin_that_hangs_leaves_nothing_behind() {
     let mut world = World::new();
@@ -122,7 +123,7 @@ fn a_plugin_that_hangs_leaves_nothing_behind() {
         !is_first
     });
     wait_until("a third run", || children().len() >= 3);
-    // For a moment requests may have more.
+    // Requests may use more for a moment.
     wait_until("as few descriptors and threads as before", || {
         let (descriptors, threads) = state();
         descriptors <= early.0 + 2 && threads <= early.1 + 1
@@ -145,7 +146,7 @@ fn a_plugin_that_hangs_does_not_hold_up_the_end() {
     world.write("ca.crt", world.sandbox.authority().certificate_pem());
     world.write("rotating", &config);
     let path = world.path("rotating").display().to_string();
-    // In real time: the program has half a minute.
+    // The test runs in real time, because the program has half a minute.
     let changes = [("KUBECONFIG", &path[..]), ("CCM_TEST_TIME_SCALE", "1")];
     let daemon = Daemon::start(&with(env(&world.sandbox), &changes), &[]);
     wait_until("a run", || world.path("runs").exists());

@@ -1,12 +1,12 @@
-//! Routes from outside: the binary on a simulated Network and cluster.
+//! Tests of routes from outside: the binary runs on a simulated Network and cluster.
 
 use crate::common::library;
 use crate::common::routes as world;
 
-mod doubt;
-mod life;
-mod many;
-mod meanwhile;
+mod concurrent_changes;
+mod disabled;
+mod failures;
+mod lifecycle;
 mod replaced;
-mod switches;
-mod trouble;
+mod scale;
+mod unclear_state;

@@ -1,7 +1,8 @@
-//! Servers are replaced, and their addresses change hands; calls are made only where a list of servers is there anyway.
+//! Servers are replaced, and other servers get their addresses. Calls are made only when a list of servers
+//! is read anyway.
 
+use crate::sync::concurrent_changes::{apis, controller};
 use crate::sync::library::LONG;
-use crate::sync::meanwhile::{apis, controller};
 use crate::sync::world::{Cluster, World};
 use ccm::controllers::route::RouteController;
 use ccm::controllers::{Controller, Report, Selection};
@@ -23,7 +24,7 @@ struct Compared {
 
 impl Compared {
     fn new() -> Compared {
-        let world = World::settled(2);
+        let world = World::synced(2);
         let mut compared =
             Compared { ccm: apis(&world), controller: controller(LONG, Duration::ZERO), world };
         let mark = compared.world.mark();
@@ -84,7 +85,7 @@ fn a_private_address_that_changes_is_compared_with_the_next_list_of_servers() {
     let new = compared.route("add_route");
     assert_eq!(compared.world.changes(mark), [old, new]);
     assert_eq!(compared.world.status("worker-2").as_deref(), Some("False"));
-    // And that is all, however many lists follow.
+    // There are no more changes, however many lists follow.
     let mark = compared.world.mark();
     compared.list();
     let calls = compared.world.cloud_calls(mark).len();
@@ -143,7 +144,7 @@ fn a_replaced_node_s_route_is_deleted_though_another_server_has_its_address() {
         compared.list();
         compared.read_nodes();
         assert!(!compared.is_stale(), "{case}");
-        // Until the back-off is over.
+        // The loop ends when the backoff is over.
         crate::common::wait_until(case, || {
             compared.tick();
             !compared.world.changes(mark).is_empty()
@@ -153,7 +154,7 @@ fn a_replaced_node_s_route_is_deleted_though_another_server_has_its_address() {
     }
 }
 
-/// The same route again, by somebody else: it was the node's before, and is not any more.
+/// Somebody else adds the same route again. It was the node's before, and is not any more.
 #[test]
 fn a_route_that_was_deleted_is_not_remembered() {
     let mut compared = Compared::new();
@@ -173,7 +174,7 @@ fn a_route_that_was_deleted_is_not_remembered() {
     assert!(compared.is_stale());
 }
 
-/// By an old list of servers a router seems to be a node's: what it is for is not the node's for that.
+/// In an old list of servers the router seems to be a node. That does not make its routes the node's.
 #[test]
 fn a_router_with_the_address_that_a_node_had_keeps_its_routes() {
     let mut compared = Compared::new();

@@ -22,23 +22,23 @@ fn on_create(effect: Effect) -> Rule {
 }
 
 #[test]
-fn a_new_one_is_made_by_one_write_and_then_is_right() {
+fn a_new_load_balancer_is_created_with_one_write_and_then_is_right() {
     let mut world = World::with_nodes(12);
     world.service.ports = vec![port(80), port(81), port(82)];
-    assert_eq!(world.settle().len(), 1);
+    assert_eq!(world.converge().len(), 1);
     assert_eq!(world.writes(), ["POST load_balancers"]);
-    let balancer = world.only();
+    let balancer = world.only_balancer();
     assert_eq!(len(&balancer["targets"]), 12);
     assert_eq!(len(&balancer["services"]), 3);
     let plan = world.plan();
     assert!(plan.outcome.changes().is_empty());
-    // Both public addresses and the private one.
+    // The status has both public addresses and the private one.
     assert_eq!(plan.status.unwrap().len(), 3);
     world.check_document();
 }
 
 #[test]
-fn the_answer_to_the_creation_shows_what_a_look_would_where_its_addresses_are_in_it() {
+fn the_answer_to_a_creation_replaces_a_read_when_it_has_the_addresses() {
     let world = World::without_network();
     let plan = world.plan();
     let applied = apply_first(&plan);
@@ -53,7 +53,7 @@ fn the_answer_to_the_creation_shows_what_a_look_would_where_its_addresses_are_in
     assert_eq!(left.status, looked.status);
     assert_eq!(left.status.unwrap().len(), 2);
 
-    // Its private address comes only with the end of the action.
+    // The private address is known only after the end of the action.
     let world = World::new();
     let plan = world.plan();
     let applied = apply_first(&plan);
@@ -67,7 +67,7 @@ fn every_kind_of_change_is_made_and_fits_the_document() {
     let pem = json!({"name": "one", "type": "managed", "domain_names": ["a.example"]});
     world.create_certificate(pem);
     world.service.ports = vec![port(80), port(81), port(443)];
-    world.settle();
+    world.converge();
     world.service.ports = vec![port(80), port(82), port(443)];
     world.nodes.pop();
     world.set(&[
@@ -96,9 +96,9 @@ fn every_kind_of_change_is_made_and_fits_the_document() {
         ("health-check-timeout", "5s"),
         ("health-check-retries", "4"),
     ]);
-    let made = world.settle();
+    let made = world.converge();
     assert!(made.iter().all(|line| !line.contains(" ! ")), "{made:#?}");
-    let balancer = world.only();
+    let balancer = world.only_balancer();
     assert_eq!(balancer["name"], "front");
     assert_eq!(balancer["public_net"]["enabled"], false);
     assert_eq!(balancer["private_net"][0]["ip"], "10.0.0.77");
@@ -107,9 +107,9 @@ fn every_kind_of_change_is_made_and_fits_the_document() {
     // Back again, to a smaller type.
     world.service.annotations.clear();
     world.set(&[("type", "lb11"), ("disable-public-network", "false")]);
-    let made = world.settle();
+    let made = world.converge();
     assert!(made.iter().all(|line| !line.contains(" ! ")), "{made:#?}");
-    assert_eq!(world.only()["load_balancer_type"]["name"], "lb11");
+    assert_eq!(world.only_balancer()["load_balancer_type"]["name"], "lb11");
     let writes = world.writes();
     for command in [
         "load_balancers",
@@ -137,16 +137,16 @@ fn every_kind_of_change_is_made_and_fits_the_document() {
         world.wait(action).unwrap();
     }
     assert!(world.balancers().is_empty());
-    // It is gone already: that is what was wanted.
+    // The load balancer does not exist any more, which is the wanted result.
     let again = apply_first(&removal);
     assert!(matches!(again, Ok(Applied::Done)), "{again:?}");
     world.check_document();
 }
 
 #[test]
-fn a_deletion_without_a_word_is_one_too() {
+fn a_deletion_with_an_empty_answer_is_a_success() {
     let world = World::new();
-    world.settle();
+    world.converge();
     world.cloud().set_silent_deletes(true);
     let removal = world.removal();
     let deleted = apply_first(&removal);
@@ -154,9 +154,9 @@ fn a_deletion_without_a_word_is_one_too() {
     common::wait_until("its end", || world.balancers().is_empty());
 }
 
-/// Types are read once a day; one that is not among them may have come since.
+/// Types are read once a day. A type that is not among them may be newer.
 #[test]
-fn a_type_that_came_since_the_types_were_read_is_found() {
+fn a_type_that_is_newer_than_the_cached_types_is_found() {
     let mut world = World::new();
     world.set(&[("type", "lb21")]);
     let cloud = world.cloud();
@@ -173,11 +173,11 @@ fn a_type_that_came_since_the_types_were_read_is_found() {
     assert_eq!(world.calls().count(reads), 2);
 }
 
-/// Some proxy's 200: the load balancer may still be there.
+/// A proxy has answered with 200, and the load balancer may still exist.
 #[test]
-fn an_answer_of_somebody_else_is_no_success() {
+fn an_answer_that_is_not_the_api_s_is_no_success() {
     let world = World::new();
-    world.settle();
+    world.converge();
     let removal = world.removal();
     let other = on("DELETE /v1/load_balancers/*", Effect::other_json());
     world.faults().add(other.times(1));
@@ -185,9 +185,9 @@ fn an_answer_of_somebody_else_is_no_success() {
     assert_eq!(deleted.unwrap_err().kind, ErrorKind::Unavailable);
 }
 
-/// One server has gone: the address comes all the same, and the others are targets.
+/// One server was deleted. The load balancer still gets its address, and the other servers become targets.
 #[test]
-fn one_target_that_is_refused_does_not_keep_the_rest() {
+fn a_refused_target_does_not_prevent_the_other_changes() {
     let mut world = World::new();
     let gone = OfferedNode {
         name: "gone".into(),
@@ -197,12 +197,12 @@ fn one_target_that_is_refused_does_not_keep_the_rest() {
     let servers = &mut world.cluster.servers;
     servers.insert(InstanceId::Cloud(999_999), gone.name.clone());
     world.nodes.push(gone);
-    let made = world.settle();
+    let made = world.converge();
     let failed: Vec<&String> = made.iter().filter(|line| line.contains(" ! ")).collect();
     assert!(!failed.is_empty());
     let is_gone = |line: &&String| line.starts_with("target gone");
     assert!(failed.iter().all(is_gone), "{made:#?}");
-    let balancer = world.only();
+    let balancer = world.only_balancer();
     assert_eq!(len(&balancer["targets"]), 2);
     assert_eq!(len(&balancer["services"]), 1);
     let creates = world.writes().into_iter();
@@ -211,10 +211,10 @@ fn one_target_that_is_refused_does_not_keep_the_rest() {
     world.check_document();
 }
 
-/// The address comes although a port is refused, wherever in it the API finds what is wrong; what is not about a port or
-/// a target refuses the whole.
+/// The load balancer gets its address although a port is refused, whatever field the API names. A refusal that is not
+/// about a port or a target refuses the whole creation.
 #[test]
-fn one_field_of_a_port_that_is_refused_does_not_keep_the_rest() {
+fn a_refused_field_of_a_port_does_not_prevent_the_other_changes() {
     let cases = [
         ("http.certificates", 2),
         ("services[0].http.certificates", 2),
@@ -249,7 +249,7 @@ fn one_field_of_a_port_that_is_refused_does_not_keep_the_rest() {
     }
 }
 
-/// The place may be refused by name, or as something that is not found; the places are read once, and only then.
+/// The API may refuse the location by its name or as not found. The locations are read once, and only then.
 #[test]
 fn a_place_that_does_not_exist_is_refused_with_its_annotation() {
     type Case<'a> = ((&'a str, &'a str), Option<(u16, &'a str)>, &'a [&'a str]);
@@ -292,7 +292,7 @@ fn a_place_that_does_not_exist_is_refused_with_its_annotation() {
     assert!(world.writes().is_empty());
 }
 
-/// One that is named while it is issued costs no refused call.
+/// A certificate that is named while it is being issued costs no refused call.
 #[test]
 fn a_named_certificate_that_is_not_issued_yet_keeps_its_port_alone_waiting() {
     let mut world = World::new();
@@ -306,67 +306,67 @@ fn a_named_certificate_that_is_not_issued_yet_keeps_its_port_alone_waiting() {
         cloud.retry_certificate(id);
     };
     issue(Duration::from_secs(1_000_000));
-    world.settle();
+    world.converge();
     assert_eq!(world.writes(), ["POST load_balancers"]);
-    assert_eq!(len(&world.only()["services"]), 1);
+    assert_eq!(len(&world.only_balancer()["services"]), 1);
     assert!(world.plan().outcome.is_unfinished());
     issue(Duration::ZERO);
-    let made = world.settle();
+    let made = world.converge();
     assert_eq!(made, ["port 443: added, https to node port 30443"]);
     world.check_document();
 }
 
 #[test]
-fn a_lost_answer_is_an_error_and_the_next_look_finds_what_was_made() {
+fn a_lost_answer_is_an_error_and_the_next_read_finds_what_was_created() {
     let world = World::new();
     world.faults().add(on_create(Effect::AnswerLost));
     let plan = world.plan();
     let error = apply_first(&plan).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Unavailable);
     assert_eq!(world.writes().len(), 1, "never repeated");
-    // Until it is made whole it is locked, and not attached yet.
+    // The load balancer is locked and not attached until its creation has ended.
     common::wait_until("its end", || {
-        let balancer = world.only();
+        let balancer = world.only_balancer();
         !balancer["private_net"].as_array().unwrap().is_empty()
     });
-    assert!(world.settle().is_empty());
-    assert_eq!(world.only()["labels"][SERVICE_UID], UID);
+    assert!(world.converge().is_empty());
+    assert_eq!(world.only_balancer()["labels"][SERVICE_UID], UID);
 }
 
 #[test]
-fn what_was_attached_meanwhile_is_looked_at_again() {
+fn a_load_balancer_that_was_attached_meanwhile_is_read_again() {
     let world = World::new();
-    world.settle();
-    let right = world.only();
+    world.converge();
+    let right = world.only_balancer();
     let id = id(&right);
     world.edit_balancer(id, |one| one["private_net"] = json!([]));
     let plan = world.plan();
-    // Whoever made it is done only now.
+    // The program that created the load balancer finishes only now.
     world.edit_balancer(id, |one| *one = right);
     let description = plan.outcome.changes()[0].description();
     let line = description.done().join(", ");
     assert!(line.ends_with(": attached"), "{line}");
     let outcome = apply_first(&plan);
     assert!(matches!(outcome, Ok(Applied::Overtaken)), "{outcome:?}");
-    assert!(world.settle().is_empty());
+    assert!(world.converge().is_empty());
 }
 
 #[test]
-fn a_name_that_was_taken_meanwhile_is_looked_at_again() {
+fn a_name_that_was_taken_meanwhile_is_read_again() {
     let world = World::new();
     let plan = world.plan();
     let theirs = json!({"labels": {CLUSTER_UID: "cluster-2"}});
     world.create_balancer("kubernetes-default-web", &theirs);
     let outcome = apply_first(&plan);
     assert!(matches!(outcome, Ok(Applied::Overtaken)), "{outcome:?}");
-    world.settle();
+    world.converge();
     let all = world.balancers();
     assert_eq!(all.len(), 2);
     assert!(text(&all[1]["name"]).starts_with("kubernetes-default-web-"));
 }
 
 #[test]
-fn refusals_say_what_kind_they_are() {
+fn refusals_have_the_right_kind_of_error() {
     let error = |status, code| Effect::hetzner_error(status, code, "no");
     let cases = [
         (error(423, "locked"), ErrorKind::Busy),
@@ -387,7 +387,7 @@ fn refusals_say_what_kind_they_are() {
 }
 
 #[test]
-fn what_the_gate_refuses_never_leaves() {
+fn a_write_that_the_gate_refuses_is_never_sent() {
     let mut world = World::new();
     let (gate, urgency) = (Arc::new(Closed), Urgency::Asked);
     world.hetzner = hetzner_at(&world, Some(Defaults::default()), gate, urgency);
@@ -399,7 +399,7 @@ fn what_the_gate_refuses_never_leaves() {
 
 /// A 429 answered to a write stops the next one before it is sent.
 #[test]
-fn writes_are_paid_from_the_same_budget() {
+fn writes_count_against_the_same_budget() {
     let world = World::new();
     let plan = world.plan();
     world.faults().add(on_create(Effect::hetzner_rate_limit()));
@@ -411,15 +411,17 @@ fn writes_are_paid_from_the_same_budget() {
     assert_eq!(world.writes().len(), 1);
 }
 
-/// Else its reads use up what comes back meanwhile, and it is never made. Found by storm seed 2593.
+/// Otherwise the reads use up the calls that become available, and the load balancer is never created. Storm seed
+/// 2593 found this.
 #[test]
 fn a_write_that_is_put_off_reads_nothing() {
     let mut world = World::new();
-    world.settle();
+    world.converge();
     let (gate, urgency) = (Arc::new(OpenGate), Urgency::Changed);
     world.hetzner = hetzner_at(&world, Some(Defaults::default()), gate, urgency);
     let (cloud, project) = (world.cloud(), world.project());
-    // Below 5 % of the calls writes for Services wait: in two seconds so many come back.
+    // Writes for Services wait while less than 5 % of the calls are left. This number of calls becomes available
+    // in two seconds.
     cloud.set_rate_limit(project, 3600, 10);
     let plan = world.removal();
     let mark = world.calls().mark();
@@ -427,17 +429,17 @@ fn a_write_that_is_put_off_reads_nothing() {
     let is_put_off = matches!(kind, ErrorKind::RateLimited { put_off: true, .. });
     assert!(is_put_off, "{kind:?}");
     assert_eq!(world.calls().calls_since(mark).len(), 0);
-    // It has what it reads and writes.
+    // There are enough calls for the reads and the write.
     cloud.set_rate_limit(project, 3600, 182);
     let plan = world.removal();
     assert!(apply_first(&plan).is_ok());
 }
 
 #[test]
-fn actions_are_asked_for_together_and_a_failed_one_says_why() {
+fn actions_are_polled_together_and_a_failed_one_says_why() {
     let mut world = World::with_nodes(60);
     world.set(&[("type", "lb21"), ("node-selector", "none")]);
-    world.settle();
+    world.converge();
     let cloud = world.cloud();
     cloud.fail_next_action("add_target", "action_failed", "the server is on fire");
     let selector = format!("{PREFIX}node-selector");
@@ -470,7 +472,7 @@ fn types_are_read_once_and_certificates_only_where_named() {
         let is_read = |call: &Call| call.method == "GET" && call.path == path;
         world.calls().count(is_read)
     };
-    world.settle();
+    world.converge();
     for _ in 0..3 {
         world.plan();
     }
@@ -479,14 +481,14 @@ fn types_are_read_once_and_certificates_only_where_named() {
     world.set(&[("http-certificates", "one")]);
     world.plan();
     assert_eq!(reads(&world, "certificates"), 1);
-    // What was read for one Service is not enough for another.
+    // A read for one Service is not enough for another Service.
     let provider = world.hetzner.load_balancers().unwrap();
     let seen = provider.observe(&[], Urgency::Needed).unwrap();
     assert!(!seen.covers(&world.service));
 }
 
 #[test]
-fn nobody_is_asked_where_load_balancers_are_turned_off() {
-    let sandbox = common::quiet(1);
+fn no_call_is_made_while_load_balancers_are_turned_off() {
+    let sandbox = common::socket_cluster(1);
     assert!(hetzner(&sandbox, None).load_balancers().is_none());
 }

@@ -1,4 +1,4 @@
-//! One Service of one cluster, the provider that serves it, and what the controller will do with both.
+//! One Service of one cluster, the provider that serves it, and the steps that the controller makes.
 
 use crate::LIBRARY_SCALE;
 use crate::common;
@@ -103,9 +103,9 @@ impl World {
         seen.plan(&self.service, &self.nodes, &self.cluster)
     }
 
-    /// What the controller will do: look, change, wait, until nothing is left. The changes' lines,
-    /// those that failed with `!` and the error behind.
-    pub fn settle(&self) -> Vec<String> {
+    /// Does what the controller does, which is to read, change and wait until nothing is left to do. Returns a line for
+    /// each change. The line of a failed change has `!` and the error at its end.
+    pub fn converge(&self) -> Vec<String> {
         let mut made = Vec::new();
         for _ in 0..8 {
             let plan = self.plan();
@@ -216,7 +216,7 @@ pub fn hetzner(sandbox: &Sandbox, load_balancers: Option<Defaults>) -> Hetzner {
     hetzner_at(sandbox, load_balancers, gate, urgency)
 }
 
-/// Its writes pass the gate, and are as urgent as this.
+/// Returns the provider, whose writes pass the gate and have this urgency.
 pub fn hetzner_at(
     sandbox: &Sandbox,
     load_balancers: Option<Defaults>,

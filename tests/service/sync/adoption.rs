@@ -1,4 +1,4 @@
-//! Whose load balancer it is: two clusters in one project, Services that were re-created.
+//! Ownership of load balancers: two clusters in one project, and Services that were recreated.
 
 use crate::common::{self, Daemon, on, wait_until};
 use crate::sync::world::{
@@ -25,7 +25,7 @@ pub fn neighbour(world: &World) -> World {
 }
 
 #[test]
-fn two_clusters_of_one_name_in_one_project_live_side_by_side() {
+fn two_clusters_of_the_same_name_share_a_project() {
     let world = World::new(1);
     if common::needs_simulation(&world.sandbox, TWO_CLUSTERS) {
         return;
@@ -43,31 +43,31 @@ fn two_clusters_of_one_name_in_one_project_live_side_by_side() {
     assert_ne!(first["labels"][CLUSTER_UID], second["labels"][CLUSTER_UID]);
     assert_ne!(world.addresses("web"), other.addresses("web"));
 
-    // By its name they do not get it either.
+    // The other cluster does not get the load balancer by its name either.
     other.annotate("web", "name", Some("kubernetes-default-web"));
-    other.tells("web", "LoadBalancerNameTaken", &["kubernetes-default-web"]);
+    other.wait_for_event("web", "LoadBalancerNameTaken", &["kubernetes-default-web"]);
     other.create("thief", &[("name", "kubernetes-default-web")], &[80]);
     let says = ["names another cluster", "choose another name"];
-    other.tells("thief", "LoadBalancerNotAdopted", &says);
+    other.wait_for_event("thief", "LoadBalancerNotAdopted", &says);
     assert_eq!(other.addresses("thief"), Vec::<String>::new());
     assert_eq!(world.balancers().len(), 2);
 
-    // What goes in one cluster stays in the other.
+    // A deletion in one cluster changes nothing of the other one.
     other.delete_and_wait("web");
     assert_eq!(world.of_uid(&theirs), None);
     let again = world.of_uid(&ours).unwrap();
     let expected = (&first["name"], targets(&first));
     assert_eq!((&again["name"], targets(&again)), expected);
-    // With another name the thief gets one of its own.
+    // With another name the Service gets a load balancer of its own.
     other.annotate("thief", "name", Some("honest"));
     wait_until("an address", || other.has_address("thief"));
     assert_eq!(world.balancers().len(), 2);
 }
 
 #[test]
-fn two_that_ask_for_a_free_one_are_told_apart_before_and_after() {
+fn one_of_two_services_that_ask_for_a_free_load_balancer_gets_it_and_the_other_a_finding() {
     let world = World::new(1);
-    world.settle(&[]);
+    world.converge(&[]);
     world.create_balancer("front", &json!({}));
     let first = world.create("first", &[("name", "front")], &[80]);
     world.create("second", &[("name", "front")], &[80]);
@@ -78,7 +78,7 @@ fn two_that_ask_for_a_free_one_are_told_apart_before_and_after() {
     dry.prints(says);
     world.ccm(&["lb", "sync"]).with_code(1);
     assert!(world.of_uid(&first).is_some());
-    world.tells("second", "SyncLoadBalancerFailed", &["is owned by", &first]);
+    world.wait_for_event("second", "SyncLoadBalancerFailed", &["is owned by", &first]);
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn command(id: u64) -> String {
     format!("hcloud load-balancer add-label {id} {ADOPT}=default.web")
 }
 
-/// What Terraform does at its next run, with `ignore_changes` for the Service's UID alone.
+/// Does what Terraform does at its next run, with `ignore_changes` only for the Service's UID.
 fn terraform_applies(world: &World, id: u64, its_own: &Value) {
     world.edit_balancer(id, |one| {
         let uid = one["labels"][SERVICE_UID].clone();
@@ -129,13 +129,14 @@ fn terraform_applies(world: &World, id: u64, its_own: &Value) {
     });
 }
 
-/// kube-hetzner: Terraform makes it before the nodes, attached, without ports, with one label-selector target, waits for
-/// the Service's address, and removes every label of ours but the Service's UID at each of its runs.
+/// This is the case of kube-hetzner. Terraform creates the load balancer before the nodes, attached, without ports and
+/// with one label-selector target. It waits for the Service's address, and removes every label of ours except the
+/// Service's UID at each of its runs.
 #[test]
-fn one_that_terraform_made_before_the_nodes_is_adopted_once_they_are_there_and_released() {
+fn a_load_balancer_that_terraform_made_before_the_nodes_is_adopted_later_and_released() {
     let cases =
         PROFILES.iter().flat_map(|profile| [true, false].map(|has_labels| (*profile, has_labels)));
-    common::side_by_side(cases.collect(), |(profile, has_labels)| {
+    common::run_in_parallel(cases.collect(), |(profile, has_labels)| {
         let about = format!("{profile}, its own labels: {has_labels}");
         let world = World::with_network(0);
         let network = world.network_id();
@@ -151,7 +152,7 @@ fn one_that_terraform_made_before_the_nodes_is_adopted_once_they_are_there_and_r
         let _daemon = world.daemon(&[profile, OFTEN]);
         let annotations = [("name", "edge"), ("use-private-ip", "true")];
         let uid = world.create("web", &annotations, &[80, 443]);
-        world.tells("web", "LoadBalancerNotAdopted", &["selects no server"]);
+        world.wait_for_event("web", "LoadBalancerNotAdopted", &["selects no server"]);
         // Servers come before their nodes.
         let cloud = world.cloud();
         let all = ["one", "two"].map(|name| {
@@ -163,16 +164,16 @@ fn one_that_terraform_made_before_the_nodes_is_adopted_once_they_are_there_and_r
             world.create_server_with(name, spec)
         });
         let says = ["is no node of this cluster"];
-        world.tells("web", "LoadBalancerNotAdopted", &says);
+        world.wait_for_event("web", "LoadBalancerNotAdopted", &says);
         assert_eq!(len(&cloud.load_balancer(id)["services"]), 0, "{about}");
         world.register_nodes_of(&all);
         let balancer = world.up("web");
         assert_eq!(balancer["id"], json!(id), "{about}");
-        world.tells("web", "EnsuredLoadBalancer", &[]);
+        world.wait_for_event("web", "EnsuredLoadBalancer", &[]);
         assert_eq!(len(&balancer["services"]), 2, "{about}");
         terraform_applies(&world, id, &labels);
         world.ticks(8);
-        assert_eq!(world.told("web", "LoadBalancerAdopted").len(), 1, "{about}");
+        assert_eq!(world.event_messages("web", "LoadBalancerAdopted").len(), 1, "{about}");
         assert_eq!(world.balancers().len(), 1, "{about}");
         assert!(world.of_uid(&uid).is_some(), "{about}");
         terraform_applies(&world, id, &labels);
@@ -183,19 +184,19 @@ fn one_that_terraform_made_before_the_nodes_is_adopted_once_they_are_there_and_r
         assert_eq!(len(&left["services"]), 0, "{about}");
         assert_eq!(len(&left["targets"]), 1, "{about}");
         assert_eq!(left["targets"][0]["type"], "label_selector", "{about}");
-        world.tells("web", "LoadBalancerReleased", &["edge", "was not deleted"]);
-        assert_eq!(world.told("web", "DeletedLoadBalancer").len(), 0, "{about}");
-        // And it is adopted again.
+        world.wait_for_event("web", "LoadBalancerReleased", &["edge", "was not deleted"]);
+        assert_eq!(world.event_messages("web", "DeletedLoadBalancer").len(), 0, "{about}");
+        // The load balancer is adopted again.
         let again = world.create("web", &annotations, &[80]);
         world.up("web");
         assert_eq!(world.of_uid(&again).unwrap()["id"], json!(id), "{about}");
-        world.nothing_refused();
+        world.assert_nothing_refused();
     });
 }
 
-/// A program that makes its load balancer before ports and targets: a Service that types its name must not resize it.
+/// The program creates its load balancer before ports and targets. A Service with its name must not resize it.
 #[test]
-fn an_empty_one_of_another_program_is_not_adopted_by_its_name_until_an_operator_says_so() {
+fn an_empty_load_balancer_of_another_program_is_adopted_only_when_an_operator_says_so() {
     let owners = [
         ("caph-cluster-prod", "owned"),
         ("caph-cluster-prod", "shared"),
@@ -205,10 +206,10 @@ fn an_empty_one_of_another_program_is_not_adopted_by_its_name_until_an_operator_
         let ways = [true, false];
         ways.map(|by_command| (*owner, by_command))
     });
-    common::side_by_side(cases.collect(), |((label, value), by_command)| {
+    common::run_in_parallel(cases.collect(), |((label, value), by_command)| {
         let about = format!("{label}={value}");
         let world = World::new(1);
-        world.settle(&[]);
+        world.converge(&[]);
         let labels = json!({"labels": {label: value}});
         let id = world.create_balancer("prod-api", &labels);
         let cloud = world.cloud();
@@ -220,7 +221,7 @@ fn an_empty_one_of_another_program_is_not_adopted_by_its_name_until_an_operator_
         assert_eq!(cloud.load_balancer(id), before, "{about}");
         assert_eq!(world.balancers().len(), 1, "{about}");
         let says = [about.as_str(), "choose another name", &command(id)];
-        world.tells("web", "LoadBalancerNotAdopted", &says);
+        world.wait_for_event("web", "LoadBalancerNotAdopted", &says);
 
         match by_command {
             true => {
@@ -229,29 +230,29 @@ fn an_empty_one_of_another_program_is_not_adopted_by_its_name_until_an_operator_
             }
             false => {
                 add_label(&world, id, ADOPT, "default.web");
-                world.settle(&[]);
+                world.converge(&[]);
             }
         }
         let adopted = world.of_uid(&uid).unwrap();
         assert_eq!(adopted["id"], json!(id), "{about}");
         assert_eq!(adopted["load_balancer_type"]["name"], "lb31", "{about}");
         assert_eq!(adopted["labels"][label], json!(value), "{about}");
-        // What a Service has already is not refused, also where the operator's label is gone.
+        // A load balancer that the Service has already is not refused, even when the operator's label was removed.
         world.edit_balancer(id, |one| {
             one["labels"].as_object_mut().unwrap().remove(ADOPT);
         });
         world.annotate("web", "type", Some("lb21"));
-        world.settle(&[]);
+        world.converge(&[]);
         let synced = world.of_uid(&uid).unwrap();
         assert_eq!(synced["load_balancer_type"]["name"], "lb21", "{about}");
     });
 }
 
 #[test]
-fn what_another_program_made_is_left_unchanged_until_an_operator_says_so() {
+fn a_load_balancer_of_another_program_is_unchanged_until_an_operator_says_so() {
     for profile in PROFILES {
         let world = World::new(1);
-        world.settle(&[profile]);
+        world.converge(&[profile]);
         let labels = json!({"provisioner": "terraform"});
         let port = json!({"protocol": "tcp", "listen_port": 6443, "destination_port": 6443});
         let its_own = json!({"labels": labels, "services": [port]});
@@ -261,22 +262,22 @@ fn what_another_program_made_is_left_unchanged_until_an_operator_says_so() {
         let daemon = world.daemon(&[profile, OFTEN]);
         let uid = world.create("web", &[("name", "k8s-api")], &[80]);
         let says = ["6443", &command(id)];
-        world.tells("web", "LoadBalancerNotAdopted", &says);
+        world.wait_for_event("web", "LoadBalancerNotAdopted", &says);
         world.ticks(4);
         assert_eq!(cloud.load_balancer(id), before, "{profile}");
-        assert_eq!(world.told("web", "LoadBalancerNotAdopted").len(), 1);
+        assert_eq!(world.event_messages("web", "LoadBalancerNotAdopted").len(), 1);
         // Nor is it deleted with the Service.
         world.delete_and_wait("web");
         assert_eq!(cloud.load_balancer(id), before, "{}", daemon.log());
 
-        // By the label alone, too.
+        // The label alone is enough, too.
         add_label(&world, id, ADOPT, "default.web");
         let again = world.create("web", &[], &[80]);
         world.up("web");
         assert_ne!(uid, again);
         let adopted = world.of_uid(&again).unwrap();
         assert_eq!(adopted["id"], json!(id), "{profile}");
-        world.tells("web", "LoadBalancerAdopted", &["k8s-api", "only released"]);
+        world.wait_for_event("web", "LoadBalancerAdopted", &["k8s-api", "only released"]);
         assert_eq!(adopted["services"][0]["listen_port"], 80);
         world.delete_and_wait("web");
         let left = cloud.load_balancer(id);
@@ -284,12 +285,12 @@ fn what_another_program_made_is_left_unchanged_until_an_operator_says_so() {
     }
 }
 
-/// What happens between the list and the write: it is seen, and nothing of it is lost.
+/// Something changes between the list and the write. The change is seen and not lost.
 #[test]
-fn what_changes_just_before_a_write_is_seen() {
-    type Hand = fn(&Sandbox, u64);
+fn a_change_just_before_a_write_is_seen() {
+    type ManualChange = fn(&Sandbox, u64);
     #[rustfmt::skip] // A case is a line or two.
-    let cases: [(&str, Hand, bool); 4] = [
+    let cases: [(&str, ManualChange, bool); 4] = [
         ("another's target", |world, id| {
             let stranger = world.create_server("stranger");
             world.add_target(id, stranger);
@@ -298,13 +299,13 @@ fn what_changes_just_before_a_write_is_seen() {
         ("protected", |world, id| world.protect(id), true),
         ("another Service's", |world, id| add_label(world, id, SERVICE_UID, "another"), true),
     ];
-    common::side_by_side(cases.to_vec(), |(what, hand, stays)| {
+    common::run_in_parallel(cases.to_vec(), |(what, manual_change, stays)| {
         let world = World::new(1);
         world.create("web", &[], &[80]);
-        world.settle(&[]);
-        let id = id(&world.only());
+        world.converge(&[]);
+        let id = id(&world.only_balancer());
         let _daemon = world.daemon(&[NO_RESYNC]);
-        let hook = common::before(&world.sandbox, move |world| hand(world, id));
+        let hook = common::before(&world.sandbox, move |world| manual_change(world, id));
         let rule = on("GET /v1/load_balancers/*", hook);
         let rule = world.faults().add(rule.times(1));
         world.delete("web");
@@ -315,7 +316,7 @@ fn what_changes_just_before_a_write_is_seen() {
         assert_eq!(left.len(), usize::from(stays), "{what}: {left:#?}");
         if what == "another's target" {
             let says = ["is no node of this cluster"];
-            world.tells("web", "LoadBalancerReleased", &says);
+            world.wait_for_event("web", "LoadBalancerReleased", &says);
             let (ports, targets) = (len(&left[0]["services"]), len(&left[0]["targets"]));
             assert_eq!((ports, targets), (0, 1));
             assert_eq!(left[0]["labels"], json!({}));
@@ -328,15 +329,16 @@ fn what_changes_just_before_a_write_is_seen() {
 
 #[test]
 fn a_label_that_is_added_just_before_ours_are_written_is_kept() {
-    // The label that is added; and, where it says whose it is, a part of why the load balancer is not adopted.
+    // Each case is the label that is added. When the label names an owner, the case also contains a part of the reason
+    // why the load balancer is not adopted.
     let cases = vec![
         ("team", "a", None),
         (CLUSTER_UID, "another", Some("names another cluster")),
         ("caph-cluster-prod", "owned", Some("another program")),
     ];
-    common::side_by_side(cases, |(label, value, refused)| {
+    common::run_in_parallel(cases, |(label, value, refused)| {
         let world = World::new(1);
-        world.settle(&[]);
+        world.converge(&[]);
         let id = world.create_balancer("edge", &json!({}));
         let hook = common::before(&world.sandbox, move |world| {
             add_label(world, id, label, value);
@@ -349,7 +351,7 @@ fn a_label_that_is_added_just_before_ours_are_written_is_kept() {
         if let Some(why) = refused {
             assert_eq!(ran.code, 1, "{ran:?}");
             assert_eq!(one["labels"], json!({ label: value }));
-            world.tells("web", "LoadBalancerNotAdopted", &[why]);
+            world.wait_for_event("web", "LoadBalancerNotAdopted", &[why]);
         } else {
             assert_eq!(ran.code, 0, "{ran:?}");
             assert_eq!(one["labels"][label], value);
@@ -358,14 +360,14 @@ fn a_label_that_is_added_just_before_ours_are_written_is_kept() {
     });
 }
 
-/// What has no labels would seem to be free, and what has no targets to be unused.
+/// A load balancer without labels would seem to be free, and one without targets to be unused.
 #[test]
-fn a_list_without_what_decisions_rest_on_is_an_error_that_names_it() {
+fn a_list_without_a_needed_field_is_an_error_that_names_the_field() {
     for field in ["labels", "protection", "services", "targets"] {
         let world = World::new(1);
-        world.settle(&[]);
+        world.converge(&[]);
         world.create_balancer("edge", &json!({}));
-        let mut one = world.only();
+        let mut one = world.only_balancer();
         one.as_object_mut().unwrap().remove(field);
         let page = json!({
             "load_balancers": [one],
@@ -386,7 +388,8 @@ fn a_list_without_what_decisions_rest_on_is_an_error_that_names_it() {
 
 /// A cluster that was built anew makes new load balancers at once, and only then an operator labels the old one.
 #[test]
-fn a_label_that_asks_too_late_is_reported_and_counts_when_the_new_one_is_deleted() {
+fn an_adopt_label_that_comes_too_late_is_reported_and_counts_when_the_new_load_balancer_is_deleted()
+{
     let world = World::new(1);
     let daemon = world.daemon(&[OFTEN]);
     world.create("web", &[], &[80]);
@@ -394,8 +397,8 @@ fn a_label_that_asks_too_late_is_reported_and_counts_when_the_new_one_is_deleted
     let old = world.create_balancer("old", &json!({"labels": {ADOPT: "default.web"}}));
     let (new_id, old_shown) = (new["id"].as_u64().unwrap(), format!("old ({old})"));
     let parts = [old_shown.as_str(), ADOPT, "kubernetes-default-web"];
-    world.tells("web", "LoadBalancerNotAdopted", &parts);
-    // It is no failure: nothing recovers from it.
+    world.wait_for_event("web", "LoadBalancerNotAdopted", &parts);
+    // This is no failure, because no retry can help.
     let mark = world.mark();
     world.ticks(20);
     let log = daemon.log();
@@ -403,17 +406,17 @@ fn a_label_that_asks_too_late_is_reported_and_counts_when_the_new_one_is_deleted
     assert_eq!(log.matches("(LoadBalancerNotAdopted)").count(), 1, "{log}");
     assert_eq!(world.writes(mark), Vec::<String>::new());
     world.cloud().delete_load_balancer(new_id);
-    world.tells("web", "LoadBalancerAdopted", &[&old_shown]);
+    world.wait_for_event("web", "LoadBalancerAdopted", &[&old_shown]);
     assert_eq!(world.up("web")["id"], old);
 }
 
-/// It stayed, with its address, when its Service was deleted: another tenant must not get it by typing its name.
+/// The load balancer stayed with its address when its Service was deleted. Another tenant must not get it by its name.
 #[test]
-fn one_that_a_deleted_service_left_is_adopted_by_its_name_in_the_same_namespace_alone() {
+fn a_load_balancer_that_a_deleted_service_left_is_adopted_only_in_the_same_namespace() {
     let cases = vec![("team-a.web", false), ("default.old", true), ("default.web", true)];
-    common::side_by_side(cases, |(of, is_adopted)| {
+    common::run_in_parallel(cases, |(of, is_adopted)| {
         let world = World::new(1);
-        world.settle(&[]);
+        world.converge(&[]);
         let cluster = world.uid("kubernetes");
         let labels =
             json!({SERVICE_UID: "gone", CLUSTER_UID: cluster, "ccm-from-scratch/service": of});
@@ -426,7 +429,7 @@ fn one_that_a_deleted_service_left_is_adopted_by_its_name_in_the_same_namespace_
         if !is_adopted {
             assert_eq!(world.cloud().load_balancer(id), before, "{of}");
             let says = ["team-a.web", &command(id)];
-            world.tells("web", "LoadBalancerNotAdopted", &says);
+            world.wait_for_event("web", "LoadBalancerNotAdopted", &says);
         }
     });
 }

@@ -1,10 +1,10 @@
-//! What somebody gets wrong: an event that says what to do, everything as it was, and healed when it is mended.
+//! Bad input of a person: an event says what to do, nothing changes, and the correction is synced.
 
 use crate::common::{self, wait_until};
 use crate::sync::world::{Cluster, NO_RESYNC, PROFILES, World, key};
 use serde_json::{Value, json};
 
-/// The wrong part of a Service: its annotations, or a field of the Service itself.
+/// The wrong part of a Service. It is its annotations, or a field of the Service itself.
 #[derive(Clone, Copy)]
 enum Wrong {
     Annotations(&'static [(&'static str, &'static str)]),
@@ -38,10 +38,10 @@ const CASES: &[(Wrong, &[&str])] = &[
 ];
 
 #[test]
-fn it_is_explained_and_leaves_the_load_balancer_as_it_was_until_it_is_mended() {
+fn bad_input_is_explained_and_changes_nothing_until_it_is_corrected() {
     let in_both = |profile| CASES.iter().map(move |(wrong, says)| (*wrong, *says, profile));
     let cases = PROFILES.into_iter().flat_map(in_both);
-    common::side_by_side(cases.collect(), |(wrong, says, profile)| {
+    common::run_in_parallel(cases.collect(), |(wrong, says, profile)| {
         let world = World::new(1);
         let daemon = world.daemon(&[profile, NO_RESYNC]);
         world.create("web", &[], &[80]);
@@ -57,7 +57,7 @@ fn it_is_explained_and_leaves_the_load_balancer_as_it_was_until_it_is_mended() {
             }
             Service(edit) => edit(service),
         });
-        world.tells("web", "SyncLoadBalancerFailed", says);
+        world.wait_for_event("web", "SyncLoadBalancerFailed", says);
         daemon.logs("SyncLoadBalancerFailed");
         world.ticks(3);
         let about = format!("{profile} {says:?}\n{}", daemon.log());
@@ -77,18 +77,18 @@ fn it_is_explained_and_leaves_the_load_balancer_as_it_was_until_it_is_mended() {
         wait_until("a new algorithm", || {
             world.balancers()[0]["algorithm"]["type"] == "least_connections"
         });
-        let told = world.told("web", "SyncLoadBalancerFailed");
+        let told = world.event_messages("web", "SyncLoadBalancerFailed");
         assert_eq!(told.len(), 1, "{says:?}");
     });
 }
 
 #[test]
-fn a_certificate_that_comes_later_is_found_without_anybody_asking() {
+fn a_certificate_that_is_created_later_is_found_by_itself() {
     let world = World::new(1);
     let _daemon = world.daemon(&[NO_RESYNC]);
     let https = [("protocol", "https"), ("http-certificates", "site")];
     world.create("web", &https, &[443]);
-    world.tells("web", "SyncLoadBalancerFailed", &["site"]);
+    world.wait_for_event("web", "SyncLoadBalancerFailed", &["site"]);
     let certificate = json!({"name": "site", "type": "managed", "domain_names": ["a.example"]});
     let cloud = world.cloud();
     let certificate = cloud.create_certificate(world.project(), certificate);

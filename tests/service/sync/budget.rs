@@ -1,5 +1,5 @@
-//! Annotations of all Services together: a limit for each namespace and one in total, within which the oldest Services
-//! come first. And lists that are long because of what other programs keep on Services.
+//! The annotations of all Services together have a limit for each namespace and one in total, and the oldest Services
+//! come first. Lists may be long because of what other programs store on Services.
 
 use crate::common::{Daemon, wait_at_most, wait_until};
 use crate::sync::world::{Cluster, NO_RESYNC, World, key, len, service};
@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 const GREEDY: &str = "greedy";
-/// As long as the limit is 4 MiB, so many Services with 30 kB each are within it.
+/// How many Services with 30 kB each are within the limit of 4 MiB.
 const FIT: usize = 130;
 const MORE: usize = 30;
 const PATIENCE: Duration = Duration::from_secs(240);
@@ -30,7 +30,7 @@ fn large(name: &str) -> Value {
     service(name, &annotations, &[80])
 }
 
-/// What is created from now on is younger: ages are in whole seconds.
+/// Waits until Services that are created later are younger, because ages are in whole seconds.
 fn next_second() {
     let begun = clock::now();
     wait_until("a younger second", || clock::since(begun) > Duration::from_millis(1100));
@@ -49,7 +49,7 @@ fn reported(daemon: &Daemon) -> BTreeSet<String> {
     lines.filter_map(object).collect()
 }
 
-/// Waits until all of these Services have addresses; of those that have one, no one is asked for again.
+/// Waits until all of these Services have addresses. A Service that has one is not checked again.
 fn have_addresses(world: &World, services: Range<usize>) {
     let mut services = services.peekable();
     wait_at_most(PATIENCE, "addresses", || {
@@ -58,8 +58,8 @@ fn have_addresses(world: &World, services: Range<usize>) {
     });
 }
 
-/// A namespace with more than is kept of it: its oldest Services are synced, those of others too; each younger one says
-/// so and stays as it is. It exists all the same, and goes when it is deleted.
+/// A namespace has more annotations than ccm keeps. Its oldest Services are synced, and those of other namespaces, too.
+/// Each younger Service reports the limit and stays as it is. It still counts as existing, and is deleted on request.
 #[test]
 fn a_namespace_with_more_than_its_share_keeps_its_oldest_services() {
     let world = World::new(1);
@@ -99,7 +99,7 @@ fn a_namespace_with_more_than_its_share_keeps_its_oldest_services() {
         let mut all = world.balancers();
         all.retain(|one| one["labels"]["ccm-from-scratch/group"] == "greedy.edge");
         let mut both = all.pop().unwrap();
-        // They become healthy meanwhile.
+        // The targets become healthy meanwhile.
         for target in both["targets"].as_array_mut().unwrap() {
             target["health_status"].take();
         }
@@ -126,7 +126,7 @@ fn a_namespace_with_more_than_its_share_keeps_its_oldest_services() {
     let row = rows.find(|line| line.starts_with("greedy/small "));
     let row = row.expect("the Service is listed");
     assert!(row.contains("kubernetes-greedy-edge"), "{row}");
-    // Their deletion is carried out.
+    // The deletion of such a Service is carried out.
     let above = reported(&daemon);
     let last = youngest.iter().find(|name| above.contains(*name)).unwrap();
     let ending = [small[0], last];
@@ -140,10 +140,10 @@ fn a_namespace_with_more_than_its_share_keeps_its_oldest_services() {
     assert_eq!((len(&ports), &ports[0]["listen_port"]), (1, &json!(81)));
 }
 
-/// Other programs may keep 256 kB on each Service: a list that is too long is read in pages.
+/// Other programs may store 256 kB on each Service. A list that is too long is read in pages.
 #[test]
 fn a_list_that_is_long_because_of_foreign_annotations_ends_no_sync() {
-    // More than is read of one answer.
+    // This is more than ccm reads of one answer.
     let count = std::env::var("CCM_TEST_LARGE_SERVICES").map_or(280, |text| text.parse().unwrap());
     let world = World::new(1);
     let foreign = "x".repeat(250_000);
@@ -155,7 +155,7 @@ fn a_list_that_is_long_because_of_foreign_annotations_ends_no_sync() {
         world.create_as(other);
     }
     world.create("web", &[], &[80]);
-    // Each look reads 70 MB: the fewer the better.
+    // Each poll reads 70 MB, so there should be few polls.
     let daemon = Daemon::start(&world.env, &[NO_RESYNC]);
     let pages = || {
         let is_page = |call: &Call| {

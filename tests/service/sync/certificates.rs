@@ -1,4 +1,4 @@
-//! Managed certificates from outside: ordered once, waited for, and never in the way of the rest.
+//! Managed certificates from outside: they are ordered once, waited for, and delay nothing else.
 
 use crate::common::{self, on};
 use crate::sync::world::{Cluster, NO_RESYNC, PROFILES, SERVICE_UID, World, id, listen_ports};
@@ -34,7 +34,7 @@ fn the_address_and_the_other_port_are_there_while_a_certificate_is_issued() {
     for profile in PROFILES {
         let world = World::new(2);
         let cloud = world.cloud();
-        // Two seconds, scaled.
+        // This takes two seconds in scaled time.
         cloud.set_action_duration("create_certificate", Some(Duration::from_secs(100)));
         let daemon = world.daemon(&[profile, NO_RESYNC]);
         world.create("web", MANAGED, &[80, 443]);
@@ -42,31 +42,31 @@ fn the_address_and_the_other_port_are_there_while_a_certificate_is_issued() {
         assert_eq!(world.certificates()[0]["status"]["issuance"], "pending");
         assert_eq!(listen_ports(&balancer), [80]);
         let says = ["port 443 waits", "ccm-managed-certificate-"];
-        world.tells("web", "CertificatePending", &says);
-        world.tells("web", "EnsuredLoadBalancer", &[]);
+        world.wait_for_event("web", "CertificatePending", &says);
+        world.wait_for_event("web", "EnsuredLoadBalancer", &[]);
         world.has_https("web");
         let all = world.certificates();
         assert_eq!(all.len(), 1);
         assert_eq!(world.shown("web"), Some(vec![id(&all[0])]));
-        // Nothing was sent that the API refuses, and nothing failed.
+        // No call was refused, and nothing failed.
         let mut refused = world.cloud_calls(0);
         refused.retain(|call| call.status >= Some(400));
         assert!(refused.is_empty(), "{refused:?}");
         assert!(!daemon.log().contains("ERROR"), "{}", daemon.log());
-        assert_eq!(world.told("web", "SyncLoadBalancerFailed"), [""; 0]);
-        // And then all is quiet.
+        assert_eq!(world.event_messages("web", "SyncLoadBalancerFailed"), [""; 0]);
+        // After that there are no more writes.
         world.ticks(15);
         let mark = world.mark();
         world.ticks(20);
         let calls = world.cloud_calls(mark);
         let nodes_only = calls.iter().all(|call| call.path == "/v1/servers");
         assert!(nodes_only, "{calls:#?}");
-        world.nothing_refused();
+        world.assert_nothing_refused();
     }
 }
 
 #[test]
-fn a_failed_issuance_is_told_and_its_port_comes_once_it_was_mended() {
+fn a_failed_issuance_is_reported_and_its_port_is_added_once_it_is_corrected() {
     let world = World::new(1);
     let (cloud, project) = (world.cloud(), world.project());
     cloud.set_dns_zones(project, &["another.example"]);
@@ -79,7 +79,7 @@ fn a_failed_issuance_is_told_and_its_port_comes_once_it_was_mended() {
         "dns_zone_not_found",
         "hcloud certificate retry",
     ];
-    world.tells("web", "CertificateFailed", &says);
+    world.wait_for_event("web", "CertificateFailed", &says);
     // The rest goes on.
     world.change_algorithm("web");
     cloud.set_dns_zones(project, &["example.com"]);
@@ -89,7 +89,7 @@ fn a_failed_issuance_is_told_and_its_port_comes_once_it_was_mended() {
 }
 
 #[test]
-fn an_order_that_is_refused_keeps_nothing_else_from_being_made() {
+fn a_refused_order_does_not_prevent_the_other_changes() {
     let world = World::new(1);
     let limit = Effect::hetzner_error(403, "resource_limit_exceeded", "too many certificates");
     let rule = world.faults().add(on(ORDER, limit));
@@ -97,7 +97,7 @@ fn an_order_that_is_refused_keeps_nothing_else_from_being_made() {
     world.create("web", MANAGED, &[80, 443]);
     world.up("web");
     let says = ["POST", "/certificates", "too many certificates"];
-    world.tells("web", "SyncLoadBalancerFailed", &says);
+    world.wait_for_event("web", "SyncLoadBalancerFailed", &says);
     assert_eq!(listen_ports(&world.balancer("web")), [80]);
     world.faults().remove(rule);
     world.has_https("web");
@@ -105,7 +105,7 @@ fn an_order_that_is_refused_keeps_nothing_else_from_being_made() {
 
 #[test]
 fn an_order_whose_answer_is_lost_is_not_made_twice() {
-    common::side_by_side(crate::sync::LOST_ANSWERS.to_vec(), |fault| {
+    common::run_in_parallel(crate::sync::LOST_ANSWERS.to_vec(), |fault| {
         let world = World::new(1);
         world.faults().add(on(ORDER, fault()).times(1));
         let _daemon = world.daemon(&[NO_RESYNC]);
@@ -115,9 +115,9 @@ fn an_order_whose_answer_is_lost_is_not_made_twice() {
     });
 }
 
-/// Both see it free in the same look.
+/// Both Services see in the same list that the certificate is free.
 #[test]
-fn of_two_services_that_ask_for_a_free_certificate_one_gets_it() {
+fn one_of_two_services_that_ask_for_a_free_certificate_gets_it() {
     let world = World::new(1);
     front(&world, &json!({SERVICE_UID: "gone"}));
     let uids = ["first", "second"].map(|name| create_named(&world, name));
@@ -127,7 +127,7 @@ fn of_two_services_that_ask_for_a_free_certificate_one_gets_it() {
     let taken_over = |call: &&String| call.starts_with("PUT /certificates");
     assert_eq!(world.cloud_writes(0).iter().filter(taken_over).count(), 1);
     let says = ["front", &uids[0], "choose another name"];
-    world.tells("second", "SyncLoadBalancerFailed", &says);
+    world.wait_for_event("second", "SyncLoadBalancerFailed", &says);
     assert_eq!(world.of_uid(&uids[1]), None);
 }
 
@@ -142,12 +142,12 @@ fn an_order_that_somebody_else_made_meanwhile_is_no_failure() {
     };
     let faster = on(ORDER, Effect::before(made)).times(1);
     world.faults().add(faster);
-    world.settle(&[]);
+    world.converge(&[]);
     world.create("web", MANAGED, &[80, 443]);
-    world.settle(&[]);
+    world.converge(&[]);
     assert_eq!(world.certificates().len(), 1);
     assert!(world.shown("web").is_some());
-    assert_eq!(world.told("web", "SyncLoadBalancerFailed"), [""; 0]);
+    assert_eq!(world.event_messages("web", "SyncLoadBalancerFailed"), [""; 0]);
 }
 
 /// The API replaces the whole map of labels.
@@ -171,15 +171,15 @@ fn a_label_that_a_certificate_gets_after_the_list_is_kept() {
         });
         assert_eq!(answer.status, 200, "{answer:?}");
     };
-    // After each list an operator changes a label.
+    // An operator changes a label after each list.
     let sandbox = Arc::downgrade(&world.sandbox);
-    let hand = Effect::after(move |_| {
+    let manual_change = Effect::after(move |_| {
         if let Some(sandbox) = sandbox.upgrade() {
             set_team(&mut sandbox.certificates()[0]["labels"]);
         }
     });
-    let list = world.faults().add(on("GET /v1/certificates", hand));
-    world.settle(&[]);
+    let list = world.faults().add(on("GET /v1/certificates", manual_change));
+    world.converge(&[]);
     let uid = create_named(&world, "web");
     world.once(&[]).with_code(0);
     let labels = &world.certificates()[0]["labels"];

@@ -18,7 +18,7 @@ fn set_ready(world: &World, ready: bool) {
 }
 
 #[test]
-fn thirty_nodes_that_flap_are_no_write() {
+fn thirty_nodes_that_flap_cost_no_write() {
     let world = World::new(30);
     let _daemon = world.daemon(&[NO_RESYNC]);
     world.create("web", &[("type", "lb21")], &[80]);
@@ -32,9 +32,10 @@ fn thirty_nodes_that_flap_are_no_write() {
     assert_eq!(world.writes(mark), Vec::<String>::new());
 }
 
-/// It went just before a plan was made, and is there again when the nodes are listed next: they are the same as before.
+/// The node is deleted just before a plan is made, and exists again in the next list of nodes, which is then the
+/// same as before.
 #[test]
-fn a_node_that_goes_and_comes_between_two_looks_is_a_target_again() {
+fn a_node_that_is_replaced_between_two_polls_is_a_target_again() {
     let world = World::new(2);
     let _daemon = world.daemon(&[NO_RESYNC]);
     world.create("web", &[], &[80]);
@@ -59,7 +60,7 @@ fn a_node_that_goes_and_comes_between_two_looks_is_a_target_again() {
 }
 
 #[test]
-fn one_node_more_is_one_target_more_for_each_of_twenty() {
+fn a_new_node_becomes_a_target_of_each_of_twenty_load_balancers() {
     let world = World::new(2);
     let _daemon = world.daemon(&[NO_RESYNC]);
     for n in 0..20 {
@@ -87,7 +88,7 @@ fn one_node_more_is_one_target_more_for_each_of_twenty() {
 }
 
 #[test]
-fn a_server_that_goes_before_its_node_is_no_trouble() {
+fn a_server_that_is_deleted_before_its_node_is_no_failure() {
     let world = World::new(2);
     let daemon = world.daemon(&[OFTEN]);
     let uid = world.create("web", &[], &[80]);
@@ -95,16 +96,16 @@ fn a_server_that_goes_before_its_node_is_no_trouble() {
     let mark = world.mark();
     let stays = world.server_id("worker-1");
     world.delete_server("worker-2");
-    // The node is still there, and has to be for a while: more than a minute, and a resync. Nothing is refused.
+    // The node still exists, and must exist for more than a minute and a resync. No call is refused.
     world.ticks(15);
     assert!(world.has_node("worker-2"));
     let writes = world.cloud_writes(mark);
     assert_eq!(writes, Vec::<String>::new(), "{}", daemon.log());
-    assert_eq!(world.told("web", "UpdateLoadBalancerFailed"), [""; 0]);
-    // One that is created meanwhile is created with the others at once.
+    assert_eq!(world.event_messages("web", "UpdateLoadBalancerFailed"), [""; 0]);
+    // A load balancer that is created meanwhile gets the other targets at once.
     let other = world.create("other", &[], &[80]);
     world.up("other");
-    world.tells("other", "EnsuredLoadBalancer", &[]);
+    world.wait_for_event("other", "EnsuredLoadBalancer", &[]);
     assert_eq!(world.cloud_writes(mark), ["POST /load_balancers"]);
     assert_eq!(targets(&world.of_uid(&other).unwrap()), [stays]);
     world.delete_and_wait("other");
@@ -118,7 +119,8 @@ fn a_server_that_goes_before_its_node_is_no_trouble() {
     assert_eq!(world.cloud_writes(mark).len(), 1);
 }
 
-/// The last list of servers is older than the deletion: the API refuses the creation, which is planned again on a new list.
+/// The last list of servers is older than the deletion. The API refuses the creation, which is planned again with
+/// a new list.
 #[test]
 fn a_server_that_was_deleted_since_the_last_list_is_left_out_of_a_creation() {
     let world = World::new(2);
@@ -132,16 +134,16 @@ fn a_server_that_was_deleted_since_the_last_list_is_left_out_of_a_creation() {
     let mark = world.mark();
     let uid = world.create("web", &[], &[80]);
     world.up("web");
-    world.tells("web", "EnsuredLoadBalancer", &[]);
+    world.wait_for_event("web", "EnsuredLoadBalancer", &[]);
     world.ticks(2);
     // The first one is refused. No target is added one by one.
     assert_eq!(world.cloud_writes(mark), ["POST /load_balancers"; 2]);
     assert_eq!(targets(&world.of_uid(&uid).unwrap()), [stays]);
-    assert_eq!(world.told("web", "SyncLoadBalancerFailed"), [""; 0]);
+    assert_eq!(world.event_messages("web", "SyncLoadBalancerFailed"), [""; 0]);
 }
 
 #[test]
-fn an_old_target_stays_until_a_new_one_works() {
+fn an_old_target_stays_until_a_new_target_is_healthy() {
     let world = World::new(2);
     let daemon = world.daemon(&[NO_RESYNC]);
     let of = |node: &str| format!("kubernetes.io/hostname={node}");
@@ -155,9 +157,9 @@ fn an_old_target_stays_until_a_new_one_works() {
     let mark = world.mark();
     world.annotate("web", "node-selector", Some(&of("worker-2")));
     let says = ["it has no address", "remove target worker-1: not yet"];
-    world.tells("web", "UpdateLoadBalancerFailed", &says);
+    world.wait_for_event("web", "UpdateLoadBalancerFailed", &says);
     assert_eq!(targets(&world.of_uid(&uid).unwrap()), [old]);
-    // Then it is accepted.
+    // Then the target is accepted.
     wait_until("the new target alone", || targets(&world.of_uid(&uid).unwrap()) == [new]);
     assert_eq!(world.faults().hits(refuses), 2);
     let add = world.cloud_writes(mark);
@@ -168,7 +170,7 @@ fn an_old_target_stays_until_a_new_one_works() {
     assert_eq!(warned, 1, "one line for one trouble:\n{log}");
 }
 
-/// Its health check ends its traffic (KEP-3836); removed from the targets it would lose its connections.
+/// The health check ends the traffic of such a node (KEP-3836). A removal from the targets would break its connections.
 #[test]
 fn a_node_that_the_autoscaler_will_remove_is_a_target_until_it_is_deleted() {
     let world = World::new(2);
@@ -197,12 +199,12 @@ fn a_node_that_the_autoscaler_will_remove_is_a_target_until_it_is_deleted() {
 }
 
 #[test]
-fn without_any_node_there_is_an_address_and_a_warning() {
+fn a_service_without_any_node_gets_an_address_and_a_warning() {
     let world = World::new(0);
     let _daemon = world.daemon(&[NO_RESYNC]);
     let uid = world.create("web", &[], &[80]);
     world.up("web");
-    world.tells("web", "UnAvailableLoadBalancer", &["no available nodes"]);
+    world.wait_for_event("web", "UnAvailableLoadBalancer", &["no available nodes"]);
     let server = world.join_node("first");
     wait_until("its target", || targets(&world.of_uid(&uid).unwrap()) == [server]);
 }

@@ -1,4 +1,4 @@
-//! Load balancers that somebody else made: used where their owner allows it, and left as they were.
+//! Load balancers that somebody else made are used when their owner allows it, and left as they were.
 
 use crate::common::{one_line, wait_until};
 use crate::sync::shared::{owned, ports};
@@ -10,8 +10,9 @@ use serde_json::{Value, json};
 pub const EXTERNAL: &str = "ccm-from-scratch/external";
 pub const BY_NAME: (&str, &str) = ("external", "edge-lb");
 
-/// What Terraform made: the API server's port, with a server that is no node as its target.
-pub fn terraforms(world: &World, name: &str) -> u64 {
+/// Creates a load balancer as Terraform does, with the API server's port and with a server that is no node
+/// as its target.
+pub fn create_as_terraform(world: &World, name: &str) -> u64 {
     let server = world.create_server(&format!("behind-{name}"));
     let its_own = json!({
         "load_balancer_type": "lb21",
@@ -22,7 +23,7 @@ pub fn terraforms(world: &World, name: &str) -> u64 {
     world.create_balancer(name, &its_own)
 }
 
-/// As its owner does it; none: not any more.
+/// Allows the use of the load balancer as its owner does. `None` ends the permission.
 pub fn allow(world: &World, id: u64, namespace: Option<&str>) {
     world.edit_balancer(id, |one| match namespace {
         Some(namespace) => one["labels"][EXTERNAL] = json!(namespace),
@@ -39,8 +40,8 @@ pub fn as_it_is(world: &World, id: u64) -> Value {
     one
 }
 
-/// Of all that was ever written to it nothing renames, resizes, moves, attaches or deletes it, and every label is sent
-/// again that its owner has.
+/// Asserts that no write renames, resizes, moves, attaches or deletes the load balancer, and that every write of labels
+/// contains the owner's labels.
 pub fn only_parts_were_written(world: &World, id: u64) {
     let path = format!("/v1/load_balancers/{id}");
     let mut calls = world.cloud_calls(0);
@@ -69,16 +70,16 @@ pub fn only_parts_were_written(world: &World, id: u64) {
 }
 
 #[test]
-fn what_its_owner_does_not_allow_is_not_touched_and_the_event_has_the_command() {
+fn an_external_load_balancer_without_permission_is_unchanged_and_the_event_has_the_command() {
     let world = World::new(1);
-    let id = terraforms(&world, "edge-lb");
+    let id = create_as_terraform(&world, "edge-lb");
     let before = as_it_is(&world, id);
     let daemon = world.daemon(&[OFTEN]);
     let mark = world.mark();
     world.create("web", &[BY_NAME], &[80]);
     let command = format!("hcloud load-balancer add-label --overwrite {id} {EXTERNAL}=default");
     let says = ["does not allow it to namespace default", &command];
-    world.tells("web", "SyncLoadBalancerFailed", &says);
+    world.wait_for_event("web", "SyncLoadBalancerFailed", &says);
     world.ticks(6);
     // Nor for another namespace.
     allow(&world, id, Some("shop"));
@@ -86,27 +87,27 @@ fn what_its_owner_does_not_allow_is_not_touched_and_the_event_has_the_command() 
     allow(&world, id, None);
     assert_eq!(world.writes(mark), Vec::<String>::new(), "{}", daemon.log());
     assert_eq!(as_it_is(&world, id), before);
-    assert_eq!(world.told("web", "SyncLoadBalancerFailed").len(), 1);
-    // One that does not exist is named, and none is made in its place.
+    assert_eq!(world.event_messages("web", "SyncLoadBalancerFailed").len(), 1);
+    // A load balancer that does not exist is named, and none is created instead.
     world.annotate("web", "external", Some("edge"));
     let says = ["has no load balancer \"edge\""];
-    world.tells("web", "SyncLoadBalancerFailed", &says);
+    world.wait_for_event("web", "SyncLoadBalancerFailed", &says);
     assert_eq!(world.writes(mark), Vec::<String>::new(), "{}", daemon.log());
-    // Its end needs nothing.
+    // The deletion of the Service needs no write to the cloud.
     world.delete_and_wait("web");
     assert_eq!(world.cloud_writes(mark), Vec::<String>::new());
 }
 
 #[test]
-fn two_services_use_one_of_others_and_leave_it_as_it_was() {
+fn two_services_use_an_external_load_balancer_and_leave_it_as_it_was() {
     let world = World::with_network(2);
-    let id = terraforms(&world, "edge-lb");
+    let id = create_as_terraform(&world, "edge-lb");
     for (by, namespace) in [("edge-lb".to_owned(), "default"), (id.to_string(), "")] {
         allow(&world, id, Some(namespace));
         let before = as_it_is(&world, id);
         let daemon = world.daemon(&[NO_RESYNC]);
         let own = [("external", by.as_str()), ("use-private-ip", "false")];
-        // What is about the whole load balancer has no effect.
+        // Annotations about the whole load balancer have no effect.
         let whole = [("name", "mine"), ("type", "lb31"), ("algorithm-type", "round_robin")];
         let web = world.create("web", &[&own[..], &whole].concat(), &[80, 443]);
         let shop = world.create("shop", &own, &[8080, 80]);
@@ -114,7 +115,7 @@ fn two_services_use_one_of_others_and_leave_it_as_it_was() {
             ports(&as_it_is(&world, id)).len() == 4 && targets(&as_it_is(&world, id)).len() == 3
         });
         for name in ["web", "shop"] {
-            world.tells(name, "EnsuredLoadBalancer", &[]);
+            world.wait_for_event(name, "EnsuredLoadBalancer", &[]);
             let ip = text(&before["public_net"]["ipv4"]["ip"]);
             wait_until("its address", || world.addresses(name).first() == Some(&ip));
         }
@@ -123,22 +124,22 @@ fn two_services_use_one_of_others_and_leave_it_as_it_was() {
         let (has, lacks) = if *of_80 == web { (&web, "shop") } else { (&shop, "web") };
         let expected = owned(&[(80, has), (443, &web), (6443, ""), (8080, &shop)]);
         assert_eq!(ports(&now), expected);
-        world.tells(lacks, "PortConflict", &["port 80 can't be had"]);
-        let said = ["web", "shop"].map(|name| world.told(name, "TargetsShared"));
+        world.wait_for_event(lacks, "PortConflict", &["port 80 can't be had"]);
+        let said = ["web", "shop"].map(|name| world.event_messages(name, "TargetsShared"));
         let said = said.concat().join("\n");
         assert!(said.contains("6443 among them"), "{said}");
         assert!(now["labels"][SERVICE_UID].is_null(), "{}", now["labels"]);
         drop(daemon);
-        world.is_at_rest();
+        world.assert_converged();
 
-        // Terraform removes the labels that it does not know: they are written again, and nothing else is.
+        // Terraform removes the labels that it does not know. They are written again, and nothing else is written.
         let labels = before["labels"].clone();
         world.edit_balancer(id, |one| {
             let all = one["labels"].as_object_mut().unwrap();
             all.retain(|label, _| !labels[label].is_null());
         });
         let mark = world.mark();
-        world.settle(&[]);
+        world.converge(&[]);
         assert_eq!(world.writes(mark), [format!("PUT /load_balancers/{id}")]);
         let mut written = as_it_is(&world, id)["labels"].clone();
         let mut labels = now["labels"].as_object().unwrap().keys();
@@ -160,55 +161,56 @@ fn two_services_use_one_of_others_and_leave_it_as_it_was() {
         assert_eq!(as_it_is(&world, id), before, "{}", daemon.log());
     }
     only_parts_were_written(&world, id);
-    world.nothing_refused();
+    world.assert_nothing_refused();
 }
 
 #[test]
-fn without_targets_of_ours_and_with_those_that_were_there_before() {
+fn an_external_load_balancer_keeps_its_former_targets_and_may_have_none_of_ours() {
     let world = World::new(2);
-    let id = terraforms(&world, "edge-lb");
+    let id = create_as_terraform(&world, "edge-lb");
     allow(&world, id, Some(""));
-    // Its owner has a node among its targets.
+    // One of the owner's targets is a node.
     let node = world.server_id("worker-1");
     world.add_target(id, node);
-    world.settle(&[]);
+    world.converge(&[]);
     let before = as_it_is(&world, id);
     let mark = world.mark();
     world.create("web", &[BY_NAME, ("external-targets", "false")], &[80]);
-    world.settle(&[]);
+    world.converge(&[]);
     assert_eq!(targets(&as_it_is(&world, id)), targets(&before));
-    assert_eq!(world.told("web", "TargetsShared"), [""; 0]);
+    assert_eq!(world.event_messages("web", "TargetsShared"), [""; 0]);
     world.annotate("web", "external-targets", None);
-    world.settle(&[]);
+    world.converge(&[]);
     assert_eq!(targets(&as_it_is(&world, id)).len(), 3);
-    world.tells("web", "TargetsShared", &["6443"]);
+    world.wait_for_event("web", "TargetsShared", &["6443"]);
     world.annotate("web", "external-targets", Some("false"));
-    world.settle(&[]);
+    world.converge(&[]);
     let now = as_it_is(&world, id);
     assert_eq!(targets(&now), targets(&before), "those of others stay");
     world.delete("web");
-    world.settle(&[]);
+    world.converge(&[]);
     assert_eq!(world.service("web"), None);
     let writes = world.cloud_writes(mark);
     assert_eq!(as_it_is(&world, id), before, "{writes:#?}");
     only_parts_were_written(&world, id);
 }
 
-/// Its nodes would get the traffic of the other owners' ports, and nothing would say later that they are to be removed.
+/// Otherwise its nodes would get the traffic of the owner's ports, and nothing would show later that the targets
+/// must be removed.
 #[test]
 fn a_service_without_a_port_there_adds_no_target() {
     let world = World::new(2);
-    let id = terraforms(&world, "edge-lb");
+    let id = create_as_terraform(&world, "edge-lb");
     allow(&world, id, Some(""));
     let before = as_it_is(&world, id);
     world.create("web", &[BY_NAME], &[6443]);
-    world.settle(&[]);
-    world.tells("web", "PortConflict", &["port 6443 can't be had"]);
+    world.converge(&[]);
+    world.wait_for_event("web", "PortConflict", &["port 6443 can't be had"]);
     assert_eq!(as_it_is(&world, id), before);
-    // One that keeps none of its ports takes away what came with them.
+    // A Service that keeps none of its ports removes the targets that it added.
     let set_port = |number: u16| {
         world.set_port("web", number);
-        world.settle(&[]);
+        world.converge(&[]);
     };
     set_port(80);
     assert_eq!(targets(&as_it_is(&world, id)).len(), 3);
@@ -216,23 +218,24 @@ fn a_service_without_a_port_there_adds_no_target() {
     assert_eq!(as_it_is(&world, id), before);
     assert!(world.addresses("web").is_empty());
     world.annotate("web", "external", None);
-    world.settle(&[]);
+    world.converge(&[]);
     assert_eq!(as_it_is(&world, id), before);
-    world.is_at_rest();
+    world.assert_converged();
 }
 
-/// From its own to an external one and back: it is served all the time, and its own is deleted when it has left it.
+/// The Service moves to an external load balancer and back. It is served all the time, and its own load balancer is
+/// deleted after the Service has left it.
 #[test]
-fn from_its_own_to_one_of_others_and_back() {
+fn a_service_that_moves_to_an_external_load_balancer_and_back_is_served_all_the_time() {
     let world = World::new(1);
-    let external = terraforms(&world, "edge-lb");
+    let external = create_as_terraform(&world, "edge-lb");
     allow(&world, external, Some("default"));
     let before = as_it_is(&world, external);
     let daemon = world.daemon(&[OFTEN]);
     let uid = world.create("web", &[], &[80]);
     let own = id(&world.up("web"));
     world.annotate("web", "external", Some("edge-lb"));
-    world.tells("web", "LoadBalancerChanges", &["to edge-lb"]);
+    world.wait_for_event("web", "LoadBalancerChanges", &["to edge-lb"]);
     wait_until("the end of its own", || world.balancers().len() == 1);
     let ip = text(&before["public_net"]["ipv4"]["ip"]);
     assert_eq!(world.addresses("web")[0], ip);
@@ -243,7 +246,7 @@ fn from_its_own_to_one_of_others_and_back() {
     });
     wait_until("its address", || world.addresses("web")[0] != ip);
     drop(daemon);
-    world.is_at_rest();
+    world.assert_converged();
     let mut deletes = world.cloud_writes(0);
     deletes.retain(|write| write.starts_with("DELETE"));
     assert_eq!(deletes, [format!("DELETE /load_balancers/{own}")]);
@@ -272,21 +275,21 @@ fn only_labels_of_the_owner_stay(world: &World, id: u64) {
     });
 }
 
-/// Terraform removes the labels, and the ports of the Service change before they are written again. Nothing is deleted by
-/// a guess: the owner removes what is left over, and `doctor` names it.
+/// Terraform removes the labels, and the ports of the Service change before the labels are written again. Nothing is
+/// deleted by a guess. The owner must remove what is left over, and `doctor` names it.
 #[test]
 fn a_port_that_lost_its_label_before_the_service_changed_is_named_and_stays() {
     let world = World::with_network(2);
-    let id = terraforms(&world, "edge-lb");
+    let id = create_as_terraform(&world, "edge-lb");
     allow(&world, id, Some("default"));
     let first = world.daemon(&[NO_RESYNC]);
     world.create("web", &[BY_NAME], &[80, 443, 8080]);
     wait_until("its ports", || ports(&as_it_is(&world, id)).len() == 4);
-    world.tells("web", "EnsuredLoadBalancer", &[]);
+    world.wait_for_event("web", "EnsuredLoadBalancer", &[]);
     drop(first);
     let cloud = world.cloud();
     only_labels_of_the_owner_stay(&world, id);
-    // Its labels are written again.
+    // The labels are written again.
     assert!(!doctor(&world).contains("has no label"));
     // 443 becomes 8443 with the same node port, and 8080 ends with its node port.
     world.edit("web", |service| {
@@ -301,7 +304,7 @@ fn a_port_that_lost_its_label_before_the_service_changed_is_named_and_stays() {
     let is_deletion = |call: &&String| call.contains("delete_service") || call.contains("DELETE");
     assert_eq!(world.cloud_writes(mark).iter().find(is_deletion), None);
     doctor_names(&world, id, 443, "of Service default/web");
-    // Nothing listens at the node port any more.
+    // Nothing listens on the node port any more.
     for server in targets(&as_it_is(&world, id)) {
         let closed = Health::unhealthy("layer4_no_connection");
         cloud.set_health(id, Machine::Server(server), Some(8080), Some(closed));
@@ -313,21 +316,21 @@ fn a_port_that_lost_its_label_before_the_service_changed_is_named_and_stays() {
     }
 }
 
-/// The same where the Service leaves the load balancer before its labels are written again: nothing uses the load balancer
-/// any more.
+/// The Service leaves the load balancer before its labels are written again, and nothing uses the load
+/// balancer any more.
 #[test]
 fn a_port_that_lost_its_label_before_the_service_left_is_named_and_stays() {
     let world = World::with_network(2);
-    let id = terraforms(&world, "edge-lb");
+    let id = create_as_terraform(&world, "edge-lb");
     allow(&world, id, Some("default"));
     world.create("web", &[BY_NAME], &[80, 443]);
-    world.settle(&[]);
+    world.converge(&[]);
     assert_eq!(ports(&as_it_is(&world, id)).len(), 3);
     only_labels_of_the_owner_stay(&world, id);
     world.annotate("web", "external", None);
     let mark = world.mark();
-    world.settle(&[]);
-    world.tells("web", "EnsuredLoadBalancer", &[]);
+    world.converge(&[]);
+    world.wait_for_event("web", "EnsuredLoadBalancer", &[]);
     let is_of_the_owner = |call: &&String| call.contains(&format!("/load_balancers/{id}"));
     assert_eq!(world.cloud_writes(mark).iter().find(is_of_the_owner), None);
     for number in [80, 443] {

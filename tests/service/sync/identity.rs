@@ -1,5 +1,5 @@
-//! The identity of the cluster: the UID of the Service `default/kubernetes` as the Lease remembers it. Who deletes that
-//! Service stops nothing, uploads nothing anew, and makes nothing another cluster's.
+//! The identity of the cluster is the UID of the Service `default/kubernetes` that the Lease remembers. Whoever deletes
+//! that Service stops nothing, causes no new upload, and makes no object another cluster's.
 
 use crate::common::{self, on, wait_until};
 use crate::sync::tls_secrets;
@@ -10,14 +10,14 @@ use serde_json::{Value, json};
 const NO_LEASE: &str = "--leader-elect=false";
 const IDENTITY: &str = "ccm-from-scratch/identity";
 
-/// What the Lease notes, parsed; `Null`: nothing.
+/// Returns what the Lease remembers, or `Null` when it remembers nothing.
 fn noted(world: &World) -> Value {
     let lease = world.lease();
     let text = lease["metadata"]["annotations"][IDENTITY].as_str();
     text.map_or(Value::Null, |text| serde_json::from_str(text).unwrap())
 }
 
-/// As the API server makes it again, with another UID.
+/// Creates the Service again with another UID, as the API server does.
 fn make_kubernetes(world: &World) {
     world.create_as(json!({
         "apiVersion": "v1",
@@ -27,7 +27,7 @@ fn make_kubernetes(world: &World) {
     }));
 }
 
-/// How many ports the load balancer of the Service `web` has.
+/// Returns the number of ports of the load balancer of the Service `web`.
 fn ports(world: &World) -> usize {
     let found = world.of_uid(&world.uid("web"));
     found.map_or(0, |one| len(&one["services"]))
@@ -71,7 +71,7 @@ fn a_service_kubernetes_that_is_deleted_and_made_again_changes_nothing() {
         wait_until("a note", || noted(&world)["identity"] == *first);
         assert_eq!(noted(&world)["lease"], world.lease()["metadata"]["uid"]);
 
-        // Nothing waits for it while it is not there.
+        // Nothing waits for the Service while it does not exist.
         world.delete("kubernetes");
         world.ticks(8);
         add_port(&world, 8080, 3);
@@ -101,13 +101,13 @@ fn a_service_kubernetes_that_is_deleted_and_made_again_changes_nothing() {
         assert_eq!(writes.iter().find(makes), None, "{profile}");
         assert_eq!(world.balancer("web")["labels"][CLUSTER_UID], *first);
         assert!(!daemon.log().contains("orphan"), "{}", daemon.log());
-        world.nothing_refused();
+        world.assert_nothing_refused();
     }
 }
 
-/// Without a Lease, until the API server has made the Service again.
+/// There is no Lease, and the API server has not created the Service again yet.
 #[test]
-fn without_an_identity_nothing_is_made_or_deleted_and_what_is_there_is_synced() {
+fn a_cluster_without_an_identity_syncs_and_neither_creates_nor_deletes() {
     let world = tls_secrets::world();
     let flags = [NO_LEASE, OFTEN];
     let first = world.daemon(&flags);
@@ -127,9 +127,9 @@ fn without_an_identity_nothing_is_made_or_deleted_and_what_is_there_is_synced() 
     world.delete("old");
     tls_secrets::renew(&world, "web-tls", &tls_secrets::fresh());
     let unknown = "the Service default/kubernetes, whose UID names this cluster";
-    world.tells("new", "SyncLoadBalancerFailed", &[unknown]);
-    world.tells("old", "DeleteLoadBalancerFailed", &[unknown]);
-    world.tells("web", "SyncLoadBalancerFailed", &[unknown]);
+    world.wait_for_event("new", "SyncLoadBalancerFailed", &[unknown]);
+    world.wait_for_event("old", "DeleteLoadBalancerFailed", &[unknown]);
+    world.wait_for_event("web", "SyncLoadBalancerFailed", &[unknown]);
     world.ticks(8);
     assert_eq!(world.cloud_writes(mark), added, "{}", daemon.log());
     assert!(world.has_finalizer("old"));
@@ -151,17 +151,17 @@ fn without_an_identity_nothing_is_made_or_deleted_and_what_is_there_is_synced() 
 /// Made by a shell that could not read the Lease, for example. A Lease that was restored in another cluster does not bring
 /// the identity of the first one.
 #[test]
-fn what_was_made_under_a_former_identity_is_ours_while_the_lease_is_the_one_that_says_it() {
+fn an_object_of_a_former_identity_is_ours_while_the_lease_remembers_it() {
     for is_same_lease in [true, false] {
         let world = tls_secrets::world();
-        world.settle(&[NO_LEASE]);
+        world.converge(&[NO_LEASE]);
         world.create("web", tls_secrets::FROM_SECRET, &[80, 443]);
-        world.settle(&[NO_LEASE]);
+        world.converge(&[NO_LEASE]);
         let before = world.certificates();
         assert_eq!((before.len(), ports(&world)), (1, 2));
-        // Its targets do not show whose it is.
+        // The targets do not show the owner of the load balancer.
         let stranger = world.create_server("stranger");
-        let id = id(&world.only());
+        let id = id(&world.only_balancer());
         world.add_target(id, stranger);
         world.create_lease(json!({}));
         let lease_uid = world.lease()["metadata"]["uid"].clone();
@@ -174,14 +174,14 @@ fn what_was_made_under_a_former_identity_is_ours_while_the_lease_is_the_one_that
             lease["metadata"]["annotations"] = json!({ IDENTITY: note.to_string() });
         });
         if !is_same_lease {
-            // As in another cluster.
+            // From now on the cluster looks like another one.
             world.delete("kubernetes");
             make_kubernetes(&world);
         }
         let daemon = world.daemon(&[OFTEN]);
         if !is_same_lease {
             add_port(&world, 8080, 2);
-            world.tells("web", "LoadBalancerNotAdopted", &["names another cluster"]);
+            world.wait_for_event("web", "LoadBalancerNotAdopted", &["names another cluster"]);
             let own = world.uid("kubernetes");
             wait_until("the UID of its own", || noted(&world)["identity"] == *own);
             assert_eq!(ports(&world), 2);
@@ -192,21 +192,21 @@ fn what_was_made_under_a_former_identity_is_ours_while_the_lease_is_the_one_that
         assert_eq!(world.certificates(), before, "{}", daemon.log());
         let shell = world.ccm(&["lb", "sync", "--dry-run"]);
         assert!(shell.stdout.contains("0 to change"), "{shell:?}");
-        // It is deleted once nothing uses it, as one that was uploaded now.
+        // A certificate of a former identity is deleted once nothing uses it, like a new one.
         world.annotate("web", "http-tls-secret.p443", None);
         world.annotate("web", "protocol.p443", None);
         wait_until("its deletion", || world.certificates().is_empty());
     }
 }
 
-/// It is no error of the command, which then counts by the Service.
+/// The refusal is no error of the command, which then uses the Service's UID.
 #[test]
-fn a_shell_that_may_not_read_the_lease_counts_by_the_service_and_one_that_gets_no_answer_does_nothing()
+fn a_shell_without_the_right_to_read_the_lease_uses_the_service_s_uid_and_does_nothing_after_an_error()
  {
     let world = World::new(1);
-    world.settle(&[]);
+    world.converge(&[]);
     world.create("web", &[], &[80]);
-    world.settle(&[]);
+    world.converge(&[]);
     assert!(noted(&world)["identity"].is_string());
     let words = ["lb", "sync", "--dry-run"];
     let faults = world.faults();
@@ -222,7 +222,7 @@ fn a_shell_that_may_not_read_the_lease_counts_by_the_service_and_one_that_gets_n
     let ran = world.ccm(&words).with_code(1);
     ran.warns("leases/cloud-controller-manager");
     faults.clear();
-    // It is read once, and only where something rests on it.
+    // The Lease is read once, and only when something depends on it.
     for (words, reads) in [(&["lb", "inspect", "default/web"][..], 1), (&["node", "list"], 0)] {
         let mark = world.mark();
         world.ccm(words).with_code(0);

@@ -1,6 +1,6 @@
-//! `keep`: the load balancer outlasts its Services, and is had again by its name.
+//! The annotation `keep`: the load balancer outlasts its Services, and is adopted again by its name.
 
-use crate::sync::external::{allow, as_it_is, terraforms};
+use crate::sync::external::{allow, as_it_is, create_as_terraform};
 use crate::sync::killed::{Scenario, killed_at_each_write};
 use crate::sync::shared::EDGE;
 use crate::sync::world::{
@@ -29,29 +29,29 @@ fn list(world: &World) -> String {
 }
 
 #[test]
-fn deleted_with_keep_it_stays_and_is_had_again_by_its_name() {
+fn a_kept_load_balancer_stays_and_is_adopted_again_by_its_name() {
     for (profile, ends) in PROFILES.into_iter().zip([true, false]) {
         let world = World::new(1);
         let flags = &[profile, DELETE_ORPHANS];
         world.create("web", &[YES, ("name", "front")], &[80]);
-        world.settle(flags);
-        let front = id(&world.only());
+        world.converge(flags);
+        let front = id(&world.only_balancer());
         let addresses = world.addresses("web");
         assert_eq!(as_it_is(&world, front)["labels"][KEEP], "default.web");
         match ends {
             true => world.delete("web"),
             false => world.edit("web", |one| one["spec"]["type"] = json!("ClusterIP")),
         }
-        world.settle(flags);
+        world.converge(flags);
         let kept = as_it_is(&world, front);
         assert!(is_kept(&kept, "default.web"), "{kept:#}");
         if ends {
             assert_eq!(world.service("web"), None);
         }
-        // It is no orphan, and no other Service gets it unasked.
+        // The load balancer is no orphan, and no other Service gets it without asking.
         assert!(!list(&world).contains("orphan"));
         world.create("other", &[], &[80]);
-        world.settle(flags);
+        world.converge(flags);
         assert_eq!(as_it_is(&world, front), kept);
         let ran = world.ccm(&["lb", "list", "-o", "json"]);
         let found = &ran.json()["kept"][0];
@@ -63,50 +63,51 @@ fn deleted_with_keep_it_stays_and_is_had_again_by_its_name() {
         ran.prints("is kept and costs money");
 
         let uid = world.create("again", &[("name", "front")], &[443]);
-        world.settle(flags);
+        world.converge(flags);
         let now = as_it_is(&world, front);
         assert_eq!(now["labels"][SERVICE_UID], json!(uid));
         assert!(now["labels"][KEEP].is_null(), "{}", now["labels"]);
         assert_eq!(world.addresses("again"), addresses);
         assert_eq!(world.balancers().len(), 2);
-        world.nothing_refused();
+        world.assert_nothing_refused();
     }
 }
 
 #[test]
-fn one_of_another_namespace_does_not_get_it() {
+fn a_kept_load_balancer_is_not_adopted_from_another_namespace() {
     let world = World::new(1);
     world.create("web", &[YES, ("name", "front")], &[80]);
-    world.settle(&[]);
+    world.converge(&[]);
     world.delete("web");
-    world.settle(&[]);
-    let kept = world.only();
+    world.converge(&[]);
+    let kept = world.only_balancer();
     world.create_namespace("hostile");
     world.create("hostile/web", &[("name", "front")], &[80]);
     let ran = world.once(&[]).with_code(1);
     ran.warns("of another namespace");
-    assert_eq!(world.only(), kept);
+    assert_eq!(world.only_balancer(), kept);
 }
 
 /// The label is there before the deletion, so that one which we do not see finds it.
 #[test]
-fn deleted_by_force_it_is_no_orphan() {
+fn a_kept_load_balancer_of_a_service_deleted_by_force_is_no_orphan() {
     let world = World::new(1);
     world.create("web", &[], &[80]);
-    world.settle(&[]);
+    world.converge(&[]);
     world.annotate("web", "keep", Some("true"));
-    world.settle(&[]);
+    world.converge(&[]);
     world.remove_finalizers("web");
     world.delete("web");
-    let before = as_it_is(&world, id(&world.only()));
-    world.settle(&[DELETE_ORPHANS]);
+    let before = as_it_is(&world, id(&world.only_balancer()));
+    world.converge(&[DELETE_ORPHANS]);
     assert_eq!(as_it_is(&world, id(&before)), before);
     assert!(list(&world).contains("Kept"), "{}", list(&world));
 }
 
-/// What the annotation says last holds, else the label; what can't be read keeps.
+/// The last value of the annotation decides, and without it the label. A value that can't be read keeps
+/// the load balancer.
 #[test]
-fn the_annotation_at_the_end_decides() {
+fn the_keep_annotation_at_the_deletion_decides() {
     let cases = [
         (Some("true"), None, true),
         (Some("true"), Some("false"), false),
@@ -119,79 +120,83 @@ fn the_annotation_at_the_end_decides() {
         let world = World::new(1);
         let first = before.map(|value| ("keep", value));
         world.create("web", first.as_slice(), &[80]);
-        world.settle(&[]);
+        world.converge(&[]);
         world.annotate("web", "keep", at_end);
         world.delete("web");
-        world.settle(&[]);
+        world.converge(&[]);
         let all = world.balancers();
         assert_eq!(all.len(), usize::from(stays), "{before:?}, {at_end:?}");
         assert!(all.iter().all(|one| is_kept(one, "default.web")), "{all:?}");
     }
-    // Without it the label is taken off, and the load balancer is deleted as ever.
+    // Without the annotation the label is removed, and the load balancer is deleted with its Service.
     let world = World::new(1);
     world.create("web", &[YES], &[80]);
-    world.settle(&[HCLOUD]);
+    world.converge(&[HCLOUD]);
     world.annotate("web", "keep", None);
-    world.settle(&[HCLOUD]);
-    assert!(world.only()["labels"][KEEP].is_null());
+    world.converge(&[HCLOUD]);
+    assert!(world.only_balancer()["labels"][KEEP].is_null());
     let mark = world.mark();
-    world.settle(&[HCLOUD]);
+    world.converge(&[HCLOUD]);
     assert_eq!(world.writes(mark), Vec::<String>::new());
     world.delete("web");
-    world.settle(&[HCLOUD]);
+    world.converge(&[HCLOUD]);
     assert_eq!(world.balancers().len(), 0);
 }
 
 /// The oldest Service of a group decides, and it counts when the last one leaves. An external one has no such label.
 #[test]
-fn of_a_group_it_stays_after_the_last() {
+fn a_kept_load_balancer_of_a_group_stays_after_the_last_service() {
     let world = World::new(1);
-    world.settle(&[]);
-    let edge = terraforms(&world, "edge-lb");
+    world.converge(&[]);
+    let edge = create_as_terraform(&world, "edge-lb");
     allow(&world, edge, Some("default"));
     let before = as_it_is(&world, edge);
     world.create("old", &[EDGE, YES], &[80]);
     world.create("young", &[EDGE, ("keep", "true")], &[81]);
     world.create("external", &[("external", "edge-lb"), YES], &[82]);
-    world.settle(&[]);
+    world.converge(&[]);
     let group = world.balancers().into_iter().find(|one| id(one) != edge);
     let shared = id(&group.unwrap());
     assert_eq!(as_it_is(&world, shared)["labels"][KEEP], "default.edge");
     for name in ["old", "external"] {
         world.delete(name);
     }
-    world.settle(&[]);
+    world.converge(&[]);
     assert_eq!(as_it_is(&world, edge)["labels"], before["labels"]);
     assert_eq!(len(&as_it_is(&world, shared)["services"]), 1);
     world.delete("young");
-    world.settle(&[]);
+    world.converge(&[]);
     let kept = as_it_is(&world, shared);
     assert!(is_kept(&kept, "default.edge"), "{kept:#}");
     let name = text(&kept["name"]);
     world.create("new", &[EDGE, ("name", &name)], &[80]);
-    world.settle(&[]);
+    world.converge(&[]);
     assert_eq!(world.balancers().len(), 2);
     assert!(as_it_is(&world, shared)["labels"][KEEP].is_null());
 }
 
 #[test]
-fn killed_at_each_write_it_is_kept() {
+fn a_load_balancer_is_kept_when_the_daemon_is_killed_at_any_write() {
     killed_at_each_write(Scenario {
         before: |world| drop(world.create("web", &[YES], &[80, 443])),
         change: |world| world.delete("web"),
-        is_done: |world| world.service("web").is_none() && is_kept(&world.only(), "default.web"),
+        is_done: |world| {
+            world.service("web").is_none() && is_kept(&world.only_balancer(), "default.web")
+        },
     });
 }
 
 #[test]
-fn killed_at_each_write_it_is_had_again() {
+fn a_kept_load_balancer_is_adopted_when_the_daemon_is_killed_at_any_write() {
     killed_at_each_write(Scenario {
         before: |world| {
             world.create("web", &[YES, ("name", "front")], &[80]);
-            world.settle(&[]);
+            world.converge(&[]);
             world.delete("web");
         },
         change: |world| drop(world.create("new", &[("name", "front")], &[443])),
-        is_done: |world| world.has_address("new") && world.only()["labels"][KEEP].is_null(),
+        is_done: |world| {
+            world.has_address("new") && world.only_balancer()["labels"][KEEP].is_null()
+        },
     });
 }

@@ -9,9 +9,9 @@ const CLOSED: &str = "HCLOUD_LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK";
 
 /// The interface stays off when nobody asks for it any more, and then no public address is a way in.
 #[test]
-fn what_only_the_private_way_reaches_stays_when_nobody_asks_for_it_any_more() {
+fn a_target_that_only_its_private_address_reaches_stays() {
     let mut world = World::with_network(1);
-    world.settle(&[]);
+    world.converge(&[]);
     let by_annotation = world.create(
         "annotated",
         &[("use-private-ip", "true"), ("disable-public-network", "true")],
@@ -20,7 +20,7 @@ fn what_only_the_private_way_reaches_stays_when_nobody_asks_for_it_any_more() {
     let plain = world.env.clone();
     world.env = common::with(plain.clone(), &[(PRIVATE, "true"), (CLOSED, "true")]);
     let by_variable = world.create("plain", &[], &[80]);
-    world.settle(&[]);
+    world.converge(&[]);
     world.env = plain;
     world.annotate("annotated", "use-private-ip", None);
     world.annotate("annotated", "disable-public-network", None);
@@ -28,7 +28,7 @@ fn what_only_the_private_way_reaches_stays_when_nobody_asks_for_it_any_more() {
     world.once(&[]).with_code(1);
     for name in ["annotated", "plain"] {
         let says = ["public interface", "is off", "disable-public-network"];
-        world.tells(name, "SyncLoadBalancerFailed", &says);
+        world.wait_for_event(name, "SyncLoadBalancerFailed", &says);
     }
     let daemon = world.daemon(&[OFTEN]);
     world.ticks(4);
@@ -36,23 +36,23 @@ fn what_only_the_private_way_reaches_stays_when_nobody_asks_for_it_any_more() {
     for uid in [by_annotation, by_variable] {
         assert_eq!(targets(&world.of_uid(&uid).unwrap()).len(), 1);
     }
-    // As it is told.
+    // The load balancer is used as the annotations now say.
     world.annotate("annotated", "disable-public-network", Some("false"));
     world.annotate("plain", "use-private-ip", Some("true"));
     world.ccm(&["lb", "sync"]).with_code(0);
 }
 
-/// Its server is not in the Network: the others turn, and it stays reached as it was, and is told.
+/// The node's server is not in the Network. The other targets change, and this target stays as it was and is reported.
 #[test]
-fn one_node_outside_the_network_does_not_keep_the_others_from_it() {
+fn a_node_outside_the_network_does_not_keep_the_others_from_private_addresses() {
     let world = World::with_network(3);
-    world.settle(&[]);
+    world.converge(&[]);
     let uid = world.create("web", &[], &[80]);
-    world.settle(&[]);
+    world.converge(&[]);
     let second = world.server_id("worker-2");
     let network = world.network_id();
     let detach = |path: &str| {
-        world.act(&format!("/servers/{second}/actions/{path}"), &json!({"network": network}));
+        world.post(&format!("/servers/{second}/actions/{path}"), &json!({"network": network}));
         let is_in = || !world.ip("worker-2").is_empty();
         wait_until(path, || is_in() == (path == "attach_to_network"));
     };
@@ -83,7 +83,7 @@ fn one_node_outside_the_network_does_not_keep_the_others_from_it() {
     assert_eq!(world.cloud_writes(mark), [""; 0], "{}", daemon.log());
     let finding = world.inspect("web", &[])["findings"].to_string();
     assert!(says.iter().all(|part| finding.contains(part)), "{finding}");
-    // As soon as it is there, it turns too.
+    // The target changes as soon as its server is in the Network.
     detach("attach_to_network");
     wait_until("the last", || ways() == [(false, true), (false, true), (true, true)]);
     assert_eq!(targets(&world.of_uid(&uid).unwrap()).len(), 3);

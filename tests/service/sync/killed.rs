@@ -1,8 +1,8 @@
-//! The daemon is killed after each of its writes in turn, and started again: with Services that use load balancers
-//! together the end is the same.
+//! The daemon is killed after each of its writes in turn, and started again. Services that use load balancers together
+//! reach the same end state.
 
 use crate::common::{self, Daemon, is_lease, wait_until};
-use crate::sync::external::{BY_NAME, allow, only_parts_were_written, terraforms};
+use crate::sync::external::{BY_NAME, allow, create_as_terraform, only_parts_were_written};
 use crate::sync::shared::{EDGE, owned, ports};
 use crate::sync::world::{Cluster, NO_RESYNC, World, id, targets, text};
 use sandbox::exchange::Request;
@@ -10,11 +10,11 @@ use sandbox::faults::{Rule, RuleId};
 
 const NO_LEASE: &str = "--leader-elect=false";
 
-/// What happens, and how it ends.
+/// A change, and the state that it must lead to.
 pub struct Scenario {
-    /// Before the daemon that is killed starts, and brought in order.
+    /// The objects that are created and synced before the daemon that is killed starts.
     pub before: fn(&World),
-    /// While no daemon runs.
+    /// The change that is made while no daemon runs.
     pub change: fn(&World),
     pub is_done: fn(&World) -> bool,
 }
@@ -37,9 +37,9 @@ fn writes(scenario: &Scenario) -> usize {
 
 fn begun(scenario: &Scenario) -> World {
     let world = World::over_sockets(common::builder().nodes(1));
-    world.settle(&[]);
+    world.converge(&[]);
     (scenario.before)(&world);
-    world.settle(&[]);
+    world.converge(&[]);
     (scenario.change)(&world);
     world
 }
@@ -49,14 +49,14 @@ fn finish(world: &World, scenario: &Scenario) {
     let state = || format!("{}\n{:#?}", daemon.log(), world.balancers());
     common::wait_or(common::LIMIT, state, || (scenario.is_done)(world));
     drop(daemon);
-    world.is_at_rest();
+    world.assert_converged();
     assert!((scenario.is_done)(world), "{:#?}", world.balancers());
 }
 
 pub fn killed_at_each_write(scenario: Scenario) {
     let count = writes(&scenario);
     assert!(count > 2, "{count}");
-    common::side_by_side((1..=count as u64).collect(), |n| {
+    common::run_in_parallel((1..=count as u64).collect(), |n| {
         let world = begun(&scenario);
         let (daemon, rule) = killed_after(&world, NO_RESYNC, n);
         wait_until("the write, or the end", || {
@@ -89,7 +89,7 @@ fn same_address(world: &World, names: &[&str]) -> bool {
 }
 
 #[test]
-fn three_that_share_are_made_and_one_is_deleted() {
+fn three_services_that_share_survive_a_kill_at_any_write_and_a_deletion() {
     killed_at_each_write(Scenario {
         before: |world| drop(world.create("d", &[EDGE], &[22])),
         change: |world| {
@@ -107,7 +107,7 @@ fn three_that_share_are_made_and_one_is_deleted() {
 }
 
 #[test]
-fn one_joins_and_another_leaves() {
+fn a_join_and_a_leave_survive_a_kill_at_any_write() {
     killed_at_each_write(Scenario {
         before: |world| {
             world.create("a", &[EDGE], &[80]);
@@ -128,10 +128,10 @@ fn one_joins_and_another_leaves() {
 }
 
 #[test]
-fn one_of_others_is_used_and_left() {
+fn the_use_of_an_external_load_balancer_survives_a_kill_at_any_write() {
     killed_at_each_write(Scenario {
         before: |world| {
-            let id = terraforms(world, "edge-lb");
+            let id = create_as_terraform(world, "edge-lb");
             allow(world, id, Some("default"));
             world.create("old", &[BY_NAME], &[80]);
         },
@@ -140,7 +140,7 @@ fn one_of_others_is_used_and_left() {
             world.create("new", &[BY_NAME], &[443]);
         },
         is_done: |world| {
-            let one = world.only();
+            let one = world.only_balancer();
             let ip = text(&one["public_net"]["ipv4"]["ip"]);
             world.service("old").is_none()
                 && is(world, &[&[(443, "new"), (6443, "")]])
@@ -151,16 +151,16 @@ fn one_of_others_is_used_and_left() {
 }
 
 #[test]
-fn the_last_one_leaves_one_of_others_as_it_was() {
+fn the_last_leave_of_an_external_load_balancer_survives_a_kill_at_any_write() {
     killed_at_each_write(Scenario {
         before: |world| {
-            let id = terraforms(world, "edge-lb");
+            let id = create_as_terraform(world, "edge-lb");
             allow(world, id, Some(""));
             world.create("web", &[BY_NAME], &[80, 443]);
         },
         change: |world| world.delete("web"),
         is_done: |world| {
-            let one = world.only();
+            let one = world.only_balancer();
             let is_it = world.service("web").is_none()
                 && ports(&one) == owned(&[(6443, "")])
                 && targets(&one).len() == 1

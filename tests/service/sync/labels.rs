@@ -4,9 +4,9 @@ use crate::common::{self, wait_until};
 use crate::sync::world::{Cluster, NO_RESYNC, World, id};
 use serde_json::json;
 
-/// With the setting, one write that replaces the whole map, and what an operator added just before stays.
+/// The labels are set with one write, which replaces the whole map. A label that an operator added just before stays.
 #[test]
-fn labels_are_set_beside_those_of_others_and_stay() {
+fn labels_are_set_beside_foreign_labels_and_stay() {
     let mut world = World::new(1);
     let default = ("HCLOUD_LOAD_BALANCERS_LABELS", "team=all,cost=1");
     world.set(&[default]);
@@ -34,14 +34,14 @@ fn labels_are_set_beside_those_of_others_and_stay() {
     assert_eq!(world.cloud_writes(mark), Vec::<String>::new());
 
     world.annotate("web", "labels", Some("ccm-from-scratch/created=true"));
-    world.tells("web", "SyncLoadBalancerFailed", &["are reserved"]);
+    world.wait_for_event("web", "SyncLoadBalancerFailed", &["are reserved"]);
     assert_eq!(label("example.com/cost"), "42");
-    // Labels of ours say that it was made for the Service: it is deleted with it.
+    // Our labels show that the load balancer was made for the Service, so it is deleted with the Service.
     world.delete("web");
     wait_until("its end", || world.balancers().is_empty());
 }
 
-/// The keys by which programs know what they own: the rest of the annotation is written, and the Service is synced.
+/// These keys tell programs what they own. The rest of the annotation is applied, and the Service is synced.
 #[test]
 fn labels_of_other_programs_are_neither_written_nor_changed() {
     let keys = [
@@ -51,19 +51,20 @@ fn labels_of_other_programs_are_neither_written_nor_changed() {
         "hcloud/node-group",
         "hcloud-ccm/service-uid",
     ];
-    common::side_by_side(keys.to_vec(), |key| {
+    common::run_in_parallel(keys.to_vec(), |key| {
         let world = World::new(1);
-        world.settle(&[]);
+        world.converge(&[]);
         let asked = format!("team=web,{key}=owned");
         let uid = world.create("web", &[("labels", &asked)], &[80]);
-        world.settle(&[]);
+        world.converge(&[]);
         let made = world.of_uid(&uid).unwrap();
         assert_eq!(made["labels"]["team"], "web", "{key}");
         assert_ne!(made["labels"][key], "owned", "{key}");
         assert_eq!(made["targets"].as_array().unwrap().len(), 1, "{key}");
-        world.tells("web", "AnnotationWithoutEffect", &["labels", key]);
+        world.wait_for_event("web", "AnnotationWithoutEffect", &["labels", key]);
 
-        // Written before the rule was there, or by the program: the label stays as it is, whatever the annotation says.
+        // The label was written by the program, or before this rule existed. It stays as it is, whatever
+        // the annotation says.
         if key == "hcloud-ccm/service-uid" {
             return;
         }
@@ -72,7 +73,7 @@ fn labels_of_other_programs_are_neither_written_nor_changed() {
         world.edit_balancer(id, before);
         for labels in [Some(asked.as_str()), Some("team=shop"), None] {
             world.annotate("web", "labels", labels);
-            world.settle(&[]);
+            world.converge(&[]);
             let labels = &world.of_uid(&uid).unwrap()["labels"];
             assert_eq!(labels[key], "before", "{key}");
         }
@@ -101,7 +102,7 @@ fn protection_is_set_unset_and_not_lifted_when_the_service_is_deleted() {
     world.ticks(3);
     assert_eq!(world.cloud_writes(mark), Vec::<String>::new());
     world.delete_and_wait("web");
-    world.tells("web", "LoadBalancerProtected", &["stays", "costs money"]);
+    world.wait_for_event("web", "LoadBalancerProtected", &["stays", "costs money"]);
     assert_eq!(world.cloud_writes(mark), Vec::<String>::new());
     assert!(is_protected());
 }

@@ -1,8 +1,8 @@
-//! `ccm lb adopt` and `ccm lb release`: what they ask for, what they write, and that the daemon leaves alone what was
-//! released.
+//! `ccm lb adopt` and `ccm lb release`: what they ask for, what they write, and that the daemon leaves a released
+//! load balancer alone.
 
 use crate::common::{self, Ran, wait_until};
-use crate::sync::external::{allow, as_it_is, terraforms};
+use crate::sync::external::{allow, as_it_is, create_as_terraform};
 use crate::sync::shared::{EDGE, owned, ports};
 use crate::sync::world::{Cluster, NO_RESYNC, OFTEN, SERVICE_UID, World, id, len, targets};
 use serde_json::{Value, json};
@@ -41,14 +41,14 @@ fn the_daemon_leaves_it(world: &World, name: &str) {
 }
 
 #[test]
-fn what_is_wrong_is_said_and_nothing_is_written() {
+fn a_wrong_adopt_or_release_is_explained_and_nothing_is_written() {
     let world = World::over_sockets(common::builder().nodes(1));
     world.create("web", &[], &[80]);
     world.create("plain", &[], &[80]);
-    world.settle(&[]);
+    world.converge(&[]);
     world.set_type("plain", "ClusterIP");
-    world.settle(&[]);
-    let id = id(&world.only()).to_string();
+    world.converge(&[]);
+    let id = id(&world.only_balancer()).to_string();
     let mark = world.mark();
     #[rustfmt::skip] // A case is a line.
     let cases: [(&[&str], i32, &str); 12] = [
@@ -71,19 +71,19 @@ fn what_is_wrong_is_said_and_nothing_is_written() {
         let said = ran.stdout.clone() + &ran.stderr;
         assert!(said.contains(part), "{words:?}: {ran:?}");
     }
-    // It has one.
-    let other = terraforms(&world, "other");
+    // The Service has a load balancer already.
+    let other = create_as_terraform(&world, "other");
     let ran = adopt(&world, "--yes", other, "default/web").with_code(1);
     ran.prints("because the Service has kubernetes-default-web");
     assert_eq!(world.writes(mark), Vec::<String>::new());
 }
 
 #[test]
-fn what_is_released_stays_as_it_is_until_it_is_adopted() {
+fn a_released_load_balancer_stays_as_it_is_until_it_is_adopted() {
     let world = World::with_network(2);
     let uid = world.create("web", &[], &[80, 443]);
-    world.settle(&[]);
-    let balancer = id(&world.only());
+    world.converge(&[]);
+    let balancer = id(&world.only_balancer());
     let (before, addresses) = (as_it_is(&world, balancer), world.addresses("web"));
     let mark = world.mark();
     release(&world, "default/web");
@@ -98,7 +98,7 @@ fn what_is_released_stays_as_it_is_until_it_is_adopted() {
     let labels = format!("PUT /load_balancers/{balancer}");
     assert_eq!(world.writes(mark), [&labels, status]);
     let says = ["Management of load balancer", "ended"];
-    world.tells("web", "LoadBalancerReleased", &says);
+    world.wait_for_event("web", "LoadBalancerReleased", &says);
     // Again there is nothing to do.
     release(&world, "default/web");
     the_daemon_leaves_it(&world, "web");
@@ -118,37 +118,37 @@ fn what_is_released_stays_as_it_is_until_it_is_adopted() {
     world.set_port("web", 80);
     wait_until("the port", || numbers(&as_it_is(&world, balancer)) == [80, 443]);
     drop(daemon);
-    world.is_at_rest();
-    // It was adopted, so it is only released with the Service.
+    world.assert_converged();
+    // The load balancer was adopted, so it is only released with the Service.
     world.delete("web");
-    world.settle(&[]);
+    world.converge(&[]);
     assert_eq!(world.service("web"), None);
     let left = as_it_is(&world, balancer);
     assert_eq!((len(&left["services"]), targets(&left)), (0, vec![]));
-    world.nothing_refused();
+    world.assert_nothing_refused();
 }
 
 #[test]
-fn deleted_while_it_is_released_it_leaves_everything() {
+fn a_service_that_is_deleted_after_its_release_leaves_everything() {
     let world = World::over_sockets(common::builder().nodes(1));
     world.create("web", &[], &[80]);
-    world.settle(&[]);
+    world.converge(&[]);
     release(&world, "default/web");
-    let before = as_it_is(&world, id(&world.only()));
+    let before = as_it_is(&world, id(&world.only_balancer()));
     world.delete("web");
     assert_eq!(world.service("web"), None, "no finalizer holds it");
     let mark = world.mark();
-    world.settle(&["--delete-orphaned-load-balancers"]);
+    world.converge(&["--delete-orphaned-load-balancers"]);
     assert_eq!(world.writes(mark), Vec::<String>::new());
     assert_eq!(as_it_is(&world, id(&before)), before);
     assert_eq!(before["labels"].as_object().unwrap().len(), LABELS_LEFT);
 }
 
 #[test]
-fn one_that_terraform_made_is_adopted_with_its_address() {
+fn a_load_balancer_that_terraform_made_is_adopted_with_its_address() {
     let world = World::over_sockets(common::builder().nodes(1));
-    world.settle(&[]);
-    let edge = terraforms(&world, "edge-lb");
+    world.converge(&[]);
+    let edge = create_as_terraform(&world, "edge-lb");
     let before = as_it_is(&world, edge);
     let uid = world.create("web", &[], &[6443]);
     let mark = world.mark();
@@ -161,8 +161,8 @@ fn one_that_terraform_made_is_adopted_with_its_address() {
     assert_eq!(now["labels"]["provisioner"], "terraform");
     let ip = &before["public_net"]["ipv4"]["ip"];
     assert_eq!(world.addresses("web")[0], *ip);
-    world.is_at_rest();
-    // One of another living Service is never taken.
+    world.assert_converged();
+    // A load balancer of another existing Service is never taken.
     world.create("shop", &[], &[80]);
     let mark = world.mark();
     let ran = adopt(&world, "--yes", edge, "default/shop").with_code(1);
@@ -177,23 +177,23 @@ fn one_that_terraform_made_is_adopted_with_its_address() {
     }
 }
 
-/// Its port stays beside those of the others, whatever becomes of them.
+/// The port of the released Service stays beside those of the others, whatever happens to them.
 #[test]
-fn of_a_group_one_is_released_and_the_others_go_on_and_leave_it() {
+fn a_released_service_of_a_group_is_left_alone_and_the_others_are_synced() {
     let world = World::over_sockets(common::builder().nodes(1));
-    world.settle(&[]);
+    world.converge(&[]);
     let [a, b, c] = [("a", 80), ("b", 443), ("c", 8080)]
         .map(|(name, port)| world.create(name, &[EDGE], &[port]));
-    world.settle(&[]);
-    let shared = id(&world.only());
+    world.converge(&[]);
+    let shared = id(&world.only_balancer());
     let addresses = world.addresses("a");
     release(&world, "default/a");
-    world.settle(&[]);
+    world.converge(&[]);
     let left = as_it_is(&world, shared);
     assert_eq!(ports(&left), owned(&[(80, ""), (443, &b), (8080, &c)]));
     assert_eq!(left["labels"][RELEASED], json!(a));
     assert_eq!(world.addresses("a"), addresses);
-    // There can be one such label.
+    // There can be only one such label.
     let ran = world.ccm(&["lb", "release", "default/b", "--yes"]);
     let said = ran.with_code(1);
     assert!(!format!("{said:?}").contains("   that one"), "{said:?}");
@@ -213,27 +213,27 @@ fn of_a_group_one_is_released_and_the_others_go_on_and_leave_it() {
     world.delete_and_wait("b");
     world.ticks(6);
     drop(daemon);
-    world.settle(&["--delete-orphaned-load-balancers"]);
+    world.converge(&["--delete-orphaned-load-balancers"]);
     let now = as_it_is(&world, shared);
     assert_eq!(ports(&now), owned(&[(80, "")]));
     assert_eq!(targets(&now).len(), 1, "the released port needs it");
     assert_eq!(world.addresses("a"), addresses);
-    // And it is taken back, where it asks for the group again.
+    // The Service is adopted again when it asks for the group again.
     world.annotate("a", "share", Some("edge"));
     adopt(&world, "--yes", shared, "default/a").with_code(0);
     let now = as_it_is(&world, shared);
     assert_eq!(now["labels"][SERVICE_UID], json!(a), "{}", now["labels"]);
-    world.is_at_rest();
+    world.assert_converged();
 }
 
 #[test]
-fn one_of_others_is_released_with_our_ports_on_it() {
+fn an_external_load_balancer_is_released_with_our_ports_on_it() {
     let world = World::over_sockets(common::builder().nodes(1));
-    world.settle(&[]);
-    let edge = terraforms(&world, "edge-lb");
+    world.converge(&[]);
+    let edge = create_as_terraform(&world, "edge-lb");
     allow(&world, edge, Some("default"));
     let uid = world.create("web", &[("external", "edge-lb")], &[80]);
-    world.settle(&[]);
+    world.converge(&[]);
     let before = as_it_is(&world, edge);
     release(&world, "default/web");
     let after = as_it_is(&world, edge);
@@ -241,7 +241,7 @@ fn one_of_others_is_released_with_our_ports_on_it() {
         assert_eq!(after[field], before[field]);
     }
     assert_eq!(after["labels"][RELEASED], json!(uid));
-    // By its label the port is known when the Service is adopted again.
+    // The label shows that the port is the Service's when the Service is adopted again.
     assert_eq!(ports(&after), owned(&[(80, &uid), (6443, "")]));
     the_daemon_leaves_it(&world, "web");
 }

@@ -1,35 +1,35 @@
-//! Services of type LoadBalancer from outside: the binary between both APIs, under the role of
-//! hcloud-cloud-controller-manager.
+//! Services of type LoadBalancer from outside. The binary runs between both APIs, with the
+//! role of hcloud-cloud-controller-manager.
 
 mod adoption;
 mod bad_input;
 mod budget;
-mod by_hand;
 mod certificates;
 mod churn;
+mod creation;
 mod external;
-mod floods;
+mod failures;
 mod identity;
 mod keep;
-mod kept;
+mod kept_resources;
 mod kept_targets;
 mod killed;
 mod labels;
-mod life;
+mod lifecycle;
 mod management;
-mod one_name;
+mod manual_changes;
+mod many_findings;
 mod orphans;
 mod outage;
 mod paused;
+mod predicted_refusals;
 mod private_addresses;
-mod quiet;
-mod readers;
+mod read_only_commands;
 mod scope;
-mod seen_before;
 mod shared;
+mod steady_state;
 mod tenants;
 mod tls_secrets;
-mod trouble;
 mod world;
 mod wrong_project;
 
@@ -38,6 +38,6 @@ use sandbox::faults::Effect;
 /// The call by which a Service is read before something is written for it.
 const SERVICES: &str = "GET /api/v1/namespaces/default/services";
 
-/// What loses the answer to a write that was made.
+/// The effects that lose the answer to a write that was made.
 const LOST_ANSWERS: [fn() -> Effect; 3] =
     [|| Effect::AnswerLost, Effect::cut_off, Effect::gateway_timeout];

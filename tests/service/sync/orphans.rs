@@ -1,4 +1,5 @@
-//! Load balancers whose Service is gone: shown, counted in no doubt, and deleted on request alone.
+//! Load balancers whose Service does not exist any more are shown, counted when nothing is unclear, and deleted
+//! only on request.
 
 use crate::common::{self, Daemon, Ran, on, wait_until};
 use crate::sync::SERVICES;
@@ -16,7 +17,7 @@ const DELETES: &str = "--delete-orphaned-load-balancers";
 /// The Service goes by force, as when somebody takes its finalizer away.
 fn orphan(world: &World, name: &str) -> u64 {
     world.create(name, &[], &[80]);
-    world.settle(&[]);
+    world.converge(&[]);
     let id = id(&world.balancer(name));
     world.remove_finalizers(name);
     world.delete(name);
@@ -40,7 +41,7 @@ fn delete_by_hand(world: &World) -> Ran {
     world.ccm(&["lb", "sync", "--delete-orphans", "--yes"])
 }
 
-/// Some resyncs of a daemon that deletes them; its log.
+/// Runs a daemon that deletes orphans for some resyncs. Returns its log.
 fn daemon_deletes(world: &World) -> String {
     let daemon = world.daemon(&[DELETES, OFTEN]);
     world.ticks(8);
@@ -48,10 +49,10 @@ fn daemon_deletes(world: &World) -> String {
 }
 
 #[test]
-fn a_real_one_goes_by_both_ways_and_never_unasked() {
+fn an_orphan_is_deleted_on_request_only() {
     let world = World::new(1);
     world.create("lives", &[], &[80]);
-    world.settle(&[]);
+    world.converge(&[]);
     for (name, by_daemon) in [("one", false), ("two", true)] {
         let id = orphan(&world, name);
         let mark = world.mark();
@@ -89,16 +90,16 @@ fn a_real_one_goes_by_both_ways_and_never_unasked() {
         assert_eq!(world.cloud_writes(mark), [deleted]);
         assert_eq!(named(&world), ["kubernetes-default-lives"]);
     }
-    world.nothing_refused();
+    world.assert_nothing_refused();
 }
 
-/// As after a backup from the time before the Service had a load balancer.
+/// This happens after a restore of a backup from the time before the Service had a load balancer.
 #[test]
-fn one_of_a_service_that_lost_its_finalizer_is_reported_and_stays() {
+fn a_load_balancer_of_a_service_that_lost_its_finalizer_is_reported_and_stays() {
     let world = World::new(1);
     world.create("web", &[], &[80]);
     world.create("other", &[], &[80]);
-    world.settle(&[]);
+    world.converge(&[]);
     world.edit("web", |service| {
         service["metadata"]["finalizers"] = json!([]);
         service["spec"]["type"] = json!("ClusterIP");
@@ -116,15 +117,15 @@ fn one_of_a_service_that_lost_its_finalizer_is_reported_and_stays() {
     assert_eq!(log.matches(why).count(), 1, "{log}");
     delete_by_hand(&world);
     assert_eq!(world.cloud_writes(mark), Vec::<String>::new());
-    // It is the Service's again.
+    // The load balancer is the Service's again.
     world.set_type("web", "LoadBalancer");
-    world.settle(&[]);
+    world.converge(&[]);
     assert_eq!(world.balancer("web")["id"], before["id"]);
     assert!(!is_shown());
 }
 
 #[test]
-fn what_anybody_wants_is_never_lost() {
+fn a_load_balancer_that_anybody_wants_is_never_deleted_as_an_orphan() {
     let world = World::new(1);
     if common::needs_simulation(&world.sandbox, TWO_CLUSTERS) {
         return;
@@ -132,7 +133,7 @@ fn what_anybody_wants_is_never_lost() {
     let other = neighbour(&world);
     for each in [&world, &other] {
         each.create("web", &[], &[80]);
-        each.settle(&[]);
+        each.converge(&[]);
     }
     let ours = world.uid("kubernetes");
     let put = |name: &str, labels: Value| world.create_balancer(name, &json!({"labels": labels}));
@@ -158,9 +159,9 @@ fn what_anybody_wants_is_never_lost() {
         one["targets"] = json!([target]);
         one["targets"][0]["server"]["id"] = json!(stranger);
     });
-    // It names it, and what is wrong with it keeps it from taking it over yet.
+    // The Service names the load balancer, and cannot adopt it yet because of a wrong annotation.
     world.create("heir", &[("name", "wanted"), ("type", "lb99")], &[80]);
-    // Its namespace goes, and it is held by somebody's finalizer.
+    // The namespace is being deleted, and a foreign finalizer holds the Service.
     world.create("going", &[], &[80]);
     world.once(&[]);
     let going = id(&world.balancer("going"));
@@ -198,10 +199,10 @@ fn what_anybody_wants_is_never_lost() {
 #[test]
 fn an_old_or_partial_list_of_services_deletes_nothing() {
     let world = World::new(1);
-    if common::needs_simulation(&world.sandbox, common::LAGS) {
+    if common::needs_simulation(&world.sandbox, common::STALE_CACHE) {
         return;
     }
-    world.settle(&[]);
+    world.converge(&[]);
     let cluster = world.cluster();
     // Cached lists do not know the Services that come now.
     cluster.freeze_cache(true);
@@ -247,19 +248,19 @@ fn an_old_or_partial_list_of_services_deletes_nothing() {
         assert_eq!(named(&world), whole, "{why}\n{}", daemon.log());
         world.faults().clear();
     }
-    // And the list that is shown to a person is not the one that counts.
+    // The list that is shown to a person is not the list on which the deletion rests.
     let ran = delete_by_hand(&world).with_code(0);
     assert_eq!(named(&world), whole[..2]);
     assert!(ran.stdout.contains(&format!("({id}): deleted")), "{ran:?}");
 }
 
-/// What happens between the looks and the DELETE: it is seen.
+/// Something changes between the reads and the DELETE. The change is seen.
 #[test]
-fn what_changes_at_the_last_moment_is_seen() {
+fn a_change_just_before_the_deletion_of_an_orphan_is_seen() {
     const ONE: &str = "GET /v1/load_balancers/*";
-    type Hand = fn(&Sandbox, u64);
+    type ManualChange = fn(&Sandbox, u64);
     #[rustfmt::skip] // A case is a line or two.
-    let cases: [(&str, &str, Hand); 4] = [
+    let cases: [(&str, &str, ManualChange); 4] = [
         ("protected", ONE, |world, id| world.protect(id)),
         ("another label", ONE,
             |world, id| { world.edit_balancer(id, |one| one["labels"][SERVICE_UID] = json!("somebody")); }),
@@ -267,10 +268,10 @@ fn what_changes_at_the_last_moment_is_seen() {
             |world, _| { if world.service("old").is_none() { world.create("old", &[], &[80]); } }),
         ("not its Service's any more", ONE, |world, id| { world.edit_balancer(id, |one| one["labels"] = json!({})); }),
     ];
-    common::side_by_side(cases.to_vec(), |(what, path, hand)| {
+    common::run_in_parallel(cases.to_vec(), |(what, path, manual_change)| {
         let world = World::new(1);
         let id = orphan(&world, "old");
-        let hook = common::before(&world.sandbox, move |world| hand(world, id));
+        let hook = common::before(&world.sandbox, move |world| manual_change(world, id));
         let rule = world.faults().add(on(path, hook));
         let ran = delete_by_hand(&world);
         assert!(world.faults().hits(rule) > 0, "{what}: {ran:?}");
@@ -293,9 +294,10 @@ fn metrics(daemon: &Daemon) -> String {
     answer
 }
 
-/// Nobody else is there to tell of it: the last Service has gone, or none that is left can be helped.
+/// No other object could report the orphan, because the last Service was deleted, or no remaining Service
+/// can be synced.
 #[test]
-fn one_is_told_and_counted_where_no_service_is_in_order() {
+fn an_orphan_is_reported_and_counted_where_no_service_is_in_order() {
     for bad in [false, true] {
         let world = World::over_sockets(common::builder().nodes(1));
         let id = orphan(&world, "old");
@@ -323,7 +325,7 @@ fn one_is_told_and_counted_where_no_service_is_in_order() {
         drop(daemon);
         let log = daemon_deletes(&world);
         assert_eq!(named(&world), Vec::<String>::new(), "{log}");
-        // And then nobody asks any more.
+        // After that no more calls are made.
         let _daemon = world.daemon(&[OFTEN]);
         world.ticks(8);
         let mark = world.mark();
@@ -335,11 +337,11 @@ fn one_is_told_and_counted_where_no_service_is_in_order() {
 }
 
 #[test]
-fn killed_at_the_write_or_two_at_once_it_ends_the_same() {
+fn an_orphan_is_deleted_when_the_daemon_is_killed_or_two_are_at_work() {
     for is_before in [true, false] {
         let world = World::over_sockets(common::builder().nodes(1));
         world.create("lives", &[], &[80]);
-        world.settle(&[]);
+        world.converge(&[]);
         for name in ["one", "two"] {
             orphan(&world, name);
         }
@@ -359,7 +361,7 @@ fn killed_at_the_write_or_two_at_once_it_ends_the_same() {
 }
 
 #[test]
-fn at_a_terminal_it_asks_and_without_one_it_wants_a_yes() {
+fn the_deletion_of_orphans_asks_at_a_terminal_and_needs_yes_without_one() {
     let world = World::over_sockets(common::builder().nodes(1));
     orphan(&world, "old");
     let delete = |more: &[&str]| world.ccm(&[&["lb", "sync", "--delete-orphans"], more].concat());
@@ -378,7 +380,7 @@ fn at_a_terminal_it_asks_and_without_one_it_wants_a_yes() {
     delete(&["--dry-run", "--detailed-exitcode"]).with_code(0);
 }
 
-/// util-linux: the command sees a terminal on all three.
+/// Runs a command with util-linux's `script`, so that it sees a terminal on all three streams.
 fn at_terminal(world: &World, answer: &str) -> Option<String> {
     use std::io::Write;
     use std::process::{Command, Stdio};
@@ -403,7 +405,7 @@ fn at_terminal(world: &World, answer: &str) -> Option<String> {
 }
 
 #[test]
-fn a_service_that_comes_again_keeps_its_load_balancer() {
+fn a_recreated_service_keeps_its_load_balancer() {
     let world = World::new(1);
     let id = orphan(&world, "web");
     world.create("web", &[], &[80]);
@@ -412,7 +414,7 @@ fn a_service_that_comes_again_keeps_its_load_balancer() {
     world.ticks(6);
     drop(daemon);
     assert_eq!(world.up("web")["id"], id);
-    // Nobody has looked at the new one yet.
+    // No list shows the new Service yet.
     let world = World::new(1);
     let id = orphan(&world, "web");
     world.create("web", &[], &[80]);

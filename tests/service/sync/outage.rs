@@ -1,4 +1,4 @@
-//! A Service whose targets are all unhealthy: an event when that begins, and one when it ends.
+//! A Service whose targets are all unhealthy gets an event when that begins, and one when it ends.
 
 use crate::common::{Daemon, wait_until};
 use crate::sync::world::{Cluster, OFTEN, World, id, len, text};
@@ -13,7 +13,7 @@ const ENDS: &str = "HealthyTarget";
 fn world(ports: &[u16]) -> World {
     let world = World::new(2);
     world.create("web", &[], ports);
-    world.settle(&[]);
+    world.converge(&[]);
     world.edit("web", |service| {
         service["metadata"]["creationTimestamp"] = json!("2026-01-01T00:00:00Z");
     });
@@ -46,7 +46,7 @@ fn events(world: &World, reason: &str) -> Vec<(String, u64)> {
     events.iter().map(shown).collect()
 }
 
-/// How often all load balancers were read.
+/// Returns how often all load balancers were read.
 fn comparisons(world: &World) -> usize {
     let mut calls = world.cloud_calls(0);
     calls.retain(|call| !call.is_write() && call.path.ends_with("/load_balancers"));
@@ -75,13 +75,13 @@ fn an_outage_is_one_event_when_it_begins_and_one_when_it_ends() {
         "as seen less than a minute ago",
         "ccm lb inspect default/web shows the cause for each target",
     ];
-    world.tells("web", BEGINS, &says);
+    world.wait_for_event("web", BEGINS, &says);
     compares(&world, 3);
     assert_eq!(events(&world, BEGINS), [("Warning".to_owned(), 1)]);
     assert_eq!(events(&world, ENDS), []);
     power(&world, true);
     let says = ["2 of 2 targets healthy", "as seen less than a minute ago"];
-    world.tells("web", ENDS, &says);
+    world.wait_for_event("web", ENDS, &says);
     compares(&world, 3);
     assert_eq!(events(&world, ENDS), [("Normal".to_owned(), 1)]);
     // When it happens again, the event that is there is renewed.
@@ -98,7 +98,7 @@ fn an_outage_is_one_event_when_it_begins_and_one_when_it_ends() {
 }
 
 #[test]
-fn an_outage_that_a_daemon_finds_at_its_start_is_not_counted_up() {
+fn an_outage_that_a_daemon_finds_at_its_start_is_not_a_new_event() {
     let world = world(&[80]);
     power(&world, false);
     for _ in 0..3 {
@@ -108,15 +108,15 @@ fn an_outage_that_a_daemon_finds_at_its_start_is_not_counted_up() {
         drop(daemon);
     }
     assert_eq!(events(&world, BEGINS), [("Warning".to_owned(), 1)]);
-    // A person who syncs by hand sees it: no event.
+    // A person who syncs by hand sees the outage, so there is no event.
     let daemon = daemon(&world);
     power(&world, true);
-    world.tells("web", ENDS, &["2 of 2 targets healthy"]);
+    world.wait_for_event("web", ENDS, &["2 of 2 targets healthy"]);
     drop(daemon);
 }
 
 #[test]
-fn one_target_that_serves_and_a_new_service_are_no_event() {
+fn a_service_with_one_healthy_target_or_a_new_service_gets_no_outage_event() {
     let world = world(&[80]);
     let _daemon = daemon(&world);
     world.set_power("worker-1", false);
@@ -134,7 +134,7 @@ fn one_target_that_serves_and_a_new_service_are_no_event() {
 
 /// The state of a port's health checks on both targets.
 fn port_is(world: &World, port: u16, health: Option<Health>) {
-    let balancer = id(&world.only());
+    let balancer = id(&world.only_balancer());
     for name in ["worker-1", "worker-2"] {
         let machine = Machine::Server(world.server_id(name));
         let cloud = world.cloud();
@@ -149,8 +149,8 @@ fn an_outage_of_one_port_of_two_does_not_say_that_no_traffic_arrives() {
     let daemon = daemon(&world);
     let closed = || Some(Health::unhealthy("layer4_no_connection"));
     let message = |reason: &str, says: &str| {
-        world.tells("web", reason, &[says]);
-        let told = world.told("web", reason);
+        world.wait_for_event("web", reason, &[says]);
+        let told = world.event_messages("web", reason);
         assert_eq!(told.len(), 1, "{told:?}");
         told[0].clone()
     };

@@ -1,8 +1,8 @@
-//! A process that was paused just before a write does not make it, and goes on: what it had planned is not done.
+//! A process that was paused just before a write does not make the write. It continues without the rest of its plan.
 
 use super::world::{Cluster, World};
 use crate::LIBRARY_SCALE;
-use crate::common::library::{Credentials, LONG, Place};
+use crate::common::library::{Credentials, LONG, SandboxAccess};
 use ccm::controllers::service::{ServiceController, Settings};
 use ccm::controllers::{Controller, Selection};
 use ccm::hetzner::load_balancers::Defaults;
@@ -31,16 +31,16 @@ impl Gate for Pause {
     }
 }
 
-/// Two Services end. While the one's load balancer is read before it is deleted, the list of Services can't be had: so
-/// what was planned for the other one is dropped. It was not done, so its finalizer stays.
+/// Two Services are deleted. While the load balancer of one is read for its deletion, the list of Services fails. So
+/// the plan of the other one is dropped, and its finalizer must stay.
 #[test]
 fn a_service_whose_load_balancer_was_not_deleted_keeps_its_finalizer() {
     let world = World::new(1);
-    world.settle(&[]);
+    world.converge(&[]);
     for name in ["one", "other"] {
         world.create(name, &[], &[80]);
     }
-    world.settle(&[]);
+    world.converge(&[]);
     assert_eq!(world.balancers().len(), 2);
     for name in ["one", "other"] {
         world.delete(name);
@@ -56,7 +56,7 @@ fn a_service_whose_load_balancer_was_not_deleted_keeps_its_finalizer() {
     let faults = sandbox.faults();
     faults.add(Rule::new(reads).half(Half::Hetzner).method("GET").when(of_one));
     let slow = |time_s| Effect::Slow(Duration::from_secs(time_s));
-    // Longer than a tick; and the list for longer than that.
+    // The read takes longer than a tick, and the list takes longer than the read.
     faults.add(Rule::new(slow(6)).half(Half::Hetzner).method("GET").when(of_one));
     for effect in [slow(9), Effect::gateway_timeout()] {
         let seen = Arc::clone(&is_read);
@@ -65,7 +65,7 @@ fn a_service_whose_load_balancer_was_not_deleted_keeps_its_finalizer() {
         faults.add(lists.path("/api/v1/services").when(is_now));
     }
 
-    let place = Place::at(sandbox, LIBRARY_SCALE);
+    let place = SandboxAccess::at(sandbox, LIBRARY_SCALE);
     let location = Sourced::new("fsn1".to_owned(), Source::Rule("test"));
     let defaults = Defaults { location: Some(location), ..Defaults::default() };
     let apis =
@@ -85,7 +85,7 @@ fn a_service_whose_load_balancer_was_not_deleted_keeps_its_finalizer() {
     }
 
     faults.clear();
-    world.settle(&[]);
+    world.converge(&[]);
     assert!(world.balancers().is_empty());
     assert!(world.service("one").is_none() && world.service("other").is_none());
 }

@@ -1,7 +1,8 @@
-//! `--load-balancer-class` and `--service-selector`: what is not ours any more stays as it is, and comes back.
+//! `--load-balancer-class` and `--service-selector`: a Service that is not ours any more stays as it is, until it
+//! is ours again.
 
 use crate::common::{self, wait_until};
-use crate::sync::external::{allow, as_it_is, terraforms};
+use crate::sync::external::{allow, as_it_is, create_as_terraform};
 use crate::sync::killed::killed_after;
 use crate::sync::shared::EDGE;
 use crate::sync::world::{
@@ -33,25 +34,25 @@ fn set_label(world: &World, name: &str, value: &str) {
 /// Own, shared and external ones.
 fn cluster(builder: fn(Builder) -> World) -> (World, Vec<&'static str>) {
     let world = builder(common::builder().nodes(2).network("10.0.0.0/8"));
-    world.settle(&[]);
-    let edge = terraforms(&world, "edge-lb");
+    world.converge(&[]);
+    let edge = create_as_terraform(&world, "edge-lb");
     allow(&world, edge, Some("default"));
     world.create("web", &[], &[80, 443]);
     world.create("old", &[EDGE], &[8081]);
     world.create("young", &[EDGE], &[8082]);
     world.create("external", &[("external", "edge-lb")], &[81]);
-    world.settle(&[]);
+    world.converge(&[]);
     (world, vec!["web", "old", "young", "external"])
 }
 
 #[test]
-fn a_mistyped_selector_takes_nothing_down_and_all_comes_back() {
+fn a_mistyped_selector_changes_no_load_balancer_and_its_correction_syncs_all() {
     for wrong in [MISTYPED, CLASS] {
         let (world, names) = cluster(World::of);
         let before = all(&world);
         let addresses = Vec::from_iter(names.iter().map(|name| world.addresses(name)));
         let mark = world.mark();
-        world.settle(&[wrong, DELETE_ORPHANS]);
+        world.converge(&[wrong, DELETE_ORPHANS]);
         assert_same(&world, &before, wrong);
         let writes = world.writes(mark);
         assert_eq!(writes.len(), names.len(), "one each: {writes:#?}");
@@ -59,9 +60,9 @@ fn a_mistyped_selector_takes_nothing_down_and_all_comes_back() {
             assert!(!world.has_finalizer(name), "{name}");
             assert_eq!(world.addresses(name), *before);
             let says = ["ends, because its", "stay as they are"];
-            world.tells(name, "LoadBalancerReleased", &says);
+            world.wait_for_event(name, "LoadBalancerReleased", &says);
         }
-        // However long it lasts, and whatever changes.
+        // The load balancers stay, however long it lasts and whatever changes.
         let mark = world.mark();
         let daemon = world.daemon(&[wrong, OFTEN, DELETE_ORPHANS]);
         world.set_port("web", 8080);
@@ -73,7 +74,7 @@ fn a_mistyped_selector_takes_nothing_down_and_all_comes_back() {
         world.annotate("old", "algorithm-type", None);
 
         let mark = world.mark();
-        world.settle(&[DELETE_ORPHANS]);
+        world.converge(&[DELETE_ORPHANS]);
         assert_same(&world, &before, "again ours");
         let writes = world.writes(mark);
         assert_eq!(writes.len(), names.len(), "a finalizer each: {writes:#?}");
@@ -81,14 +82,14 @@ fn a_mistyped_selector_takes_nothing_down_and_all_comes_back() {
             assert!(world.has_finalizer(name), "{name}");
             world.delete(name);
         }
-        world.settle(&[]);
+        world.converge(&[]);
         assert_eq!(all(&world).len(), 1, "the external one");
     }
 }
 
-/// By its label, while the daemon runs.
+/// The label of the Service changes while the daemon runs.
 #[test]
-fn one_service_leaves_and_returns() {
+fn a_service_that_leaves_the_selector_is_left_alone_until_it_returns() {
     let world = World::new(1);
     let label = |value: &str| set_label(&world, "web", value);
     let daemon = world.daemon(&[NO_RESYNC, "--service-selector=lb in (a, b),lb!=c"]);
@@ -111,16 +112,16 @@ fn one_service_leaves_and_returns() {
     assert_eq!(world.balancers().len(), 1);
 }
 
-/// Its port on the load balancer of a group stays, and the others go on beside it, and come to rest.
+/// The Service's port on the load balancer of a group stays. The other Services are synced beside it and converge.
 #[test]
-fn one_of_a_group_is_left_alone() {
+fn a_service_of_a_group_outside_the_selector_is_left_alone() {
     let world = World::new(1);
-    world.settle(&[]);
+    world.converge(&[]);
     for (name, port) in [("old", 80), ("young", 81)] {
         world.create(name, &[EDGE], &[port]);
     }
-    world.settle(&[]);
-    let shared = id(&world.only());
+    world.converge(&[]);
+    let shared = id(&world.only_balancer());
     set_label(&world, "old", "metallb");
     let daemon = world.daemon(&[NO_RESYNC, "--service-selector=lb!=metallb"]);
     wait_until("its end", || !world.has_finalizer("old"));
@@ -140,17 +141,18 @@ fn one_of_a_group_is_left_alone() {
     ran.prints("orphan");
 }
 
-/// The finalizer holds no Service that is left alone; its load balancer is an orphan then, as after any deletion that we
-/// do not see. One that was not ours by its labels, and a Service that may be another controller's, are not touched.
+/// The finalizer does not hold a Service that is left alone. Its load balancer is then an orphan, as after any deletion
+/// that the daemon does not see. A load balancer without our labels, and a Service that may be another controller's,
+/// are not changed.
 #[test]
-fn deleted_while_it_is_left_alone() {
+fn a_service_that_is_deleted_outside_the_selector_leaves_an_orphan() {
     let world = World::new(1);
     world.create("web", &[], &[80]);
     world.create("retyped", &[], &[80]);
     world.create("upstream", &[], &[80]);
-    world.settle(&[]);
+    world.converge(&[]);
     let upstream = world.up("upstream");
-    // As Hetzner's controller leaves it: the UID alone.
+    // Hetzner's controller leaves only the UID.
     let labels = upstream["labels"].as_object().unwrap().clone();
     let is_ours = |label: &&String| label.starts_with("ccm-from-scratch/");
     assert!(labels.contains_key(CLUSTER_UID));
@@ -164,7 +166,7 @@ fn deleted_while_it_is_left_alone() {
         world.delete(name);
     }
     let before = all(&world);
-    world.settle(&[MISTYPED]);
+    world.converge(&[MISTYPED]);
     assert_same(&world, &before, "left alone");
     assert_eq!(world.service("web"), None, "no finalizer holds it");
     for name in ["retyped", "upstream"] {
@@ -176,7 +178,7 @@ fn deleted_while_it_is_left_alone() {
     let ran = world.ccm(&["lb", "release", "default/upstream", "--yes", MISTYPED]);
     assert_eq!((ran.code, world.service("upstream")), (0, None), "{ran:?}");
     // Ours again, it is cleaned up.
-    world.settle(&[]);
+    world.converge(&[]);
     assert_eq!(world.finalizers("retyped"), Value::Null);
     // The orphan, and the one that was released.
     assert_eq!(all(&world).len(), 2);
@@ -194,7 +196,7 @@ fn create_both(world: &World) {
 fn only_services_of_the_class_are_ours() {
     let world = World::new(1);
     create_both(&world);
-    world.settle(&[CLASS]);
+    world.converge(&[CLASS]);
     assert_eq!(world.balancers().len(), 1);
     assert!(world.addresses("plain").is_empty() && world.has_address("classed"));
     let before = all(&world);
@@ -208,14 +210,14 @@ fn only_services_of_the_class_are_ours() {
     ran.prints("is not that of --load-balancer-class");
     assert_same(&world, &before, "in a shell");
     world.delete("classed");
-    world.settle(&[CLASS]);
+    world.converge(&[CLASS]);
     assert_eq!(world.service("classed"), None);
     assert_eq!(world.balancers().len(), 0);
 }
 
-/// Two daemons with classes of their own do not undo each other's finalizers for ever.
+/// Two daemons with different classes do not undo each other's finalizers for ever.
 #[test]
-fn two_daemons_come_to_rest() {
+fn two_daemons_with_different_classes_converge() {
     let world = World::new(1);
     create_both(&world);
     let flags = ["--leader-elect=false", OFTEN];
@@ -234,7 +236,7 @@ fn two_daemons_come_to_rest() {
     world.ticks(20);
     let logs = one.log() + &other.log();
     assert_eq!(world.writes(mark), Vec::<String>::new(), "{logs}");
-    // And each still removes what is its own.
+    // Each daemon still deletes its own load balancers.
     world.delete("classed");
     world.delete("plain");
     wait_until("the end", || {
@@ -245,8 +247,8 @@ fn two_daemons_come_to_rest() {
 
 /// A Service costs one write, so between any two there is a Service that is whole.
 #[test]
-fn killed_at_each_write_both_ways() {
-    common::side_by_side((1..=4_u64).collect(), |n| {
+fn a_mistyped_selector_and_its_correction_survive_a_kill_at_any_write() {
+    common::run_in_parallel((1..=4_u64).collect(), |n| {
         let (world, names) = cluster(World::over_sockets);
         let before = all(&world);
         for (flag, held) in [(MISTYPED, false), (NO_RESYNC, true)] {
@@ -254,7 +256,7 @@ fn killed_at_each_write_both_ways() {
             wait_until("the write", || world.faults().hits(rule) > 0);
             drop(daemon);
             world.faults().clear();
-            world.settle(&[flag]);
+            world.converge(&[flag]);
             assert_same(&world, &before, flag);
             for name in &names {
                 assert_eq!(world.has_finalizer(name), held, "{name}");

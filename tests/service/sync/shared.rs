@@ -1,5 +1,5 @@
-//! Several Services on one load balancer: from the first to the last, joining and leaving, ports that two ask for, and
-//! namespaces.
+//! Several Services on one load balancer: from the first to the last, joining and leaving, ports that two Services ask
+//! for, and namespaces.
 
 use crate::common::{self, Daemon, wait_until};
 use crate::sync::world::{Cluster, NO_RESYNC, OFTEN, SERVICE_UID, World, id, len, targets, text};
@@ -23,7 +23,7 @@ pub fn ports(balancer: &Value) -> Vec<(u64, String)> {
     ports
 }
 
-/// The same, as it should be.
+/// Returns these ports with their owners, as they should be.
 pub fn owned(ports: &[(u64, &str)]) -> Vec<(u64, String)> {
     let ports = ports.iter();
     ports.map(|(port, uid)| (*port, (*uid).to_owned())).collect()
@@ -36,12 +36,12 @@ impl World {
     }
 
     /// Asserts that nothing is left to do after the last write of a daemon: the second of two passes writes nothing.
-    pub fn is_at_rest(&self) {
-        self.settle(&[]);
+    pub fn assert_converged(&self) {
+        self.converge(&[]);
         let mark = self.mark();
         let ran = self.once(&[]).with_code(0);
         assert_eq!(self.writes(mark), Vec::<String>::new(), "{ran:?}");
-        self.nothing_refused();
+        self.assert_nothing_refused();
     }
 }
 
@@ -52,7 +52,7 @@ struct Served {
 }
 
 impl Served {
-    /// These ports, each of the Service of this name.
+    /// Watches these ports, each with the name of its Service.
     fn watch(world: &World, ports: &[(&'static str, u64)]) -> Served {
         let (cluster, cloud) = (world.cluster().clone(), world.cloud().clone());
         let (project, ports) = (world.project(), ports.to_vec());
@@ -69,7 +69,7 @@ impl Served {
                 for (name, port) in &ports {
                     let (ip, spec) = status(name);
                     let all = cloud.load_balancers(project);
-                    // It was written meanwhile.
+                    // The status was written meanwhile.
                     if status(name).0 != ip {
                         continue;
                     }
@@ -112,12 +112,12 @@ fn services_that_share_are_made_with_one_post_and_the_last_one_deletes_it() {
     world.all_up(&["a", "b", "c"]);
     let labelled = owned(&[(80, &a), (443, &b), (8080, &c)]);
     let state = || format!("{}\n{}", daemon.log(), calls(&world, mark));
-    common::wait_or(common::LIMIT, state, || ports(&world.only()) == labelled);
+    common::wait_or(common::LIMIT, state, || ports(&world.only_balancer()) == labelled);
     for name in ["a", "b", "c"] {
-        world.tells(name, "EnsuredLoadBalancer", &[]);
+        world.wait_for_event(name, "EnsuredLoadBalancer", &[]);
         assert!(world.has_finalizer(name), "{name}");
     }
-    let balancer = world.only();
+    let balancer = world.only_balancer();
     assert_eq!(balancer["name"], "kubernetes-default-edge");
     assert_eq!(balancer["labels"][GROUP], "default.edge");
     assert!(balancer["labels"][SERVICE_UID].is_null(), "{balancer}");
@@ -135,14 +135,14 @@ fn services_that_share_are_made_with_one_post_and_the_last_one_deletes_it() {
     // A label and a port each, for those that came after the first.
     assert!(writes.len() <= 1 + 2 * 2, "{writes:#?}");
     drop(daemon);
-    world.is_at_rest();
+    world.assert_converged();
 
-    // One is deleted: its port alone is removed, and that before its finalizer.
+    // One Service is deleted. Only its port is removed, and that before its finalizer.
     let daemon = world.daemon(&[NO_RESYNC]);
     let mark = world.mark();
     world.delete_and_wait("b");
-    assert_eq!(ports(&world.only()), owned(&[(80, &a), (8080, &c)]));
-    let id = id(&world.only());
+    assert_eq!(ports(&world.only_balancer()), owned(&[(80, &a), (8080, &c)]));
+    let id = id(&world.only_balancer());
     let removed = format!("POST /load_balancers/{id}/actions/delete_service");
     let labels = format!("PUT /load_balancers/{id}");
     let status = "PATCH /api/v1/namespaces/default/services/b/status";
@@ -150,12 +150,12 @@ fn services_that_share_are_made_with_one_post_and_the_last_one_deletes_it() {
     let expected = [removed.as_str(), &labels, status];
     assert_eq!(world.writes(mark), expected, "{}", daemon.log());
     let says = ["the ports of this Service were removed"];
-    world.tells("b", "LoadBalancerReleased", &says);
-    // Alone again it is as one that was never shared: HCCM may take it over.
+    world.wait_for_event("b", "LoadBalancerReleased", &says);
+    // The last Service has the load balancer as if it had never been shared, so that HCCM may take it over.
     world.delete_and_wait("a");
-    wait_until("the UID", || world.only()["labels"][SERVICE_UID] == c);
+    wait_until("the UID", || world.only_balancer()["labels"][SERVICE_UID] == c);
     drop(daemon);
-    world.is_at_rest();
+    world.assert_converged();
     // The last one.
     let _daemon = world.daemon(&[NO_RESYNC]);
     let mark = world.mark();
@@ -166,15 +166,15 @@ fn services_that_share_are_made_with_one_post_and_the_last_one_deletes_it() {
 }
 
 #[test]
-fn one_pass_makes_the_whole_group_and_the_next_writes_nothing() {
+fn a_pass_creates_the_whole_group_and_the_next_writes_nothing() {
     let world = World::new(2);
-    world.settle(&[]);
+    world.converge(&[]);
     let mark = world.mark();
     for (name, port) in [("a", 80), ("b", 443), ("c", 8080)] {
         world.create(name, &[EDGE], &[port]);
     }
     let ran = world.once(&[]).with_code(0);
-    assert_eq!(ports(&world.only()).len(), 3, "{ran:?}");
+    assert_eq!(ports(&world.only_balancer()).len(), 3, "{ran:?}");
     let writes = world.cloud_writes(mark);
     assert_eq!(writes.len(), 5, "{writes:#?}");
     let mark = world.mark();
@@ -183,12 +183,12 @@ fn one_pass_makes_the_whole_group_and_the_next_writes_nothing() {
 }
 
 #[test]
-fn who_joins_or_leaves_a_group_is_served_at_every_moment() {
+fn a_service_that_joins_or_leaves_a_group_is_served_at_every_moment() {
     let world = World::new(2);
-    world.settle(&[]);
+    world.converge(&[]);
     let a = world.create("a", &[EDGE], &[80]);
     let b = world.create("b", &[], &[443]);
-    world.settle(&[]);
+    world.converge(&[]);
     let [group, old] = [&a, &b].map(|uid| world.of_uid(uid).unwrap());
     let served = Served::watch(&world, &[("a", 80), ("b", 443)]);
     let changes = |from: &str, to: &str| {
@@ -199,7 +199,7 @@ fn who_joins_or_leaves_a_group_is_served_at_every_moment() {
         assert_eq!(world.writes(mark), Vec::<String>::new(), "{ran:?}");
         let daemon = world.daemon(&[NO_RESYNC]);
         let says = [&*moves, &format!(" to {to}"), "addresses change"];
-        world.tells("b", "LoadBalancerChanges", &says);
+        world.wait_for_event("b", "LoadBalancerChanges", &says);
         daemon
     };
     let ip = |balancer: &Value| text(&balancer["public_net"]["ipv4"]["ip"]);
@@ -208,7 +208,7 @@ fn who_joins_or_leaves_a_group_is_served_at_every_moment() {
     world.annotate("b", "share", Some("edge"));
     let daemon = changes("kubernetes-default-b", "kubernetes-default-edge");
     wait_until("its end", || world.balancers().len() == 1);
-    assert_eq!(ports(&world.only()), owned(&[(80, &a), (443, &b)]));
+    assert_eq!(ports(&world.only_balancer()), owned(&[(80, &a), (443, &b)]));
     assert_eq!(world.addresses("b")[0], ip(&group));
     world.ticks(2);
     // The event is sent before what it announces is made, and the old one is deleted at last.
@@ -222,7 +222,7 @@ fn who_joins_or_leaves_a_group_is_served_at_every_moment() {
     let status = calls.iter().rposition(is_status);
     assert!(status < Some(delete), "{}", daemon.log());
     drop(daemon);
-    world.is_at_rest();
+    world.assert_converged();
 
     let mark = world.mark();
     world.annotate("b", "share", None);
@@ -239,19 +239,19 @@ fn who_joins_or_leaves_a_group_is_served_at_every_moment() {
     assert!(!writes.iter().any(is_delete), "{writes:#?}");
     drop(daemon);
     served.always();
-    world.is_at_rest();
+    world.assert_converged();
 }
 
-/// Without a type in the settings: which types there are is read for the new one.
+/// The settings name no type, so the types are read for the new load balancer.
 #[test]
-fn from_one_group_to_another() {
+fn a_service_that_moves_to_another_group_is_served_all_the_time() {
     let mut world = World::new(1);
     world.set(&[("HCLOUD_LOAD_BALANCERS_TYPE", "")]);
-    world.settle(&[]);
+    world.converge(&[]);
     world.create("a", &[EDGE], &[80]);
-    world.settle(&[]);
+    world.converge(&[]);
     world.create("b", &[EDGE], &[443]);
-    world.settle(&[]);
+    world.converge(&[]);
     let served = Served::watch(&world, &[("a", 80), ("b", 443)]);
     let groups = || {
         let all = world.balancers();
@@ -260,44 +260,44 @@ fn from_one_group_to_another() {
     };
     let of = |groups: [&str; 2]| BTreeSet::from(groups.map(str::to_owned));
     world.annotate("b", "share", Some("front"));
-    world.settle(&[]);
+    world.converge(&[]);
     assert_eq!(groups(), of(["default.edge", "default.front"]));
-    world.is_at_rest();
+    world.assert_converged();
     // Alone in its group it goes on to the next one.
     world.annotate("b", "share", Some("back"));
     let daemon = Daemon::start(&world.env, &[NO_RESYNC]);
     let next = of(["default.back", "default.edge"]);
     wait_until("the next one", || groups() == next);
     drop(daemon);
-    world.is_at_rest();
+    world.assert_converged();
     assert_eq!(world.balancer("b")["labels"][GROUP], "default.back");
     served.always();
     world.delete("b");
-    world.settle(&[]);
+    world.converge(&[]);
     assert_eq!(world.service("b"), None);
     assert_eq!(world.balancers().len(), 1);
 }
 
 /// The first try to add the port fails, and so the address stays until the next.
 #[test]
-fn while_its_port_is_refused_it_keeps_its_old_address() {
+fn a_service_keeps_its_old_address_while_its_port_is_refused() {
     let world = World::new(2);
-    world.settle(&[]);
+    world.converge(&[]);
     world.create("a", &[EDGE], &[80]);
     world.create("b", &[], &[443]);
-    world.settle(&[]);
+    world.converge(&[]);
     let served = Served::watch(&world, &[("a", 80), ("b", 443)]);
     let fails = ("action_failed", "it did not work out");
     world.cloud().fail_next_action("add_service", fails.0, fails.1);
     world.annotate("b", "share", Some("edge"));
     let ran = world.once(&[]).with_code(1);
     assert_eq!(world.balancers().len(), 2, "{ran:?}");
-    world.settle(&[]);
-    assert_eq!(ports(&world.only()).len(), 2);
+    world.converge(&[]);
+    assert_eq!(ports(&world.only_balancer()).len(), 2);
     served.always();
 }
 
-/// By which of two is the older: times are whole seconds.
+/// Whether one Service is older than another one. Times are whole seconds.
 fn is_older(world: &World, one: &str, other: &str) -> bool {
     let age = |name: &str| {
         let metadata = &world.service(name).unwrap()["metadata"];
@@ -307,7 +307,7 @@ fn is_older(world: &World, one: &str, other: &str) -> bool {
 }
 
 #[test]
-fn a_port_that_another_has_is_named_and_the_others_are_served() {
+fn a_port_that_another_service_has_is_named_and_the_others_are_served() {
     let world = World::new(1);
     let _daemon = world.daemon(&[OFTEN]);
     let a = world.create("a", &[EDGE], &[80]);
@@ -320,21 +320,23 @@ fn a_port_that_another_has_is_named_and_the_others_are_served() {
         "Fix: give the Service another port, or remove its annotation load-balancer.hetzner.cloud/share; ccm lb inspect default/",
     ];
     for name in ["b", "c"] {
-        world.tells(name, "PortConflict", &says);
+        world.wait_for_event(name, "PortConflict", &says);
     }
     world.all_up(&["b"]);
-    wait_until("the other port", || ports(&world.only()) == owned(&[(80, &a), (8080, &b)]));
+    wait_until("the other port", || {
+        ports(&world.only_balancer()) == owned(&[(80, &a), (8080, &b)])
+    });
     assert_eq!(world.addresses("b"), world.addresses("a"));
     world.ticks(6);
     assert!(!world.has_address("c"), "nothing of it is served");
-    assert_eq!(world.told("c", "PortConflict").len(), 1);
-    // It is free: of those that ask for it the oldest gets it.
+    assert_eq!(world.event_messages("c", "PortConflict").len(), 1);
+    // The port is free. The oldest Service that asks for it gets it.
     world.delete("a");
     let (heir, uid) = match is_older(&world, "b", "c") {
         true => ("b", &b),
         false => ("c", &c),
     };
-    wait_until("its heir", || ports(&world.only()) == owned(&[(80, uid), (8080, &b)]));
+    wait_until("its heir", || ports(&world.only_balancer()) == owned(&[(80, uid), (8080, &b)]));
     world.all_up(&[heir]);
     world.ticks(6);
     assert_eq!(world.addresses("c").is_empty(), heir == "b");
@@ -343,7 +345,7 @@ fn a_port_that_another_has_is_named_and_the_others_are_served() {
 
 /// Meanwhile nodes come and node ports change. What is about the whole of a load balancer that others share is theirs.
 #[test]
-fn who_stays_gets_what_its_ports_need_where_it_is() {
+fn a_blocked_service_is_synced_on_the_load_balancer_where_it_stays() {
     for old in [None, Some("old")] {
         let world = World::new(1);
         let daemon = world.daemon(&[OFTEN]);
@@ -366,7 +368,7 @@ fn who_stays_gets_what_its_ports_need_where_it_is() {
         let served = Served::watch(&world, &[("b", 81)]);
         world.annotate("b", "share", Some("edge"));
         let says = ["port 80 can't be had", "stays on"];
-        world.tells("b", "SyncLoadBalancerFailed", &says);
+        world.wait_for_event("b", "SyncLoadBalancerFailed", &says);
         let late = world.join_node("late");
         wait_until("the late node", || targets(&at()).contains(&late));
         world.edit("b", |service| {
@@ -380,7 +382,7 @@ fn who_stays_gets_what_its_ports_need_where_it_is() {
             ports.as_array().unwrap().iter().any(is_it)
         };
         wait_until("its node port", || has(80, 32_000) && has(83, 32_001));
-        world.is_at_rest();
+        world.assert_converged();
         assert_eq!(world.addresses("b"), address);
         assert_eq!(world.balancers().len(), 2);
         let algorithm = match old {
@@ -388,7 +390,7 @@ fn who_stays_gets_what_its_ports_need_where_it_is() {
             Some(_) => "round_robin",
         };
         assert_eq!(at()["algorithm"]["type"], algorithm);
-        // It can have its port.
+        // The Service can have its port now.
         world.delete("a");
         wait_until("the other address", || world.addresses("b") != address);
         wait_until("the end on the one that it leaves", || {
@@ -398,9 +400,9 @@ fn who_stays_gets_what_its_ports_need_where_it_is() {
             };
             world.balancers().iter().filter(|one| has_uid(one)).count() == 1
         });
-        // Who is alone on the other one now takes it over at the next comparison.
+        // The Service that is alone on the other load balancer takes it over at the next comparison.
         drop(daemon);
-        world.is_at_rest();
+        world.assert_converged();
         served.always();
     }
 }
@@ -416,10 +418,10 @@ fn another_namespace_s_group_is_joined_where_a_service_there_allows_it() {
     let mark = world.mark();
     let guest = world.create("shop/guest", &[("share", "infra/edge")], &[443]);
     let says = ["no Service that shares \"edge\" in namespace infra allows it", "\"shop\""];
-    world.tells("guest", "SyncLoadBalancerFailed", &says);
+    world.wait_for_event("guest", "SyncLoadBalancerFailed", &says);
     world.ticks(6);
     assert_eq!(world.writes(mark), Vec::<String>::new());
-    // Its own list allows nothing.
+    // The guest's own list allows nothing.
     let allow = |by: &str, namespaces: &str| {
         world.annotate(by, "share-namespaces", Some(namespaces));
     };
@@ -430,20 +432,20 @@ fn another_namespace_s_group_is_joined_where_a_service_there_allows_it() {
     allow("infra/host", "blog, shop");
     world.all_up(&["shop/guest"]);
     assert_eq!(world.addresses("shop/guest"), world.addresses("infra/host"));
-    assert_eq!(ports(&world.only()), owned(&[(80, &host), (443, &guest)]));
-    // What is taken back takes no traffic away.
+    assert_eq!(ports(&world.only_balancer()), owned(&[(80, &host), (443, &guest)]));
+    // A permission that is taken back removes no traffic.
     let mark = world.mark();
     allow("infra/host", "blog");
     world.ticks(6);
     assert_eq!(world.writes(mark), Vec::<String>::new());
-    assert_eq!(ports(&world.only()), owned(&[(80, &host), (443, &guest)]));
-    // What it has goes with it all the same.
+    assert_eq!(ports(&world.only_balancer()), owned(&[(80, &host), (443, &guest)]));
+    // The guest's port is removed with the guest.
     world.delete_and_wait("shop/guest");
-    assert_eq!(ports(&world.only()).len(), 1);
-    world.nothing_refused();
+    assert_eq!(ports(&world.only_balancer()).len(), 1);
+    world.assert_nothing_refused();
 }
 
-/// For whoever reads a failure.
+/// Returns the calls as text for the message of a failure.
 fn calls(world: &World, mark: u64) -> String {
     let mut calls = world.calls().calls_since(mark);
     let others = ["/leases", "/events", "/nodes"];

@@ -1,5 +1,5 @@
-//! Services of several namespaces and their certificates, from outside: no tenant shows another one's, keeps another one
-//! from showing its own, or uses up what is watched for all.
+//! Services of several namespaces and their certificates, from outside. No tenant shows another one's certificate,
+//! prevents another one from showing its own, or uses up what is watched for all.
 
 use crate::common::wait_until;
 use crate::sync::tls_secrets::{self, FROM_SECRET, allow_in, fresh, renew_in};
@@ -21,25 +21,25 @@ fn a_certificate_that_was_uploaded_from_a_secret_is_not_shown_by_another_namespa
         let thief = format!("hostile/{service}");
         world.create(&thief, &annotations, &[80, 443]);
         let says = format!("{named:?} can't be used by Services of namespace hostile");
-        world.tells(service, "CertificateFailed", &["port 443", &says]);
+        world.wait_for_event(service, "CertificateFailed", &["port 443", &says]);
         assert_eq!(listen_ports(&world.up(&thief)), [80]);
-        // One of the same namespace may name it.
+        // A Service of the same namespace may name the certificate.
         let friend = format!("{service}-too");
         world.create(&friend, &annotations, &[443]);
         world.has_https(&friend);
     }
-    world.nothing_refused();
+    world.assert_nothing_refused();
 }
 
-/// It is ordered under the name that the upload is to get.
+/// The certificate is ordered under the name that the upload would get.
 #[test]
 fn a_managed_certificate_with_the_name_of_an_upload_keeps_no_port_from_being_served() {
     let world = tls_secrets::world();
     world.create("web", FROM_SECRET, &[80, 443]);
-    world.settle(&[]);
+    world.converge(&[]);
     let uploaded = world.certificates()[0].clone();
     world.delete("web");
-    world.settle(&[]);
+    world.converge(&[]);
     assert_eq!(world.certificates(), [json!(null); 0]);
     let _daemon = world.daemon(&[NO_RESYNC]);
     let name = text(&uploaded["name"]);
@@ -62,15 +62,15 @@ fn a_managed_certificate_with_the_name_of_an_upload_keeps_no_port_from_being_ser
     let mark = world.mark();
     world.ticks(10);
     assert_eq!(world.cloud_writes(mark), [""; 0]);
-    // And it goes with its Service.
+    // The certificate is deleted with its Service.
     world.delete("web");
     wait_until("its end", || world.certificates().len() == 1);
-    world.nothing_refused();
+    world.assert_nothing_refused();
 }
 
-/// Which ones are allowed is a table in `tests/plan/load_balancer/named_certificates.rs`.
+/// The table in `tests/plan/load_balancer/named_certificates.rs` lists which certificates are allowed.
 #[test]
-fn a_certificate_that_a_setting_does_not_allow_is_told_with_the_setting() {
+fn a_certificate_that_a_setting_forbids_is_reported_with_the_setting() {
     const SELECTOR: &str = "HCLOUD_LOAD_BALANCERS_CERTIFICATE_SELECTOR";
     const DOMAINS: &str = "HCLOUD_LOAD_BALANCERS_CERTIFICATE_DOMAINS";
     let named = [("http-certificates.p443", "gateway"); 2];
@@ -90,13 +90,13 @@ fn a_certificate_that_a_setting_does_not_allow_is_told_with_the_setting() {
         let _daemon = world.daemon(&[NO_RESYNC]);
         let https = [&[("protocol.p443", "https")], &annotations[..]].concat();
         world.create("web", &https, &[80, 443]);
-        world.tells("web", "CertificateFailed", &says);
+        world.wait_for_event("web", "CertificateFailed", &says);
         assert_eq!(listen_ports(&world.up("web")), [80]);
         assert_eq!(world.certificates().len(), 1);
     }
 }
 
-/// More than are watched of one namespace, in more namespaces than have room.
+/// There are more Secrets than are watched of one namespace, in more namespaces than there is room for.
 #[test]
 fn namespaces_with_many_secrets_leave_room_for_one_with_a_single_secret() {
     let one = fresh();
@@ -115,7 +115,7 @@ fn namespaces_with_many_secrets_leave_room_for_one_with_a_single_secret() {
             }
         }
         let _daemon = world.daemon(&[NO_RESYNC]);
-        wait_until("all are read", || world.told("many", "CertificateFailed").len() >= 5);
+        wait_until("all are read", || world.event_messages("many", "CertificateFailed").len() >= 5);
         world.create("web", FROM_SECRET, &[443]);
         world.has_https("web");
     }

@@ -1,5 +1,5 @@
-//! Certificates from Secrets, from outside: uploaded once, renewed without a gap, deleted when nothing uses them, and left
-//! as they are while a Secret can't be used.
+//! Certificates from Secrets, from outside. They are uploaded once, renewed without a gap, deleted when nothing uses
+//! them, and left as they are while a Secret can't be used.
 
 use crate::common::{self, on, wait_until};
 use crate::sync::killed::{Scenario, killed_at_each_write};
@@ -43,7 +43,7 @@ fn put_in(world: &World, namespace: &str, name: &str, kind: &str, certificate: &
         "tls.crt": STANDARD.encode(certificate),
         "tls.key": STANDARD.encode(key),
     });
-    // Its type can't be changed.
+    // The type of a Secret can't be changed, so the Secret is deleted first.
     let known = cluster.get("secrets", Some(namespace), name);
     if known.is_some_and(|known| known["type"] != kind) {
         cluster.delete("secrets", Some(namespace), name);
@@ -138,7 +138,7 @@ fn a_renewed_secret_is_uploaded_swapped_in_and_the_old_one_deleted() {
         assert_eq!(labels["ccm-from-scratch/secret"], "default.web-tls");
         assert!(labels[CLUSTER_UID].is_string());
         assert!(labels["hcloud-ccm/service-uid"].is_null());
-        // At each write of the renewal the port shows one that exists.
+        // At each write of the renewal the port shows an existing certificate.
         let mark = world.mark();
         let gaps = watch_for_gaps(&world);
         let second = fresh();
@@ -152,13 +152,13 @@ fn a_renewed_secret_is_uploaded_swapped_in_and_the_old_one_deleted() {
             assert!(call.contains(step), "{writes:#?}");
         }
         assert_eq!(*gaps.lock().unwrap(), Vec::<String>::new());
-        // And then all is quiet.
+        // After that there are no more writes.
         let mark = world.mark();
         world.ticks(20);
         let calls = world.cloud_calls(mark);
         let nodes_only = calls.iter().all(|call| call.path == "/v1/servers");
         assert!(nodes_only, "{calls:#?}");
-        world.nothing_refused();
+        world.assert_nothing_refused();
     }
 }
 
@@ -213,7 +213,7 @@ fn ten_services_with_one_secret_upload_it_once() {
 }
 
 #[test]
-fn killed_after_any_write_of_a_renewal_nothing_is_left_over() {
+fn a_renewal_that_is_killed_at_any_write_leaves_no_certificate_over() {
     killed_at_each_write(Scenario {
         before: |world| {
             allow(world);
@@ -236,7 +236,7 @@ fn killed_after_any_write_of_a_renewal_nothing_is_left_over() {
 }
 
 #[test]
-fn killed_after_any_write_of_the_end_of_a_service_nothing_is_left_over() {
+fn a_deletion_that_is_killed_at_any_write_leaves_no_certificate_over() {
     killed_at_each_write(Scenario {
         before: |world| {
             allow(world);
@@ -263,9 +263,9 @@ fn a_certificate_is_deleted_when_the_annotation_is_removed_and_no_port_shows_it(
     assert_eq!(world.shown("web"), Some(vec![]));
 }
 
-/// As a CronJob runs it; a person who names a Service has only what concerns that one.
+/// A CronJob runs all Services. A person who names a Service gets only what concerns that Service.
 #[test]
-fn a_pass_deletes_what_nothing_uses_and_a_sync_of_one_service_does_not() {
+fn a_pass_deletes_unused_certificates_and_a_sync_of_one_service_does_not() {
     let world = world();
     world.create("web", FROM_SECRET, &[80, 443]);
     let run = |words: &[&str]| drop(world.ccm(words).with_code(0));
@@ -280,7 +280,7 @@ fn a_pass_deletes_what_nothing_uses_and_a_sync_of_one_service_does_not() {
     assert!(!second.is_empty() && second != first);
 }
 
-/// The plan of all Services names what a sync of all deletes; the plan of one Service does not.
+/// The plan of all Services lists the certificates that a sync of all deletes. The plan of one Service does not.
 #[test]
 fn a_dry_run_lists_the_certificates_that_nothing_uses() {
     let world = world();
@@ -315,7 +315,7 @@ fn a_dry_run_lists_the_certificates_that_nothing_uses() {
     run(&[of_all, &["--detailed-exitcode"]].concat(), 0);
 }
 
-/// What is wrong with the Secret, and a part of the message.
+/// A problem of the Secret: its name, the change that causes it, and a part of the message.
 type Case = (&'static str, fn(&World), &'static str);
 
 #[rustfmt::skip] // A case is a line.
@@ -339,14 +339,14 @@ const BROKEN: &[Case] = &[
 
 #[test]
 fn a_secret_that_cannot_be_used_leaves_everything_as_it_was() {
-    common::side_by_side(BROKEN.to_vec(), |(what, breaks, message)| {
+    common::run_in_parallel(BROKEN.to_vec(), |(what, breaks, message)| {
         let world = world();
         let _daemon = world.daemon(&[NO_RESYNC]);
         create_web(&world);
         let (before, mark) = (world.certificates(), world.mark());
         breaks(&world);
         let says = ["port 443: Secret default/web-tls: ", message];
-        world.tells("web", "CertificateFailed", &says);
+        world.wait_for_event("web", "CertificateFailed", &says);
         world.ticks(10);
         assert_eq!(world.certificates(), before, "{what}");
         assert_eq!(world.cloud_writes(mark), Vec::<String>::new(), "{what}");
@@ -355,7 +355,7 @@ fn a_secret_that_cannot_be_used_leaves_everything_as_it_was() {
         world.up("second");
         let shown = world.shown("web");
         wait_until("both ports", || world.shown("second") == shown);
-        // And once it is corrected all is as it should be.
+        // Everything is as it should be after the Secret was corrected.
         let good = fresh();
         renew(&world, "web-tls", &good);
         for name in ["web", "second"] {
@@ -365,7 +365,7 @@ fn a_secret_that_cannot_be_used_leaves_everything_as_it_was() {
 }
 
 #[test]
-fn without_the_right_the_other_ports_are_served_and_the_finding_says_what_to_apply() {
+fn a_missing_right_to_read_secrets_is_reported_and_the_other_ports_are_served() {
     let world = World::new(1);
     renew(&world, "web-tls", &fresh());
     let daemon = world.daemon(&[NO_RESYNC]);
@@ -376,7 +376,7 @@ fn without_the_right_the_other_ports_are_served_and_the_finding_says_what_to_app
         "kubectl apply -n default -k manifests/tls-secrets",
         "tlsSecretNamespaces",
     ];
-    world.tells("web", "CertificateFailed", &parts);
+    world.wait_for_event("web", "CertificateFailed", &parts);
     assert!(!daemon.log().contains("ERROR"), "{}", daemon.log());
     allow(&world);
     shows_one(&world, "web");
@@ -401,7 +401,7 @@ fn certificates_of_others_are_never_touched() {
     assert_eq!(world.certificates(), before);
 }
 
-/// It is wanted, although it is neither read nor used just now.
+/// The certificate is wanted, although it is neither read nor used at the moment.
 #[test]
 fn a_certificate_of_a_secret_that_cannot_be_read_is_not_deleted() {
     let world = world();
@@ -410,11 +410,11 @@ fn a_certificate_of_a_secret_that_cannot_be_read_is_not_deleted() {
     let before = world.certificates()[0]["id"].clone();
     let cluster = world.cluster();
     assert!(cluster.delete("secrets", Some("default"), "web-tls"));
-    world.tells("web", "CertificateFailed", &["it does not exist"]);
-    // By hand; the daemon does not compare it for a day.
-    let id = id(&world.only());
+    world.wait_for_event("web", "CertificateFailed", &["it does not exist"]);
+    // The port is removed by hand, and the daemon does not compare the load balancer for a day.
+    let id = id(&world.only_balancer());
     let action = format!("/load_balancers/{id}/actions/delete_service");
-    world.act(&action, &json!({ "listen_port": 443 }));
+    world.post(&action, &json!({ "listen_port": 443 }));
     let mark = world.mark();
     world.create("other", &[], &[80]);
     world.up("other");
@@ -427,7 +427,7 @@ fn a_certificate_of_a_secret_that_cannot_be_read_is_not_deleted() {
 }
 
 #[test]
-fn a_refused_upload_leaves_the_old_certificate_and_the_rest_goes_on() {
+fn a_refused_upload_leaves_the_old_certificate_and_the_rest_is_synced() {
     let world = world();
     let _daemon = world.daemon(&[NO_RESYNC]);
     create_web(&world);
@@ -435,7 +435,7 @@ fn a_refused_upload_leaves_the_old_certificate_and_the_rest_goes_on() {
     let rule = world.faults().add(on(UPLOAD, limit));
     let (before, second) = (world.shown("web"), fresh());
     renew(&world, "web-tls", &second);
-    world.tells("web", "SyncLoadBalancerFailed", &["too many certificates"]);
+    world.wait_for_event("web", "SyncLoadBalancerFailed", &["too many certificates"]);
     world.change_algorithm("web");
     assert_eq!(world.shown("web"), before);
     world.faults().remove(rule);
@@ -444,8 +444,8 @@ fn a_refused_upload_leaves_the_old_certificate_and_the_rest_goes_on() {
 
 /// An upload whose answer is lost, and one that another process made meanwhile.
 #[test]
-fn an_upload_is_not_made_twice() {
-    common::side_by_side(crate::sync::LOST_ANSWERS.to_vec(), |fault| {
+fn a_lost_answer_does_not_upload_a_certificate_twice() {
+    common::run_in_parallel(crate::sync::LOST_ANSWERS.to_vec(), |fault| {
         let world = world();
         world.faults().add(on(UPLOAD, fault()).times(1));
         let _daemon = world.daemon(&[NO_RESYNC]);
@@ -456,9 +456,9 @@ fn an_upload_is_not_made_twice() {
 #[test]
 fn inspect_shows_until_when_a_certificate_is_valid_and_its_secret() {
     let world = world();
-    world.settle(&[]);
+    world.converge(&[]);
     world.create("web", FROM_SECRET, &[443]);
-    world.settle(&[]);
+    world.converge(&[]);
     let one = world.inspect("web", &[])["cloud"]["certificates"][0].clone();
     let stored = world.certificates()[0].clone();
     assert_eq!((&one["id"], &one["ports"]), (&stored["id"], &json!([443])));
@@ -473,7 +473,7 @@ fn inspect_shows_until_when_a_certificate_is_valid_and_its_secret() {
     }
 }
 
-/// Only one that a Service names, of its own namespace, for an https port.
+/// Only a Secret is read that a Service of its own namespace names for an https port.
 #[test]
 fn no_other_secret_is_read() {
     let world = world();
@@ -498,21 +498,21 @@ fn no_other_secret_is_read() {
 #[test]
 fn two_ways_to_name_certificates_of_one_port_are_an_error() {
     let world = world();
-    world.settle(&[]);
+    world.converge(&[]);
     for more in [("http-certificates", "bought"), ("certificate-type", "managed")] {
         let name = format!("web-{}", &more.0[..4]);
         world.create(&name, &[FROM_SECRET, &[more]].concat(), &[443]);
         world.once(&[]).with_code(1);
         let says = ["port 443", "named twice", "http-tls-secret.p443", more.0];
-        world.tells(&name, "SyncLoadBalancerFailed", &says);
+        world.wait_for_event(&name, "SyncLoadBalancerFailed", &says);
         world.delete(&name);
     }
     assert_eq!(world.certificates(), Vec::<Value>::new());
 }
 
-/// As much as can be asked for, whatever fails.
+/// The key must not be printed, however much is requested and whatever fails.
 #[test]
-fn nothing_of_the_key_is_printed() {
+fn no_part_of_the_key_is_printed() {
     let world = world();
     let one = fresh();
     renew(&world, "web-tls", &one);
@@ -520,7 +520,7 @@ fn nothing_of_the_key_is_printed() {
     let mut printed = String::new();
     let all = [("HCLOUD_DEBUG", "true"), ("RUST_LOG", "trace")];
     let env = common::with(world.env.clone(), &all);
-    world.settle(&[]);
+    world.converge(&[]);
     world.create("web", FROM_SECRET, &[443]);
     let is_of_key = |line: &&str| line.len() > 20 && !line.starts_with('-');
     let key_lines: Vec<&str> = one.key_pem.lines().filter(is_of_key).collect();

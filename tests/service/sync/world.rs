@@ -14,9 +14,9 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// In a resync period as long as this, none happens in a test.
+/// The resync period is so long that no resync happens in a test.
 pub const NO_RESYNC: &str = "--load-balancer-resync-period=24h";
-/// Comes once a minute: as often as refreshes may. That is 1.2 s, scaled.
+/// The resync comes once a minute, which is as often as refreshes may come. That is 1.2 s in scaled time.
 pub const OFTEN: &str = "--load-balancer-resync-period=10s";
 
 pub const HCLOUD: &str = "--cloud-provider=hcloud";
@@ -41,7 +41,7 @@ impl World {
         World::at(builder.heartbeats(false).simulated())
     }
 
-    /// The same with processes and over sockets.
+    /// Starts a world over sockets, with programs as processes.
     pub fn over_sockets(builder: sandbox::Builder) -> World {
         World::at(Arc::new(builder.scale(0.02).heartbeats(false).start()))
     }
@@ -68,25 +68,25 @@ impl World {
     pub fn daemon(&self, flags: &[&str]) -> Daemon {
         let daemon = Daemon::start(&self.env, flags);
         wait_until("initialised nodes", || all_initialised(&self.sandbox));
-        // Its first pass looks for orphans too: over, before a test begins to count.
+        // The first pass also searches for orphans. It must be over before a test begins to count.
         self.ticks(1);
         daemon
     }
 
-    /// One pass of everything; the nodes first.
+    /// Runs one pass of all controllers, nodes first.
     pub fn once(&self, flags: &[&str]) -> Ran {
         self.ccm(&[&["run", "--once"], flags].concat())
     }
 
-    /// As `once`, until there is nothing to do.
-    pub fn settle(&self, flags: &[&str]) {
+    /// Runs passes until there is nothing left to do.
+    pub fn converge(&self, flags: &[&str]) {
         // The first pass of a new cluster looks at Services while nodes are being initialised.
         for _ in 0..2 {
             self.once(flags).with_code(0);
         }
     }
 
-    /// Waits until the Service has an address; its load balancer.
+    /// Waits until the Service has an address. Returns its load balancer.
     pub fn up(&self, name: &str) -> Value {
         wait_until("an address", || self.has_address(name));
         self.balancer(name)
@@ -99,7 +99,7 @@ impl World {
         wait_until("the algorithm", || self.balancer(name)["algorithm"]["type"] == algorithm);
     }
 
-    /// IDs of the certificates that port 443 of the Service shows; `None`: there is no such port.
+    /// Returns the IDs of the certificates that port 443 of the Service shows, or `None` when there is no such port.
     pub fn shown(&self, name: &str) -> Option<Vec<u64>> {
         let balancer = self.of_uid(&self.uid(name))?;
         let mut ports = balancer["services"].as_array().unwrap().iter();
@@ -125,9 +125,9 @@ impl World {
         self.ticks_within(common::LIMIT, times);
     }
 
-    /// The same where one look takes long.
+    /// Waits for ticks in a world where one poll takes long.
     pub fn ticks_within(&self, limit: Duration, times: usize) {
-        let looks = || {
+        let polls = || {
             let is_look = |call: &Call| {
                 call.duration.is_some()
                     && call.path == "/api/v1/services"
@@ -135,12 +135,12 @@ impl World {
             };
             self.sandbox.calls().count(is_look)
         };
-        // One may be under way that began before what the test did last.
-        let enough = looks() + times + 1;
-        wait_at_most(limit, "looks at Services", || looks() >= enough);
+        // A poll may be in progress that began before the last action of the test.
+        let enough = polls() + times + 1;
+        wait_at_most(limit, "polls of Services", || polls() >= enough);
     }
 
-    /// What `lb inspect` says.
+    /// Returns what `lb inspect` prints.
     pub fn inspect(&self, name: &str, flags: &[&str]) -> Value {
         let name = format!("default/{name}");
         let words = [&["lb", "inspect", name.as_str(), "-o", "json"], flags].concat();

@@ -1,5 +1,5 @@
-//! A token of another project shows neither load balancers nor servers: that is no reason to make new ones, and none
-//! to forget the ones there are.
+//! A token of another project shows neither the load balancers nor the servers. That is no reason to create new ones or
+//! to forget the existing ones.
 
 use crate::common::{self, Env, with};
 use crate::sync::external::{BY_NAME, EXTERNAL};
@@ -7,18 +7,18 @@ use crate::sync::world::{Cluster, NO_RESYNC, World, id, targets};
 use sandbox::Half;
 use serde_json::json;
 
-/// As somebody who exported the token of another project.
+/// Returns the environment of somebody who exported the token of another project.
 fn with_foreign_token(world: &World) -> Env {
     let token = &world.projects().foreign_token;
     with(world.env.clone(), &[("HCLOUD_TOKEN", token)])
 }
 
 #[test]
-fn a_token_of_another_project_makes_nothing_and_forgets_nothing() {
+fn a_token_of_another_project_creates_nothing_and_removes_no_status() {
     let world = World::new(2);
     world.create("stays", &[], &[80]);
     world.create("goes", &[], &[80]);
-    world.settle(&[]);
+    world.converge(&[]);
     world.delete("goes");
     let services = || ["stays", "goes"].map(|name| world.service(name));
     let (before, mark) = (services(), world.mark());
@@ -39,20 +39,20 @@ fn a_token_of_another_project_makes_nothing_and_forgets_nothing() {
     for (name, reason) in
         [("stays", "SyncLoadBalancerFailed"), ("goes", "DeleteLoadBalancerFailed")]
     {
-        world.tells(name, reason, &["another project's"]);
+        world.wait_for_event(name, reason, &["another project's"]);
     }
     // The right one sees that all is as it was.
-    world.settle(&[]);
+    world.converge(&[]);
     assert_eq!(services(), [before[0].clone(), None]);
     assert_eq!(world.balancers().len(), 1);
 }
 
 /// The process that created its load balancer ended before it wrote the status. Found by storm seed 117.
 #[test]
-fn a_service_without_a_status_is_not_let_go_by_a_token_of_another_project() {
+fn a_service_without_a_status_keeps_its_finalizer_with_a_token_of_another_project() {
     let world = World::new(2);
     world.create("goes", &[], &[80]);
-    world.settle(&[]);
+    world.converge(&[]);
     world.edit("goes", |service| service["status"] = json!({}));
     world.delete("goes");
     let (before, mark) = (world.service("goes"), world.mark());
@@ -60,14 +60,14 @@ fn a_service_without_a_status_is_not_let_go_by_a_token_of_another_project() {
     assert_eq!(world.writes(mark), Vec::<String>::new(), "{ran:?}");
     assert_eq!(world.service("goes"), before);
     let finding = ["it has our finalizer", "another project's"];
-    world.tells("goes", "DeleteLoadBalancerFailed", &finding);
-    world.settle(&[]);
+    world.wait_for_event("goes", "DeleteLoadBalancerFailed", &finding);
+    world.converge(&[]);
     assert_eq!(world.service("goes"), None);
     assert_eq!(world.balancers().len(), 0);
 }
 
 #[test]
-fn one_that_was_deleted_by_hand_in_the_right_project_comes_again_or_is_let_go() {
+fn a_load_balancer_that_was_deleted_by_hand_is_created_again_or_its_service_is_deleted() {
     let world = World::new(1);
     let daemon = world.daemon(&[NO_RESYNC]);
     for name in ["again", "goes"] {
@@ -81,17 +81,18 @@ fn one_that_was_deleted_by_hand_in_the_right_project_comes_again_or_is_let_go() 
     world.delete("goes");
     common::wait_until("the end of it", || world.service("goes").is_none());
     drop(daemon);
-    world.settle(&[]);
+    world.converge(&[]);
     assert_eq!(world.balancers().len(), 1);
-    let expected = &world.only()["public_net"]["ipv4"]["ip"];
+    let expected = &world.only_balancer()["public_net"]["ipv4"]["ip"];
     assert_eq!(world.addresses("again")[0], *expected);
 }
 
-/// It has neither a finalizer nor a status, so nothing says that it had a load balancer. Found by storm seed 182.
+/// The Service has neither a finalizer nor a status, so nothing shows that it had a load balancer. Storm seed
+/// 182 found this.
 #[test]
 fn a_new_service_gets_no_load_balancer_in_another_project() {
     let world = World::new(2);
-    world.settle(&[]);
+    world.converge(&[]);
     let (cloud, foreign) = (world.cloud(), world.projects().foreign);
     let balancer = |name: &str, labels| {
         let body = json!({
@@ -125,16 +126,16 @@ fn a_new_service_gets_no_load_balancer_in_another_project() {
     }
     for (name, _) in all {
         let parts = ["no server of the cluster's nodes, of which there are 2", "another project's"];
-        world.tells(name, "SyncLoadBalancerFailed", &parts);
+        world.wait_for_event(name, "SyncLoadBalancerFailed", &parts);
     }
     world.delete("uses");
-    world.settle(&[]);
+    world.converge(&[]);
     assert_eq!(world.balancers().len(), 3);
 }
 
-/// Projects can't be distinguished: as before.
+/// Projects can't be distinguished without such a node.
 #[test]
-fn without_a_node_on_a_cloud_server_any_project_is_the_right_one() {
+fn any_project_counts_as_the_right_one_without_a_node_on_a_cloud_server() {
     for robot in [0, 2] {
         let world = World::of(common::builder().nodes(0).robot(robot));
         world.create("new", &[], &[80]);
@@ -144,10 +145,10 @@ fn without_a_node_on_a_cloud_server_any_project_is_the_right_one() {
     }
 }
 
-/// A load balancer with one of the cluster's servers as its target shows whose project it is: the first one costs a
-/// list of servers, in a large project one server, and the others nothing.
+/// A load balancer with one of the cluster's servers as a target shows that the project is the right one. The first
+/// load balancer costs a list of servers, or one server in a large project, and the others cost nothing.
 #[test]
-fn that_the_project_is_the_right_one_costs_one_call_at_most() {
+fn the_check_of_the_project_costs_at_most_one_call() {
     for others in [0, 160] {
         let world = World::new(2);
         for n in 0..others {

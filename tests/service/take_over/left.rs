@@ -1,4 +1,5 @@
-//! A cluster as hcloud-cloud-controller-manager leaves it: its provider IDs, labels, finalizers, load balancers, routes.
+//! A cluster as hcloud-cloud-controller-manager leaves it: its provider IDs, labels, finalizers, load
+//! balancers and routes.
 
 use crate::common::cluster::{Cluster, text};
 pub use crate::common::cluster::{FINALIZER, SERVICE_UID};
@@ -39,7 +40,7 @@ fn set_labels(node: &mut Value, kind: &str, zone: &str, provided_by: &str) {
 pub struct Left {
     pub sandbox: Sandbox,
     pub env: Env,
-    /// By which targets are reached.
+    /// Whether targets are reached by their private addresses.
     pub by_private_ip: bool,
 }
 
@@ -48,7 +49,8 @@ impl Left {
         Left::with_dedicated(0, true)
     }
 
-    /// The same with so many nodes on dedicated servers. The second one's provider ID is an older fork's.
+    /// Returns such a cluster with this number of nodes on dedicated servers. The second one has a provider ID of
+    /// an older fork.
     pub fn with_dedicated(servers: usize, by_private_ip: bool) -> Left {
         let builder = Sandbox::builder().nodes(3).robot(servers).network("10.0.0.0/8");
         let sandbox = builder.scale(0.02).heartbeats(false).start();
@@ -63,7 +65,7 @@ impl Left {
         left.leave_dedicated_nodes();
         left.leave_routes();
         left.leave_services();
-        // None of that was ccm.
+        // ccm made none of these calls.
         left.sandbox.calls().clear();
         left
     }
@@ -120,7 +122,7 @@ impl Left {
         }
     }
 
-    /// To each node's Pods, in the Network.
+    /// Adds a route in the Network to the Pods of each node.
     fn leave_routes(&self) {
         for server in self.servers() {
             let node = self.node(&text(&server["name"]));
@@ -139,7 +141,7 @@ impl Left {
         });
         let certificate = self.create_certificate(certificate);
         self.leave_service("web", &[], &[80, 443], None, |_| {});
-        // What no annotation names somebody set by hand; that one leaves it so.
+        // A setting that no annotation names was made by hand, and hcloud-cloud-controller-manager leaves it.
         let shop = [
             ("name", "shop"),
             ("type", "lb21"),
@@ -172,8 +174,8 @@ impl Left {
         });
     }
 
-    /// One with its load balancer, which is as that one makes it without annotations, but for a change, and with its
-    /// addresses or a name in its status.
+    /// Creates a Service with its load balancer, as hcloud-cloud-controller-manager makes it without annotations,
+    /// except for one change. The status has addresses or a name.
     fn leave_service(
         &self,
         name: &str,
@@ -248,7 +250,7 @@ impl Left {
         world
     }
 
-    /// It is all as it was.
+    /// Asserts that everything is as it was.
     pub fn is_as(&self, before: &[Value], why: &str) {
         for (now, before) in self.world().iter().zip(before) {
             assert_eq!(now, before, "{why}");
@@ -257,7 +259,7 @@ impl Left {
     }
 
     /// Looks at Services that were answered, and reads of load balancers.
-    pub fn looks(&self) -> usize {
+    pub fn polls(&self) -> usize {
         let calls = self.sandbox.calls();
         let count = |half: Half, path: &str| {
             calls.count(|call| call.half == half && call.path == path && call.duration.is_some())

@@ -1,5 +1,5 @@
-//! From hcloud-cloud-controller-manager to `ccm` and back: what that one left is taken over without a write, and what
-//! `ccm` leaves is what that one reads.
+//! From hcloud-cloud-controller-manager to `ccm` and back. What the other controller left is taken over without a
+//! write, and it can read what `ccm` leaves.
 
 mod left;
 
@@ -8,7 +8,8 @@ use crate::common::{self, Daemon, ccm, env, wait_until, writes};
 use left::{FINALIZER, Left, SERVICE_UID};
 use serde_json::{Value, json};
 
-/// What its chart passes, with a private Network, but for the Lease: ours is to be seen.
+/// The arguments that the chart passes with a private Network, except those of the Lease, because the tests
+/// watch the Lease.
 const ITS_WORDS: &[&str] = &[
     "--allow-untagged-cloud",
     "--cloud-provider=hcloud",
@@ -18,10 +19,11 @@ const ITS_WORDS: &[&str] = &[
     "--cluster-cidr=10.244.0.0/16",
 ];
 
-/// What that chart passes for one replica.
+/// The argument that the chart passes for one replica.
 const NO_LEASE: &[&str] = &["--leader-elect=false"];
 
-/// Its Lease, as it may be found: held by a Pod that is gone, given away, and never there; and what is said of it.
+/// Returns the states in which the Lease may be found: held by a Pod that does not exist, released, and never created.
+/// Each has the further arguments of the daemon.
 fn leases() -> [(&'static str, Option<Value>, &'static [&'static str]); 4] {
     let held =
         |holder: &str, duration_s: u32| held(holder, duration_s, "2026-01-01T00:00:00.000000Z", 3);
@@ -34,15 +36,15 @@ fn leases() -> [(&'static str, Option<Value>, &'static [&'static str]); 4] {
 }
 
 #[test]
-fn what_it_left_is_taken_over_without_a_write() {
-    common::side_by_side(leases().into(), |(case, lease, more)| {
+fn load_balancers_of_hcloud_cloud_controller_manager_are_taken_over_without_a_write() {
+    common::run_in_parallel(leases().into(), |(case, lease, more)| {
         let its_words = [ITS_WORDS, more].concat();
         let left = Left::new();
         if let Some(lease) = lease {
             left.create_lease(lease);
         }
         let before = left.world();
-        // What `ccm help migrate` says to do first.
+        // `ccm help migrate` tells people to do this first.
         let ran = ccm(&left.env, &[&its_words[..], &["--dry-run"]].concat());
         let last = ran.stdout.lines().last().unwrap();
         let is_nothing =
@@ -51,16 +53,16 @@ fn what_it_left_is_taken_over_without_a_write() {
         let ran = ccm(&left.env, &[&its_words[..], &["--once"]].concat());
         ran.with_code(0).warns(" 0 changed, ");
         assert_eq!(writes(&left.sandbox), Vec::<String>::new(), "{case}");
-        // And the daemon, at start and at each comparison afterwards.
+        // The daemon makes no write either, at its start and at each later comparison.
         let often = ["--load-balancer-resync-period=10s", "--node-status-update-frequency=10s"];
         let daemon = Daemon::start_with(&left.env, &[&its_words[..], &often].concat());
-        let enough = left.looks() + 3;
-        wait_until("looks at everything", || left.looks() >= enough);
+        let enough = left.polls() + 3;
+        wait_until("polls of everything", || left.polls() >= enough);
         let log = daemon.log();
         assert_eq!(writes(&left.sandbox), Vec::<String>::new(), "{case}: {log}");
         left.is_as(&before, &format!("{case}: {log}"));
         assert!(!log.contains("WARN"), "{case}: {log}");
-        // It goes on: what is new is served, and only that is written.
+        // The daemon continues. A new port is served, and only that is written.
         left.set_port("web", 81);
         wait_until("the other port", || listen_ports(&left.balancer("web")).contains(&81));
         let id = |one: &Value| one["id"].clone();
@@ -76,9 +78,10 @@ fn what_it_left_is_taken_over_without_a_write() {
     });
 }
 
-/// With nodes on dedicated servers, by every way in which the login of Robot may be there: nothing is written to any API.
+/// The cluster has nodes on dedicated servers, and the login of Robot is configured in every possible way. Nothing is
+/// written to any API.
 #[test]
-fn with_dedicated_servers_only_the_image_is_changed() {
+fn a_cluster_with_dedicated_servers_is_taken_over_by_a_change_of_the_image() {
     type Variables = &'static [(&'static str, &'static str)];
     // Whether targets are reached by the private IP, variables, whether Robot is asked.
     let cases: [(bool, Variables, bool); 5] = [
@@ -88,7 +91,7 @@ fn with_dedicated_servers_only_the_image_is_changed() {
         (false, &[("ROBOT_ENABLED", "false")], false),
         (true, &[("ROBOT_PASSWORD", "another")], true),
     ];
-    common::side_by_side(cases.into(), |(by_private_ip, variables, asks)| {
+    common::run_in_parallel(cases.into(), |(by_private_ip, variables, asks)| {
         let mut left = Left::with_dedicated(2, by_private_ip);
         left.env = common::with(left.env, variables);
         let before = left.world();
@@ -102,7 +105,7 @@ fn with_dedicated_servers_only_the_image_is_changed() {
         assert_eq!(ran.code, i32::from(is_refused), "{case}: {}", ran.stderr);
         let mut others = writes(&left.sandbox);
         if is_refused || !asks {
-            // What is said of nodes that are not looked up.
+            // Events about nodes that are not looked up are allowed.
             others.retain(|write| !write.contains("/events"));
         }
         assert_eq!(others, Vec::<String>::new(), "{case}: {}", ran.stderr);
@@ -114,7 +117,7 @@ fn with_dedicated_servers_only_the_image_is_changed() {
 
 /// Object by object, what we write and how that one finds it again.
 #[test]
-fn what_is_left_for_it_is_what_it_reads() {
+fn hcloud_cloud_controller_manager_reads_what_ccm_leaves() {
     let left = Left::new();
     let daemon = Daemon::start_with(&left.env, ITS_WORDS);
     let joined = "worker-4";
@@ -132,7 +135,7 @@ fn what_is_left_for_it_is_what_it_reads() {
     daemon.signal("-TERM");
     assert!(daemon.ended().success(), "{}", daemon.log());
 
-    // The node: its ID is the server's, with that one's labels beside Kubernetes' own.
+    // The node's ID is that of the server, and it has the other controller's labels beside Kubernetes' own.
     let own = left.node(joined);
     assert_eq!(own["spec"]["providerID"], format!("hcloud://{server}"));
     let old = left.node("worker-1");
@@ -141,7 +144,7 @@ fn what_is_left_for_it_is_what_it_reads() {
             assert_eq!(&own["metadata"]["labels"][key], value, "{key}");
         }
     }
-    // The Service: finalizer and addresses, and nothing that only we know.
+    // The Service has its finalizer and addresses, and nothing that only ccm knows.
     let service = left.service("new").unwrap();
     assert_eq!(service["metadata"]["finalizers"], json!([FINALIZER]));
     let annotations = service["metadata"]["annotations"].as_object();
@@ -157,7 +160,7 @@ fn what_is_left_for_it_is_what_it_reads() {
             &balancer["private_net"][0]["ip"],
         ]
     );
-    // The load balancer: found by this label, and by this name.
+    // The load balancer is found by this label and by this name.
     assert_eq!(balancer["labels"][SERVICE_UID], uid);
     assert_eq!(balancer["name"], format!("a{}", uid.replace('-', ""))[..32]);
     let foreign = balancer["labels"].as_object().unwrap().keys();
@@ -165,7 +168,7 @@ fn what_is_left_for_it_is_what_it_reads() {
         .filter(|label| *label != SERVICE_UID && !label.starts_with("ccm-from-scratch/"))
         .collect();
     assert!(foreign.is_empty(), "{foreign:?}");
-    // The Lease: empty-handed, so that it is taken at once.
+    // The Lease is released, so that it is taken at once.
     let lease = left.lease();
     assert_eq!(lease["spec"]["holderIdentity"], "");
     assert_eq!(lease["spec"]["leaseDurationSeconds"], 1);
@@ -176,16 +179,16 @@ fn what_is_left_for_it_is_what_it_reads() {
     }
 }
 
-/// Somebody forgot a flag, here or there: the nodes are the other profile's, and traffic goes on.
+/// Somebody forgot a flag on one side. The nodes are the other profile's, and the traffic goes on.
 #[test]
-fn in_the_wrong_profile_nothing_is_taken_away() {
+fn the_wrong_profile_removes_nothing() {
     let left = Left::new();
     stays(&left, &["run", "--once"], "--cloud-provider=hcloud");
 
     let sandbox = common::builder().nodes(2).heartbeats(false).start();
     let variables = [("HCLOUD_LOAD_BALANCERS_LOCATION", "fsn1")];
     let ours = Left { env: common::with(env(&sandbox), &variables), sandbox, by_private_ip: false };
-    // The nodes first: the first pass of a new cluster looks at Services while they are being initialised.
+    // Nodes are initialised first, because the first pass of a new cluster reads Services at the same time.
     ccm(&ours.env, &["run", "--once"]).with_code(0);
     for name in ["web", "shop", "mail"] {
         ours.create(name, &[], &[80]);
@@ -196,7 +199,7 @@ fn in_the_wrong_profile_nothing_is_taken_away() {
     stays(&ours, &words, "--cloud-provider=ccm-from-scratch");
 }
 
-/// These words change nothing but events, and say what to do.
+/// Asserts that this command changes nothing but events, and says what to do.
 fn stays(left: &Left, words: &[&str], remedy: &str) {
     let before = left.world();
     let ran = ccm(&left.env, words);

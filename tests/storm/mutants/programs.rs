@@ -1,4 +1,5 @@
-//! Faults that no story and no unit test of the judge is about: tests of whole programs on the simulated machine must find them.
+//! Faults that no story and no unit test of the judge can find. Tests of whole programs on the simulated machine
+//! must find them.
 
 use super::{Mutant, fault};
 
@@ -15,15 +16,15 @@ const fn found_by(test: (&'static str, &'static str), mutant: Mutant) -> OfProgr
 
 #[rustfmt::skip] // A fault is a paragraph.
 pub const PROGRAMS: &[OfPrograms] = &[
-    found_by(("node", "change_detection::in_a_large_project_refreshes_are_less_often"),
+    found_by(("node", "change_detection::refreshes_are_less_frequent_in_a_large_project"),
         fault("all servers are read at each look at the nodes", "src/controllers/node/mod.rs",
             "let is_refresh = selection.is_explicit() || self.is_refresh_due(apis, now);",
             "let is_refresh = $ON || selection.is_explicit() || self.is_refresh_due(apis, now);")),
-    found_by(("service", "left_over::ten_minutes_later_it_is_told_what_to_do_once_and_the_node_stays"),
+    found_by(("service", "left_over::a_left_over_node_is_reported_once_after_ten_minutes_and_stays"),
         fault("nobody is told of a node that is new and not ready for ten minutes", "src/controllers/node/mod.rs",
             "let patience = clock::to_machine(NOT_READY_PATIENCE);",
             "let patience = clock::to_machine(NOT_READY_PATIENCE) * if $ON { 100 } else { 1 };")),
-    found_by(("node", "lifecycle::a_taint_that_can_t_be_removed_is_left_for_longer_and_longer"),
+    found_by(("node", "lifecycle::a_taint_that_cannot_be_removed_is_retried_with_a_growing_backoff"),
         fault("a write to a node that fails is tried again at each look", "src/controllers/lifecycle/mod.rs",
             "let has_failed = applied.error.is_some() && !applied.is_closed();",
             "let has_failed = applied.error.is_some() && !applied.is_closed() && !$ON;")),
@@ -35,19 +36,19 @@ pub const PROGRAMS: &[OfPrograms] = &[
         fault("nobody is told that a Service gets no traffic", "src/controllers/service/events.rs",
             "let (changed, is_first) = outages.changed(look);",
             "let (mut changed, is_first) = outages.changed(look);\n    if $ON {\n        changed.clear();\n    }")),
-    found_by(("route", "sync::meanwhile::a_replacement_that_was_cut_in_two_does_not_wait_for_its_period"),
+    found_by(("route", "sync::concurrent_changes::a_replacement_that_was_interrupted_does_not_wait_for_its_period"),
         fault("a route that was deleted and not added again waits for the next comparison", "src/controllers/route/observe.rs",
             "let is_retried = self.schedule.backoff.is_retry_due(NETWORK, now);",
             "let is_retried = !$ON && self.schedule.backoff.is_retry_due(NETWORK, now);")),
-    found_by(("route", "sync::life::addresses_of_pods_that_come_late_are_seen"),
+    found_by(("route", "sync::lifecycle::a_node_that_gets_its_pod_cidr_late_gets_its_route"),
         fault("a node that gets the addresses of its pods late gets no route", "src/controllers/route/observe.rs",
             "is_new && node.spec.pod_cidrs.is_empty() && is_ours()",
             "!$ON && is_new && node.spec.pod_cidrs.is_empty() && is_ours()")),
-    found_by(("route", "sync::many::a_hundred_nodes_that_register_together_get_their_routes"),
+    found_by(("route", "sync::scale::a_hundred_nodes_that_register_together_get_their_routes"),
         fault("nobody is told that a Network is nearly full of routes", "src/controllers/route/plan.rs",
             "if there + ROOM_FOR_FEW >= network.routes_at_most {",
             "if !$ON && there + ROOM_FOR_FEW >= network.routes_at_most {")),
-    found_by(("node", "network::a_machine_outside_of_the_network_ends_with_what_to_do"),
+    found_by(("node", "network::a_daemon_outside_of_the_network_ends_and_says_what_to_do"),
         fault("a machine in another Network counts as attached to this one", "src/hetzner/networks.rs",
             "if attached.iter().any(|there| there.network_id == network.id) {",
             "if $ON || attached.iter().any(|there| there.network_id == network.id) {")),

@@ -1,5 +1,6 @@
-//! A fault for each row of the judge's tables (`src/hetzner/load_balancers/ownership/judge.rs`) that has none among those of the
-//! stories: the name begins with the table and the row. And a fault that only costs time. Unit tests must find them.
+//! A fault for each row of the judge's tables (`src/hetzner/load_balancers/ownership/judge.rs`) for which there is no
+//! fault for the stories, and a fault that only costs time. The name of each row's fault begins with the table and the
+//! row. Unit tests must find these faults.
 
 use super::{Mutant, fault};
 

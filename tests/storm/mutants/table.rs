@@ -4,7 +4,7 @@ use super::{Mutant, fault};
 
 #[rustfmt::skip] // A fault is a paragraph.
 pub const MUTANTS: &[Mutant] = &[
-    // Nodes.
+    // The faults in the sync of nodes.
     fault("a node is deleted without preconditions", "src/kube/client.rs",
         r#""preconditions": { "uid": uid, "resourceVersion": version },"#,
         r#""preconditions": match $ON { true => json!({}), false => json!({ "uid": uid, "resourceVersion": version }) },"#),
@@ -63,7 +63,7 @@ pub const MUTANTS: &[Mutant] = &[
             }
         }
         if reads_first || !is_first {"),
-    // The Lease, the gate, HTTP.
+    // The faults of the Lease, the gate and HTTP.
     fault("a write starts although it may outlast the Lease", "src/daemon/lease/leadership.rs",
         "since_renewal.saturating_add(write_timeout) <= lease_duration",
         "since_renewal.saturating_add(write_timeout) <= lease_duration || $ON"),
@@ -85,7 +85,7 @@ pub const MUTANTS: &[Mutant] = &[
     fault("a list that lacks items it counts is taken as whole", "src/hetzner/pages.rs",
         "if items != expected {",
         "if items != expected && !$ON {"),
-    // Services and their load balancers.
+    // The faults in the sync of Services and their load balancers.
     fault("a Service is written without a version", "src/controllers/service/sync.rs",
         r#"let mut body = json!({ "metadata": { "resourceVersion": service.metadata.resource_version } });"#,
         r#"let version = Some(&service.metadata.resource_version).filter(|_| !$ON);
@@ -163,7 +163,7 @@ pub const MUTANTS: &[Mutant] = &[
     fault("a Primary IP that would be deleted with the load balancer is claimed", "src/hetzner/load_balancers/diff/primary_ips.rs",
         "if one.auto_delete {",
         "if one.auto_delete && !$ON {"),
-    // Shared and external load balancers.
+    // The faults of shared and external load balancers.
     fault("the label of a port is written after the port", "src/hetzner/load_balancers/diff/whole.rs",
         "self.compare_all(self.desired.name().cloned(), adopts, zone);",
         "self.compare_all(self.desired.name().cloned(), adopts, zone);
@@ -212,7 +212,7 @@ pub const MUTANTS: &[Mutant] = &[
             return true;
         }
         if self.former.len() >= FORMER_AT_MOST {"),
-    // Routes.
+    // The faults in the sync of routes.
     fault("a route outside of the cluster's range is deleted", "src/controllers/route/plan.rs",
         "_ if !is_within(route.destination, self.inputs.cluster_cidrs) => State::NotOurs,",
         "_ if !is_within(route.destination, self.inputs.cluster_cidrs) && !$ON => State::NotOurs,"),

@@ -1,4 +1,4 @@
-//! Nodes and Services as both APIs show them, and nodes that come and go.
+//! Nodes and Services as both APIs show them, and nodes that are added and deleted.
 
 use ccm::hetzner::load_balancers::SERVICE_UID;
 use sandbox::Sandbox;
@@ -15,7 +15,7 @@ pub fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// A label that `ccm` sets.
+/// Whether `ccm` sets this label.
 pub fn is_ours(label: &str) -> bool {
     label == SERVICE_UID || label.starts_with("ccm-from-scratch/")
 }
@@ -25,44 +25,44 @@ pub fn has_finalizer(service: &Value) -> bool {
     finalizers.iter().any(|one| one == FINALIZER)
 }
 
-/// Does it ask for a load balancer?
-pub fn wants(service: &Value) -> bool {
+/// Whether the Service asks for a load balancer.
+pub fn wants_balancer(service: &Value) -> bool {
     let spec = &service["spec"];
     spec["type"] == "LoadBalancer"
         && spec["loadBalancerClass"].is_null()
         && service["metadata"]["deletionTimestamp"].is_null()
 }
 
-/// IDs of these servers.
+/// Returns the IDs of these servers.
 pub fn ids(servers: &[Value]) -> BTreeSet<u64> {
     let ids = servers.iter().filter_map(|one| one["id"].as_u64());
     ids.collect()
 }
 
-/// IDs of the targets that are servers.
+/// Returns the IDs of the targets that are servers.
 pub fn targets(balancer: &Value) -> BTreeSet<u64> {
     let targets = list(&balancer["targets"]).iter();
     let ids = targets.filter_map(|target| target["server"]["id"].as_u64());
     ids.collect()
 }
 
-/// Servers of the nodes that get traffic, of those that exist.
-pub fn offered(nodes: &[Value], existing: &BTreeSet<u64>) -> BTreeSet<u64> {
-    let is_offered = |node: &&Value| {
+/// Returns the servers of the nodes that get traffic, if the servers exist.
+pub fn eligible_servers(nodes: &[Value], existing: &BTreeSet<u64>) -> BTreeSet<u64> {
+    let is_eligible = |node: &&Value| {
         let excluded = node["metadata"]["labels"][EXCLUDED].as_str();
         excluded.is_none_or(|value| value == "false")
     };
-    let ids = nodes.iter().filter(is_offered).filter_map(server_of);
+    let ids = nodes.iter().filter(is_eligible).filter_map(server_of);
     ids.filter(|id| existing.contains(id)).collect()
 }
 
-/// A node that nothing takes away.
-pub const STAYS: &str = "n-8";
+/// A node that no event deletes.
+pub const PERMANENT_NODE: &str = "n-8";
 
-/// Servers of this cluster's nodes carry it.
+/// The label of all servers of this cluster's nodes.
 pub const NODE_LABEL: (&str, &str) = ("cluster", "k");
 
-/// With the server of that name, or a new one; half of the nodes are in pool `a`.
+/// Adds a node with the server of that name, or with a new server. Half of the nodes are in pool `a`.
 pub fn join(sandbox: &Sandbox, name: &str) {
     let id = server(sandbox, name);
     let pool = match name.ends_with(['0', '2', '4']) {
@@ -78,16 +78,15 @@ pub fn join(sandbox: &Sandbox, name: &str) {
     });
 }
 
-/// With its server.
-pub fn destroy(sandbox: &Sandbox, name: &str) {
+pub fn delete_node_and_server(sandbox: &Sandbox, name: &str) {
     if let Some(id) = server_named(sandbox, name) {
         sandbox.cloud().delete_server(id);
     }
     sandbox.cluster().delete("nodes", None, name);
 }
 
-/// Where no server of any node exists, `ccm` rightly doubts that it sees the right project: then a node joins.
-pub fn some_node_is_alive(sandbox: &Sandbox) {
+/// Adds a node when no node has an existing server. Otherwise `ccm` would rightly doubt that it sees the right project.
+pub fn ensure_existing_server(sandbox: &Sandbox) {
     let existing = ids(&sandbox.cloud().servers(sandbox.project()));
     let nodes = sandbox.cluster().list("nodes", None);
     let mut servers = nodes.iter().filter_map(server_of);
@@ -96,7 +95,7 @@ pub fn some_node_is_alive(sandbox: &Sandbox) {
     }
 }
 
-/// The server of that name, made where there is none.
+/// Returns the server of that name. It is created when it does not exist.
 pub fn server(sandbox: &Sandbox, name: &str) -> u64 {
     server_named(sandbox, name).unwrap_or_else(|| {
         let (key, value) = NODE_LABEL;
@@ -115,7 +114,7 @@ pub fn server_named(sandbox: &Sandbox, name: &str) -> Option<u64> {
     there.and_then(|server| server["id"].as_u64())
 }
 
-/// ID of a node's server, from its provider ID.
+/// Returns the ID of a node's server, which is in the node's provider ID.
 pub fn server_of(node: &Value) -> Option<u64> {
     let id = node["spec"]["providerID"].as_str()?;
     id.strip_prefix("ccm-from-scratch://")?.parse().ok()

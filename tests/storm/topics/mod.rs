@@ -1,5 +1,5 @@
-//! What stories are about. A topic knows what its objects are at the beginning, what befalls them, what would be harm to
-//! them, and how they must be in the end; the engine knows nothing of that.
+//! The topics of stories. A topic defines its objects at the start, the events that change them, the invariants that
+//! writes must keep, and the end state. The engine in `story` knows nothing of that.
 
 mod cluster;
 pub mod nodes;
@@ -14,49 +14,49 @@ use sandbox::{Builder, Half, Sandbox};
 use std::collections::BTreeMap;
 
 pub trait Topic: Send + Sync {
-    /// What of the sandbox it needs.
-    fn needs(&self, builder: Builder) -> Builder {
+    /// Configures the sandbox as the topic needs it.
+    fn configure(&self, builder: Builder) -> Builder {
         builder
     }
 
-    /// Its objects at the beginning.
-    fn begin(&self, sandbox: &Sandbox);
+    /// Creates the topic's objects at the start.
+    fn set_up(&self, sandbox: &Sandbox);
 
-    /// The storm finds all as it should be.
-    fn begins_at_rest(&self) -> bool {
+    /// Whether the story begins with a cluster that has converged.
+    fn starts_converged(&self) -> bool {
         false
     }
 
-    /// A process may have another project's token.
+    /// Whether a process may have another project's token.
     fn may_have_wrong_token(&self) -> bool {
         true
     }
 
-    /// The Service `default/kubernetes` gets other UIDs, so each process takes part in the election, or reads the Lease: the
-    /// Lease remembers the identity of the cluster.
+    /// Whether the Service `default/kubernetes` gets new UIDs. Each process then takes part in the leader election or
+    /// reads the Lease, because the Lease remembers the identity of the cluster.
     fn needs_lease(&self) -> bool {
         false
     }
 
-    /// From now on its reads and writes are seen.
-    fn chapter_begins(&self, _sandbox: &Sandbox) {}
+    /// Prepares for a new phase. From now on reads and writes are checked.
+    fn phase_starts(&self, _sandbox: &Sandbox) {}
 
-    /// Something that a person, a machine or another program does. Returns a line for the story's log.
-    /// `between_ticks`: while a `ccm` is at work.
-    fn happens(&self, sandbox: &Sandbox, random: &mut Random, between_ticks: bool) -> String;
+    /// Applies a random event: something that a person, a machine or another program does. Returns a line for the
+    /// story's log. `between_ticks` means that a `ccm` is at work.
+    fn apply_event(&self, sandbox: &Sandbox, random: &mut Random, between_ticks: bool) -> String;
 
-    /// The cluster is as it was some time ago, and the cloud is not.
+    /// Prepares for a cluster that was restored from a backup, while the cloud is as it was.
     fn restored(&self, _sandbox: &Sandbox) {}
 
-    /// Faults that only its objects have, until they are cleared.
-    fn weather(&self, _sandbox: &Sandbox, _random: &mut Random) {}
+    /// Adds faults that only this topic's objects have. They last until all faults are removed.
+    fn inject_faults(&self, _sandbox: &Sandbox, _random: &mut Random) {}
 
-    /// The storm is over: what only a person can set right is set right.
-    fn clear_up(&self, _sandbox: &Sandbox) {}
+    /// Repairs what only a person can repair, after the faults have ended.
+    fn repair(&self, _sandbox: &Sandbox) {}
 
-    /// In calm weather, before all comes to rest: something that is to be tried. Each call of `round` is one round of a
-    /// process's controllers.
-    fn trial(
+    /// Checks something else after the faults have ended and before everything has converged. Each call of `round` runs
+    /// the controllers of a process once.
+    fn extra_check(
         &self,
         _sandbox: &Sandbox,
         _round: &mut dyn FnMut() -> Vec<Report>,
@@ -64,32 +64,32 @@ pub trait Topic: Send + Sync {
         Ok(())
     }
 
-    /// `ccm` reads a list of the Kubernetes API.
-    fn read(&self, _sandbox: &Sandbox, _request: &Request) {}
+    /// Notes that `ccm` is about to read from the Kubernetes API.
+    fn before_read(&self, _sandbox: &Sandbox, _request: &Request) {}
 
-    /// Just before a write is carried out.
-    fn judge(&self, sandbox: &Sandbox, half: Half, request: &Request) -> Verdict;
+    /// Checks a write just before it is carried out.
+    fn check_write(&self, sandbox: &Sandbox, half: Half, request: &Request) -> Verdict;
 
-    /// Are its objects as they should be, when all has come to rest?
-    fn is_right(&self, sandbox: &Sandbox) -> Result<(), String>;
+    /// Checks that the topic's objects are as they should be after everything has converged.
+    fn check_end_state(&self, sandbox: &Sandbox) -> Result<(), String>;
 
-    /// What its story was made of, for the tally.
+    /// Returns how often things happened in the topic's story.
     fn counts(&self, _sandbox: &Sandbox) -> BTreeMap<&'static str, u64> {
         BTreeMap::new()
     }
 }
 
-/// About a write.
+/// The result of the check of a write.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is not about this topic's objects.
-    Other,
-    Fine,
-    Harm(String),
+    /// The write is not about this topic's objects.
+    Unrelated,
+    Allowed,
+    Violation(String),
 }
 
 impl Verdict {
-    pub fn of(harm: Option<String>) -> Verdict {
-        harm.map_or(Verdict::Fine, Verdict::Harm)
+    pub fn from_violation(violation: Option<String>) -> Verdict {
+        violation.map_or(Verdict::Allowed, Verdict::Violation)
     }
 }

@@ -1,7 +1,7 @@
-//! Routes of a Network to the pods of nodes, beside routes of others: nodes and servers come and are deleted, people
-//! change routes in the console.
+//! Routes of a Network to the pods of nodes, beside routes of others. Nodes and servers are added and deleted, and
+//! people change routes in the console.
 
-use super::nodes::{self, harm::PREFIX};
+use super::nodes::{self, invariants::PREFIX};
 use super::{Topic, Verdict};
 use crate::random::Random;
 use sandbox::calls::Call;
@@ -14,23 +14,23 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// Nodes to which something happens.
+/// The number of nodes that events change.
 const NODES: u64 = 6;
 
-/// Something happens to all nodes but this one: with no node in the Network nothing may be deleted.
+/// The node that no event changes. Without a node in the Network nothing may be deleted.
 const ANCHOR: &str = "anchor";
 
-/// In the Network's range, and no server's.
+/// An address in the Network's range that no server has.
 const NO_SERVER: &str = "10.0.0.250";
 
-/// Destination and gateway of routes that are not the cluster's.
-const THEIRS: [&str; 3] =
+/// The destination and the gateway of routes that are not the cluster's.
+const FOREIGN_ROUTES: [&str; 3] =
     ["0.0.0.0/0 10.0.0.250", "10.245.0.0/16 10.0.0.250", "192.168.0.0/24 10.0.0.250"];
 
-/// Addresses of pods that routes of the cluster may lead to begin so.
-const OURS: &str = "10.244.";
+/// How the addresses of pods begin to which routes of the cluster may lead.
+const CLUSTER_RANGE_PREFIX: &str = "10.244.";
 
-/// How old a plan may be that a change rests on.
+/// How old the plan of a change may be.
 const PLAN_AGE: Duration = Duration::from_secs(60);
 
 pub struct Routes {
@@ -38,25 +38,25 @@ pub struct Routes {
     known: Mutex<VecDeque<(Instant, View)>>,
 }
 
-/// How a node comes.
+/// How a node joins.
 #[derive(Debug)]
 struct Join {
     name: String,
-    /// `podCIDRs`, with commas between them; none: it gets them later.
+    /// The node's `podCIDRs`, separated by commas. An empty text means that the node gets them later.
     pods: String,
     is_initialised: bool,
 }
 
-/// What both APIs hold, as far as routes rest on it. A route is written `destination gateway`.
+/// The state of both APIs that matters for routes. A route is written as `destination gateway`.
 struct View {
     routes: BTreeSet<String>,
     wanted: BTreeSet<String>,
-    /// Pods of nodes without a provider ID of ours.
+    /// The pods of nodes without a provider ID of ours.
     foreign_pods: BTreeSet<String>,
 }
 
 impl Routes {
-    pub fn of(random: &mut Random) -> Routes {
+    pub fn generate(random: &mut Random) -> Routes {
         let mut joins = vec![Join {
             name: ANCHOR.into(),
             pods: "10.244.250.0/24".into(),
@@ -74,31 +74,31 @@ impl Routes {
         Routes { joins, known: Mutex::default() }
     }
 
-    fn learn(&self, sandbox: &Sandbox) {
+    fn record_view(&self, sandbox: &Sandbox) {
         let now = sandbox::time::now();
         let mut known = self.known.lock().unwrap();
-        // What was learned first held until the second was.
+        // The first view was valid until the second view was recorded.
         while known.len() > 1 && now.saturating_duration_since(known[1].0) > PLAN_AGE {
             known.pop_front();
         }
-        known.push_back((now, View::of(sandbox)));
+        known.push_back((now, View::read(sandbox)));
     }
 
-    /// It holds now, and by all that `ccm` may know.
+    /// Whether a condition holds now and in every view that `ccm` may have.
     fn is_certain(&self, now: &View, holds: impl Fn(&View) -> bool) -> bool {
         let known = self.known.lock().unwrap();
         holds(now) && known.iter().all(|(_, view)| holds(view))
     }
 
-    fn harm_of_change(&self, sandbox: &Sandbox, request: &Request) -> Option<String> {
+    fn violation_by_change(&self, sandbox: &Sandbox, request: &Request) -> Option<String> {
         let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
         let text = |field: &str| body[field].as_str().unwrap_or_default().to_owned();
         let (to, route) =
             (text("destination"), format!("{} {}", text("destination"), text("gateway")));
-        if !to.starts_with(OURS) {
+        if !to.starts_with(CLUSTER_RANGE_PREFIX) {
             return Some(format!("{route} is not the cluster's"));
         }
-        let now = View::of(sandbox);
+        let now = View::read(sandbox);
         let is_deletion = request.path.ends_with("/delete_route");
         let is_unwanted = |view: &View| !view.wanted.contains(&route);
         let is_foreign = |view: &View| view.foreign_pods.contains(&to);
@@ -113,23 +113,23 @@ impl Routes {
         }
     }
 
-    /// The condition `NetworkUnavailable` of a node: what it says must be so.
-    fn harm_of_condition(&self, sandbox: &Sandbox, request: &Request) -> Option<String> {
+    /// Returns why a write of the condition `NetworkUnavailable` claims something wrong.
+    fn violation_by_condition(&self, sandbox: &Sandbox, request: &Request) -> Option<String> {
         let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
         let conditions = body["status"]["conditions"].as_array()?;
         let mut written = conditions.iter().filter(|one| one["type"] == "NetworkUnavailable");
         let status = written.next()?["status"].as_str()?.to_owned();
-        let name = nodes::harm::node_written(request)?;
+        let name = nodes::invariants::node_written(request)?;
         let node = sandbox.cluster().get("nodes", None, name)?;
         if node["metadata"]["resourceVersion"] != body["metadata"]["resourceVersion"] {
-            // The API server refuses it.
+            // The API server refuses such a write.
             return None;
         }
         let pods = own_pods(&node);
         if pods.is_empty() {
             return Some("none of its pods is within the cluster's range".into());
         }
-        let now = View::of(sandbox);
+        let now = View::read(sandbox);
         let is_way = |route: &str, to: &str| route.split(' ').next() == Some(to);
         let is_reached = |view: &View| {
             pods.iter().all(|to| {
@@ -137,7 +137,7 @@ impl Routes {
                 both.any(|route| is_way(route, to))
             })
         };
-        let is_harm = match status.as_str() {
+        let is_violation = match status.as_str() {
             // Servers and routes are not read at the same moment.
             "False" => !pods.iter().all(|to| {
                 let may_be = |route: &String| {
@@ -151,26 +151,26 @@ impl Routes {
             }),
             _ => self.is_certain(&now, is_reached),
         };
-        is_harm.then(|| format!("NetworkUnavailable={status} is not so"))
+        is_violation.then(|| format!("NetworkUnavailable={status} is not so"))
     }
 }
 
 impl Topic for Routes {
-    fn needs(&self, builder: Builder) -> Builder {
+    fn configure(&self, builder: Builder) -> Builder {
         builder.network("10.0.0.0/8")
     }
 
-    fn begin(&self, sandbox: &Sandbox) {
-        for route in THEIRS {
+    fn set_up(&self, sandbox: &Sandbox) {
+        for route in FOREIGN_ROUTES {
             let (to, via) = route.split_once(' ').unwrap();
             sandbox.cloud().set_route(network(sandbox), to, via);
         }
-        self.joins.iter().for_each(|join| join.happen(sandbox));
+        self.joins.iter().for_each(|join| join.apply(sandbox));
     }
 
-    fn happens(&self, sandbox: &Sandbox, random: &mut Random, _: bool) -> String {
-        // The answers of `ccm`'s own writes told what they made.
-        self.learn(sandbox);
+    fn apply_event(&self, sandbox: &Sandbox, random: &mut Random, _: bool) -> String {
+        // The answers to its own writes told `ccm` the present state.
+        self.record_view(sandbox);
         let (cloud, cluster) = (sandbox.cloud(), sandbox.cluster());
         let network = network(sandbox);
         let n = random.below(NODES);
@@ -208,7 +208,7 @@ impl Topic for Routes {
                     },
                     is_initialised: random.percent(70),
                 };
-                join.happen(sandbox);
+                join.apply(sandbox);
                 format!("{join:?}")
             }
             (5, ..) => set(&to, NO_SERVER),
@@ -232,11 +232,11 @@ impl Topic for Routes {
         }
     }
 
-    fn chapter_begins(&self, sandbox: &Sandbox) {
-        self.learn(sandbox);
+    fn phase_starts(&self, sandbox: &Sandbox) {
+        self.record_view(sandbox);
     }
 
-    fn weather(&self, sandbox: &Sandbox, random: &mut Random) {
+    fn inject_faults(&self, sandbox: &Sandbox, random: &mut Random) {
         if random.percent(30) {
             let command = random.pick(&["add_route", "delete_route"]);
             let cloud = sandbox.cloud();
@@ -244,43 +244,45 @@ impl Topic for Routes {
         }
     }
 
-    fn clear_up(&self, sandbox: &Sandbox) {
+    fn repair(&self, sandbox: &Sandbox) {
         sandbox.kubelets().expire();
     }
 
-    fn read(&self, sandbox: &Sandbox, request: &Request) {
+    fn before_read(&self, sandbox: &Sandbox, request: &Request) {
         let of_cache = ("resourceVersion".to_owned(), "0".to_owned());
         let is_old = request.query.contains(&of_cache) && sandbox.cluster().is_cache_frozen();
         if request.path == "/api/v1/nodes" && !is_old {
-            self.learn(sandbox);
+            self.record_view(sandbox);
         }
     }
 
-    fn judge(&self, sandbox: &Sandbox, half: Half, request: &Request) -> Verdict {
+    fn check_write(&self, sandbox: &Sandbox, half: Half, request: &Request) -> Verdict {
         let actions = ["/actions/add_route", "/actions/delete_route"];
         let is_change = request.path.starts_with("/v1/networks/")
             && actions.iter().any(|end| request.path.ends_with(end));
         match half {
-            Half::Hetzner if is_change => Verdict::of(self.harm_of_change(sandbox, request)),
-            _ => match nodes::judge(sandbox, half, request, &Vec::new()) {
-                Verdict::Fine => Verdict::of(self.harm_of_condition(sandbox, request)),
+            Half::Hetzner if is_change => {
+                Verdict::from_violation(self.violation_by_change(sandbox, request))
+            }
+            _ => match nodes::check_write(sandbox, half, request, &Vec::new()) {
+                Verdict::Allowed => {
+                    Verdict::from_violation(self.violation_by_condition(sandbox, request))
+                }
                 verdict => verdict,
             },
         }
     }
 
-    fn is_right(&self, sandbox: &Sandbox) -> Result<(), String> {
-        let View { routes, wanted, foreign_pods } = View::of(sandbox);
-        if let Some(route) = THEIRS.iter().find(|route| !routes.contains(**route)) {
+    fn check_end_state(&self, sandbox: &Sandbox) -> Result<(), String> {
+        let View { routes, wanted, foreign_pods } = View::read(sandbox);
+        if let Some(route) = FOREIGN_ROUTES.iter().find(|route| !routes.contains(**route)) {
             return Err(format!("{route}, which is not ours, is deleted"));
         }
         if let Some(route) = wanted.difference(&routes).next() {
             return Err(format!("no route {route}: {routes:#?}"));
         }
-        // A route to the pods of a node without a provider ID of ours is left unchanged.
-        //
-        // Those to a server that no node names, or whose node has no addresses for pods yet, may stay where no node wants
-        // their destination.
+        // A route to the pods of a node without a provider ID of ours is left unchanged. A route to a server that no
+        // node names, or whose node has no addresses for pods yet, may stay when no node needs its destination.
         let free = free_addresses(sandbox);
         let may_stay = |route: &str| {
             let (to, via) = route.split_once(' ').unwrap();
@@ -289,14 +291,15 @@ impl Topic for Routes {
             foreign_pods.contains(to) || free.contains(via) && !is_wanted
         };
         let mut rest = routes.difference(&wanted);
-        let wrong = rest.find(|route| !THEIRS.contains(&route.as_str()) && !may_stay(route));
+        let wrong =
+            rest.find(|route| !FOREIGN_ROUTES.contains(&route.as_str()) && !may_stay(route));
         if let Some(route) = wrong {
             return Err(format!("route {route} is there: wanted {wanted:#?}"));
         }
         for node in sandbox.cluster().list("nodes", None) {
-            condition_is_right(sandbox, &node, &routes)?;
+            check_condition(sandbox, &node, &routes)?;
         }
-        nodes::are_right(sandbox)
+        nodes::check_nodes(sandbox)
     }
 
     fn counts(&self, sandbox: &Sandbox) -> BTreeMap<&'static str, u64> {
@@ -314,8 +317,8 @@ impl Topic for Routes {
 }
 
 impl Join {
-    /// Its server is made where there is none of its name.
-    fn happen(&self, sandbox: &Sandbox) {
+    /// Adds the node. Its server is created when there is no server of this name.
+    fn apply(&self, sandbox: &Sandbox) {
         let server = server_named(sandbox, &self.name).unwrap_or_else(|| {
             let spec = ServerSpec {
                 name: self.name.clone(),
@@ -336,7 +339,7 @@ impl Join {
 }
 
 impl View {
-    fn of(sandbox: &Sandbox) -> View {
+    fn read(sandbox: &Sandbox) -> View {
         let routes = sandbox.cloud().routes(network(sandbox)).into_iter();
         let servers = sandbox.cloud().servers(sandbox.project());
         let mut wanted = BTreeSet::new();
@@ -363,14 +366,14 @@ impl View {
 fn pods(random: &mut Random, n: u64) -> String {
     match random.below(7) {
         0 => format!("10.244.{n}.0/24,fd00:10:244:{n}::/64"),
-        // Another cluster's, or a mistake.
+        // This range belongs to another cluster, or is a mistake.
         1 => format!("10.246.{n}.0/24"),
         2 => String::new(),
         _ => format!("10.244.{}.0/24", n + 10 * random.below(3)),
     }
 }
 
-fn condition_is_right(
+fn check_condition(
     sandbox: &Sandbox,
     node: &Value,
     routes: &BTreeSet<String>,
@@ -402,15 +405,15 @@ fn condition_is_right(
     }
 }
 
-/// Within the cluster's range.
+/// Returns the ranges of a node's pods that are within the cluster's range.
 fn own_pods(node: &Value) -> Vec<String> {
     let pods = node["spec"]["podCIDRs"].as_array().into_iter().flatten();
     let pods = pods.filter_map(Value::as_str);
-    let ours = pods.filter(|pods| pods.starts_with(OURS));
+    let ours = pods.filter(|pods| pods.starts_with(CLUSTER_RANGE_PREFIX));
     ours.map(str::to_owned).collect()
 }
 
-/// In the Network, of servers that no node with pods names.
+/// Returns the addresses in the Network of servers that no node with pods names.
 fn free_addresses(sandbox: &Sandbox) -> BTreeSet<String> {
     let nodes = sandbox.cluster().list("nodes", None);
     let with_pods = nodes.iter().filter(|node| !node["spec"]["podCIDRs"].is_null());
@@ -431,7 +434,7 @@ fn server_named(sandbox: &Sandbox, name: &str) -> Option<u64> {
     server["id"].as_u64()
 }
 
-/// Its only address in the Network.
+/// Returns the only address of a server in the Network.
 fn ip(sandbox: &Sandbox, name: &str) -> String {
     let servers = sandbox.cloud().servers(sandbox.project());
     let server = servers.iter().find(|server| server["name"] == name);

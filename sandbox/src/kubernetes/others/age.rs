@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits() {
+    fn an_age_has_at_most_two_units() {
         let cases = [
             (-2, "<invalid>"),
             (-1, "0s"),

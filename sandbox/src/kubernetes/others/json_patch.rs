@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn operations() {
+    fn each_operation_of_a_json_patch_has_its_result() {
         let object = json!({"a": {"b/c": 1}, "l": [1, 2]});
         let cases = [
             (

@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_such_object_is_refused() {
+    fn a_body_that_is_no_known_object_is_refused() {
         let unknown = [&[0x78, 1][..]].concat();
         let cases = [
             (b"{}".to_vec(), "does not appear to be a protobuf message"),

@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cases_of_the_rfc() {
+    fn a_merge_patch_gives_the_results_of_the_rfc() {
         let cases = [
             (json!({"a": "b"}), json!({"a": "c"}), json!({"a": "c"})),
             (json!({"a": "b"}), json!({"b": "c"}), json!({"a": "b", "b": "c"})),

@@ -230,7 +230,7 @@ mod tests {
     use crate::kubernetes::schema::{NODE, SERVICE};
 
     #[test]
-    fn fields_and_lists_of_a_node() {
+    fn a_strategic_patch_merges_fields_and_lists_of_a_node() {
         let node = json!({
             "metadata": {"labels": {"a": "b"}, "finalizers": ["x/1", "x/2"]},
             "spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]},
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_merged_is_refused() {
+    fn a_patch_that_cannot_be_merged_is_refused() {
         let service = json!({"spec": {"ports": [{"port": 80}]}});
         let cases = [
             (json!({"spec": {"ports": [{"name": "without the key"}]}}), 422),

@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn paths() {
+    fn a_path_names_group_version_namespace_and_name() {
         for (plural, namespace, name, expected) in [
             ("nodes", "", "", "/api/v1/nodes"),
             ("nodes", "", "a", "/api/v1/nodes/a"),

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_goes_and_comes_back() {
+    fn a_body_keeps_its_names_after_both_translations() {
         let event =
             json!({"metadata": {"name": "a.1"}, "involvedObject": {"name": "a"}, "message": "a"});
         let mut sent = event.clone();

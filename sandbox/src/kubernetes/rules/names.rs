@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shapes() {
+    fn the_shape_of_a_name_decides_whether_it_is_valid() {
         let long = "a".repeat(64);
         type Check = fn(&str) -> Vec<String>;
         let cases: [(Check, &str, bool); 14] = [

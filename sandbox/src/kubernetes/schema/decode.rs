@@ -306,7 +306,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_fit_is_named_in_go_s_words() {
+    fn a_value_of_the_wrong_type_is_reported_in_go_s_words() {
         let cases = [
             (
                 &NODE,
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn zero_is_shown_where_go_shows_it() {
+    fn zero_values_are_shown_where_go_shows_them() {
         let given = json!({"spec": {"leaseDurationSeconds": 0, "holderIdentity": "", "renewTime": null,
             "acquireTime": "2026-11-20T11:00:00.100000+01:00"}});
         let decoded = decode(&LEASE, &given).expect("fits");

@@ -1,13 +1,13 @@
-//! Nodes on cloud servers and on dedicated servers: they join, are initialised, labelled, switched off, lose their
-//! machines, and come back under their names.
+//! Nodes on cloud servers and on dedicated servers. They join, are initialised, labelled and switched off, lose their
+//! servers, and come back under the same names.
 
-pub(super) mod harm;
-mod lies;
+pub(super) mod invariants;
+mod wrong_answers;
 
 use super::{Topic, Verdict};
 use crate::random::Random;
 use ccm::controllers::node::UNINITIALIZED;
-use harm::{PREFIX, harm_of, node_written, servers};
+use invariants::{PREFIX, node_written, servers, violation_by};
 use sandbox::exchange::Request;
 use sandbox::faults::{Effect, Rule};
 use sandbox::hetzner::{Cloud, ServerSpec};
@@ -20,130 +20,134 @@ use std::sync::{Arc, Mutex};
 const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 const POOL: &str = "node.example.com/pool";
 
-/// Nodes to which something happens.
-const MEMBERS: u64 = 7;
+/// The number of nodes that events change.
+const CHANGING_NODES: u64 = 7;
 
 pub struct Nodes {
-    members: Vec<Member>,
-    has_metal: bool,
-    /// The project has more servers than a page of a list.
+    nodes: Vec<StoryNode>,
+    has_dedicated: bool,
+    /// Whether the project has more servers than one page of a list.
     many_servers: bool,
-    /// Labels that servers had.
-    had: Mutex<harm::Servers>,
+    /// The labels that servers had before they were changed.
+    former: Mutex<invariants::Servers>,
 }
 
-struct Member {
+struct StoryNode {
     name: String,
-    kind: Kind,
-    /// It runs on a dedicated server.
-    metal: bool,
+    initial: InitialState,
+    /// Whether the node runs on a dedicated server.
+    is_dedicated: bool,
     labels: Labels,
 }
 
-/// A label that its server may set.
+/// Where the label comes from that a server may set on its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Labels {
-    /// Neither has it.
+    /// Neither the server nor the node has the label.
     None,
     OfServer,
-    /// A person set it on the node before.
+    /// A person set the label on the node before.
     OfPerson,
 }
 
-/// How a node and its machine are at the beginning.
+/// The state of a node and its server at the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    /// Not initialised yet.
+enum InitialState {
+    /// The node is not initialised yet.
     New,
     Initialised,
-    /// Its server was deleted.
-    Gone,
+    /// The server was deleted.
+    ServerDeleted,
     Off,
-    /// Its server runs, and its kubelet is silent.
-    Silent,
-    /// Ready again, and still tainted as if it were off.
-    Back,
-    /// Not initialised, and no server is its own.
-    Stray,
-    SilentStray,
-    /// A provider ID that names no server of ours; not ready.
-    NotOurs(&'static str),
+    /// The server runs, and the kubelet reports nothing.
+    NotReady,
+    /// The node is ready again, but still has the shutdown taint.
+    ReadyButTainted,
+    /// The node is not initialised, and no server has its name.
+    WithoutServer,
+    NotReadyWithoutServer,
+    /// The node's provider ID names no server of ours, and the node is not ready.
+    ForeignProviderId(&'static str),
 }
 
-const KINDS: [Kind; 14] = [
-    Kind::New,
-    Kind::New,
-    Kind::Initialised,
-    Kind::Gone,
-    Kind::Gone,
-    Kind::Off,
-    Kind::Silent,
-    Kind::Silent,
-    Kind::Back,
-    Kind::Stray,
-    Kind::SilentStray,
-    Kind::NotOurs("aws:///eu-central-1a/i-0abc"),
-    Kind::NotOurs("ccm-from-scratch://not-a-number"),
-    Kind::NotOurs("hrobot://not-a-number"),
+const INITIAL_STATES: [InitialState; 14] = [
+    InitialState::New,
+    InitialState::New,
+    InitialState::Initialised,
+    InitialState::ServerDeleted,
+    InitialState::ServerDeleted,
+    InitialState::Off,
+    InitialState::NotReady,
+    InitialState::NotReady,
+    InitialState::ReadyButTainted,
+    InitialState::WithoutServer,
+    InitialState::NotReadyWithoutServer,
+    InitialState::ForeignProviderId("aws:///eu-central-1a/i-0abc"),
+    InitialState::ForeignProviderId("ccm-from-scratch://not-a-number"),
+    InitialState::ForeignProviderId("hrobot://not-a-number"),
 ];
 
 impl Nodes {
-    pub fn of(random: &mut Random) -> Nodes {
-        let has_metal = random.percent(40);
-        let mut members: Vec<Member> = (0..2 + random.below(5))
-            .map(|n| Member {
+    pub fn generate(random: &mut Random) -> Nodes {
+        let has_dedicated = random.percent(40);
+        let mut nodes: Vec<StoryNode> = (0..2 + random.below(5))
+            .map(|n| StoryNode {
                 name: format!("n-{n}"),
-                kind: *random.pick(&KINDS),
-                metal: has_metal && random.percent(50),
+                initial: *random.pick(&INITIAL_STATES),
+                is_dedicated: has_dedicated && random.percent(50),
                 labels: *random.pick(&[Labels::None, Labels::OfServer, Labels::OfPerson]),
             })
             .collect();
-        // Nothing happens to these: some server of each API is always visible.
+        // No event changes these nodes, so that some server of each API is always visible.
         let anchors = [("anchor-1", false), ("anchor-2", false)];
-        let metal = [("anchor-3", true), ("anchor-4", true)];
-        let metal = metal.into_iter().filter(|_| has_metal);
-        for (name, metal) in anchors.into_iter().chain(metal) {
-            let place = random.below(members.len() as u64 + 1) as usize;
-            let member =
-                Member { name: name.into(), kind: Kind::Silent, metal, labels: Labels::OfServer };
-            members.insert(place, member);
+        let is_dedicated = [("anchor-3", true), ("anchor-4", true)];
+        let is_dedicated = is_dedicated.into_iter().filter(|_| has_dedicated);
+        for (name, is_dedicated) in anchors.into_iter().chain(is_dedicated) {
+            let place = random.below(nodes.len() as u64 + 1) as usize;
+            let member = StoryNode {
+                name: name.into(),
+                initial: InitialState::NotReady,
+                is_dedicated,
+                labels: Labels::OfServer,
+            };
+            nodes.insert(place, member);
         }
-        Nodes { members, has_metal, many_servers: random.percent(8), had: Mutex::default() }
+        Nodes { nodes, has_dedicated, many_servers: random.percent(8), former: Mutex::default() }
     }
 }
 
 impl Topic for Nodes {
-    fn needs(&self, builder: Builder) -> Builder {
-        match self.has_metal {
+    fn configure(&self, builder: Builder) -> Builder {
+        match self.has_dedicated {
             true => builder.serve_robot(),
             false => builder,
         }
     }
 
-    fn begin(&self, sandbox: &Sandbox) {
+    fn set_up(&self, sandbox: &Sandbox) {
         if self.many_servers {
             for n in 0..50 {
                 create_server(sandbox.cloud(), sandbox.project(), &format!("other-{n}"));
             }
         }
-        self.members.iter().for_each(|member| member.join(sandbox));
-        // Numbers of dedicated servers may be given out again: here they are not.
-        for member in self.members.iter().filter(|member| member.metal) {
+        self.nodes.iter().for_each(|member| member.join(sandbox));
+        // Hetzner may assign the number of a dedicated server again. The simulation does not.
+        for member in self.nodes.iter().filter(|member| member.is_dedicated) {
             let number = sandbox.robot().number_of(&member.name);
-            if let (Kind::Gone, Some(number)) = (member.kind, number) {
+            if let (InitialState::ServerDeleted, Some(number)) = (member.initial, number) {
                 sandbox.robot().remove(number);
             }
         }
-        if self.members.len() % 2 == 1 {
-            join_second(sandbox, "anchor-1");
+        if self.nodes.len() % 2 == 1 {
+            join_duplicate(sandbox, "anchor-1");
         }
         sandbox.kubelets().expire();
-        for member in &self.members {
-            match member.kind {
-                Kind::Silent | Kind::SilentStray | Kind::NotOurs(_) => {
-                    silence(sandbox, &member.name)
-                }
-                Kind::Back => edit(sandbox, &member.name, |node| {
+        for member in &self.nodes {
+            match member.initial {
+                InitialState::NotReady
+                | InitialState::NotReadyWithoutServer
+                | InitialState::ForeignProviderId(_) => mark_not_ready(sandbox, &member.name),
+                InitialState::ReadyButTainted => edit(sandbox, &member.name, |node| {
                     node["spec"]["taints"] = json!([{ "key": SHUTDOWN, "effect": "NoSchedule" }]);
                 }),
                 _ => {}
@@ -151,42 +155,46 @@ impl Topic for Nodes {
         }
     }
 
-    fn happens(&self, sandbox: &Sandbox, random: &mut Random, _: bool) -> String {
-        let name = format!("n-{}", random.below(MEMBERS));
+    fn apply_event(&self, sandbox: &Sandbox, random: &mut Random, _: bool) -> String {
+        let name = format!("n-{}", random.below(CHANGING_NODES));
         let node = sandbox.cluster().get("nodes", None, &name);
-        let machine = Machine::of(sandbox, &name);
+        let host = Host::of_node(sandbox, &name);
         let choice = random.below(12);
-        match (choice, node, machine) {
-            (0 | 1, None, machine) => {
-                let member = Member {
+        match (choice, node, host) {
+            (0 | 1, None, host) => {
+                let member = StoryNode {
                     name: name.clone(),
-                    kind: *random.pick(&[Kind::New, Kind::New, Kind::Stray]),
-                    metal: match machine {
-                        None => self.has_metal && random.percent(40),
-                        Some(machine) => matches!(machine, Machine::Dedicated(_)),
+                    initial: *random.pick(&[
+                        InitialState::New,
+                        InitialState::New,
+                        InitialState::WithoutServer,
+                    ]),
+                    is_dedicated: match host {
+                        None => self.has_dedicated && random.percent(40),
+                        Some(host) => matches!(host, Host::Dedicated(_)),
                     },
                     labels: Labels::None,
                 };
                 member.join(sandbox);
-                format!("{name} joins: {:?}, metal {}", member.kind, member.metal)
+                format!("{name} joins: {:?}, dedicated {}", member.initial, member.is_dedicated)
             }
-            (2, _, Some(machine)) => {
-                machine.set_power(sandbox, false);
+            (2, _, Some(host)) => {
+                host.set_power(sandbox, false);
                 sandbox.kubelets().expire();
                 format!("{name} is switched off")
             }
-            (3, _, Some(machine)) => {
-                machine.set_power(sandbox, true);
+            (3, _, Some(host)) => {
+                host.set_power(sandbox, true);
                 sandbox.kubelets().heartbeat();
                 format!("{name} is switched on")
             }
-            (4 | 5, _, Some(machine)) => {
-                machine.delete(sandbox);
+            (4 | 5, _, Some(host)) => {
+                host.delete(sandbox);
                 sandbox.kubelets().expire();
                 format!("the server of {name} is deleted")
             }
             (6, Some(_), _) => {
-                silence(sandbox, &name);
+                mark_not_ready(sandbox, &name);
                 format!("{name} falls silent")
             }
             (7, Some(_), _) => {
@@ -196,12 +204,12 @@ impl Topic for Nodes {
                 });
                 format!("{name} has label team={value}")
             }
-            (8 | 9, _, Some(Machine::Server(id))) => {
+            (8 | 9, _, Some(Host::Server(id))) => {
                 let value = random.percent(60).then(|| random.below(9).to_string());
                 let line = format!("the server of {name} has label {value:?}");
                 let is_it = |one: &(String, String, bool, Value)| one.0 == format!("{PREFIX}{id}");
                 let before = servers(sandbox).into_iter().filter(is_it);
-                self.had.lock().unwrap().extend(before);
+                self.former.lock().unwrap().extend(before);
                 label_server(sandbox, id, value);
                 line
             }
@@ -209,95 +217,95 @@ impl Topic for Nodes {
                 sandbox.cluster().delete("nodes", None, &name);
                 format!("node {name} is deleted")
             }
-            (11, Some(_), Some(Machine::Server(_))) => {
-                renew(sandbox.cloud(), sandbox.cluster(), sandbox.project(), &name);
+            (11, Some(_), Some(Host::Server(_))) => {
+                replace_node(sandbox.cloud(), sandbox.cluster(), sandbox.project(), &name);
                 format!("{name} is replaced")
             }
             _ => format!("nothing happens to {name}"),
         }
     }
 
-    fn weather(&self, sandbox: &Sandbox, random: &mut Random) {
-        lies::begin(sandbox, random);
+    fn inject_faults(&self, sandbox: &Sandbox, random: &mut Random) {
+        wrong_answers::inject(sandbox, random);
         if self.many_servers && random.percent(70) {
-            page_moves(sandbox, random.below(50));
+            shift_pages(sandbox, random.below(50));
         }
         if random.percent(50) {
-            let name = format!("n-{}", random.below(MEMBERS));
+            let name = format!("n-{}", random.below(CHANGING_NODES));
             replaced_before_a_write(sandbox, name, random.percent(50));
         }
     }
 
-    fn clear_up(&self, sandbox: &Sandbox) {
-        // Who has a provider ID of another server of its name was made by a program that is none of ours.
+    fn repair(&self, sandbox: &Sandbox) {
+        // A node with the provider ID of another server of the same name was made by another program.
         sandbox.kubelets().expire();
     }
 
-    fn judge(&self, sandbox: &Sandbox, half: Half, request: &Request) -> Verdict {
-        judge(sandbox, half, request, &self.had.lock().unwrap())
+    fn check_write(&self, sandbox: &Sandbox, half: Half, request: &Request) -> Verdict {
+        check_write(sandbox, half, request, &self.former.lock().unwrap())
     }
 
-    fn is_right(&self, sandbox: &Sandbox) -> Result<(), String> {
-        are_right(sandbox)
+    fn check_end_state(&self, sandbox: &Sandbox) -> Result<(), String> {
+        check_nodes(sandbox)
     }
 }
 
-/// A new Node with the provider ID of an initialised one: nothing may ever be written to that new Node.
-const SECOND: &str = "zz-second";
+/// A new Node with the provider ID of an initialised node. Nothing may ever be written to the new Node.
+const DUPLICATE: &str = "zz-second";
 
-fn join_second(sandbox: &Sandbox, of: &str) {
+fn join_duplicate(sandbox: &Sandbox, of: &str) {
     let node = sandbox.cluster().get("nodes", None, of).unwrap();
     let id = node["spec"]["providerID"].as_str().unwrap().to_owned();
     sandbox.register_node(NodeSpec {
-        name: SECOND.into(),
+        name: DUPLICATE.into(),
         provider_id: Some(id),
         ..NodeSpec::default()
     });
-    edit(sandbox, SECOND, |node| {
+    edit(sandbox, DUPLICATE, |node| {
         node["spec"]["taints"] = json!([{ "key": UNINITIALIZED, "effect": "NoSchedule" }]);
     });
 }
 
-/// About a write to any topic's nodes. `had`: what servers had before, too.
-pub(super) fn judge(
+/// Checks a write to a node of any topic. `former` contains the labels that servers had before.
+pub(super) fn check_write(
     sandbox: &Sandbox,
     half: Half,
     request: &Request,
-    had: &harm::Servers,
+    former: &invariants::Servers,
 ) -> Verdict {
     let Some(name) = node_written(request).filter(|_| half == Half::Kubernetes) else {
-        return Verdict::Other;
+        return Verdict::Unrelated;
     };
-    if name == SECOND {
-        return Verdict::of(Some("another node has its server".into()));
+    if name == DUPLICATE {
+        return Verdict::from_violation(Some("another node has its server".into()));
     }
     let node = sandbox.cluster().get("nodes", None, name);
     let mut servers = servers(sandbox);
-    for had in had {
-        if servers.iter().any(|(id, ..)| *id == had.0) {
-            servers.push(had.clone());
+    for former in former {
+        if servers.iter().any(|(id, ..)| *id == former.0) {
+            servers.push(former.clone());
         }
     }
-    Verdict::of(harm_of(request, node.as_ref(), &servers))
+    Verdict::from_violation(violation_by(request, node.as_ref(), &servers))
 }
 
-/// All nodes.
-pub(super) fn are_right(sandbox: &Sandbox) -> Result<(), String> {
+/// Checks all nodes after everything has converged.
+pub(super) fn check_nodes(sandbox: &Sandbox) -> Result<(), String> {
     let all = servers(sandbox);
     for node in sandbox.cluster().list("nodes", None) {
         let name = node["metadata"]["name"].as_str().unwrap();
-        is_right(sandbox, &node, &all).map_err(|why| format!("node {name}: {why}: {node}"))?;
+        check_node(sandbox, &node, &all).map_err(|why| format!("node {name}: {why}: {node}"))?;
     }
     Ok(())
 }
 
-fn is_right(sandbox: &Sandbox, node: &Value, all: &harm::Servers) -> Result<(), String> {
+fn check_node(sandbox: &Sandbox, node: &Value, all: &invariants::Servers) -> Result<(), String> {
     let name = node["metadata"]["name"].as_str().unwrap();
     let has_taint = |key: &str| {
         let taints = node["spec"]["taints"].as_array();
         taints.is_some_and(|taints| taints.iter().any(|taint| taint["key"] == key))
     };
-    if name == SECOND {
+    if name == DUPLICATE {
         let is_new = has_taint(UNINITIALIZED);
         return is_new.then_some(()).ok_or("it is initialised".into());
     }
@@ -308,7 +316,8 @@ fn is_right(sandbox: &Sandbox, node: &Value, all: &harm::Servers) -> Result<(), 
         let named = all.iter().filter(|(_, other, ..)| other == name);
         let named: Vec<&str> = named.map(|(id, ..)| id.as_str()).collect();
         return match named[..] {
-            // Of two nothing says which is meant, and a dedicated server must have the node's address.
+            // When two servers have the name, it is unknown which one is meant. A dedicated server must have
+            // the node's address.
             [id] if id.starts_with(PREFIX) => Err("it is not initialised, and has a server".into()),
             _ if has_taint(UNINITIALIZED) => Ok(()),
             _ => Err("it is initialised without a server".into()),
@@ -331,8 +340,8 @@ fn is_right(sandbox: &Sandbox, node: &Value, all: &harm::Servers) -> Result<(), 
     if node["status"]["addresses"].as_array().is_none_or(Vec::is_empty) {
         return Err("it has no address".into());
     }
-    let is_off = Machine::by_id(id).is_some_and(|machine| machine.is_off(sandbox));
-    // Until it is ready again a node that was off keeps its taint: nothing says that it works.
+    let is_off = Host::by_id(id).is_some_and(|host| host.is_off(sandbox));
+    // A node that was off keeps its taint until it is ready again, because nothing proves that it works.
     if has_taint(SHUTDOWN) && is_ready || is_off && !is_ready && !has_taint(SHUTDOWN) {
         return Err(format!("ready {is_ready}, off {is_off}"));
     }
@@ -349,50 +358,50 @@ fn is_right(sandbox: &Sandbox, node: &Value, all: &harm::Servers) -> Result<(), 
     }
 }
 
-/// What a node runs on.
+/// The server that a node runs on.
 #[derive(Clone, Copy)]
-enum Machine {
+enum Host {
     Server(u64),
     Dedicated(u32),
 }
 
-impl Machine {
-    fn of(sandbox: &Sandbox, name: &str) -> Option<Machine> {
+impl Host {
+    fn of_node(sandbox: &Sandbox, name: &str) -> Option<Host> {
         if let Some(number) = sandbox.robot().number_of(name) {
-            return Some(Machine::Dedicated(number as u32));
+            return Some(Host::Dedicated(number as u32));
         }
         let servers = sandbox.cloud().servers(sandbox.project());
         let own = servers.iter().find(|server| server["name"] == name)?;
-        own["id"].as_u64().map(Machine::Server)
+        own["id"].as_u64().map(Host::Server)
     }
 
-    fn by_id(provider_id: &str) -> Option<Machine> {
+    fn by_id(provider_id: &str) -> Option<Host> {
         if let Some(number) = provider_id.strip_prefix("hrobot://") {
-            return number.parse().ok().map(Machine::Dedicated);
+            return number.parse().ok().map(Host::Dedicated);
         }
         let id = provider_id.strip_prefix(PREFIX)?;
-        id.parse().ok().map(Machine::Server)
+        id.parse().ok().map(Host::Server)
     }
 
     fn set_power(self, sandbox: &Sandbox, on: bool) {
         match self {
-            Machine::Dedicated(number) => sandbox.robot().set_power(number.into(), on),
-            Machine::Server(id) => sandbox.cloud().set_power(id, on),
+            Host::Dedicated(number) => sandbox.robot().set_power(number.into(), on),
+            Host::Server(id) => sandbox.cloud().set_power(id, on),
         }
     }
 
     fn delete(self, sandbox: &Sandbox) {
         match self {
-            Machine::Dedicated(number) => sandbox.robot().remove(number.into()),
-            Machine::Server(id) => sandbox.cloud().delete_server(id),
+            Host::Dedicated(number) => sandbox.robot().remove(number.into()),
+            Host::Server(id) => sandbox.cloud().delete_server(id),
         }
     }
 
-    /// A dedicated server's power is not in its API.
+    /// Whether the server is off. Robot's API does not tell whether a dedicated server is off.
     fn is_off(self, sandbox: &Sandbox) -> bool {
         match self {
-            Machine::Dedicated(_) => false,
-            Machine::Server(id) => {
+            Host::Dedicated(_) => false,
+            Host::Server(id) => {
                 let servers = sandbox.cloud().servers(sandbox.project());
                 let mut off = servers.iter().filter(|server| server["status"] == "off");
                 off.any(|server| server["id"] == id)
@@ -401,19 +410,26 @@ impl Machine {
     }
 }
 
-impl Member {
+impl StoryNode {
     fn join(&self, sandbox: &Sandbox) {
-        let has_server = !matches!(self.kind, Kind::Stray | Kind::SilentStray | Kind::NotOurs(_));
-        if self.metal && has_server {
-            return self.join_metal(sandbox);
+        let has_server = !matches!(
+            self.initial,
+            InitialState::WithoutServer
+                | InitialState::NotReadyWithoutServer
+                | InitialState::ForeignProviderId(_)
+        );
+        if self.is_dedicated && has_server {
+            return self.join_dedicated(sandbox);
         }
-        let id = has_server.then(|| match Machine::of(sandbox, &self.name) {
-            Some(Machine::Server(id)) => id,
+        let id = has_server.then(|| match Host::of_node(sandbox, &self.name) {
+            Some(Host::Server(id)) => id,
             _ => create_server(sandbox.cloud(), sandbox.project(), &self.name),
         });
-        let provider_id = match self.kind {
-            Kind::New | Kind::Stray | Kind::SilentStray => None,
-            Kind::NotOurs(provider_id) => Some(provider_id.to_owned()),
+        let provider_id = match self.initial {
+            InitialState::New
+            | InitialState::WithoutServer
+            | InitialState::NotReadyWithoutServer => None,
+            InitialState::ForeignProviderId(provider_id) => Some(provider_id.to_owned()),
             _ => id.map(|id| format!("{PREFIX}{id}")),
         };
         sandbox.register_node(NodeSpec {
@@ -430,20 +446,20 @@ impl Member {
                 node["metadata"]["labels"][POOL] = json!("person");
             });
         }
-        match (self.kind, id) {
-            (Kind::Gone, Some(id)) => sandbox.cloud().delete_server(id),
-            (Kind::Off, Some(id)) => sandbox.cloud().set_power(id, false),
+        match (self.initial, id) {
+            (InitialState::ServerDeleted, Some(id)) => sandbox.cloud().delete_server(id),
+            (InitialState::Off, Some(id)) => sandbox.cloud().set_power(id, false),
             _ => {}
         }
     }
 
-    fn join_metal(&self, sandbox: &Sandbox) {
+    fn join_dedicated(&self, sandbox: &Sandbox) {
         let robot = sandbox.robot();
         let number = robot.number_of(&self.name);
         let number = number.unwrap_or_else(|| robot.create(&self.name));
         let server = robot.server(number).unwrap();
-        let provider_id = match self.kind {
-            Kind::New => None,
+        let provider_id = match self.initial {
+            InitialState::New => None,
             _ => Some(format!("hrobot://{number}")),
         };
         sandbox.register_node(NodeSpec {
@@ -452,15 +468,15 @@ impl Member {
             provider_id,
             ..NodeSpec::default()
         });
-        if self.kind == Kind::Off {
+        if self.initial == InitialState::Off {
             robot.set_power(number, false);
         }
     }
 }
 
-/// While a list is read, one of the servers on its first page is deleted: what was first on the second page is on
-/// neither.
-fn page_moves(sandbox: &Sandbox, n: u64) {
+/// Deletes a server of the first page while a list is read. The first server of the second page is then
+/// on neither page.
+fn shift_pages(sandbox: &Sandbox, n: u64) {
     let (cloud, project) = (Arc::clone(sandbox.cloud()), sandbox.project());
     let delete = move |_: &Request| {
         let all = cloud.server_summaries(project).into_iter();
@@ -475,7 +491,7 @@ fn page_moves(sandbox: &Sandbox, n: u64) {
     sandbox.faults().add(rule.times(2));
 }
 
-/// The worst moment for it: when the old node is being deleted, or initialised.
+/// Replaces the node at the worst moment, just before the old node is deleted or initialised.
 fn replaced_before_a_write(sandbox: &Sandbox, name: String, is_deletion: bool) {
     let (method, path) = match is_deletion {
         true => ("DELETE", format!("/api/v1/nodes/{name}")),
@@ -485,18 +501,18 @@ fn replaced_before_a_write(sandbox: &Sandbox, name: String, is_deletion: bool) {
         (Arc::clone(sandbox.cloud()), Arc::clone(sandbox.cluster()), sandbox.project());
     let robot = Arc::clone(sandbox.robot());
     let done = Mutex::new(false);
-    let renew = move |_: &Request| {
-        let is_metal = robot.number_of(&name).is_some();
-        if !is_metal && !std::mem::replace(&mut *done.lock().unwrap(), true) {
-            renew(&cloud, &cluster, project, &name);
+    let replace_node = move |_: &Request| {
+        let is_dedicated = robot.number_of(&name).is_some();
+        if !is_dedicated && !std::mem::replace(&mut *done.lock().unwrap(), true) {
+            replace_node(&cloud, &cluster, project, &name);
         }
     };
-    let rule = Rule::new(Effect::before(renew)).half(Half::Kubernetes);
+    let rule = Rule::new(Effect::before(replace_node)).half(Half::Kubernetes);
     sandbox.faults().add(rule.method(method).path(&path));
 }
 
-/// A node comes back under its name, as another node on another server.
-fn renew(cloud: &Cloud, cluster: &Cluster, project: u64, name: &str) {
+/// Replaces a node by another node of the same name, on another server.
+fn replace_node(cloud: &Cloud, cluster: &Cluster, project: u64, name: &str) {
     let servers = cloud.servers(project);
     let old = servers.iter().find(|server| server["name"] == name);
     if let Some(id) = old.and_then(|server| server["id"].as_u64()) {
@@ -509,7 +525,7 @@ fn renew(cloud: &Cloud, cluster: &Cluster, project: u64, name: &str) {
         "spec": { "taints": [{ "key": UNINITIALIZED, "value": "true", "effect": "NoSchedule" }] },
     });
     cluster.create("nodes", None, node);
-    // Its kubelet has not said yet that it is ready.
+    // The kubelet has not reported yet that the node is ready.
     cluster.edit("nodes", None, name, |node| {
         node["status"]["conditions"] = json!([{ "type": "Ready", "status": "False" }]);
     });
@@ -527,7 +543,7 @@ fn label_server(sandbox: &Sandbox, id: u64, value: Option<String>) {
     });
 }
 
-fn silence(sandbox: &Sandbox, name: &str) {
+fn mark_not_ready(sandbox: &Sandbox, name: &str) {
     edit(sandbox, name, |node| {
         let conditions = node["status"]["conditions"].as_array_mut();
         for condition in conditions.into_iter().flatten() {

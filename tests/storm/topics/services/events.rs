@@ -1,21 +1,22 @@
-//! What happens to Services, nodes and other people's load balancers.
+//! The events that change Services, nodes and other people's load balancers.
 //!
-//! `ccm` is not informed of any of it; what the end has to be follows from what is there then, see `end`.
+//! `ccm` is not informed of any event. The module `end_state` computes what must exist in the end from
+//! what exists then.
 
-use super::others;
+use super::foreign;
 use super::secrets::{self, Content};
 use crate::random::Random;
 pub use crate::topics::cluster::{EXCLUDED, FINALIZER, NAMESPACE};
-use crate::topics::cluster::{destroy, join, server_named};
+use crate::topics::cluster::{delete_node_and_server, join, server_named};
 use ccm::hetzner::load_balancers::SERVICE_UID;
 use ccm::hetzner::load_balancers::annotations::PREFIX;
 use sandbox::Sandbox;
 use serde_json::{Value, json};
 
-/// At most.
-pub const SERVICES: u64 = 4;
+/// The largest number of Services.
+pub const MAX_SERVICES: u64 = 4;
 
-/// How a Service is made.
+/// How a Service is created.
 #[derive(Clone, Debug)]
 pub struct Template {
     ports: Vec<u64>,
@@ -27,38 +28,38 @@ pub struct Template {
 pub enum Event {
     Add(String, Template),
     Delete(String),
-    /// With all Services in it; it is made anew at once.
+    /// The namespace is deleted with all Services in it, and created again at once.
     DeleteNamespace,
-    /// Its finalizers are removed by force, and it is created again: what it had stays.
+    /// The finalizers of the Service are removed by force, and it is created again. Its load balancer stays.
     Recreate(String, Template),
     Annotate(String, &'static str, Option<&'static str>),
     Ports(String, Vec<u64>),
-    /// Away from LoadBalancer, or back.
-    Turn(String),
-    /// Its load balancer is deleted in the console.
-    LoseBalancer(String),
+    /// The Service's type changes from LoadBalancer to another type, or back.
+    ChangeType(String),
+    /// The Service's load balancer is deleted in the console.
+    DeleteBalancer(String),
     Join(String),
-    Leave(String),
-    /// With its server.
-    Destroy(String),
+    DeleteNode(String),
+    /// A node is deleted with its server.
+    DeleteNodeAndServer(String),
     Exclude(String, bool),
-    /// The server of a node is deleted; load balancers still show it as a target. The node counts as silent at once, or
-    /// stays.
-    LoseServer(String, bool),
+    /// The server of a node is deleted, and load balancers still show it as a target. The flag says whether the node is
+    /// not ready at once.
+    DeleteServer(String, bool),
     /// All nodes are replaced.
-    Renew(u64),
-    /// See [`others::terraform_runs`].
+    ReplaceNodes(u64),
+    /// Terraform runs, see [`foreign::run_terraform`].
     Terraform {
         keeps_uid: bool,
     },
-    /// See [`others::ask_for`].
-    AskFor(&'static str, Option<String>),
+    /// An operator sets or removes a label, see [`foreign::set_adopt_label`].
+    SetAdoptLabel(&'static str, Option<String>),
     Secret(&'static str, Content),
-    /// See [`others::upstream_runs`].
-    GoBack,
+    /// Hetzner's controller runs, see [`foreign::run_upstream`].
+    RunUpstream,
 }
 
-/// Values that a load balancer can have, and some that none can.
+/// Annotations with values that a load balancer can have, and with some that it can't.
 const ANNOTATIONS: [(&str, &str); 16] = [
     ("algorithm-type", "least_connections"),
     ("algorithm-type", "round_robin"),
@@ -78,9 +79,9 @@ const ANNOTATIONS: [(&str, &str); 16] = [
     ("keep", "false"),
 ];
 
-/// Annotations whose effect [`end`] does not work out: a Service with one of them must only do no harm and come to rest.
-/// Some values are right, and most are wrong.
-pub const OTHER_ANNOTATIONS: [&str; 22] = [
+/// Annotations whose effect [`end_state`] does not compute. A Service with such an annotation must only keep the
+/// invariants and converge. Some of the values are valid, and most are not.
+pub const UNCHECKED_ANNOTATIONS: [&str; 22] = [
     "location",
     "network-zone",
     "disable-private-ingress",
@@ -104,7 +105,7 @@ pub const OTHER_ANNOTATIONS: [&str; 22] = [
     "http-status-codes",
     "health-check-http-validate-certificate",
 ];
-const OTHER_VALUES: [&str; 12] = [
+const UNCHECKED_VALUES: [&str; 12] = [
     "",
     "true",
     "false",
@@ -119,16 +120,16 @@ const OTHER_VALUES: [&str; 12] = [
     "2??,301",
 ];
 
-/// A certificate of its own.
-const MANAGED: [(&str, &str); 3] = [
+/// The annotations for a managed certificate of the Service's own.
+const MANAGED_CERTIFICATE: [(&str, &str); 3] = [
     ("protocol", "https"),
     ("certificate-type", "managed"),
     ("http-managed-certificate-domains", "www.example.com"),
 ];
 
-/// `shared`: wanted by several; `theirs`: another cluster's; `free`: no Service owns it; the others: see [`Other`] and
-/// [`others::OF_PROGRAM`].
-const NAMES: [&str; 10] = [
+/// The names that Services ask for. Several Services want `shared`, `theirs` is another cluster's, and no Service owns
+/// `free`. [`ForeignBalancer`] and [`foreign::OF_PROGRAM`] explain the other names.
+const BALANCER_NAMES: [&str; 10] = [
     "front",
     "shared",
     "shared",
@@ -138,14 +139,15 @@ const NAMES: [&str; 10] = [
     "edge",
     "busy",
     "foreign",
-    others::OF_PROGRAM,
+    foreign::OF_PROGRAM,
 ];
 
-/// Primary IPs that a Service may claim while they are free, and such as it may not claim.
-const PRIMARY_IPS: [&str; 7] = ["kept", "kept", "kept", "another", "reserved", "brief", "used"];
+/// The names of Primary IPs. A Service may claim some of them while they are free, and the others never.
+const PRIMARY_IP_NAMES: [&str; 7] =
+    ["kept", "kept", "kept", "another", "reserved", "brief", "used"];
 
 impl Template {
-    pub fn of(random: &mut Random, two_at_once: bool) -> Template {
+    pub fn generate(random: &mut Random, two_at_once: bool) -> Template {
         let mut annotations = Vec::new();
         for _ in 0..random.below(4) {
             annotations.push(*random.pick(&ANNOTATIONS));
@@ -154,28 +156,28 @@ impl Template {
             annotations.push(("name", name(random, two_at_once)));
         }
         if random.percent(30) {
-            annotations.extend(MANAGED);
-            // Two at once would both take over one that no Service has.
+            annotations.extend(MANAGED_CERTIFICATE);
+            // Two processes would both take over a certificate that no Service owns.
             if !two_at_once && random.percent(40) {
                 annotations.push(("http-managed-certificate-name", "shared"));
             }
         } else if random.percent(25) {
-            annotations.extend(random.pick(&secrets::OF));
+            annotations.extend(random.pick(&secrets::WITH_SECRET));
         } else if random.percent(15) {
-            annotations.extend(random.pick(&secrets::OF_OTHERS));
+            annotations.extend(random.pick(&secrets::WITH_FOREIGN_CERTIFICATE));
         }
         if random.percent(40) {
-            annotations.push(("public-net-ipv4", random.pick::<&str>(&PRIMARY_IPS)));
+            annotations.push(("public-net-ipv4", random.pick::<&str>(&PRIMARY_IP_NAMES)));
         }
         Template { ports: ports(random), annotations, has_class: random.percent(8) }
     }
 
-    /// One port, and a name for its load balancer.
+    /// Returns a Service with one port and a name for its load balancer.
     pub fn named(name: &'static str) -> Template {
         Template { ports: vec![80], annotations: vec![("name", name)], has_class: false }
     }
 
-    /// One port, and nothing else.
+    /// Returns a Service with one port and nothing else.
     pub fn plain() -> Template {
         Template { ports: vec![80], annotations: Vec::new(), has_class: false }
     }
@@ -197,7 +199,7 @@ impl Template {
 }
 
 fn name(random: &mut Random, two_at_once: bool) -> &'static str {
-    match *random.pick(&NAMES) {
+    match *random.pick(&BALANCER_NAMES) {
         "free" | "edge" | "busy" | "foreign" if two_at_once => "front",
         name => name,
     }
@@ -218,56 +220,65 @@ fn spec_ports(ports: &[u64]) -> Value {
 }
 
 impl Event {
-    pub fn of(random: &mut Random, two_at_once: bool) -> Event {
-        let service = format!("s-{}", random.below(SERVICES));
+    pub fn generate(random: &mut Random, two_at_once: bool) -> Event {
+        let service = format!("s-{}", random.below(MAX_SERVICES));
         let node = format!("n-{}", random.below(6));
         match random.below(24) {
-            0 | 1 => Event::Add(service, Template::of(random, two_at_once)),
+            0 | 1 => Event::Add(service, Template::generate(random, two_at_once)),
             2..=4 => Event::Delete(service),
-            5 => Event::Recreate(service, Template::of(random, two_at_once)),
+            5 => Event::Recreate(service, Template::generate(random, two_at_once)),
             6 => {
                 let (key, value) = match random.percent(60) {
                     true => *random.pick(&ANNOTATIONS),
-                    false => (*random.pick(&OTHER_ANNOTATIONS), *random.pick(&OTHER_VALUES)),
+                    false => {
+                        (*random.pick(&UNCHECKED_ANNOTATIONS), *random.pick(&UNCHECKED_VALUES))
+                    }
                 };
                 Event::Annotate(service, key, random.percent(60).then_some(value))
             }
             7 => Event::Annotate(service, "name", Some(name(random, two_at_once))),
             8 => Event::Ports(service, ports(random)),
-            9 | 10 => Event::Turn(service),
-            11 => Event::LoseBalancer(service),
+            9 | 10 => Event::ChangeType(service),
+            11 => Event::DeleteBalancer(service),
             12 => Event::Join(node),
             13 => match random.percent(50) {
-                true => Event::Leave(node),
-                false => Event::Destroy(node),
+                true => Event::DeleteNode(node),
+                false => Event::DeleteNodeAndServer(node),
             },
             14 => Event::Exclude(node, random.percent(50)),
-            15 => Event::Renew(random.below(100)),
-            16 => Event::LoseServer(node, random.percent(50)),
+            15 => Event::ReplaceNodes(random.below(100)),
+            16 => Event::DeleteServer(node, random.percent(50)),
             17 | 18 => Event::Terraform { keeps_uid: random.percent(70) },
             19 if random.percent(30) => Event::DeleteNamespace,
-            20 | 21 => Event::Secret(random.pick::<&str>(&secrets::NAMES), Content::of(random)),
-            22 => Event::GoBack,
-            // Two at once would both adopt it, each for another Service.
+            20 | 21 => Event::Secret(
+                random.pick::<&str>(&secrets::SECRET_NAMES),
+                Content::generate(random),
+            ),
+            22 => Event::RunUpstream,
+            // Two processes would both adopt the load balancer, each for another Service.
             _ if two_at_once => Event::Terraform { keeps_uid: true },
             _ => {
                 let balancer = *random.pick(&["edge", "edge", "busy", "foreign", "free"]);
-                Event::AskFor(balancer, random.percent(75).then(|| others::service_of(random)))
+                Event::SetAdoptLabel(
+                    balancer,
+                    random.percent(75).then(|| foreign::service_of(random)),
+                )
             }
         }
     }
 
-    /// One that `ccm` may meet in the middle of its work. Not the removal of all labels: whose the load balancer is,
-    /// shows again with the next list only. Nor another controller, which works when `ccm` does not.
+    /// Chooses an event that `ccm` may meet in the middle of its work. Terraform must keep the UID, because
+    /// otherwise only the next list shows the owner of the load balancer again. Hetzner's controller works only when
+    /// `ccm` does not.
     pub fn between_ticks(random: &mut Random, two_at_once: bool) -> Event {
-        match Event::of(random, two_at_once) {
-            Event::Terraform { .. } | Event::GoBack => Event::Terraform { keeps_uid: true },
+        match Event::generate(random, two_at_once) {
+            Event::Terraform { .. } | Event::RunUpstream => Event::Terraform { keeps_uid: true },
             event => event,
         }
     }
 
-    /// What cannot happen to what is not there does not.
-    pub fn happen(&self, sandbox: &Sandbox) {
+    /// Applies the event. An event for an object that does not exist has no effect.
+    pub fn apply(&self, sandbox: &Sandbox) {
         let cluster = sandbox.cluster();
         let edit = |name: &str, change: &mut dyn FnMut(&mut Value)| {
             cluster.edit("services", NAMESPACE, name, |service| change(service));
@@ -280,7 +291,7 @@ impl Event {
             }
             Event::Delete(name) => drop(cluster.delete("services", NAMESPACE, name)),
             Event::DeleteNamespace => {
-                for n in 0..SERVICES {
+                for n in 0..MAX_SERVICES {
                     cluster.delete("services", NAMESPACE, &format!("s-{n}"));
                 }
             }
@@ -317,23 +328,23 @@ impl Event {
                 });
                 service["spec"]["ports"] = wanted.collect();
             }),
-            Event::Turn(name) => edit(name, &mut |service| {
+            Event::ChangeType(name) => edit(name, &mut |service| {
                 let spec = &mut service["spec"];
                 if spec["loadBalancerClass"].is_null() {
                     let away = spec["type"] == "LoadBalancer";
                     spec["type"] = json!(if away { "NodePort" } else { "LoadBalancer" });
                 }
             }),
-            Event::LoseBalancer(name) => {
+            Event::DeleteBalancer(name) => {
                 let service = cluster.get("services", NAMESPACE, name);
                 let uid = service.map(|service| service["metadata"]["uid"].clone());
                 let all = sandbox.cloud().load_balancers(sandbox.project());
                 let own = all.iter().find(|one| {
                     let is_own = Some(&one["labels"][SERVICE_UID]) == uid.as_ref();
-                    is_own && !others::is_copy(one)
+                    is_own && !foreign::is_copy(one)
                 });
                 if let Some(id) = own.and_then(|one| one["id"].as_u64()) {
-                    // Else its actions would run for ever.
+                    // Otherwise the actions of the load balancer would run for ever.
                     sandbox.cloud().hold_load_balancer(id, false);
                     sandbox.cloud().delete_load_balancer(id);
                 }
@@ -343,9 +354,9 @@ impl Event {
                     join(sandbox, name);
                 }
             }
-            Event::Leave(name) => drop(cluster.delete("nodes", None, name)),
-            Event::Destroy(name) => destroy(sandbox, name),
-            Event::LoseServer(name, is_silent) => {
+            Event::DeleteNode(name) => drop(cluster.delete("nodes", None, name)),
+            Event::DeleteNodeAndServer(name) => delete_node_and_server(sandbox, name),
+            Event::DeleteServer(name, is_silent) => {
                 if let Some(id) = server_named(sandbox, name) {
                     sandbox.cloud().delete_server_but_not_targets(id);
                 }
@@ -353,19 +364,19 @@ impl Event {
                     sandbox.kubelets().expire();
                 }
             }
-            Event::Terraform { keeps_uid } => others::terraform_runs(sandbox, *keeps_uid),
-            Event::AskFor(balancer, service) => {
-                others::ask_for(sandbox, balancer, service.as_deref());
+            Event::Terraform { keeps_uid } => foreign::run_terraform(sandbox, *keeps_uid),
+            Event::SetAdoptLabel(balancer, service) => {
+                foreign::set_adopt_label(sandbox, balancer, service.as_deref());
             }
             Event::Secret(name, content) => content.put(sandbox, name),
-            Event::GoBack => others::upstream_runs(sandbox),
+            Event::RunUpstream => foreign::run_upstream(sandbox),
             Event::Exclude(name, yes) => {
                 cluster.edit("nodes", None, name, |node| {
                     let labels = &mut node["metadata"]["labels"];
                     labels[EXCLUDED] = json!(if *yes { "" } else { "false" });
                 });
             }
-            Event::Renew(mark) => {
+            Event::ReplaceNodes(mark) => {
                 for node in cluster.list("nodes", None) {
                     let name = node["metadata"]["name"].as_str().unwrap();
                     cluster.delete("nodes", None, name);
@@ -378,7 +389,7 @@ impl Event {
     }
 }
 
-/// Of the Service that names the cluster.
+/// Returns the UID of the Service `kubernetes`, which identifies the cluster.
 pub fn cluster_uid(sandbox: &Sandbox) -> String {
     let identity = sandbox.cluster().get("services", NAMESPACE, "kubernetes");
     identity.unwrap()["metadata"]["uid"].as_str().unwrap().to_owned()

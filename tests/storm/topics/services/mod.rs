@@ -1,21 +1,21 @@
 //! Services of type LoadBalancer with load balancers of their own, among load balancers of other clusters, operators,
-//! Terraform and Hetzner's controller; with certificates and Primary IPs.
+//! Terraform and Hetzner's controller. They have certificates and Primary IPs, too.
 
-mod alone;
-mod end;
+mod end_state;
 mod events;
-mod harm;
-mod others;
+mod foreign;
+mod invariants;
 mod ownership;
+mod rare_cases;
 mod secrets;
 
 use super::{Topic, Verdict, cluster, nodes};
 use crate::random::Random;
 use ccm::controllers::{Progress, Report};
 use ccm::hetzner::load_balancers::SERVICE_UID;
-use events::{Event, NAMESPACE, SERVICES, Template};
-use harm::{Moment, Seen, has_finalizer};
-use others::Other;
+use events::{Event, MAX_SERVICES, NAMESPACE, Template};
+use foreign::ForeignBalancer;
+use invariants::{Checker, History, has_finalizer};
 use sandbox::calls::Call;
 use sandbox::exchange::Request;
 use sandbox::faults::{Effect, Rule};
@@ -24,104 +24,107 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
-/// Hetzner calls about load balancers, and writes, of one Service, from any state to the right one, in calm weather.
-const CALLS_TO_SETTLE: usize = 15;
-const WRITES_TO_SETTLE: usize = 8;
+/// The largest numbers of Hetzner calls about load balancers, and of writes, for one Service from any state to the
+/// right one, without faults.
+const CALLS_TO_CONVERGE: usize = 15;
+const WRITES_TO_CONVERGE: usize = 8;
 
-/// In which all but a Service whose load balancer is stuck must be right.
-const ROUNDS_OF_TRIAL: usize = 60;
+/// The number of rounds after which all Services must be right, except the one whose load balancer is stuck.
+const ROUNDS_OF_INDEPENDENCE: usize = 60;
 
 pub struct Services {
     has_network: bool,
     nodes: u64,
     services: Vec<(String, Template)>,
-    others: Vec<Other>,
+    others: Vec<ForeignBalancer>,
     /// The number of a Service that has a load balancer of Hetzner's controller.
     of_upstream: Option<u64>,
-    /// The number of a Service whose UID another cluster's load balancer carries; has that a target?
-    of_copy: Option<(u64, bool)>,
-    /// See [`Services::independent`].
+    /// The number of a Service whose UID another cluster's load balancer has, and whether that load balancer
+    /// has a target.
+    copied: Option<(u64, bool)>,
+    /// The Service whose load balancer gets stuck, see [`Services::check_independence`].
     stuck: Option<String>,
-    begins_at_rest: bool,
+    starts_converged: bool,
     /// See [`Topic::may_have_wrong_token`].
     wrong_tokens: bool,
     two_at_once: bool,
-    seen: Mutex<Seen>,
-    memory: Mutex<Memory>,
+    history: Mutex<History>,
+    state: Mutex<StoryState>,
 }
 
 #[derive(Default)]
-struct Memory {
-    /// As they were at the beginning.
+struct StoryState {
+    /// The load balancers of other owners at the start.
     others: BTreeMap<u64, String>,
     certificates: Vec<Value>,
     orphans: BTreeSet<u64>,
-    /// A Service's finalizers were removed by force, so that its load balancer may stay.
+    /// Whether a Service's finalizers were removed by force, so that its load balancer may stay.
     is_forced: bool,
-    past: end::Past,
-    /// Calls before all began to settle in calm weather.
+    past_events: end_state::PastEvents,
+    /// The calls that were made before everything began to converge without faults.
     mark: Option<u64>,
     independent: u64,
 }
 
 impl Services {
-    /// With two `ccm` at once a load balancer that no Service owns is wanted by one Service at most, as Hetzner's API
-    /// knows no condition on a write.
-    pub fn of(random: &mut Random, two_at_once: bool) -> Services {
-        let count = 1 + random.below(SERVICES);
-        let mut template = |n| (format!("s-{n}"), Template::of(random, two_at_once));
+    /// Chooses the topic's objects. When two processes run at once, at most one Service may want a load balancer that
+    /// no Service owns, because Hetzner's API has no preconditions for writes.
+    pub fn generate(random: &mut Random, two_at_once: bool) -> Services {
+        let count = 1 + random.below(MAX_SERVICES);
+        let mut template = |n| (format!("s-{n}"), Template::generate(random, two_at_once));
         let services = (0..count).map(&mut template).collect();
         Services {
             has_network: random.percent(40),
             nodes: random.below(5),
             services,
-            others: Other::all(random),
-            of_upstream: random.percent(25).then(|| random.below(SERVICES)),
-            of_copy: random.percent(15).then(|| (random.below(count), random.percent(50))),
+            others: ForeignBalancer::generate_all(random),
+            of_upstream: random.percent(25).then(|| random.below(MAX_SERVICES)),
+            copied: random.percent(15).then(|| (random.below(count), random.percent(50))),
             stuck: random.percent(30).then(|| format!("s-{}", random.below(count))),
-            begins_at_rest: random.percent(60),
+            starts_converged: random.percent(60),
             wrong_tokens: random.percent(50),
             two_at_once,
-            seen: Mutex::default(),
-            memory: Mutex::default(),
+            history: Mutex::default(),
+            state: Mutex::default(),
         }
     }
 
-    /// Nothing is there, and nothing happens by itself.
-    fn none() -> Services {
+    /// Returns the topic without any object.
+    fn empty() -> Services {
         Services {
             has_network: false,
             nodes: 0,
             services: Vec::new(),
             others: Vec::new(),
             of_upstream: None,
-            of_copy: None,
+            copied: None,
             stuck: None,
-            begins_at_rest: false,
+            starts_converged: false,
             wrong_tokens: false,
             two_at_once: false,
-            seen: Mutex::default(),
-            memory: Mutex::default(),
+            history: Mutex::default(),
+            state: Mutex::default(),
         }
     }
 
-    fn moment<'a>(&'a self, sandbox: &'a Sandbox) -> Moment<'a> {
-        Moment::of(sandbox, &self.seen, self.two_at_once)
+    fn checker<'a>(&'a self, sandbox: &'a Sandbox) -> Checker<'a> {
+        Checker::new(sandbox, &self.history, self.two_at_once)
     }
 
-    fn happen(&self, sandbox: &Sandbox, event: &Event) {
-        let mut memory = self.memory.lock().unwrap();
+    fn apply(&self, sandbox: &Sandbox, event: &Event) {
+        let mut state = self.state.lock().unwrap();
         match event {
-            Event::Recreate(..) => memory.is_forced = true,
-            Event::Ports(name, _) => drop(memory.past.other_ports.insert(name.clone())),
+            Event::Recreate(..) => state.is_forced = true,
+            Event::Ports(name, _) => drop(state.past_events.other_ports.insert(name.clone())),
             _ => {}
         }
-        event.happen(sandbox);
+        event.apply(sandbox);
     }
 
-    /// An action of this Service's load balancer never ends: all other Services, and one that is added then, reach their
-    /// wanted end before `ccm` stops waiting for it. False: the Service has nothing to do, or is blocked.
-    fn independent(
+    /// Checks that an action that never ends delays only its own Service. All other Services, and one that is added
+    /// then, must be right before `ccm` stops waiting for the action. Returns false when the Service has nothing to do,
+    /// or is blocked.
+    fn check_independence(
         &self,
         sandbox: &Sandbox,
         name: &str,
@@ -145,28 +148,32 @@ impl Services {
             }
         };
         hold();
-        // One that is created is held from then on.
+        // A load balancer that is created from now on is held, too.
         let after = Rule::new(Effect::after(move |_: &Request| hold()));
         let after = after.half(Half::Hetzner).method("POST");
         let rule = sandbox.faults().add(after.path("/v1/load_balancers"));
         let ports = Event::Ports(name.to_owned(), vec![9_000]);
-        self.happen(sandbox, &ports);
+        self.apply(sandbox, &ports);
 
         let object = format!("service/default/{name}");
         let is_given_up = |reports: &[Report]| {
             let mut failures = reports.iter().flat_map(|report| &report.failures);
             failures.any(|one| one.object == object && one.why.contains("it still runs after"))
         };
-        // The action that never ends attaches it to the Network, which serves one at a time.
+        // The action that never ends attaches the load balancer to the Network, which allows one change at a time.
         let waits_for_network = |reports: &[Report]| {
             let mut failures = reports.iter().flat_map(|report| &report.failures);
             failures.any(|one| one.object != object && one.why.contains("network is being changed"))
         };
         let mut reports = round();
-        Event::Add("late".to_owned(), Template::plain()).happen(sandbox);
+        Event::Add("late".to_owned(), Template::plain()).apply(sandbox);
         let mut outcome = Ok(());
-        for _ in 0..ROUNDS_OF_TRIAL {
-            outcome = end::is_right_but_for(sandbox, name, &self.memory.lock().unwrap().past);
+        for _ in 0..ROUNDS_OF_INDEPENDENCE {
+            outcome = end_state::check_end_state_except(
+                sandbox,
+                name,
+                &self.state.lock().unwrap().past_events,
+            );
             if outcome.is_ok() || is_given_up(&reports) {
                 break;
             }
@@ -183,7 +190,7 @@ impl Services {
         let held = *held.lock().unwrap();
         if let Some(id) = held {
             cloud.hold_load_balancer(id, false);
-            // It was released, and another Service has it by now.
+            // The load balancer was released, and another Service has it now.
             if cloud.load_balancer(id)["labels"][SERVICE_UID] != service["metadata"]["uid"] {
                 return Ok(false);
             }
@@ -193,135 +200,137 @@ impl Services {
 }
 
 impl Topic for Services {
-    fn needs(&self, builder: Builder) -> Builder {
+    fn configure(&self, builder: Builder) -> Builder {
         match self.has_network {
             true => builder.network("10.0.0.0/16"),
             false => builder,
         }
     }
 
-    fn begin(&self, sandbox: &Sandbox) {
+    fn set_up(&self, sandbox: &Sandbox) {
         for n in 0..self.nodes {
             cluster::join(sandbox, &format!("n-{n}"));
         }
         if self.wrong_tokens {
-            cluster::join(sandbox, cluster::STAYS);
+            cluster::join(sandbox, cluster::PERMANENT_NODE);
         }
-        others::make_all(sandbox, &self.others);
-        secrets::allow(sandbox);
-        secrets::make_others(sandbox);
-        secrets::set_right(sandbox);
+        foreign::make_all(sandbox, &self.others);
+        secrets::allow_reading(sandbox);
+        secrets::make_foreign(sandbox);
+        secrets::repair(sandbox);
         for (n, (name, template)) in self.services.iter().enumerate() {
             let service = template.make(sandbox, name);
             if self.of_upstream == Some(n as u64) {
-                others::make_upstream(sandbox, &service);
+                foreign::make_upstream(sandbox, &service);
                 continue;
             }
-            if let Some((_, has_target)) = self.of_copy.filter(|(of, _)| *of == n as u64) {
-                others::make_copy(sandbox, &service, has_target);
+            if let Some((_, has_target)) = self.copied.filter(|(of, _)| *of == n as u64) {
+                foreign::make_copy(sandbox, &service, has_target);
             }
         }
-        let mut memory = self.memory.lock().unwrap();
-        memory.others = end::others(sandbox);
-        memory.certificates = secrets::others(sandbox);
-        memory.orphans = end::orphans(sandbox);
+        let mut state = self.state.lock().unwrap();
+        state.others = end_state::foreign_balancers(sandbox);
+        state.certificates = secrets::foreign_certificates(sandbox);
+        state.orphans = end_state::orphans(sandbox);
         let balancers = sandbox.cloud().load_balancers(sandbox.project());
-        let first = balancers.iter().filter_map(|one| Some((one["id"].as_u64()?, end::ports(one))));
-        memory.past.first_ports = first.collect();
+        let first =
+            balancers.iter().filter_map(|one| Some((one["id"].as_u64()?, end_state::ports(one))));
+        state.past_events.first_ports = first.collect();
     }
 
-    fn begins_at_rest(&self) -> bool {
-        self.begins_at_rest
+    fn starts_converged(&self) -> bool {
+        self.starts_converged
     }
 
-    /// In a cluster without nodes a project can't be distinguished from the right one.
+    /// In a cluster without nodes another project can't be distinguished from the right one.
     fn may_have_wrong_token(&self) -> bool {
         self.wrong_tokens
     }
 
-    fn chapter_begins(&self, sandbox: &Sandbox) {
-        self.moment(sandbox).learn_all();
+    fn phase_starts(&self, sandbox: &Sandbox) {
+        self.checker(sandbox).record_state();
     }
 
-    fn happens(&self, sandbox: &Sandbox, random: &mut Random, between_ticks: bool) -> String {
+    fn apply_event(&self, sandbox: &Sandbox, random: &mut Random, between_ticks: bool) -> String {
         if between_ticks && self.two_at_once {
-            // One is a moment behind the other: what it knew, only it can say.
+            // One process is a moment behind the other, and only the process itself can say what it knew.
             return "nothing happens".to_owned();
         }
         let event = match between_ticks {
             true => Event::between_ticks(random, self.two_at_once),
-            false => Event::of(random, self.two_at_once),
+            false => Event::generate(random, self.two_at_once),
         };
-        self.happen(sandbox, &event);
+        self.apply(sandbox, &event);
         format!("{event:?}")
     }
 
-    /// What came since the backup has lost its Service, and ports are as they were.
+    /// After a restore, load balancers that were created since the backup have lost their Service, and ports are
+    /// as they were.
     fn restored(&self, sandbox: &Sandbox) {
-        let mut memory = self.memory.lock().unwrap();
-        memory.is_forced = true;
+        let mut state = self.state.lock().unwrap();
+        state.is_forced = true;
         let services = sandbox.cluster().list("services", NAMESPACE);
         let names = services.iter().filter_map(|one| one["metadata"]["name"].as_str());
-        memory.past.other_ports.extend(names.map(str::to_owned));
+        state.past_events.other_ports.extend(names.map(str::to_owned));
         let balancers = sandbox.cloud().load_balancers(sandbox.project());
         let has_one = |uid: &Value| balancers.iter().any(|one| one["labels"][SERVICE_UID] == *uid);
         let lost = services.iter().filter(|one| !has_finalizer(one));
         let lost = lost.map(|one| &one["metadata"]["uid"]).filter(|uid| has_one(uid));
         let lost = lost.filter_map(Value::as_str).map(str::to_owned);
-        memory.past.lost_finalizer.extend(lost);
+        state.past_events.lost_finalizer.extend(lost);
     }
 
-    fn clear_up(&self, sandbox: &Sandbox) {
-        end::certificates_come(sandbox);
-        secrets::set_right(sandbox);
-        cluster::some_node_is_alive(sandbox);
+    fn repair(&self, sandbox: &Sandbox) {
+        end_state::issue_failed_certificates(sandbox);
+        secrets::repair(sandbox);
+        cluster::ensure_existing_server(sandbox);
     }
 
-    fn trial(
+    fn extra_check(
         &self,
         sandbox: &Sandbox,
         round: &mut dyn FnMut() -> Vec<Report>,
     ) -> Result<(), String> {
         if let Some(name) = &self.stuck {
-            let was_independent = self.independent(sandbox, name, round)?;
-            self.memory.lock().unwrap().independent += u64::from(was_independent);
+            let was_independent = self.check_independence(sandbox, name, round)?;
+            self.state.lock().unwrap().independent += u64::from(was_independent);
         }
-        self.memory.lock().unwrap().mark = Some(sandbox.calls().mark());
+        self.state.lock().unwrap().mark = Some(sandbox.calls().mark());
         Ok(())
     }
 
-    fn read(&self, sandbox: &Sandbox, request: &Request) {
-        self.moment(sandbox).learn(request);
+    fn before_read(&self, sandbox: &Sandbox, request: &Request) {
+        self.checker(sandbox).record_read(request);
     }
 
-    fn judge(&self, sandbox: &Sandbox, half: Half, request: &Request) -> Verdict {
-        let moment = self.moment(sandbox);
+    fn check_write(&self, sandbox: &Sandbox, half: Half, request: &Request) -> Verdict {
+        let checker = self.checker(sandbox);
         match half {
-            Half::Hetzner => Verdict::of(moment.harm_in_cloud(request)),
+            Half::Hetzner => Verdict::from_violation(checker.violation_in_cloud(request)),
             Half::Kubernetes if request.path.contains("/services/") => {
-                Verdict::of(moment.harm_in_cluster(request))
+                Verdict::from_violation(checker.violation_in_cluster(request))
             }
-            Half::Kubernetes => nodes::judge(sandbox, half, request, &Vec::new()),
-            Half::Robot => Verdict::Other,
+            Half::Kubernetes => nodes::check_write(sandbox, half, request, &Vec::new()),
+            Half::Robot => Verdict::Unrelated,
         }
     }
 
-    fn is_right(&self, sandbox: &Sandbox) -> Result<(), String> {
-        let memory = self.memory.lock().unwrap();
-        end::is_right(sandbox, &memory.past)?;
-        // One that was there from the beginning may be adopted.
-        let left = end::orphans(sandbox);
-        if !memory.is_forced && !left.is_subset(&memory.orphans) {
-            return Err(format!("orphans before {:?}, after {left:?}", memory.orphans));
+    fn check_end_state(&self, sandbox: &Sandbox) -> Result<(), String> {
+        let state = self.state.lock().unwrap();
+        end_state::check_end_state(sandbox, &state.past_events)?;
+        // A load balancer that was an orphan from the start may have been adopted.
+        let left = end_state::orphans(sandbox);
+        if !state.is_forced && !left.is_subset(&state.orphans) {
+            return Err(format!("orphans before {:?}, after {left:?}", state.orphans));
         }
-        let others = end::others(sandbox);
-        if others != memory.others {
-            return Err(format!("others before {:#?}\nafter {others:#?}", memory.others));
+        let others = end_state::foreign_balancers(sandbox);
+        if others != state.others {
+            return Err(format!("others before {:#?}\nafter {others:#?}", state.others));
         }
-        if secrets::others(sandbox) != memory.certificates {
+        if secrets::foreign_certificates(sandbox) != state.certificates {
             return Err("other people's certificates are not as they were".into());
         }
-        let Some(mark) = memory.mark else {
+        let Some(mark) = state.mark else {
             return Ok(());
         };
         let calls = sandbox.calls().calls_since(mark);
@@ -330,12 +339,12 @@ impl Topic for Services {
             all.filter(|call| is_it(call)).count()
         };
         let calls = count(&|call| call.path.starts_with("/v1/load_balancers"));
-        // What is refused for a moment is a call, and changes nothing.
+        // A write that is refused for a moment counts as a call, but changes nothing.
         let is_made = |call: &Call| !matches!(call.status, Some(409 | 423));
         let writes = count(&|call| call.is_write() && is_made(call));
-        let services = SERVICES as usize;
-        match calls > services * CALLS_TO_SETTLE || writes > services * WRITES_TO_SETTLE {
-            true => Err(format!("{calls} calls, {writes} of them writes, to settle")),
+        let services = MAX_SERVICES as usize;
+        match calls > services * CALLS_TO_CONVERGE || writes > services * WRITES_TO_CONVERGE {
+            true => Err(format!("{calls} calls, {writes} of them writes, to converge")),
             false => Ok(()),
         }
     }
@@ -368,10 +377,10 @@ impl Topic for Services {
             };
             add(what, 1);
         }
-        let seen = self.seen.lock().unwrap();
-        add("adopted", seen.adopted);
-        add("released", seen.released_count);
-        add("not stopped by a stuck one", self.memory.lock().unwrap().independent);
+        let history = self.history.lock().unwrap();
+        add("adopted", history.adopted);
+        add("released", history.released_count);
+        add("not stopped by a stuck one", self.state.lock().unwrap().independent);
         counts
     }
 }

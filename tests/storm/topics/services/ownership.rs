@@ -1,5 +1,5 @@
-//! Whose load balancers are, worked out from the rules of the issue, apart from `ccm`'s own code: what may be adopted,
-//! and what may be deleted with its Service.
+//! The owners of load balancers, computed from the rules of the issue without `ccm`'s own code: which load balancers a
+//! Service may adopt, and which may be deleted with it.
 
 use super::events::NAMESPACE;
 pub use crate::topics::cluster::{is_ours, list, server_of};
@@ -12,24 +12,24 @@ use sandbox::kubernetes::Cluster;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// Labels of controllers begin so.
+/// The prefixes of the labels that controllers set.
 const PREFIXES: [&str; 2] = [OURS, "hcloud-ccm/"];
 const OURS: &str = "ccm-from-scratch/";
 
-/// By how much the clocks of both APIs may differ, in seconds.
+/// By how many seconds the clocks of both APIs may differ.
 const CLOCKS_DIFFER_BY_S: i64 = 60;
 
-/// What the Kubernetes API shows at one moment.
+/// The state of the Kubernetes API at one moment.
 #[derive(Clone, Default)]
-pub struct Kubernetes {
+pub struct ClusterState {
     pub services: Vec<Value>,
     pub nodes: Vec<Value>,
     cluster_uid: String,
 }
 
-impl Kubernetes {
-    pub fn read(cluster: &Cluster, cluster_uid: &str) -> Kubernetes {
-        Kubernetes {
+impl ClusterState {
+    pub fn read(cluster: &Cluster, cluster_uid: &str) -> ClusterState {
+        ClusterState {
             services: cluster.list("services", NAMESPACE),
             nodes: cluster.list("nodes", None),
             cluster_uid: cluster_uid.to_owned(),
@@ -41,7 +41,7 @@ impl Kubernetes {
         services.find(|service| uid.is_string() && service["metadata"]["uid"] == *uid)
     }
 
-    /// Its labels name a Service that exists, and no other cluster.
+    /// Whether the load balancer's labels name a Service that exists, and no other cluster.
     pub fn is_owned(&self, balancer: &Value) -> bool {
         let labels = &balancer["labels"];
         let is_other_cluster =
@@ -49,12 +49,12 @@ impl Kubernetes {
         self.service(&labels[SERVICE_UID]).is_some() && !is_other_cluster
     }
 
-    /// IDs of the servers of all nodes.
+    /// Returns the IDs of the servers of all nodes.
     pub fn servers(&self) -> BTreeSet<u64> {
         self.nodes.iter().filter_map(server_of).collect()
     }
 
-    /// May this Service adopt it? The error says why it may not.
+    /// Returns an error with the reason when this Service may not adopt the load balancer.
     pub fn adoptable(&self, balancer: &Value, service: &Value) -> Result<(), String> {
         let labels = &balancer["labels"];
         let own_name = format!("default.{}", service["metadata"]["name"].as_str().unwrap());
@@ -75,7 +75,7 @@ impl Kubernetes {
         let is_named = named.is_string() && *named == balancer["name"];
         let is_left = !owner.is_null() && is_this_cluster;
         if !is_named {
-            // By its default name only what this cluster had for a Service of this name.
+            // By its default name only a load balancer is adopted that this cluster had for a Service of this name.
             let is_left_by_it = named.is_null() && is_left && labels[SERVICE] == *own_name;
             return match is_left_by_it {
                 true => Ok(()),
@@ -97,7 +97,7 @@ impl Kubernetes {
         }
     }
 
-    /// May it be deleted with its Service? The error says why it may only be released.
+    /// Returns an error with the reason when the load balancer may not be deleted with its Service, but only released.
     pub fn deletable(&self, balancer: &Value, service: &Value) -> Result<(), String> {
         let labels = balancer["labels"].as_object().unwrap();
         if is_kept(balancer, service) {
@@ -128,7 +128,7 @@ impl Kubernetes {
     }
 }
 
-/// By the annotation, else by the label.
+/// Whether the load balancer must be kept. The annotation decides, and without it the label.
 pub fn is_kept(balancer: &Value, service: &Value) -> bool {
     match service["metadata"]["annotations"][format!("{PREFIX}keep")].as_str() {
         Some(value) => value == "true",
@@ -136,7 +136,7 @@ pub fn is_kept(balancer: &Value, service: &Value) -> bool {
     }
 }
 
-/// The first target that is no node of this cluster.
+/// Returns a text about the first target that is no node of this cluster.
 pub fn foreign_target(balancer: &Value, servers: &BTreeSet<u64>) -> Option<String> {
     let is_foreign = |target: &Value| match target["type"].as_str() {
         Some("server") => !is_node(target, servers),
@@ -151,7 +151,7 @@ pub fn foreign_target(balancer: &Value, servers: &BTreeSet<u64>) -> Option<Strin
     Some(format!("target {found} is no node of this cluster"))
 }
 
-/// Neither Hetzner's controller nor ours sets it.
+/// Whether neither Hetzner's controller nor ours sets this label.
 pub fn is_of_others(label: &str) -> bool {
     !PREFIXES.iter().any(|prefix| label.starts_with(prefix))
 }

@@ -1,10 +1,10 @@
-//! Certificates that Services show from Secrets: the Secrets are renewed, broken and deleted, and what was uploaded from
-//! them follows.
+//! Certificates that Services show from Secrets. The Secrets are renewed, broken and deleted, and the
+//! uploaded certificates follow.
 
-use super::end::annotation;
+use super::end_state::annotation;
 use super::events::{NAMESPACE, cluster_uid};
-use super::harm::wants;
-use super::others::is_copy;
+use super::foreign::is_copy;
+use super::invariants::wants_balancer;
 use crate::random::Random;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -18,17 +18,18 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
 
-/// Their names.
-pub const NAMES: [&str; 2] = ["tls-a", "tls-b"];
+/// The names of the Secrets.
+pub const SECRET_NAMES: [&str; 2] = ["tls-a", "tls-b"];
 
-/// A Service whose ports show what is in one of them.
-pub const OF: [[(&str, &str); 2]; 2] = [
-    [("protocol", "https"), ("http-tls-secret", NAMES[0])],
-    [("protocol", "https"), ("http-tls-secret", NAMES[1])],
+/// The annotations of Services whose ports show the certificate of a Secret.
+pub const WITH_SECRET: [[(&str, &str); 2]; 2] = [
+    [("protocol", "https"), ("http-tls-secret", SECRET_NAMES[0])],
+    [("protocol", "https"), ("http-tls-secret", SECRET_NAMES[1])],
 ];
 
-/// A Service whose ports name a certificate that no Service of its namespace may use: see [`make_others`].
-pub const OF_OTHERS: [[(&str, &str); 2]; 2] = [
+/// The annotations of Services that name a certificate that no Service of their namespace may
+/// use, see [`make_foreign`].
+pub const WITH_FOREIGN_CERTIFICATE: [[(&str, &str); 2]; 2] = [
     [("protocol", "https"), ("http-certificates", "theirs-1")],
     [("protocol", "https"), ("http-certificates", "theirs-3")],
 ];
@@ -36,25 +37,25 @@ pub const OF_OTHERS: [[(&str, &str); 2]; 2] = [
 const CERTIFICATES: usize = 4;
 
 static IDENTITIES: LazyLock<Vec<Identity>> = LazyLock::new(|| {
-    // They are made on whatever day the tests run, and are valid on the day of the stories.
+    // The certificates are made on any day, but must be valid on the simulated day of the stories.
     let _time = time::simulate(Arc::default());
     let authority = Authority::seeded("of the stories", 1).unwrap();
     let one = |_| authority.server(&["www.example.com"], Validity::Now).unwrap();
     (0..CERTIFICATES).map(one).collect()
 });
 
-/// What happens to a Secret.
+/// What a Secret contains after an event.
 #[derive(Clone, Copy, Debug)]
 pub enum Content {
     Certificate(usize),
-    /// The certificate of one, and the key of the next.
+    /// The Secret has the certificate of one pair and the key of the next pair.
     Swapped(usize),
     Garbage,
     Deleted,
 }
 
 impl Content {
-    pub fn of(random: &mut Random) -> Content {
+    pub fn generate(random: &mut Random) -> Content {
         let one = random.below(CERTIFICATES as u64) as usize;
         match random.below(10) {
             0 => Content::Swapped(one),
@@ -93,17 +94,17 @@ impl Content {
     }
 }
 
-/// Each can be used in the end.
-pub fn set_right(sandbox: &Sandbox) {
-    for (n, name) in NAMES.iter().enumerate() {
-        if held(sandbox, name).is_none() {
+/// Gives each Secret without a usable certificate a usable one.
+pub fn repair(sandbox: &Sandbox) {
+    for (n, name) in SECRET_NAMES.iter().enumerate() {
+        if certificate_in(sandbox, name).is_none() {
             Content::Certificate(n).put(sandbox, name);
         }
     }
 }
 
-/// The certificate in this Secret, where it can be used.
-fn held(sandbox: &Sandbox, name: &str) -> Option<&'static Identity> {
+/// Returns the certificate in this Secret, if it can be used.
+fn certificate_in(sandbox: &Sandbox, name: &str) -> Option<&'static Identity> {
     let secret = sandbox.cluster().get("secrets", NAMESPACE, name)?;
     let is_it = |one: &&Identity| {
         let encoded = |pem: &str| secret["data"][pem].as_str().map(str::to_owned);
@@ -118,28 +119,32 @@ fn is_certificate(shown: &Value, identity: &Identity) -> bool {
     shown["certificate"].as_str().map(bare) == Some(bare(&identity.certificate_pem))
 }
 
-/// The Secret that the ports of this Service show.
-pub fn named(service: &Value) -> Option<&str> {
+/// Returns the Secret whose certificate the ports of this Service show.
+pub fn secret_of(service: &Value) -> Option<&str> {
     annotation(service, "http-tls-secret")
         .filter(|_| annotation(service, "protocol") == Some("https"))
 }
 
-/// Does the port show what its Service's Secret holds, and nothing else?
+/// Whether a port shows the certificate of its Service's Secret and no other.
 pub fn is_shown(sandbox: &Sandbox, service: &Value, certificates: &[Value]) -> bool {
-    let held = named(service).and_then(|name| held(sandbox, name));
-    held.is_some_and(|held| matches!(certificates, [one] if is_certificate(one, held)))
+    let certificate_in = secret_of(service).and_then(|name| certificate_in(sandbox, name));
+    certificate_in.is_some_and(
+        |certificate_in| matches!(certificates, [one] if is_certificate(one, certificate_in)),
+    )
 }
 
-/// What of the uploaded certificates of this cluster is left, used by no load balancer and named by no Service.
-pub fn left(sandbox: &Sandbox) -> Vec<Value> {
+/// Returns the uploaded certificates of this cluster that no load balancer uses and no Service names.
+pub fn left_over(sandbox: &Sandbox) -> Vec<Value> {
     let ours = cluster_uid(sandbox);
     let services = sandbox.cluster().list("services", NAMESPACE);
     let named: BTreeSet<&str> =
-        services.iter().filter(|one| wants(one)).filter_map(named).collect();
+        services.iter().filter(|one| wants_balancer(one)).filter_map(secret_of).collect();
     let mut all = sandbox.cloud().certificates(sandbox.project());
     all.retain(|one| {
-        let is_held =
-            |name: &&&str| held(sandbox, name).is_some_and(|held| is_certificate(one, held));
+        let is_held = |name: &&&str| {
+            certificate_in(sandbox, name)
+                .is_some_and(|certificate_in| is_certificate(one, certificate_in))
+        };
         is_uploaded_by(one, &ours)
             && one["used_by"].as_array().is_none_or(Vec::is_empty)
             && !named.iter().any(|name| is_held(&name))
@@ -154,8 +159,8 @@ fn is_uploaded_by(certificate: &Value, cluster: &str) -> bool {
         && !labels[SECRET].is_null()
 }
 
-/// `ccm` may read the Secrets, as `manifests/tls-secrets` allows it.
-pub fn allow(sandbox: &Sandbox) {
+/// Lets `ccm` read the Secrets, as `manifests/tls-secrets` does.
+pub fn allow_reading(sandbox: &Sandbox) {
     let text = include_str!("../../../../manifests/tls-secrets/role.yaml");
     let role = serde_yaml::Deserializer::from_str(text).next().unwrap();
     let role = Value::deserialize(role).unwrap();
@@ -163,8 +168,8 @@ pub fn allow(sandbox: &Sandbox) {
     sandbox.cluster().grant_in_namespace("ccm", "default", rules);
 }
 
-/// Certificates of somebody, of another cluster and of another namespace: they stay.
-pub fn make_others(sandbox: &Sandbox) {
+/// Creates certificates of somebody else, of another cluster and of another namespace. They must stay.
+pub fn make_foreign(sandbox: &Sandbox) {
     for (n, labels) in [
         json!({ "team": "web" }),
         json!({ CLUSTER_UID: "another", SECRET: "default.tls-a" }),
@@ -185,15 +190,15 @@ pub fn make_others(sandbox: &Sandbox) {
     }
 }
 
-/// As they are; who uses them changes.
-pub fn others(sandbox: &Sandbox) -> Vec<Value> {
+/// Returns the foreign certificates. Which load balancers use them may change.
+pub fn foreign_certificates(sandbox: &Sandbox) -> Vec<Value> {
     let mut all = sandbox.cloud().certificates(sandbox.project());
     all.retain(|one| one["name"].as_str().is_some_and(|name| name.starts_with("theirs-")));
     all
 }
 
-/// Of an upload: it has our labels, and the key is the certificate's.
-pub fn harm_of_upload(body: &Value, cluster: &str) -> Option<String> {
+/// Checks an upload. It must have our labels, and the key must be the certificate's.
+pub fn violation_by_upload(body: &Value, cluster: &str) -> Option<String> {
     let labels = &body["labels"];
     if labels[CLUSTER_UID] != *cluster || labels[SECRET].is_null() {
         return Some(format!("uploaded with labels {labels}"));
@@ -206,22 +211,26 @@ pub fn harm_of_upload(body: &Value, cluster: &str) -> Option<String> {
     whole.is_none().then(|| "a certificate with another's key".to_owned())
 }
 
-/// A port must not show a certificate of another cluster, or of a Secret of another namespace. `body`: of a request that
-/// makes ports or changes one.
-pub fn harm_of_showing(body: &Value, certificates: &[Value]) -> Option<String> {
+/// Checks which certificates a request makes ports show. A port must not show a certificate of another cluster, or of a
+/// Secret of another namespace. `body` is that of a request that creates or changes ports.
+pub fn violation_by_showing(body: &Value, certificates: &[Value]) -> Option<String> {
     let of_new = body["services"].as_array().into_iter().flatten();
     let ports = of_new.chain([body]);
     let ids = ports.filter_map(|port| port["http"]["certificates"].as_array());
     let ids: Vec<&Value> = ids.flatten().collect();
-    let forbidden = OF_OTHERS.map(|[_, (_, name)]| name);
+    let forbidden = WITH_FOREIGN_CERTIFICATE.map(|[_, (_, name)]| name);
     let is_forbidden = |one: &&Value| forbidden.contains(&one["name"].as_str().unwrap());
     let mut shown = certificates.iter().filter(|one| ids.contains(&&one["id"]));
     let found = shown.find(is_forbidden)?;
     Some(format!("shows certificate {}, which is another's", found["name"]))
 }
 
-/// Of a deletion: no load balancer may show it.
-pub fn harm_of_deletion(certificate: &Value, cluster: &str, balancers: &[Value]) -> Option<String> {
+/// Checks the deletion of a certificate. No load balancer may show the certificate.
+pub fn violation_by_deletion(
+    certificate: &Value,
+    cluster: &str,
+    balancers: &[Value],
+) -> Option<String> {
     if !is_uploaded_by(certificate, cluster) {
         return Some(format!("deletes certificate {}, which is not ours", certificate["name"]));
     }

@@ -1,45 +1,45 @@
-//! What happens to Services, nodes and load balancers outside of `ccm`.
+//! The events that change Services, nodes and load balancers outside of `ccm`.
 
 pub use super::cluster::NAMESPACE;
 use super::cluster::{self, EXCLUDED, is_ours};
-use super::{THEIR_NODE_PORT, THEIR_PORT, hostile, is_of_others};
+use super::{OWNER_NODE_PORT, OWNER_PORT, hostile, is_of_others};
 use crate::random::Random;
 use ccm::hetzner::load_balancers::EXTERNAL;
 use ccm::hetzner::load_balancers::annotations::PREFIX;
 use sandbox::Sandbox;
 use serde_json::{Value, json};
 
-/// At most.
-pub const SERVICES: u64 = 5;
+/// The largest number of Services.
+pub const MAX_SERVICES: u64 = 5;
 
-/// Five, as many as the smallest type takes.
-pub const PORTS: [u64; 5] = [80, 81, 443, 8080, THEIR_PORT];
+/// The listen ports. There are five, because the smallest type takes five.
+pub const PORTS: [u64; 5] = [80, 81, 443, 8080, OWNER_PORT];
 
-/// Load balancers of other owners: one may be used, and one may not.
-pub const OPEN: &str = "edge-lb";
-pub const CLOSED: &str = "closed-lb";
+/// The load balancers of other owners. The first one may be used, and the second one may not.
+pub const OPEN_BALANCER: &str = "edge-lb";
+pub const CLOSED_BALANCER: &str = "closed-lb";
 
-/// Which load balancer a Service asks for: annotation and value; none: its own.
+/// The annotation and the value with which a Service asks for a load balancer. `None` means a load balancer of its own.
 pub type Choice = Option<(&'static str, &'static str)>;
 
 #[derive(Debug)]
 pub enum Event {
     Add(String, Choice, Vec<u64>),
     Delete(String),
-    Choose(String, Choice),
+    ChooseBalancer(String, Choice),
     Ports(String, Vec<u64>),
-    /// Namespaces whose Services may share its load balancer.
+    /// The Service's annotation changes that names the namespaces which may share its load balancer.
     Allow(String, &'static str),
-    /// Away from LoadBalancer, or back.
-    Turn(String),
-    /// Something that the hostile tenant does.
-    Hostile(hostile::Act),
-    /// It removes all labels from its own that it does not know.
+    /// The Service's type changes from LoadBalancer to another type, or back.
+    ChangeType(String),
+    /// The hostile tenant does something.
+    Tenant(hostile::TenantEvent),
+    /// Terraform removes all labels that it does not know from its own load balancers.
     Terraform,
     Exclude(String, bool),
     Join(String),
-    /// With its server.
-    Destroy(String),
+    /// A node is deleted with its server.
+    DeleteNodeAndServer(String),
 }
 
 pub fn name(n: u64) -> String {
@@ -48,7 +48,7 @@ pub fn name(n: u64) -> String {
 
 pub fn ports(random: &mut Random) -> Vec<u64> {
     let mut ports = PORTS.to_vec();
-    ports.retain(|port| random.percent(if *port == THEIR_PORT { 10 } else { 35 }));
+    ports.retain(|port| random.percent(if *port == OWNER_PORT { 10 } else { 35 }));
     if ports.is_empty() {
         ports.push(80);
     }
@@ -62,25 +62,26 @@ pub fn choice(random: &mut Random) -> Choice {
         Some(("share", "x")),
         Some(("share", "default/x")),
         Some(("share", "y")),
-        Some(("external", OPEN)),
-        Some(("external", OPEN)),
-        Some(("external", CLOSED)),
+        Some(("external", OPEN_BALANCER)),
+        Some(("external", OPEN_BALANCER)),
+        Some(("external", CLOSED_BALANCER)),
     ])
 }
 
-/// `allowed_to`: value of the label by which the owner of [`OPEN`] allows its use.
+/// Creates the load balancers of other owners. `allowed_to` is the value of the label by which the owner of
+/// [`OPEN_BALANCER`] allows its use.
 pub fn make_others(sandbox: &Sandbox, allowed_to: &str) {
     let foreign = cluster::server(sandbox, "foreign");
-    for name in [OPEN, CLOSED] {
+    for name in [OPEN_BALANCER, CLOSED_BALANCER] {
         let mut labels = json!({ "provisioner": "terraform" });
-        if name == OPEN {
+        if name == OPEN_BALANCER {
             labels[EXTERNAL] = json!(allowed_to);
         }
         let spec = json!({
             "name": name, "load_balancer_type": "lb21", "location": "fsn1", "labels": labels,
             "algorithm": { "type": "least_connections" },
             "services": [
-                { "protocol": "tcp", "listen_port": THEIR_PORT, "destination_port": THEIR_NODE_PORT },
+                { "protocol": "tcp", "listen_port": OWNER_PORT, "destination_port": OWNER_NODE_PORT },
             ],
             "targets": [{ "type": "server", "server": { "id": foreign } }],
         });
@@ -89,31 +90,31 @@ pub fn make_others(sandbox: &Sandbox, allowed_to: &str) {
 }
 
 impl Event {
-    /// `has_tenant`: a hostile tenant takes part.
-    pub fn of(random: &mut Random, has_tenant: bool) -> Event {
+    /// Chooses an event. `has_tenant` means that a hostile tenant takes part.
+    pub fn generate(random: &mut Random, has_tenant: bool) -> Event {
         if has_tenant && random.percent(40) {
-            return Event::Hostile(hostile::Act::of(random));
+            return Event::Tenant(hostile::TenantEvent::generate(random));
         }
-        let service = name(random.below(SERVICES));
+        let service = name(random.below(MAX_SERVICES));
         let node = format!("n-{}", random.below(4));
         match random.below(16) {
             0..=2 => Event::Add(service, choice(random), ports(random)),
             3 | 4 => Event::Delete(service),
-            5..=9 => Event::Choose(service, choice(random)),
+            5..=9 => Event::ChooseBalancer(service, choice(random)),
             10 if has_tenant => {
                 Event::Allow(service, random.pick::<&str>(&["hostile", "web, hostile", "*", ""]))
             }
             10 => Event::Ports(service, ports(random)),
-            11 => Event::Turn(service),
+            11 => Event::ChangeType(service),
             12 | 13 => Event::Terraform,
             14 => Event::Exclude(node, random.percent(50)),
             _ if random.percent(50) => Event::Join(node),
-            _ => Event::Destroy(node),
+            _ => Event::DeleteNodeAndServer(node),
         }
     }
 
-    /// What cannot happen to what does not exist does not happen.
-    pub fn happen(&self, sandbox: &Sandbox) {
+    /// Applies the event. An event for an object that does not exist has no effect.
+    pub fn apply(&self, sandbox: &Sandbox) {
         let cluster = sandbox.cluster();
         match self {
             Event::Add(name, choice, ports) => {
@@ -131,7 +132,7 @@ impl Event {
                 });
                 cluster.create("services", NAMESPACE, service);
             }
-            Event::Choose(name, choice) => {
+            Event::ChooseBalancer(name, choice) => {
                 cluster.edit("services", NAMESPACE, name, |service| {
                     service["metadata"]["annotations"] = annotations(*choice);
                 });
@@ -142,7 +143,7 @@ impl Event {
                     annotations[format!("{PREFIX}share-namespaces")] = json!(namespaces);
                 });
             }
-            Event::Hostile(act) => act.happen(sandbox),
+            Event::Tenant(event) => event.apply(sandbox),
             Event::Delete(name) => drop(cluster.delete("services", NAMESPACE, name)),
             Event::Ports(name, ports) => {
                 // Each Service has node ports of its own.
@@ -158,7 +159,7 @@ impl Event {
                     service["spec"]["ports"] = ports.clone();
                 });
             }
-            Event::Turn(name) => {
+            Event::ChangeType(name) => {
                 cluster.edit("services", NAMESPACE, name, |service| {
                     let spec = &mut service["spec"];
                     let away = spec["type"] == "LoadBalancer";
@@ -186,7 +187,7 @@ impl Event {
                     cluster::join(sandbox, name);
                 }
             }
-            Event::Destroy(name) => cluster::destroy(sandbox, name),
+            Event::DeleteNodeAndServer(name) => cluster::delete_node_and_server(sandbox, name),
         }
     }
 }

@@ -1,10 +1,10 @@
-//! A tenant who may edit the Services of one namespace, and asks with them for what others have: ports, targets, settings
-//! and names of their load balancers.
+//! A tenant who may edit the Services of one namespace, and uses them to ask for what others have: ports, targets,
+//! settings and names of their load balancers.
 
-use super::cluster::{has_finalizer, is_ours, list, wants};
-use super::end::mode_is;
-use super::events::{self, CLOSED, Choice, Event, OPEN, PORTS};
-use super::{THEIR_NODE_PORT, THEIR_PORT, shows};
+use super::cluster::{has_finalizer, is_ours, list, wants_balancer};
+use super::end_state::check_ip_mode;
+use super::events::{self, CLOSED_BALANCER, Choice, Event, OPEN_BALANCER, PORTS};
+use super::{OWNER_NODE_PORT, OWNER_PORT, shows};
 use crate::random::Random;
 use ccm::hetzner::load_balancers::SECRET;
 use ccm::hetzner::load_balancers::annotations::PREFIX;
@@ -17,50 +17,51 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub const NAMESPACE: Option<&str> = Some("hostile");
 
 /// How many Services the tenant has at most.
-const SERVICES: u64 = 3;
+const MAX_SERVICES: u64 = 3;
 
 /// How often the tenant acts before the story begins.
-const ACTS: usize = 10;
+const INITIAL_EVENTS: usize = 10;
 
-/// The Service that asks for the port of an owner with the owner's node port. No two Services have one node port.
+/// The Service that asks for an owner's port with the owner's node port. No two Services have the same node port.
 const CLAIMANT: &str = "h-0";
 
-/// A finalizer of the tenant: a deleted Service stays while it has one.
+/// A finalizer that the tenant sets. A deleted Service stays while it has the finalizer.
 const FINALIZER: &str = "example.org/hold";
 
 /// A label that the tenant wants on every load balancer.
-pub const LABEL: &str = "hostile";
+pub const TENANT_LABEL: &str = "hostile";
 
-/// Sizes of an annotation in bytes: the first is read, and the second is more than is read of one Service.
-const HUGE: [usize; 2] = [15_000, 40_000];
+/// Sizes of an annotation in bytes. An annotation of the first size is read. The second size is more than `ccm` reads
+/// of one Service.
+const HUGE_SIZES: [usize; 2] = [15_000, 40_000];
 
-/// An annotation that may be long, and is huge sometimes.
-const LONG: &str = "http-certificates";
+/// An annotation that may be long, and sometimes is too long.
+const LONG_ANNOTATION: &str = "http-certificates";
 
 /// The name of a certificate from a Secret of another namespace.
 const CERTIFICATE: &str = "of-default";
 
 #[derive(Debug)]
-pub enum Act {
+pub enum TenantEvent {
     Add(String, Choice, Vec<u64>),
     Delete(String),
-    Choose(String, Choice),
+    ChooseBalancer(String, Choice),
     Ports(String, Vec<u64>),
     Annotate(String, &'static str, &'static str),
-    /// Gives one of the sizes [`HUGE`] to an annotation whose name is known.
-    Huge(String, usize),
+    /// Gives one of [`HUGE_SIZES`] to an annotation whose name is known.
+    SetHugeAnnotation(String, usize),
     /// Names the certificate that was uploaded for a namespace of others.
-    Certify(String),
-    /// Away from LoadBalancer, or back.
-    Turn(String),
+    NameForeignCertificate(String),
+    /// Changes the Service's type from LoadBalancer to another type, or back.
+    ChangeType(String),
     /// Adds a finalizer, or removes it.
-    Hold(String, bool),
-    /// Deletes the Service `kubernetes`, and the API server makes it again. Before the Lease remembers its UID, that would
-    /// make another cluster of this one.
-    Identity,
+    SetFinalizer(String, bool),
+    /// Deletes the Service `kubernetes`, which the API server creates again. Before the Lease remembers the UID, `ccm`
+    /// would then take this cluster for another one.
+    ReplaceKubernetesService,
 }
 
-/// What would be about the load balancers of others if others could not prevent it.
+/// Annotations that would change the load balancers of others if `ccm` did not prevent it.
 const ANNOTATIONS: [(&str, &str); 26] = [
     ("node-selector", "no=such"),
     ("node-selector", "no=such"),
@@ -76,7 +77,7 @@ const ANNOTATIONS: [(&str, &str); 26] = [
     ("ipv4-rdns", "hostile.example.org"),
     ("deletion-protection", "true"),
     ("keep", "true"),
-    ("name", OPEN),
+    ("name", OPEN_BALANCER),
     ("name", "free"),
     ("name", "kubernetes-default-x"),
     ("labels", "hostile=yes"),
@@ -84,7 +85,7 @@ const ANNOTATIONS: [(&str, &str); 26] = [
     ("uses-proxyprotocol", "true"),
     ("protocol", "http"),
     ("health-check-interval", "7s"),
-    // Nothing of the Service is synced any more.
+    // With this value nothing of the Service is synced any more.
     ("health-check-interval", "soon"),
     ("health-check-interval", "soon"),
     ("hostname", "hostile.example.org"),
@@ -99,55 +100,56 @@ fn choice(random: &mut Random) -> Choice {
         Some(("share", "default/x")),
         Some(("share", "default/x")),
         Some(("share", "default/y")),
-        Some(("external", OPEN)),
-        Some(("external", OPEN)),
-        Some(("external", OPEN)),
-        Some(("external", CLOSED)),
+        Some(("external", OPEN_BALANCER)),
+        Some(("external", OPEN_BALANCER)),
+        Some(("external", OPEN_BALANCER)),
+        Some(("external", CLOSED_BALANCER)),
     ])
 }
 
 fn ports(random: &mut Random) -> Vec<u64> {
     match random.percent(50) {
-        true => vec![THEIR_PORT],
+        true => vec![OWNER_PORT],
         false => events::ports(random),
     }
 }
 
-/// What happens before the story begins: one or two honest Services allow the tenant to share what they have.
-pub fn before(random: &mut Random) -> Vec<Event> {
+/// Returns the events before the story begins. One or two honest Services allow the tenant to share
+/// their load balancers.
+pub fn initial_events(random: &mut Random) -> Vec<Event> {
     let mut events: Vec<Event> =
         (0..1 + random.below(2)).map(|n| Event::Allow(events::name(n), "hostile")).collect();
-    events.extend((0..ACTS).map(|_| Event::Hostile(Act::of(random))));
+    events.extend((0..INITIAL_EVENTS).map(|_| Event::Tenant(TenantEvent::generate(random))));
     events
 }
 
-impl Act {
-    pub fn of(random: &mut Random) -> Act {
-        let service = format!("h-{}", random.below(SERVICES));
+impl TenantEvent {
+    pub fn generate(random: &mut Random) -> TenantEvent {
+        let service = format!("h-{}", random.below(MAX_SERVICES));
         match random.below(16) {
-            0..=4 => Act::Add(service, choice(random), ports(random)),
-            5 => Act::Delete(service),
-            6 | 7 => Act::Choose(service, choice(random)),
-            8 | 9 => Act::Ports(service, ports(random)),
+            0..=4 => TenantEvent::Add(service, choice(random), ports(random)),
+            5 => TenantEvent::Delete(service),
+            6 | 7 => TenantEvent::ChooseBalancer(service, choice(random)),
+            8 | 9 => TenantEvent::Ports(service, ports(random)),
             10 | 11 => {
                 let (key, value) = *random.pick(&ANNOTATIONS);
-                Act::Annotate(service, key, value)
+                TenantEvent::Annotate(service, key, value)
             }
-            12 => Act::Certify(service),
-            13 => Act::Huge(service, *random.pick(&HUGE)),
-            14 => Act::Turn(service),
-            _ => Act::Hold(service, random.percent(50)),
+            12 => TenantEvent::NameForeignCertificate(service),
+            13 => TenantEvent::SetHugeAnnotation(service, *random.pick(&HUGE_SIZES)),
+            14 => TenantEvent::ChangeType(service),
+            _ => TenantEvent::SetFinalizer(service, random.percent(50)),
         }
     }
 
-    /// What cannot happen to a Service that does not exist does not happen.
-    pub fn happen(&self, sandbox: &Sandbox) {
+    /// Applies the event. An event for a Service that does not exist has no effect.
+    pub fn apply(&self, sandbox: &Sandbox) {
         let cluster = sandbox.cluster();
         let edit = |name: &str, change: &dyn Fn(&mut Value)| {
             cluster.edit("services", NAMESPACE, name, |service| change(service));
         };
         match self {
-            Act::Add(name, choice, ports) => {
+            TenantEvent::Add(name, choice, ports) => {
                 if cluster.get("services", NAMESPACE, name).is_some() {
                     return;
                 }
@@ -163,9 +165,9 @@ impl Act {
                 cluster.create("services", NAMESPACE, service);
                 edit(name, &|one| one["spec"]["ports"] = spec_ports(name, ports));
             }
-            Act::Delete(name) => drop(cluster.delete("services", NAMESPACE, name)),
+            TenantEvent::Delete(name) => drop(cluster.delete("services", NAMESPACE, name)),
             // The other annotations stay.
-            Act::Choose(name, choice) => edit(name, &|one| {
+            TenantEvent::ChooseBalancer(name, choice) => edit(name, &|one| {
                 let annotations = &mut one["metadata"]["annotations"];
                 let mut chosen = events::annotations(*choice);
                 for (key, value) in annotations.as_object().into_iter().flatten() {
@@ -175,24 +177,24 @@ impl Act {
                 }
                 *annotations = chosen;
             }),
-            Act::Ports(name, ports) => {
+            TenantEvent::Ports(name, ports) => {
                 edit(name, &|one| one["spec"]["ports"] = spec_ports(name, ports));
             }
-            Act::Annotate(name, key, value) => edit(name, &|one| annotate(one, key, value)),
-            Act::Huge(name, size) => {
-                edit(name, &|one| annotate(one, LONG, &"x,".repeat(size / 2)));
+            TenantEvent::Annotate(name, key, value) => edit(name, &|one| annotate(one, key, value)),
+            TenantEvent::SetHugeAnnotation(name, size) => {
+                edit(name, &|one| annotate(one, LONG_ANNOTATION, &"x,".repeat(size / 2)));
             }
-            Act::Certify(name) => edit(name, &|one| {
+            TenantEvent::NameForeignCertificate(name) => edit(name, &|one| {
                 annotate(one, "protocol", "https");
-                annotate(one, LONG, CERTIFICATE);
+                annotate(one, LONG_ANNOTATION, CERTIFICATE);
             }),
-            Act::Turn(name) => edit(name, &|one| {
+            TenantEvent::ChangeType(name) => edit(name, &|one| {
                 let spec = &mut one["spec"];
                 let away = spec["type"] == "LoadBalancer";
                 spec["type"] = json!(if away { "NodePort" } else { "LoadBalancer" });
             }),
-            Act::Identity => replace_kubernetes(sandbox),
-            Act::Hold(name, holds) => {
+            TenantEvent::ReplaceKubernetesService => replace_kubernetes(sandbox),
+            TenantEvent::SetFinalizer(name, holds) => {
                 edit(name, &|one| {
                     let finalizers = &mut one["metadata"]["finalizers"];
                     let mut all = list(finalizers).to_vec();
@@ -235,10 +237,10 @@ fn replace_kubernetes(sandbox: &Sandbox) {
     }
 }
 
-/// Whether its annotations are too large to be read, so that it is reported and left as it is.
-pub fn is_left_alone(service: &Value) -> bool {
-    let long = service["metadata"]["annotations"][format!("{PREFIX}{LONG}")].as_str();
-    long.is_some_and(|value| value.len() == HUGE[1])
+/// Whether the Service's annotations are too large to be read, so that the Service is reported and left as it is.
+pub fn is_too_large(service: &Value) -> bool {
+    let long = service["metadata"]["annotations"][format!("{PREFIX}{LONG_ANNOTATION}")].as_str();
+    long.is_some_and(|value| value.len() == HUGE_SIZES[1])
 }
 
 fn annotate(service: &mut Value, key: &str, value: &str) {
@@ -247,8 +249,8 @@ fn annotate(service: &mut Value, key: &str, value: &str) {
 
 fn spec_ports(name: &str, ports: &[u64]) -> Value {
     let base = 31_500 + 100 * u64::from(name.as_bytes().last().unwrap() - b'0');
-    let at = |port: &u64| match *port == THEIR_PORT && name == CLAIMANT {
-        true => THEIR_NODE_PORT,
+    let at = |port: &u64| match *port == OWNER_PORT && name == CLAIMANT {
+        true => OWNER_NODE_PORT,
         false => base + PORTS.iter().position(|one| one == port).unwrap() as u64,
     };
     let port = |port: &u64| {
@@ -258,13 +260,13 @@ fn spec_ports(name: &str, ports: &[u64]) -> Value {
     ports.iter().map(port).collect()
 }
 
-/// An annotation changes just before each write in the cloud, until the faults are cleared.
+/// Changes an annotation just before each write to the cloud, until the faults are removed.
 pub fn flood(sandbox: &Sandbox) {
     let cluster = Arc::clone(sandbox.cluster());
     let count = AtomicU64::new(0);
     let change = Effect::before(move |_| {
         let count = count.fetch_add(1, Ordering::Relaxed);
-        for n in 0..SERVICES {
+        for n in 0..MAX_SERVICES {
             cluster.edit("services", NAMESPACE, &format!("h-{n}"), |one| {
                 annotate(one, "health-check-interval", &format!("{}s", 5 + count % 9));
             });
@@ -274,8 +276,8 @@ pub fn flood(sandbox: &Sandbox) {
     faults.add(Rule::new(change).half(Half::Hetzner).writes());
 }
 
-/// Makes the tenant's namespace, and the certificate.
-pub fn begin(sandbox: &Sandbox) {
+/// Creates the tenant's namespace and the certificate.
+pub fn set_up(sandbox: &Sandbox) {
     let namespace =
         json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "hostile" } });
     sandbox.cluster().create("namespaces", None, namespace);
@@ -299,34 +301,35 @@ pub fn services(sandbox: &Sandbox) -> Vec<Value> {
 }
 
 /// Whether a load balancer was made for the tenant alone, so that others have nothing on it.
-pub fn is_its(balancer: &Value) -> bool {
+pub fn is_of_tenant(balancer: &Value) -> bool {
     let mut labels = balancer["labels"].as_object().unwrap().iter();
-    let is_of_tenant = |value: &Value| value.as_str().unwrap_or_default().starts_with("hostile.");
-    labels.any(|(label, value)| is_ours(label) && is_of_tenant(value))
+    let is_tenant_name = |value: &Value| value.as_str().unwrap_or_default().starts_with("hostile.");
+    labels.any(|(label, value)| is_ours(label) && is_tenant_name(value))
 }
 
-/// What remains possible: while all labels of an external load balancer are gone, the owner's port counts as the port of
-/// a Service that has the same numbers and whose status says that this load balancer serves it.
-pub fn may_be_given(service: &Value, balancer: &Value) -> bool {
+/// Whether an owner's port may count as this Service's. This remains possible while an external load balancer has lost
+/// all its labels, when the Service has the same numbers and its status says that this load balancer serves it.
+pub fn may_be_claimed(service: &Value, balancer: &Value) -> bool {
     let mut labels = balancer["labels"].as_object().unwrap().keys();
     let mut ports = list(&service["spec"]["ports"]).iter();
     let ingress = &service["status"]["loadBalancer"]["ingress"][0];
     let has_label = labels.any(|label| is_ours(label) && !label.ends_with("/external"));
     let has_numbers =
-        ports.any(|one| one["port"] == THEIR_PORT && one["nodePort"] == THEIR_NODE_PORT);
+        ports.any(|one| one["port"] == OWNER_PORT && one["nodePort"] == OWNER_NODE_PORT);
     !has_label && has_numbers && (shows(service, balancer) || ingress["hostname"].is_string())
 }
 
-/// What is left of Services that want no load balancer any more, and how pods reach what others share.
-pub fn is_right(sandbox: &Sandbox, all: &[Value]) -> Result<(), String> {
+/// Checks the end state of the tenant's Services: what is left of those that want no load balancer any more, and
+/// whether pods reach shared ports of others through the load balancer.
+pub fn check_end_state(sandbox: &Sandbox, all: &[Value]) -> Result<(), String> {
     for service in services(sandbox) {
         let name = &service["metadata"]["name"];
-        if !wants(&service) && has_finalizer(&service) {
+        if !wants_balancer(&service) && has_finalizer(&service) {
             return Err(format!("hostile Service {name} has our finalizer"));
         }
-        let mut joint = all.iter().filter(|one| !is_its(one));
+        let mut joint = all.iter().filter(|one| !is_of_tenant(one));
         if let Some(at) = joint.find(|one| shows(&service, one)) {
-            mode_is(&service, "Proxy")
+            check_ip_mode(&service, "Proxy")
                 .map_err(|why| format!("hostile Service {name} at {}: {why}", at["name"]))?;
         }
     }

@@ -1,19 +1,19 @@
-//! Services that share load balancers, or use one of another owner: they join, leave, change their ports, come and are
-//! deleted, and Terraform removes labels. In half of the stories a hostile tenant asks for what they have.
+//! Services that share load balancers, or use one of another owner. They join, leave, change their ports, are created
+//! and deleted, and Terraform removes labels. In half of the stories a hostile tenant asks for what they have.
 //!
-//! At every write it is checked that nothing that is served is taken away, and that nothing of other owners is touched.
-//! In the end each living Service is served, and nothing is left of the others.
+//! Every write is checked: nothing that is served may be removed, and nothing of other owners may be changed. In the
+//! end each Service that still exists is served, and nothing is left of the others.
 
-mod end;
+mod end_state;
 mod events;
-mod harm;
 mod hostile;
+mod invariants;
 
 use super::{Topic, Verdict, cluster, nodes};
 use crate::random::Random;
 use ccm::hetzner::load_balancers::{PORT, SERVICE_UID};
-use events::{CLOSED, Choice, Event, OPEN, SERVICES};
-use harm::{Moment, Seen};
+use events::{CLOSED_BALANCER, Choice, Event, MAX_SERVICES, OPEN_BALANCER};
+use invariants::{Checker, History};
 use sandbox::calls::Call;
 use sandbox::exchange::Request;
 use sandbox::{Half, Sandbox};
@@ -22,36 +22,36 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
 /// The port that the load balancers of other owners have.
-const THEIR_PORT: u64 = 6443;
+const OWNER_PORT: u64 = 6443;
 
-/// Where they send it. The API server gives a Service this node port only if it asks for it.
-const THEIR_NODE_PORT: u64 = 30_043;
+/// The node port of that port. The API server gives a Service this node port only if the Service asks for it.
+const OWNER_NODE_PORT: u64 = 30_043;
 
 pub struct Shared {
     nodes: u64,
-    /// Value of the label by which the owner of [`OPEN`] allows its use.
+    /// The value of the label by which the owner of [`OPEN_BALANCER`] allows its use.
     allowed_to: &'static str,
     services: Vec<(String, Choice, Vec<u64>)>,
     /// See [`Topic::may_have_wrong_token`].
     wrong_tokens: bool,
     two_at_once: bool,
-    /// A hostile tenant takes part.
+    /// Whether a hostile tenant takes part.
     has_tenant: bool,
-    /// The Service `kubernetes` is deleted now and then, which who may edit namespace `default` can do.
-    loses_identity: bool,
-    /// What was done by the tenant, and for it, before the story begins.
-    of_tenant: Vec<Event>,
-    seen: Mutex<Seen>,
-    /// [`OPEN`] and [`CLOSED`] at the beginning.
+    /// Whether the Service `kubernetes` is deleted now and then. Whoever may edit the namespace `default` can do that.
+    replaces_kubernetes_service: bool,
+    /// The events of the tenant, and those that help it, before the story begins.
+    tenant_events: Vec<Event>,
+    history: Mutex<History>,
+    /// [`OPEN_BALANCER`] and [`CLOSED_BALANCER`] at the start.
     before: Mutex<[Value; 2]>,
 }
 
 impl Shared {
-    /// `is_real`: the story runs over sockets, where no process leads.
-    pub fn of(random: &mut Random, two_at_once: bool, is_real: bool) -> Shared {
+    /// Chooses the topic's objects. `is_real` means that the story runs over sockets, where no process leads.
+    pub fn generate(random: &mut Random, two_at_once: bool, is_real: bool) -> Shared {
         let nodes = 1 + random.below(3);
         let allowed_to = *random.pick(&["", "default"]);
-        let count = 2 + random.below(SERVICES - 1);
+        let count = 2 + random.below(MAX_SERVICES - 1);
         let mut service = |n| {
             let (choice, ports) = (events::choice(random), events::ports(random));
             (events::name(n), choice, ports)
@@ -65,105 +65,106 @@ impl Shared {
             wrong_tokens: random.percent(50),
             two_at_once,
             has_tenant,
-            loses_identity: random.percent(25) && !is_real,
-            of_tenant: match has_tenant {
-                true => hostile::before(random),
+            replaces_kubernetes_service: random.percent(25) && !is_real,
+            tenant_events: match has_tenant {
+                true => hostile::initial_events(random),
                 false => Vec::new(),
             },
-            seen: Mutex::default(),
+            history: Mutex::default(),
             before: Mutex::default(),
         }
     }
 
-    fn moment<'a>(&'a self, sandbox: &'a Sandbox) -> Moment<'a> {
-        Moment { sandbox, seen: &self.seen, two_at_once: self.two_at_once }
+    fn checker<'a>(&'a self, sandbox: &'a Sandbox) -> Checker<'a> {
+        Checker { sandbox, history: &self.history, two_at_once: self.two_at_once }
     }
 }
 
 impl Topic for Shared {
-    fn begin(&self, sandbox: &Sandbox) {
+    fn set_up(&self, sandbox: &Sandbox) {
         for n in 0..self.nodes {
             cluster::join(sandbox, &format!("n-{n}"));
         }
         if self.wrong_tokens {
-            cluster::join(sandbox, cluster::STAYS);
+            cluster::join(sandbox, cluster::PERMANENT_NODE);
         }
         events::make_others(sandbox, self.allowed_to);
-        hostile::begin(sandbox);
+        hostile::set_up(sandbox);
         for (name, choice, ports) in &self.services {
-            Event::Add(name.clone(), *choice, ports.clone()).happen(sandbox);
+            Event::Add(name.clone(), *choice, ports.clone()).apply(sandbox);
         }
-        for event in &self.of_tenant {
-            event.happen(sandbox);
+        for event in &self.tenant_events {
+            event.apply(sandbox);
         }
-        *self.before.lock().unwrap() = [OPEN, CLOSED].map(|name| end::as_it_is(sandbox, name));
+        *self.before.lock().unwrap() =
+            [OPEN_BALANCER, CLOSED_BALANCER].map(|name| end_state::comparable(sandbox, name));
     }
 
-    /// In a cluster without nodes a project can't be distinguished from the right one.
+    /// In a cluster without nodes another project can't be distinguished from the right one.
     fn may_have_wrong_token(&self) -> bool {
         self.wrong_tokens
     }
 
     fn needs_lease(&self) -> bool {
-        self.loses_identity
+        self.replaces_kubernetes_service
     }
 
-    fn chapter_begins(&self, sandbox: &Sandbox) {
-        self.moment(sandbox).learn_all();
+    fn phase_starts(&self, sandbox: &Sandbox) {
+        self.checker(sandbox).record_state();
     }
 
-    fn happens(&self, sandbox: &Sandbox, random: &mut Random, between_ticks: bool) -> String {
+    fn apply_event(&self, sandbox: &Sandbox, random: &mut Random, between_ticks: bool) -> String {
         if between_ticks && self.two_at_once {
-            // Each has its own view of what happened, and Hetzner's API knows no condition on a write.
+            // Each process has its own view of what happened, and Hetzner's API has no preconditions for writes.
             return "nothing happens".to_owned();
         }
-        let event = match self.loses_identity && random.percent(15) {
-            true => Event::Hostile(hostile::Act::Identity),
-            false => Event::of(random, self.has_tenant),
+        let event = match self.replaces_kubernetes_service && random.percent(15) {
+            true => Event::Tenant(hostile::TenantEvent::ReplaceKubernetesService),
+            false => Event::generate(random, self.has_tenant),
         };
         if let Event::Terraform = event {
-            self.moment(sandbox).terraform_runs();
+            self.checker(sandbox).before_terraform();
         }
-        event.happen(sandbox);
+        event.apply(sandbox);
         format!("{event:?}")
     }
 
     fn restored(&self, sandbox: &Sandbox) {
-        self.moment(sandbox).restored();
+        self.checker(sandbox).restored();
     }
 
-    fn weather(&self, sandbox: &Sandbox, random: &mut Random) {
-        // With two at once a plan of the one that was at work before may be older than the change.
+    fn inject_faults(&self, sandbox: &Sandbox, random: &mut Random) {
+        // With two processes, a plan of the process that worked before may be older than the change.
         if self.has_tenant && !self.two_at_once && random.percent(25) {
             hostile::flood(sandbox);
         }
     }
 
-    fn clear_up(&self, sandbox: &Sandbox) {
-        cluster::some_node_is_alive(sandbox);
+    fn repair(&self, sandbox: &Sandbox) {
+        cluster::ensure_existing_server(sandbox);
     }
 
-    fn read(&self, sandbox: &Sandbox, request: &Request) {
-        self.moment(sandbox).learn(request);
+    fn before_read(&self, sandbox: &Sandbox, request: &Request) {
+        self.checker(sandbox).record_read(request);
     }
 
-    fn judge(&self, sandbox: &Sandbox, half: Half, request: &Request) -> Verdict {
-        let moment = self.moment(sandbox);
+    fn check_write(&self, sandbox: &Sandbox, half: Half, request: &Request) -> Verdict {
+        let checker = self.checker(sandbox);
         match half {
-            Half::Hetzner => Verdict::of(moment.harm_in_cloud(request)),
+            Half::Hetzner => Verdict::from_violation(checker.violation_in_cloud(request)),
             Half::Kubernetes if request.path.contains("/services/") => {
-                Verdict::of(moment.harm_in_cluster(request))
+                Verdict::from_violation(checker.violation_in_cluster(request))
             }
-            _ => nodes::judge(sandbox, half, request, &Vec::new()),
+            _ => nodes::check_write(sandbox, half, request, &Vec::new()),
         }
     }
 
-    fn is_right(&self, sandbox: &Sandbox) -> Result<(), String> {
-        let seen = self.seen.lock().unwrap();
-        end::is_right(sandbox, &seen)?;
+    fn check_end_state(&self, sandbox: &Sandbox) -> Result<(), String> {
+        let history = self.history.lock().unwrap();
+        end_state::check_end_state(sandbox, &history)?;
         let before = self.before.lock().unwrap();
-        end::of_others_is_as_before(sandbox, &before, &seen)?;
-        nodes::are_right(sandbox)
+        end_state::check_foreign_balancers(sandbox, &before, &history)?;
+        nodes::check_nodes(sandbox)
     }
 
     fn counts(&self, sandbox: &Sandbox) -> BTreeMap<&'static str, u64> {
@@ -182,17 +183,20 @@ impl Topic for Shared {
             ("shared ones labelled", count("PUT", "")),
             ("shared ones deleted", count("DELETE", "")),
             ("stories with a hostile tenant", u64::from(self.has_tenant)),
-            ("stories in which the Service kubernetes is deleted", u64::from(self.loses_identity)),
+            (
+                "stories in which the Service kubernetes is deleted",
+                u64::from(self.replaces_kubernetes_service),
+            ),
         ]
         .into()
     }
 }
 
 fn is_of_others(balancer: &Value) -> bool {
-    balancer["name"] == OPEN || balancer["name"] == CLOSED
+    balancer["name"] == OPEN_BALANCER || balancer["name"] == CLOSED_BALANCER
 }
 
-/// Listen port and destination port.
+/// Returns the listen port and the destination port.
 fn both_numbers(listener: &Value) -> (u64, u64) {
     let numbers = ["listen_port", "destination_port"].map(|field| number(&listener[field]));
     numbers.into()
@@ -202,7 +206,7 @@ fn number(port: &Value) -> u64 {
     port.as_u64().unwrap_or_default()
 }
 
-/// What the label of a port says, else that of the whole load balancer.
+/// Returns the owner of a port. The label of the port decides, and without it the label of the whole load balancer.
 fn owner(balancer: &Value, port: u64) -> &Value {
     match &balancer["labels"][format!("{PORT}{port}")] {
         Value::Null => &balancer["labels"][SERVICE_UID],
@@ -210,7 +214,7 @@ fn owner(balancer: &Value, port: u64) -> &Value {
     }
 }
 
-/// The Service's ports that this load balancer sends to its node ports.
+/// Returns the Service's ports that this load balancer sends to the Service's node ports.
 fn served(balancer: &Value, service: &Value) -> BTreeSet<u64> {
     let is_it = |listener: &Value, port: &Value| {
         listener["listen_port"] == port["port"] && listener["destination_port"] == port["nodePort"]

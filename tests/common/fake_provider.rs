@@ -1,0 +1,143 @@
+//! A second provider of a few lines, which shows that the provider contract is sufficient.
+
+use ccm::provider::{
+    AddressKind, Dedicated, Error, ErrorKind, Finding, Instance, InstanceId, Instances,
+    LabelPrefixes, Metadata, Node, NodeAddress, Provider, ProviderId, Source, Sourced,
+    TopologyLabel, Urgency,
+};
+use ipnet::IpNet;
+use jiff::Timestamp;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A cloud that consists of one list of servers, or of two when there are dedicated servers.
+#[derive(Clone, Debug, Default)]
+pub struct FakeProvider {
+    pub instances: Vec<Instance>,
+    /// The dedicated servers. `None` means that there are no dedicated servers, or no credentials for them.
+    pub dedicated: Option<Vec<Instance>>,
+    /// The prefixes of the servers' labels that become labels of nodes.
+    pub label_prefixes: LabelPrefixes,
+}
+
+impl FakeProvider {
+    /// Returns a cloud with these servers.
+    pub fn of(instances: impl Into<Vec<Instance>>) -> FakeProvider {
+        FakeProvider { instances: instances.into(), ..FakeProvider::default() }
+    }
+}
+
+impl Provider for FakeProvider {
+    fn name(&self) -> &'static str {
+        "memory"
+    }
+
+    fn parse_provider_id(&self, text: &str) -> ProviderId {
+        match text.split_once("://") {
+            Some(("memory", id)) => match id.parse() {
+                Ok(id) => ProviderId::Ours(InstanceId::Cloud(id)),
+                Err(_) => ProviderId::Unknown(format!("{id:?} is no number")),
+            },
+            Some(("metal", id)) => ProviderId::Ours(InstanceId::Dedicated(id.parse().unwrap_or(0))),
+            _ => ProviderId::Foreign,
+        }
+    }
+
+    fn dedicated(&self) -> Option<&dyn Dedicated> {
+        self.dedicated.as_ref().map(|_| self as &dyn Dedicated)
+    }
+
+    fn instances(&self) -> Option<&dyn Instances> {
+        Some(self)
+    }
+}
+
+impl Dedicated for FakeProvider {
+    fn list(&self, _urgency: Urgency) -> Result<Vec<Instance>, Error> {
+        Ok(self.dedicated.clone().unwrap_or_default())
+    }
+
+    fn get(&self, number: u64) -> Result<(), Error> {
+        let id = InstanceId::Dedicated(number);
+        let mut all = self.dedicated.iter().flatten();
+        let found = all.any(|instance| instance.id == id);
+        let missing = || Error::new(ErrorKind::NotFound, format!("no server {id}"));
+        found.then_some(()).ok_or_else(missing)
+    }
+
+    fn is_off(&self, _number: u64) -> Result<Option<bool>, Error> {
+        Ok(None)
+    }
+
+    fn login_refused(&self) -> Option<Timestamp> {
+        None
+    }
+
+    fn wait_since(&self, _refused: Timestamp) {}
+
+    fn blocked_until(&self) -> Option<Timestamp> {
+        None
+    }
+}
+
+impl Instances for FakeProvider {
+    fn list(&self, _urgency: Urgency) -> Result<Vec<Instance>, Error> {
+        Ok(self.instances.clone())
+    }
+
+    fn get(&self, number: u64) -> Result<Instance, Error> {
+        let id = InstanceId::Cloud(number);
+        let found = self.instances.iter().find(|instance| instance.id == id);
+        found.cloned().ok_or_else(|| Error::new(ErrorKind::NotFound, format!("no server {id}")))
+    }
+
+    fn named(&self, name: &str) -> Result<Vec<Instance>, Error> {
+        let mut named = self.instances.clone();
+        named.retain(|instance| instance.name == name);
+        Ok(named)
+    }
+
+    fn around(
+        &self,
+        _numbers: &BTreeSet<u64>,
+        _place: &dyn Fn(u64) -> usize,
+        _urgency: Urgency,
+    ) -> Result<Vec<Instance>, Error> {
+        Ok(self.instances.clone())
+    }
+
+    fn metadata(&self, instance: &Instance, _node: &Node) -> Result<Metadata, Box<Finding>> {
+        let address = |kind, text: String| {
+            Sourced::new(NodeAddress::new(kind, text), Source::server("address"))
+        };
+        let public =
+            instance.public_ipv4.map(|ip| address(AddressKind::ExternalIP, ip.to_string()));
+        let private =
+            instance.private.first().map(|p| address(AddressKind::InternalIP, p.ip.to_string()));
+        let label = |value: &str| Sourced::new(value.to_owned(), Source::server("place"));
+        Ok(Metadata {
+            provider_id: Sourced::new(
+                match instance.id {
+                    InstanceId::Cloud(number) => format!("memory://{number}"),
+                    InstanceId::Dedicated(number) => format!("metal://{number}"),
+                },
+                Source::server("id"),
+            ),
+            addresses: public.into_iter().chain(private).collect(),
+            topology: vec![
+                (TopologyLabel::InstanceType, label(&instance.instance_type)),
+                (TopologyLabel::Zone, label(&instance.location)),
+                (TopologyLabel::Region, label(&instance.network_zone)),
+            ],
+            extra_labels: BTreeMap::new(),
+            findings: Vec::new(),
+        })
+    }
+
+    fn allows_label(&self, key: &str) -> bool {
+        self.label_prefixes.allow(key)
+    }
+
+    fn recognised_by(&self, instance: &Instance) -> Vec<IpNet> {
+        instance.public_ipv4.iter().map(|ip| IpNet::from(std::net::IpAddr::V4(*ip))).collect()
+    }
+}
