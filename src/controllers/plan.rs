@@ -23,27 +23,19 @@ pub struct Plan<W, Facts = ()> {
     pub facts: Facts,
 }
 
-impl<W: Write, Facts: Default> Plan<W, Facts> {
+impl<W: Write, Facts> Plan<W, Facts> {
     /// Creates a plan without writes.
-    pub fn new(object: ObjectReference, version: &str) -> Plan<W, Facts> {
+    pub fn new(object: ObjectReference, version: &str, facts: Facts) -> Plan<W, Facts> {
         Plan {
             object,
             version: version.to_owned(),
             changes: Vec::new(),
             findings: Vec::new(),
             obstacle: None,
-            facts: Facts::default(),
+            facts,
         }
     }
-}
 
-impl<W: Write, Facts: Default> Default for Plan<W, Facts> {
-    fn default() -> Plan<W, Facts> {
-        Plan::new(ObjectReference::default(), "")
-    }
-}
-
-impl<W: Write, Facts> Plan<W, Facts> {
     /// Returns a name such as `service/default/web`.
     pub fn name(&self) -> String {
         self.object.for_people()
@@ -86,6 +78,12 @@ impl<W: Write, Facts> Plan<W, Facts> {
     /// Adds a warning that is not an obstacle.
     pub(super) fn warn(&mut self, reason: Reason, message: impl Into<String>) {
         self.findings.push(Finding::warning(reason, message));
+    }
+}
+
+impl<W: Write, Facts: Default> Default for Plan<W, Facts> {
+    fn default() -> Plan<W, Facts> {
+        Plan::new(ObjectReference::default(), "", Facts::default())
     }
 }
 

@@ -399,14 +399,13 @@ impl LoadBalancerPlan {
 
     /// Drops the details when no person reads the plan: with twenty load balancers of a hundred targets the details are
     /// most of a daemon's memory.
-    pub fn without_details(mut self) -> LoadBalancerPlan {
+    pub fn drop_details(&mut self) {
         self.fields = Vec::new();
         if let Some(found) = &mut self.found {
             found.targets = Vec::new();
             found.ports = Vec::new();
             found.certificates = Vec::new();
         }
-        self
     }
 }
 

@@ -36,7 +36,7 @@ pub type LifecyclePlan = Plan<NodeChange>;
 /// Plans for a node that is not ready, or that has the shutdown taint. When `guard` is set, the node is deleted only if
 /// the list of servers holds the server of another node.
 pub fn plan(node: &Node, facts: &Facts, provider: &dyn Provider, guard: bool) -> LifecyclePlan {
-    let mut plan = Plan::new(node.object(), &node.metadata.resource_version);
+    let mut plan = Plan::new(node.object(), &node.metadata.resource_version, ());
     if node.metadata.deletion_timestamp.is_some() {
         return plan;
     }

@@ -73,8 +73,8 @@ pub fn plan<'a, N: Borrow<Node>>(
 /// Plans for one node as it is now, among the others.
 pub(super) fn plan_node(node: &Node, index: &Index, overdue: Timestamp) -> NodePlan {
     let provider = index.provider;
-    let mut plan = NodePlan::new(node.object(), &node.metadata.resource_version);
-    plan.node = node.clone();
+    let facts = NodeFacts { node: node.clone(), ..NodeFacts::default() };
+    let mut plan = NodePlan::new(node.object(), &node.metadata.resource_version, facts);
     match index.find(node) {
         Outcome::Foreign => {
             plan.server = Server::Foreign;
@@ -128,7 +128,7 @@ impl NodePlan {
         let internal = instance.private.iter();
         let internal =
             internal.map(|address| NodeAddress::new(AddressKind::InternalIP, address.ip));
-        let mut plan = NodePlan::new(object, "");
+        let mut plan = NodePlan::new(object, "", NodeFacts::default());
         plan.node.status.addresses = external.chain(internal).collect();
         plan.server = Server::Matched(Box::new(instance.clone()), MatchedBy::Name);
         plan

@@ -276,6 +276,7 @@ fn fingerprint(nodes: &[Arc<Node>], servers: &[Instance], provider: &dyn Provide
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::controllers::route::types::RouteFacts;
 
     fn route(n: usize) -> Route {
         Route {
@@ -313,9 +314,8 @@ mod tests {
     fn a_route_is_forgotten_when_the_network_lacks_it() {
         let mut memory = Memory::default();
         let plan = |rows| {
-            let mut plan = RoutePlan::default();
-            plan.rows = rows;
-            plan
+            let facts = RouteFacts { rows, ..RouteFacts::default() };
+            RoutePlan { facts, ..RoutePlan::default() }
         };
         let rows = vec![
             row(1, State::Ok, Step::Nothing),
@@ -338,8 +338,8 @@ mod tests {
         let mut memory = Memory::default();
         for of in [0..5000, 5000..9000] {
             let rows = of.clone().map(|n| row(n, State::Ok, Step::Nothing));
-            let mut plan = RoutePlan::default();
-            plan.rows = rows.collect();
+            let facts = RouteFacts { rows: rows.collect(), ..RouteFacts::default() };
+            let plan = RoutePlan { facts, ..RoutePlan::default() };
             memory.note_routes(&plan, &network(of));
             assert_eq!(memory.routes.len(), REMEMBERED_AT_MOST);
         }

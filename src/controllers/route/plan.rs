@@ -3,7 +3,7 @@
 //! The controller is responsible for routes within the cluster's CIDRs and for no others. A deletion takes packets
 //! away, so a route whose owner is in doubt is kept.
 
-use super::types::{NodePlan, RouteFacts, RoutePlan, Row, State, Step};
+use super::types::{NodePlan, NodeRoutes, RouteFacts, RoutePlan, Row, State, Step};
 use crate::controllers::NETWORK_UNAVAILABLE;
 use crate::controllers::matching::{Claims, server_of};
 use crate::controllers::node_writes::ROUTE_CREATED;
@@ -71,8 +71,8 @@ impl DesiredRoutes {
             let fix = "set --cluster-cidr to the range of all pods, the same as for kube-controller-manager";
             Finding::warning(Reason::ClusterCIDRMisconfigured, why).with_fix(fix)
         };
-        let mut plan = NodePlan::new(node.object(), "");
-        plan.node = Arc::clone(node);
+        let facts = NodeRoutes { node: Arc::clone(node), ..NodeRoutes::default() };
+        let plan = NodePlan::new(node.object(), "", facts);
         let mut desired = DesiredRoutes {
             plan,
             server,
@@ -131,11 +131,10 @@ pub fn plan(inputs: &Inputs, provider: &dyn Provider) -> RoutePlan {
     planner.add_missing(&mut rows);
     rows.sort_by_key(|row| (row.destination, row.have));
     let (id, name) = (inputs.network.id, &inputs.network.name);
-    let mut plan = RoutePlan::new(ObjectReference::without_namespace("Network", name, id), "");
-    plan.changes = changes(&rows);
-    plan.findings = planner.findings(&rows);
-    plan.facts = RouteFacts { is_in_doubt: planner.is_in_doubt, nodes: planner.into_nodes(), rows };
-    plan
+    let object = ObjectReference::without_namespace("Network", name, id);
+    let (changes, findings) = (changes(&rows), planner.findings(&rows));
+    let facts = RouteFacts { is_in_doubt: planner.is_in_doubt, nodes: planner.into_nodes(), rows };
+    RoutePlan { changes, findings, ..RoutePlan::new(object, "", facts) }
 }
 
 impl<'a> Planner<'a> {

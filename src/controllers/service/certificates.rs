@@ -6,7 +6,7 @@
 use super::admission;
 use super::observe;
 use super::orphans;
-use super::plan::{ServiceChange, ServicePlan, Want};
+use super::plan::{ServiceChange, ServiceFacts, ServicePlan, Want};
 use crate::cache::{Apis, Error};
 use crate::controllers::report::Report;
 use crate::controllers::share::Payer;
@@ -86,7 +86,7 @@ pub(super) fn find(
 /// other plans. `None` when there are no deletions.
 pub(super) fn plan(deletions: Vec<Box<dyn Change>>) -> Option<ServicePlan> {
     let object = ObjectReference { kind: KIND, ..ObjectReference::default() };
-    let mut plan = ServicePlan::new(object, Arc::default(), Want::Nothing);
+    let mut plan = ServicePlan::new(object, "", ServiceFacts::new(&Arc::default(), Want::Nothing));
     plan.changes = deletions.into_iter().map(ServiceChange::Cloud).collect();
     plan.has_writes().then_some(plan)
 }

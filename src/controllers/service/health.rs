@@ -46,10 +46,10 @@ pub(super) fn explain(apis: &Apis, nodes: &[Arc<Node>], plans: &mut [ServicePlan
     });
     let off: HashMap<&str, InstanceId> = servers.collect();
     for plan in plans {
+        let service = plan.service.for_cloud();
         let Some(found) = &mut plan.cloud.found else {
             continue;
         };
-        let service = plan.service.for_cloud();
         let mut targets = std::mem::take(&mut found.targets);
         for target in &mut targets {
             let server_off = off.get(target.name.as_str()).copied();

@@ -165,7 +165,7 @@ impl ServiceController {
         let services = seen.services.iter().map(|service| &**service);
         let cluster = Cluster { groups: groups(&*apis.provider, services), ..Cluster::default() };
         let plan = |service: &Arc<Service>| {
-            let mut plan = ServicePlan::new(service.object(), Arc::clone(service), want(service));
+            let mut plan = ServicePlan::of(service, want(service));
             plan.findings = check(service, manifests, &cluster).unwrap_or_default();
             plan
         };
@@ -380,7 +380,7 @@ impl Sync<'_> {
         let task = |plan: ServicePlan| {
             let payer = admission.payer(&plan.service, group(&plan.service), &of_groups);
             let payer = payer.filter(|_| self.is_limited);
-            Task::new(plan.service, payer, begun)
+            Task::new(plan.facts.service, payer, begun)
         };
         plans.into_iter().map(task).collect()
     }

@@ -7,7 +7,7 @@
 //! balancer itself last.
 
 use super::observe::{self, NAME, Settings};
-use super::plan::{ServiceChange, ServicePlan, Want, want};
+use super::plan::{ServiceChange, ServiceFacts, ServicePlan, Want, want};
 use crate::cache::{Apis, Error, ReadFrom};
 use crate::controllers::Progress;
 use crate::controllers::executor::Executor;
@@ -163,13 +163,8 @@ pub(super) fn plan_alone(service: &str, balancer: Balancer) -> ServicePlan {
     let (namespace, name) = service.split_once('.').unwrap_or(("", service));
     of.metadata.namespace = namespace.to_owned();
     of.metadata.name = name.to_owned();
-    let object = ObjectReference {
-        kind: KIND,
-        name: balancer.name.clone(),
-        namespace: String::new(),
-        uid: balancer.id.to_string(),
-    };
-    let mut plan = ServicePlan::new(object, Arc::new(of), Want::Nothing);
+    let object = ObjectReference::without_namespace(KIND, &balancer.name, balancer.id);
+    let mut plan = ServicePlan::new(object, "", ServiceFacts::new(&Arc::new(of), Want::Nothing));
     plan.cloud.found = Some(balancer);
     plan
 }

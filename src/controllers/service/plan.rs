@@ -2,7 +2,7 @@
 
 use super::observe::{self, Management, NO_IDENTITY, Observed};
 use crate::controllers::Plan;
-use crate::kube::{ObjectReference, PastEvent, Service};
+use crate::kube::{PastEvent, Service};
 use crate::provider::{
     Change, ChangeKind, Cluster, Description, Finding, Ingress, LoadBalancerPlan, Needs, Outcome,
     Provider, Reason, Severity, Snapshot, Source, Sourced, Verb, Write, heartbeat,
@@ -11,7 +11,6 @@ use crate::text::shell_command;
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
-use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 /// The wish of a Service that this controller fulfils.
@@ -29,9 +28,11 @@ pub enum Want {
 }
 
 /// The writes for one Service, to the Service itself and in the cloud, and the facts on which they rest.
+pub type ServicePlan = Plan<ServiceChange, ServiceFacts>;
+
+/// The facts on which the writes for a Service rest.
 #[derive(Debug)]
-pub struct ServicePlan {
-    plan: Plan<ServiceChange>,
+pub struct ServiceFacts {
     pub service: Arc<Service>,
     pub want: Want,
     /// What else the plan in the cloud says. Its findings, its changes and the status are taken out of it.
@@ -42,17 +43,15 @@ pub struct ServicePlan {
     pub events: Option<Vec<Arc<PastEvent>>>,
 }
 
-impl Deref for ServicePlan {
-    type Target = Plan<ServiceChange>;
-
-    fn deref(&self) -> &Plan<ServiceChange> {
-        &self.plan
-    }
-}
-
-impl DerefMut for ServicePlan {
-    fn deref_mut(&mut self) -> &mut Plan<ServiceChange> {
-        &mut self.plan
+impl ServiceFacts {
+    pub(super) fn new(service: &Arc<Service>, want: Want) -> ServiceFacts {
+        ServiceFacts {
+            service: Arc::clone(service),
+            want,
+            cloud: LoadBalancerPlan::default(),
+            made: Vec::new(),
+            events: None,
+        }
     }
 }
 
@@ -113,7 +112,7 @@ pub(super) fn plan_for(
         Want::Release if is_begun => Want::Nothing,
         want => want,
     };
-    let mut plan = ServicePlan::new(service.object(), Arc::clone(service), want);
+    let mut plan = ServicePlan::of(service, want);
     if observed.waiting.contains(&service.metadata.uid) {
         plan.findings.push(waiting(service));
     }
@@ -147,7 +146,7 @@ pub(super) fn plan_for(
     plan.cloud.needs.servers |= is_begun;
     plan.cloud.needs.project = is_unknown && plan.may_rest_on_project();
     if !for_people {
-        plan.cloud = plan.cloud.without_details();
+        plan.cloud.drop_details();
     }
     plan
 }
@@ -336,15 +335,10 @@ impl Want {
 }
 
 impl ServicePlan {
-    pub(super) fn new(object: ObjectReference, service: Arc<Service>, want: Want) -> ServicePlan {
-        ServicePlan {
-            plan: Plan::new(object, &service.metadata.resource_version),
-            service,
-            want,
-            cloud: LoadBalancerPlan::default(),
-            made: Vec::new(),
-            events: None,
-        }
+    /// Creates the plan of a Service, without writes.
+    pub(super) fn of(service: &Arc<Service>, want: Want) -> ServicePlan {
+        let version = &service.metadata.resource_version;
+        Plan::new(service.object(), version, ServiceFacts::new(service, want))
     }
 
     /// Takes over the plan in the cloud, and adds what the Service itself gets.
