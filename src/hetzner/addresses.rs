@@ -34,8 +34,8 @@ pub(super) fn addresses(
 ) -> Result<Vec<Sourced<NodeAddress>>, Box<Finding>> {
     let family = rules.family;
     let by_family = by_family(family);
-    let takes_ipv4 = family.value != AddressFamily::Ipv6;
-    let takes_ipv6 = family.value != AddressFamily::Ipv4;
+    let takes_ipv4 = matches!(family.value, AddressFamily::Ipv4 | AddressFamily::Dualstack);
+    let takes_ipv6 = matches!(family.value, AddressFamily::Ipv6 | AddressFamily::Dualstack);
     // A dedicated server with another name may serve another purpose by now, so the hostname is the name of the node,
     // and not the name of the server.
     let (name, name_field, ipv4_field, ipv6_field) = match instance.id {

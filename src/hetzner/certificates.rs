@@ -68,7 +68,8 @@ impl Certificate {
 
     /// Returns the certificate with this ID, or else the certificate with this name.
     pub(super) fn named<'a>(all: &'a [Certificate], text: &str) -> Option<&'a Certificate> {
-        let by_id = all.iter().find(|certificate| certificate.id.to_string() == text);
+        let id = text.parse().ok().filter(|id: &u64| id.to_string() == text);
+        let by_id = all.iter().find(|certificate| Some(certificate.id) == id);
         by_id.or_else(|| Certificate::with_name(all, text))
     }
 
