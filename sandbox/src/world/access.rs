@@ -140,16 +140,15 @@ impl Folder {
         &self.path
     }
 
-    /// Writes a file that only its owner can read, and returns its path.
+    /// Writes a file that only its owner can read, and returns its path. A program that reads the file at the same time
+    /// gets either the old text or the new text, because the new file takes the place of the old one in one step.
     pub fn write(&self, name: &str, text: &str) -> io::Result<PathBuf> {
         let path = self.path.join(name);
-        let mut file = fs::OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&path)?;
+        let new = self.path.join(format!("{name}-{:016x}", unique()));
+        let mut file =
+            fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
         file.write_all(text.as_bytes())?;
+        fs::rename(&new, &path)?;
         Ok(path)
     }
 }
