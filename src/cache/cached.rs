@@ -28,22 +28,24 @@ pub struct View<T> {
 
 /// The API that did not answer, with its error.
 #[derive(Debug)]
-pub enum Error {
-    Kube(kube::Error),
-    Cloud(provider::Error),
+pub enum CacheError {
+    Kube(kube::KubeError),
+    Cloud(provider::ProviderError),
     /// The API of dedicated servers. Such an error never ends the process, because the process has other work to do.
-    Dedicated(provider::Error),
+    Dedicated(provider::ProviderError),
 }
 
-impl Error {
+impl CacheError {
     /// Returns a text that says which API failed, and in which way. Two errors with the same text are the same trouble.
     pub fn state(&self) -> &'static str {
         let (error, [limited, refuses, unavailable]) = match self {
-            Error::Kube(error) if error.is_permanent() => return "kubernetes refuses",
-            Error::Kube(_) => return "kubernetes unavailable",
-            Error::Cloud(error) if error.is_put_off() => return PUT_OFF,
-            Error::Cloud(it) => (it, ["cloud rate limit", "cloud refuses", "cloud unavailable"]),
-            Error::Dedicated(it) => {
+            CacheError::Kube(error) if error.is_permanent() => return "kubernetes refuses",
+            CacheError::Kube(_) => return "kubernetes unavailable",
+            CacheError::Cloud(error) if error.is_put_off() => return PUT_OFF,
+            CacheError::Cloud(it) => {
+                (it, ["cloud rate limit", "cloud refuses", "cloud unavailable"])
+            }
+            CacheError::Dedicated(it) => {
                 (it, ["robot rate limit", "robot refuses", "robot unavailable"])
             }
         };
@@ -57,47 +59,49 @@ impl Error {
     /// Whether an API does not accept the credentials.
     pub fn is_unauthorized(&self) -> bool {
         match self {
-            Error::Kube(error) => error.is_unauthorized(),
-            Error::Cloud(error) => error.kind == ErrorKind::Unauthorized,
-            Error::Dedicated(_) => false,
+            CacheError::Kube(error) => error.is_unauthorized(),
+            CacheError::Cloud(error) => error.kind == ErrorKind::Unauthorized,
+            CacheError::Dedicated(_) => false,
         }
     }
 
     /// Whether the gate refused a write, so that nothing is wrong with the API.
     pub fn is_refused(&self) -> bool {
         match self {
-            Error::Kube(error) => error.is_refused(),
-            Error::Cloud(error) | Error::Dedicated(error) => error.kind == ErrorKind::Refused,
+            CacheError::Kube(error) => error.is_refused(),
+            CacheError::Cloud(error) | CacheError::Dedicated(error) => {
+                error.kind == ErrorKind::Refused
+            }
         }
     }
 
     /// Whether trying again does not help, because a setting, a credential or a role has to be fixed.
     pub fn is_permanent(&self) -> bool {
         match self {
-            Error::Kube(error) => error.is_permanent(),
-            Error::Cloud(error) => error.is_permanent(),
-            Error::Dedicated(_) => false,
+            CacheError::Kube(error) => error.is_permanent(),
+            CacheError::Cloud(error) => error.is_permanent(),
+            CacheError::Dedicated(_) => false,
         }
     }
 }
 
-impl From<kube::Error> for Error {
-    fn from(error: kube::Error) -> Error {
-        Error::Kube(error)
+impl From<kube::KubeError> for CacheError {
+    fn from(error: kube::KubeError) -> CacheError {
+        CacheError::Kube(error)
     }
 }
 
-impl From<provider::Error> for Error {
-    fn from(error: provider::Error) -> Error {
-        Error::Cloud(error)
+impl From<provider::ProviderError> for CacheError {
+    fn from(error: provider::ProviderError) -> CacheError {
+        CacheError::Cloud(error)
     }
 }
 
-impl fmt::Display for Error {
+impl fmt::Display for CacheError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::Kube(error) => error.fmt(f),
-            Error::Cloud(error) | Error::Dedicated(error) => error.fmt(f),
+            CacheError::Kube(error) => error.fmt(f),
+            CacheError::Cloud(error) | CacheError::Dedicated(error) => error.fmt(f),
         }
     }
 }
@@ -199,13 +203,13 @@ impl<T> Default for Cached<T> {
 /// the hour's budget when they help least.
 #[derive(Default)]
 pub(super) struct CallPause {
-    last: Mutex<Option<Failed>>,
+    last: Mutex<Option<FailedRead>>,
     /// The shortest length of each wait.
     pub(super) at_least: Duration,
 }
 
-struct Failed {
-    error: provider::Error,
+struct FailedRead {
+    error: provider::ProviderError,
     wait: Duration,
     again: Instant,
 }
@@ -214,8 +218,8 @@ impl CallPause {
     /// Makes the call to the API, or returns the last error again while it is too early for another call.
     pub(super) fn guard<T>(
         &self,
-        ask: impl FnOnce() -> Result<T, provider::Error>,
-    ) -> Result<T, provider::Error> {
+        ask: impl FnOnce() -> Result<T, provider::ProviderError>,
+    ) -> Result<T, provider::ProviderError> {
         if let Some(error) = self.too_early(clock::now()) {
             return Err(error);
         }
@@ -224,19 +228,19 @@ impl CallPause {
         outcome
     }
 
-    fn too_early(&self, now: Instant) -> Option<provider::Error> {
+    fn too_early(&self, now: Instant) -> Option<provider::ProviderError> {
         let last = lock(&self.last);
         last.as_ref().filter(|failed| now < failed.again).map(|failed| failed.error.clone())
     }
 
-    fn note(&self, error: Option<&provider::Error>, now: Instant) {
+    fn note(&self, error: Option<&provider::ProviderError>, now: Instant) {
         let mut last = lock(&self.last);
-        let longer = |failed: Failed| (failed.wait * 2).min(LONGEST_WAIT);
+        let longer = |failed: FailedRead| (failed.wait * 2).min(LONGEST_WAIT);
         let wait = last.take().map_or(FIRST_WAIT, longer);
         // A rate limit is no outage, because the rate budget has a waiting time of its own for it. Every error other
         // than `Unavailable` is an answer of the API, and no outage either.
         let error = error.filter(|error| error.kind == ErrorKind::Unavailable);
-        *last = error.map(|error| Failed {
+        *last = error.map(|error| FailedRead {
             error: error.clone(),
             wait,
             again: now + wait.max(self.at_least),
@@ -248,7 +252,7 @@ impl CallPause {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::provider::Error;
+    use crate::provider::ProviderError;
     use crate::provider::heartbeat::{self, Heartbeat};
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::sync::mpsc;
@@ -310,8 +314,8 @@ mod tests {
         });
     }
 
-    fn away() -> Error {
-        Error::new(ErrorKind::Unavailable, "away")
+    fn away() -> ProviderError {
+        ProviderError::new(ErrorKind::Unavailable, "away")
     }
 
     #[test]
@@ -334,7 +338,7 @@ mod tests {
     fn an_answer_is_no_outage() {
         let pause = CallPause::default();
         for kind in [ErrorKind::NotFound, ErrorKind::Unauthorized, ErrorKind::Other] {
-            pause.note(Some(&Error::new(kind, "no")), Instant::now());
+            pause.note(Some(&ProviderError::new(kind, "no")), Instant::now());
             assert_eq!(pause.too_early(Instant::now()), None);
         }
     }

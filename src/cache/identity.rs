@@ -3,16 +3,16 @@
 //! The leading daemon takes what the Lease notes when it acquires the Lease, adds what it sees, and writes both when it
 //! renews the Lease. A command reads the Lease once. Without a Lease, the UID that the Service has now is the identity.
 
-use crate::kube::{Client, Error, Identities, Lease, LeaseKey};
+use crate::kube::{Identities, KubeClient, KubeError, Lease, LeaseKey};
 use crate::provider::lock;
 use std::sync::Mutex;
 
 /// The memory of the cluster's identity.
 #[derive(Default)]
-pub struct Identity(Mutex<Memory>);
+pub struct ClusterIdentity(Mutex<IdentityMemory>);
 
 #[derive(Default)]
-enum Memory {
+enum IdentityMemory {
     /// There is no Lease, or the Lease notes nothing for this command. The UID of the Service alone counts.
     #[default]
     Nothing,
@@ -22,28 +22,28 @@ enum Memory {
     Kept(Identities),
 }
 
-impl Identity {
+impl ClusterIdentity {
     /// Sets the Lease from which the identity is read when the identity is needed for the first time. This is for a
     /// process that does not hold a Lease itself.
     pub fn read_from(&self, key: LeaseKey) {
-        *lock(&self.0) = Memory::Unread(key);
+        *lock(&self.0) = IdentityMemory::Unread(key);
     }
 
     /// Remembers the identities that are noted on a Lease which this process has read but does not hold. `lease` is
     /// `None` when the Lease does not exist.
     pub fn heed(&self, key: &LeaseKey, lease: Option<&Lease>) {
-        *lock(&self.0) = Memory::of(key, lease);
+        *lock(&self.0) = IdentityMemory::of(key, lease);
     }
 
     /// Stores the identities that were noted on the Lease when this process acquired the Lease.
     pub fn recall(&self, noted: Option<Identities>) {
-        *lock(&self.0) = Memory::Kept(noted.unwrap_or_default());
+        *lock(&self.0) = IdentityMemory::Kept(noted.unwrap_or_default());
     }
 
     /// Returns the identities to be noted on the Lease. `None` when no identity was seen.
     pub fn kept(&self) -> Option<Identities> {
         match &*lock(&self.0) {
-            Memory::Kept(known) if !known.identity.is_empty() => Some(known.clone()),
+            IdentityMemory::Kept(known) if !known.identity.is_empty() => Some(known.clone()),
             _ => None,
         }
     }
@@ -53,22 +53,22 @@ impl Identity {
     /// may hold another identity.
     pub(super) fn of(
         &self,
-        kube: &Client,
+        kube: &KubeClient,
         service_uid: Option<&str>,
-    ) -> Result<Option<Identities>, Error> {
+    ) -> Result<Option<Identities>, KubeError> {
         let mut memory = lock(&self.0);
-        if let Memory::Unread(key) = &*memory {
+        if let IdentityMemory::Unread(key) = &*memory {
             let lease = match kube.lease(key) {
                 Err(error) if error.is_forbidden() => None,
                 lease => lease?,
             };
-            let noted = Memory::of(key, lease.as_ref());
+            let noted = IdentityMemory::of(key, lease.as_ref());
             *memory = noted;
         }
         let mut alone = Identities::default();
         let known = match &mut *memory {
-            Memory::Kept(known) => known,
-            Memory::Nothing | Memory::Unread(_) => &mut alone,
+            IdentityMemory::Kept(known) => known,
+            IdentityMemory::Nothing | IdentityMemory::Unread(_) => &mut alone,
         };
         if let Some(uid) = service_uid
             && known.see(uid)
@@ -83,13 +83,13 @@ impl Identity {
     }
 }
 
-impl Memory {
-    fn of(key: &LeaseKey, lease: Option<&Lease>) -> Memory {
+impl IdentityMemory {
+    fn of(key: &LeaseKey, lease: Option<&Lease>) -> IdentityMemory {
         match lease.map_or(Ok(None), Lease::identities) {
-            Ok(noted) => noted.map_or(Memory::Nothing, Memory::Kept),
+            Ok(noted) => noted.map_or(IdentityMemory::Nothing, IdentityMemory::Kept),
             Err(why) => {
                 log::warn!("{key}: {why}");
-                Memory::Nothing
+                IdentityMemory::Nothing
             }
         }
     }

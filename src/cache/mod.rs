@@ -10,10 +10,10 @@ mod nodes;
 mod secrets;
 mod servers;
 
-pub use cached::{Error, PUT_OFF, View};
-pub use identity::Identity;
-pub use nodes::{NodeCache, Nodes, Poll};
-pub use servers::{AllServers, Covers, Instances, ServerNeeds};
+pub use cached::{CacheError, PUT_OFF, View};
+pub use identity::ClusterIdentity;
+pub use nodes::{ListedNodes, NodeCache, Poll};
+pub use servers::{AllServers, Covers, ListedServers, ServerNeeds};
 
 use crate::kube::{self, Recorder};
 pub use crate::kube::{Detail, ReadFrom};
@@ -68,12 +68,12 @@ pub struct Refresh {
 
 /// The clients of both APIs, with the last answers.
 pub struct Apis {
-    pub kube: Arc<kube::Client>,
+    pub kube: Arc<kube::KubeClient>,
     pub provider: Box<dyn Provider>,
     pub recorder: Recorder,
     pub nodes: NodeCache,
     /// The identity of the cluster, shared with the Lease that remembers it.
-    pub identity: Arc<Identity>,
+    pub identity: Arc<ClusterIdentity>,
     /// How many nodes are written at the same time. This is the setting `--concurrent-node-syncs`.
     pub concurrent_nodes: usize,
     services: Cached<kube::ServiceList>,
@@ -108,7 +108,7 @@ struct DedicatedList {
 }
 
 impl Apis {
-    pub fn new(kube: kube::Client, provider: Box<dyn Provider>) -> Apis {
+    pub fn new(kube: kube::KubeClient, provider: Box<dyn Provider>) -> Apis {
         let kube = Arc::new(kube);
         Apis {
             nodes: NodeCache::new(Arc::clone(&kube)),
@@ -145,10 +145,10 @@ impl Apis {
         &self,
         max_age: Duration,
         from: ReadFrom,
-    ) -> Result<View<Vec<Arc<kube::Service>>>, Error> {
+    ) -> Result<View<Vec<Arc<kube::KubeService>>>, CacheError> {
         let known = self.services.last().map(|view| view.value).unwrap_or_default();
         let fetch = || self.kube.load_balancer_services(from, &known);
-        let view = self.services.get(max_age, fetch).map_err(Error::Kube)?;
+        let view = self.services.get(max_age, fetch).map_err(CacheError::Kube)?;
         Ok(view.map(|services| Arc::clone(&services.items)))
     }
 
@@ -156,7 +156,7 @@ impl Apis {
     pub fn any_services(
         &self,
         max_age: Duration,
-    ) -> Result<View<Vec<Arc<kube::AnyService>>>, Error> {
+    ) -> Result<View<Vec<Arc<kube::AnyService>>>, CacheError> {
         self.any_services
             .get(max_age, || {
                 let all = self.kube.any_services()?;
@@ -164,14 +164,17 @@ impl Apis {
                 self.recorder.reported().keep(kube::SERVICE, uids);
                 Ok(all)
             })
-            .map_err(Error::Kube)
+            .map_err(CacheError::Kube)
     }
 
     /// Returns the identities of the cluster. `service_uid` is the present UID of the Service `default/kubernetes`.
     /// `None` when no identity is known.
-    pub fn identities(&self, service_uid: Option<&str>) -> Result<Option<kube::Identities>, Error> {
+    pub fn identities(
+        &self,
+        service_uid: Option<&str>,
+    ) -> Result<Option<kube::Identities>, CacheError> {
         let known = self.identity.of(&self.kube, service_uid);
-        known.map_err(Error::Kube)
+        known.map_err(CacheError::Kube)
     }
 
     /// Returns all load balancers, and what plans for these Services rest on, no older than `max_age`.
@@ -180,7 +183,7 @@ impl Apis {
         services: &[&provider::Service],
         max_age: Duration,
         urgency: Urgency,
-    ) -> Result<View<Arc<dyn Snapshot>>, Error> {
+    ) -> Result<View<Arc<dyn Snapshot>>, CacheError> {
         let balancers = self.provider.load_balancers();
         let provider = balancers.ok_or_else(|| lacks("load balancers"))?;
         let covers =
@@ -193,7 +196,7 @@ impl Apis {
         self.cloud
             .load_balancers
             .get(max_age, || self.cloud.pause.guard(observe))
-            .map_err(Error::Cloud)
+            .map_err(CacheError::Cloud)
     }
 
     /// Returns all load balancers of the last read, however old that read is. No call is made.
@@ -204,8 +207,11 @@ impl Apis {
     /// Returns what these Secrets of type `kubernetes.io/tls` hold, by namespace and name. What is returned is at most
     /// a minute old. A Secret that can't be read does not keep the others from being read. An error means that the API
     /// server does not answer.
-    pub fn tls_secrets(&self, names: &BTreeSet<(String, String)>) -> Result<TlsSecrets, Error> {
-        self.secrets.get(&self.kube, names).map_err(Error::Kube)
+    pub fn tls_secrets(
+        &self,
+        names: &BTreeSet<(String, String)>,
+    ) -> Result<TlsSecrets, CacheError> {
+        self.secrets.get(&self.kube, names).map_err(CacheError::Kube)
     }
 
     /// Forgets all Secrets except those with these names.
@@ -214,7 +220,11 @@ impl Apis {
     }
 
     /// Returns the private network with its routes, no older than `max_age`. An incomplete answer is an error.
-    pub fn network(&self, max_age: Duration, urgency: Urgency) -> Result<View<Network>, Error> {
+    pub fn network(
+        &self,
+        max_age: Duration,
+        urgency: Urgency,
+    ) -> Result<View<Network>, CacheError> {
         let observe = || {
             let routes = self.provider.routes();
             routes.ok_or_else(|| lacks("private network"))?.observe(urgency)
@@ -222,16 +232,20 @@ impl Apis {
         self.cloud
             .network
             .get(max_age.max(self.cloud.interval), || self.cloud.pause.guard(observe))
-            .map_err(Error::Cloud)
+            .map_err(CacheError::Cloud)
     }
 
     /// Returns the cloud server with this number as it is now.
-    pub fn instance(&self, number: u64) -> Result<Instance, provider::Error> {
+    pub fn instance(&self, number: u64) -> Result<Instance, provider::ProviderError> {
         if let Some(listed) = self.instances_last().filter(|_| !self.cloud.interval.is_zero()) {
             let id = InstanceId::Cloud(number);
             let found = listed.iter().find(|instance| instance.id == id).cloned();
-            let gone =
-                || provider::Error::new(ErrorKind::NotFound, format!("server {id} is not listed"));
+            let gone = || {
+                provider::ProviderError::new(
+                    ErrorKind::NotFound,
+                    format!("server {id} is not listed"),
+                )
+            };
             return found.ok_or_else(gone);
         }
         self.cloud.pause.guard(|| {
@@ -242,7 +256,7 @@ impl Apis {
 
     /// Reads the servers with these names anew. Returns the last list of all cloud servers with these servers replaced,
     /// and the IDs of these servers. `None` when there is no such list, a call fails, or a name has no server.
-    pub fn instances_named(&self, names: &[&str]) -> Option<(Instances, HashSet<InstanceId>)> {
+    pub fn instances_named(&self, names: &[&str]) -> Option<(ListedServers, HashSet<InstanceId>)> {
         let (instances, asked) = (self.provider.instances()?, clock::now());
         self.cloud.instances.last()?;
         let mut found: Vec<Instance> = Vec::new();
@@ -273,7 +287,7 @@ impl Apis {
         numbers: &BTreeSet<u64>,
         max_age: Duration,
         urgency: Urgency,
-    ) -> Result<Instances, Error> {
+    ) -> Result<ListedServers, CacheError> {
         let known = self.instances_last().unwrap_or_default();
         let place = |number| place(&known, number);
         let max_age = if max_age.is_zero() {
@@ -350,12 +364,16 @@ impl Apis {
     }
 
     /// Stores a list of all cloud servers that was requested at the moment `asked`, before this `Apis` was created.
-    pub fn instances_listed(&self, instances: Vec<Instance>, asked: Instant) -> Instances {
+    pub fn instances_listed(&self, instances: Vec<Instance>, asked: Instant) -> ListedServers {
         self.cloud.instances.put(instances, asked)
     }
 
     /// Returns all cloud servers, no older than `max_age`. An incomplete list is an error.
-    pub fn instances(&self, max_age: Duration, urgency: Urgency) -> Result<Instances, Error> {
+    pub fn instances(
+        &self,
+        max_age: Duration,
+        urgency: Urgency,
+    ) -> Result<ListedServers, CacheError> {
         self.instances_since(None, max_age, urgency)
     }
 
@@ -366,8 +384,8 @@ impl Apis {
         since: Option<Instant>,
         max_age: Duration,
         urgency: Urgency,
-    ) -> Result<Instances, Error> {
-        let is_fresh = |view: &Instances| {
+    ) -> Result<ListedServers, CacheError> {
+        let is_fresh = |view: &ListedServers| {
             view.age() <= self.cloud.interval
                 || view.age() <= max_age && since.is_none_or(|since| view.asked >= since)
         };
@@ -377,7 +395,7 @@ impl Apis {
             instances.map_or(Ok(Vec::new()), |instances| instances.list(urgency))
         };
         let fetch = || self.cloud.pause.guard(list);
-        self.cloud.instances.get_if(is_fresh, fetch).map_err(Error::Cloud)
+        self.cloud.instances.get_if(is_fresh, fetch).map_err(CacheError::Cloud)
     }
 
     /// Returns all dedicated servers, requested at `since` or later. An incomplete list is an error. The list is empty
@@ -386,12 +404,12 @@ impl Apis {
         &self,
         since: Option<Instant>,
         urgency: Urgency,
-    ) -> Result<Instances, provider::Error> {
+    ) -> Result<ListedServers, provider::ProviderError> {
         if self.provider.dedicated().is_none() {
             return Ok(View::new(Arc::default(), clock::now()));
         }
         let max_age = self.dedicated.max_age.max(self.cloud.interval);
-        let is_fresh = |view: &Instances| {
+        let is_fresh = |view: &ListedServers| {
             view.age() <= max_age && since.is_none_or(|since| view.asked >= since)
         };
         let list = || self.ask_dedicated(|dedicated| dedicated.list(urgency));
@@ -399,20 +417,21 @@ impl Apis {
     }
 
     /// Returns all dedicated servers of the last list, however old that list is. No call is made.
-    pub fn dedicated_last(&self) -> Option<Instances> {
+    pub fn dedicated_last(&self) -> Option<ListedServers> {
         self.dedicated.instances.last()
     }
 
     /// Asks the API of dedicated servers one question, and notes whether the call failed.
     pub fn ask_dedicated<T>(
         &self,
-        question: impl FnOnce(&dyn Dedicated) -> Result<T, provider::Error>,
-    ) -> Result<T, provider::Error> {
+        question: impl FnOnce(&dyn Dedicated) -> Result<T, provider::ProviderError>,
+    ) -> Result<T, provider::ProviderError> {
         let dedicated = self.provider.dedicated();
         let dedicated = dedicated.ok_or_else(|| lacks("dedicated servers"))?;
         let answer = self.dedicated.pause.guard(|| question(dedicated));
-        let fails =
-            |error: &provider::Error| error.kind != ErrorKind::NotFound && !error.is_put_off();
+        let fails = |error: &provider::ProviderError| {
+            error.kind != ErrorKind::NotFound && !error.is_put_off()
+        };
         let is_failed = answer.as_ref().err().is_some_and(fails);
         self.dedicated.fails.store(is_failed, Ordering::Relaxed);
         answer
@@ -432,10 +451,10 @@ impl Apis {
         known: Option<AllServers>,
         needs: &ServerNeeds,
         urgency: Urgency,
-    ) -> Result<AllServers, Error> {
+    ) -> Result<AllServers, CacheError> {
         let kept = known.as_ref().filter(|servers| servers.satisfy_of_cloud(needs));
         let cloud = if let Some(kept) = kept {
-            kept.cloud.clone().map_err(Error::Cloud)
+            kept.cloud.clone().map_err(CacheError::Cloud)
         } else {
             // A list in which only some servers were read again by name does not count as a new list of all servers.
             let partial = known.as_ref().filter(|servers| servers.named.is_some());
@@ -449,7 +468,7 @@ impl Apis {
         let goes_on = self.provider.dedicated().is_some() && dedicated.is_ok();
         Ok(AllServers {
             cloud: match cloud {
-                Err(Error::Cloud(error)) if goes_on => Err(error),
+                Err(CacheError::Cloud(error)) if goes_on => Err(error),
                 cloud => Ok(cloud?),
             },
             dedicated,
@@ -469,6 +488,6 @@ fn pages_of(known: &[Instance], numbers: &BTreeSet<u64>) -> u32 {
     u32::try_from(pages.len()).unwrap_or(u32::MAX)
 }
 
-fn lacks(what: &str) -> provider::Error {
-    provider::Error::new(ErrorKind::Other, format!("this cloud has no {what}"))
+fn lacks(what: &str) -> provider::ProviderError {
+    provider::ProviderError::new(ErrorKind::Other, format!("this cloud has no {what}"))
 }

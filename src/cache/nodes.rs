@@ -9,8 +9,8 @@
 //! read too early, counts as changed until both agree, so that no change can get lost. An old table from the API
 //! server's cache costs a read, and nothing else.
 
-use super::cached::{Error, View, turn};
-use crate::kube::{Client, Detail, Node, NodeRow, Print, ReadFrom, RowMeta};
+use super::cached::{CacheError, View, turn};
+use crate::kube::{Detail, KubeClient, KubeNode, NodeRow, Print, ReadFrom, RowMeta};
 use crate::provider::clock;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
@@ -25,7 +25,7 @@ const BY_NAME_AT_MOST: usize = 10;
 const BY_NAME_PART: usize = 50;
 
 /// All nodes, sorted by name, with the age of the last read of the table of nodes.
-pub type Nodes = View<Vec<Arc<Node>>>;
+pub type ListedNodes = View<Vec<Arc<KubeNode>>>;
 
 /// The greatest ages of the reads on which the answer of a poll rests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,14 +39,14 @@ pub struct Poll {
 }
 
 pub struct NodeCache {
-    kube: Arc<Client>,
+    kube: Arc<KubeClient>,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     /// The nodes, sorted by name.
-    nodes: Arc<Vec<Arc<Node>>>,
+    nodes: Arc<Vec<Arc<KubeNode>>>,
     /// The notes about `nodes`, in the same order.
     notes: Vec<Note>,
     /// The moment when the last read of the table of nodes, or the last list of nodes, began.
@@ -84,12 +84,12 @@ impl Note {
 }
 
 impl NodeCache {
-    pub(super) fn new(kube: Arc<Client>) -> NodeCache {
+    pub(super) fn new(kube: Arc<KubeClient>) -> NodeCache {
         NodeCache { kube, state: Mutex::default() }
     }
 
     /// Returns all nodes, each read whole no longer ago than `max_age`. Commands display these nodes to a person.
-    pub fn whole(&self, max_age: Duration, from: ReadFrom) -> Result<Nodes, Error> {
+    pub fn whole(&self, max_age: Duration, from: ReadFrom) -> Result<ListedNodes, CacheError> {
         let mut state = turn(&self.state);
         // An answer from the API server's cache may show an old state, however young the answer is.
         let listed = match from {
@@ -105,7 +105,7 @@ impl NodeCache {
     /// Returns all nodes at little cost. A node was read whole by the last list, or when the table of nodes showed that
     /// the node had changed. The answer comes from the API server's cache. That is enough, because each write is
     /// guarded by the resourceVersion of the object for which it was planned.
-    pub fn poll(&self, poll: Poll) -> Result<Nodes, Error> {
+    pub fn poll(&self, poll: Poll) -> Result<ListedNodes, CacheError> {
         let mut state = turn(&self.state);
         let wants_metadata = poll
             .metadata_max_age
@@ -124,7 +124,7 @@ impl NodeCache {
     }
 
     /// Returns all nodes. The nodes with these names are read again when they were read longer ago than `max_age`.
-    pub fn again(&self, names: &[String], max_age: Duration) -> Result<Nodes, Error> {
+    pub fn again(&self, names: &[String], max_age: Duration) -> Result<ListedNodes, CacheError> {
         let mut state = turn(&self.state);
         if state.polled.is_none() {
             state.list(&self.kube, ReadFrom::Cache)?;
@@ -138,7 +138,7 @@ impl NodeCache {
 
     /// Stores a node that is the answer to a write of ours that began at `begun`. A node that is not known is left to
     /// the next poll. A node that was read after the write began is kept, because it may be newer than the answer.
-    pub fn written(&self, node: Node, begun: Instant) {
+    pub fn written(&self, node: KubeNode, begun: Instant) {
         let mut state = turn(&self.state);
         let known = state.note_of(&node);
         if known.is_some_and(|note| note.asked <= begun) {
@@ -148,13 +148,13 @@ impl NodeCache {
 
     /// Returns when this process first read this very node, by its UID, as the time after the answer. `None` when the
     /// node is not known, or when another node has its name.
-    pub fn first_seen(&self, node: &Node) -> Option<Instant> {
+    pub fn first_seen(&self, node: &KubeNode) -> Option<Instant> {
         let state = turn(&self.state);
         state.note_of(node).map(|note| note.first_seen)
     }
 
     /// Returns all nodes of the last read, however old that read is. No call is made. `None` when no list was read yet.
-    pub fn last(&self) -> Option<Nodes> {
+    pub fn last(&self) -> Option<ListedNodes> {
         let state = turn(&self.state);
         state.polled.map(|_| state.view())
     }
@@ -165,7 +165,7 @@ fn is_younger(moment: Option<Instant>, max_age: Duration) -> bool {
 }
 
 impl State {
-    fn view(&self) -> Nodes {
+    fn view(&self) -> ListedNodes {
         let asked = self.polled.unwrap_or_else(clock::now);
         View::new(Arc::clone(&self.nodes), asked)
     }
@@ -176,14 +176,14 @@ impl State {
     }
 
     /// Returns the note about the node. `None` when the node is not known, or when another node has its name.
-    fn note_of(&self, node: &Node) -> Option<&Note> {
+    fn note_of(&self, node: &KubeNode) -> Option<&Note> {
         let place = self.place(node.name()).ok()?;
         let is_same = self.nodes[place].metadata.uid == node.metadata.uid;
         is_same.then(|| &self.notes[place])
     }
 
     /// Reads all nodes whole.
-    fn list(&mut self, kube: &Client, from: ReadFrom) -> Result<(), Error> {
+    fn list(&mut self, kube: &KubeClient, from: ReadFrom) -> Result<(), CacheError> {
         let asked = clock::now();
         // The notes of the known nodes, by UID, so that nodes in the new list keep theirs.
         let known = self.nodes.iter().zip(&self.notes);
@@ -196,7 +196,7 @@ impl State {
         // The API server lists nodes in the order of etcd, which is nearly the order by name.
         nodes.sort_unstable_by(|left, right| left.name().cmp(right.name()));
         let new = Note::of_new(asked);
-        let note = |node: &Arc<Node>| Note {
+        let note = |node: &Arc<KubeNode>| Note {
             asked,
             ..known.get(&node.metadata.uid).copied().unwrap_or(new)
         };
@@ -220,7 +220,7 @@ impl State {
     }
 
     /// Reads the table of nodes, and then reads those nodes whole whose rows changed.
-    fn read_table(&mut self, kube: &Client, detail: Detail) -> Result<(), Error> {
+    fn read_table(&mut self, kube: &KubeClient, detail: Detail) -> Result<(), CacheError> {
         let asked = clock::now();
         let mut print = self.agreed[detail as usize];
         let rows = match kube.node_table(detail, &mut print) {
@@ -273,7 +273,7 @@ impl State {
 
     /// Reads these nodes whole. When a node can't be read, its last known state is kept, and the next poll reads
     /// the node again.
-    fn read(&mut self, kube: &Client, changed: &[String]) -> Result<(), Error> {
+    fn read(&mut self, kube: &KubeClient, changed: &[String]) -> Result<(), CacheError> {
         if changed.len() > BY_NAME_AT_MOST.max(self.nodes.len() / BY_NAME_PART) {
             return self.list(kube, ReadFrom::Cache);
         }
@@ -298,7 +298,7 @@ impl State {
         Ok(())
     }
 
-    fn put(&mut self, node: Node, asked: Instant) {
+    fn put(&mut self, node: KubeNode, asked: Instant) {
         self.agreed = Default::default();
         let place = self.place(node.name());
         let nodes = Arc::make_mut(&mut self.nodes);
@@ -329,7 +329,7 @@ impl State {
 }
 
 /// Whether the row differs from this node.
-fn has_changed(row: &NodeRow, node: &Node) -> bool {
+fn has_changed(row: &NodeRow, node: &KubeNode) -> bool {
     let differs = |meta: &RowMeta| {
         meta.uid != node.metadata.uid
             || meta.labels != node.metadata.labels
@@ -344,7 +344,7 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    fn node(extra: Value) -> Node {
+    fn node(extra: Value) -> KubeNode {
         let mut node = json!({
             "metadata": { "name": "a", "uid": "u", "resourceVersion": "1", "labels": { "k": "v" } },
             "status": { "conditions": [{ "type": "Ready", "status": "True" }] },

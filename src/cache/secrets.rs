@@ -19,19 +19,19 @@ type Name = (String, String);
 /// The known Secrets of type `kubernetes.io/tls`, by namespace and name.
 #[derive(Default)]
 pub(super) struct Secrets {
-    known: Mutex<Known>,
+    known: Mutex<KnownSecrets>,
 }
 
 /// The Secrets that are known, in two parts with the same limits, so that a Secret that can't be used takes no place of
 /// a Secret that can. Secrets that can't be used are read once a minute, too, so they have a limit as well.
 #[derive(Default)]
-struct Known {
-    usable: BTreeMap<Name, Checked>,
-    others: BTreeMap<Name, Checked>,
+struct KnownSecrets {
+    usable: BTreeMap<Name, CheckedSecret>,
+    others: BTreeMap<Name, CheckedSecret>,
 }
 
 /// The moment at which a Secret was checked last, and what the Secret held.
-type Checked = (Instant, Held);
+type CheckedSecret = (Instant, Held);
 
 /// The content of a Secret. The error is a text that says why the Secret can't be used.
 type Held = Result<ReadSecret, String>;
@@ -40,9 +40,9 @@ impl Secrets {
     /// Implements `Apis::tls_secrets`.
     pub(super) fn get(
         &self,
-        kube: &kube::Client,
+        kube: &kube::KubeClient,
         names: &BTreeSet<Name>,
-    ) -> Result<TlsSecrets, kube::Error> {
+    ) -> Result<TlsSecrets, kube::KubeError> {
         let mut known = heartbeat::turn(&self.known);
         let mut all = TlsSecrets::new();
         let mut full = BTreeSet::new();
@@ -71,19 +71,19 @@ impl Secrets {
     /// Forgets all Secrets except those with these names.
     pub(super) fn keep(&self, names: &BTreeSet<Name>) {
         let mut known = heartbeat::turn(&self.known);
-        let Known { usable, others } = &mut *known;
+        let KnownSecrets { usable, others } = &mut *known;
         for part in [usable, others] {
             part.retain(|name, _| names.contains(name));
         }
     }
 }
 
-impl Known {
-    fn get(&self, name: &Name) -> Option<&Checked> {
+impl KnownSecrets {
+    fn get(&self, name: &Name) -> Option<&CheckedSecret> {
         self.usable.get(name).or_else(|| self.others.get(name))
     }
 
-    fn remove(&mut self, name: &Name) -> Option<Checked> {
+    fn remove(&mut self, name: &Name) -> Option<CheckedSecret> {
         let usable = self.usable.remove(name);
         usable.or_else(|| self.others.remove(name))
     }
@@ -140,10 +140,10 @@ fn too_many() -> String {
 
 /// Reads a Secret whole only when its version differs from that of the known content.
 fn read(
-    kube: &kube::Client,
+    kube: &kube::KubeClient,
     (namespace, name): &Name,
     before: Option<Held>,
-) -> Result<Held, kube::Error> {
+) -> Result<Held, kube::KubeError> {
     let version = kube.secret_version(namespace, name);
     let secret = match (version, before) {
         (Ok(version), Some(Ok(before))) if version == before.version => Ok(before),
@@ -154,7 +154,7 @@ fn read(
         Ok(secret) => Ok(Ok(secret)),
         Err(error) if error.is_not_found() => Ok(Err("it does not exist".to_owned())),
         Err(error) if error.is_forbidden() => Ok(Err(kube::without_rights(&error, namespace))),
-        Err(error @ kube::Error::Status(_)) if !error.is_unauthorized() => {
+        Err(error @ kube::KubeError::Status(_)) if !error.is_unauthorized() => {
             Ok(Err(error.to_string()))
         }
         Err(error) => Err(error),

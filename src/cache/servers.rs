@@ -1,18 +1,18 @@
 //! The servers of both APIs as they were read, and whether they satisfy what plans need of them.
 
-use super::cached::{Error, View};
+use super::cached::{CacheError, View};
 use crate::provider::{self, Instance, InstanceId, Servers};
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 /// All servers of one API, with their age.
-pub type Instances = View<Vec<Instance>>;
+pub type ListedServers = View<Vec<Instance>>;
 
 /// The servers of both APIs. When one API does not answer, the servers of the other API are still known.
 #[derive(Clone)]
 pub struct AllServers {
-    pub cloud: Result<Instances, provider::Error>,
-    pub dedicated: Result<Instances, provider::Error>,
+    pub cloud: Result<ListedServers, provider::ProviderError>,
+    pub dedicated: Result<ListedServers, provider::ProviderError>,
     /// The servers that were read again by name, and replaced in an older list of cloud servers. `None` means that the
     /// whole list was read at once.
     pub(super) named: Option<HashSet<InstanceId>>,
@@ -62,8 +62,8 @@ impl ServerNeeds {
 impl AllServers {
     /// Creates the value for a list of cloud servers in which only some servers were read again, by name.
     pub fn named(
-        (cloud, named): (Instances, HashSet<InstanceId>),
-        dedicated: Result<Instances, provider::Error>,
+        (cloud, named): (ListedServers, HashSet<InstanceId>),
+        dedicated: Result<ListedServers, provider::ProviderError>,
     ) -> AllServers {
         AllServers { cloud: Ok(cloud), dedicated, named: Some(named) }
     }
@@ -80,7 +80,7 @@ impl AllServers {
             (Some(named), Covers::One(id)) => named.contains(&id),
             (Some(_), Covers::All) => false,
         };
-        let is_young = |view: &Instances| view.time_in_use() <= needs.max_age;
+        let is_young = |view: &ListedServers| view.time_in_use() <= needs.max_age;
         let cloud = self.cloud.as_ref().ok();
         cloud.is_none_or(|view| is_covered && is_young(view) && is_from(view, needs.since))
     }
@@ -91,20 +91,20 @@ impl AllServers {
 
     pub fn servers(&self) -> Servers<'_> {
         fn slice(
-            list: &Result<Instances, provider::Error>,
-        ) -> Result<&[Instance], &provider::Error> {
+            list: &Result<ListedServers, provider::ProviderError>,
+        ) -> Result<&[Instance], &provider::ProviderError> {
             list.as_ref().map(|view| view.value.as_slice())
         }
         Servers { cloud: slice(&self.cloud), dedicated: slice(&self.dedicated) }
     }
 
     /// Returns the error of an API that did not answer, if there is one.
-    pub fn outage(&self) -> Option<Error> {
-        let cloud = self.cloud.as_ref().err().cloned().map(Error::Cloud);
-        cloud.or(self.dedicated.as_ref().err().cloned().map(Error::Dedicated))
+    pub fn outage(&self) -> Option<CacheError> {
+        let cloud = self.cloud.as_ref().err().cloned().map(CacheError::Cloud);
+        cloud.or(self.dedicated.as_ref().err().cloned().map(CacheError::Dedicated))
     }
 }
 
-fn is_from(view: &Instances, since: Option<Instant>) -> bool {
+fn is_from(view: &ListedServers, since: Option<Instant>) -> bool {
     since.is_none_or(|since| view.asked >= since)
 }

@@ -12,16 +12,16 @@ use std::ffi::OsString;
 use std::sync::OnceLock;
 
 /// One command, or a group of commands.
-pub(super) struct Entry {
+pub(super) struct CommandEntry {
     /// The words that are typed after `ccm`, e.g. `lb` or `lb list`.
     pub(super) name: &'static str,
-    pub(super) kind: Kind,
+    pub(super) kind: CommandKind,
     /// The text that `--help` prints. [`FLAGS`] stands for the list of settings in this text.
     help: &'static str,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum CommandKind {
     /// A command with settings.
     Flags(Command),
     /// A word that needs a second word. The names of the group's commands begin with this word.
@@ -43,42 +43,42 @@ macro_rules! text {
     };
 }
 
-const fn entry(name: &'static str, kind: Kind, help: &'static str) -> Entry {
-    Entry { name, kind, help }
+const fn entry(name: &'static str, kind: CommandKind, help: &'static str) -> CommandEntry {
+    CommandEntry { name, kind, help }
 }
 
 /// The commands, in the order in which completions and errors list them.
 #[rustfmt::skip]
-const COMMANDS: &[Entry] = &[
-    entry("run", Kind::Flags(Command::Run), text!("run")),
-    entry("node", Kind::Group, text!("node")),
-    entry("node list", Kind::Flags(Command::NodeList), text!("node-list")),
-    entry("node inspect", Kind::Flags(Command::NodeInspect), text!("node-inspect")),
-    entry("node sync", Kind::Flags(Command::NodeSync), text!("node-sync")),
-    entry("lb", Kind::Group, text!("lb")),
-    entry("lb list", Kind::Flags(Command::LbList), text!("lb-list")),
-    entry("lb inspect", Kind::Flags(Command::LbInspect), text!("lb-inspect")),
-    entry("lb sync", Kind::Flags(Command::LbSync), text!("lb-sync")),
-    entry("lb adopt", Kind::Flags(Command::LbAdopt), text!("lb-adopt")),
-    entry("lb release", Kind::Flags(Command::LbRelease), text!("lb-release")),
-    entry("route", Kind::Group, text!("route")),
-    entry("route list", Kind::Flags(Command::RouteList), text!("route-list")),
-    entry("route sync", Kind::Flags(Command::RouteSync), text!("route-sync")),
-    entry("status", Kind::Flags(Command::Status), text!("status")),
-    entry("doctor", Kind::Flags(Command::Doctor), text!("doctor")),
-    entry("lint", Kind::Flags(Command::Lint), text!("lint")),
-    entry("config", Kind::Flags(Command::Config), text!("config")),
-    entry("explain", Kind::Explain, text!("explain")),
-    entry("completions", Kind::Completions, text!("completions")),
-    entry("help", Kind::Help, text!("overview")),
-    entry("version", Kind::Version, text!("version")),
+const COMMANDS: &[CommandEntry] = &[
+    entry("run", CommandKind::Flags(Command::Run), text!("run")),
+    entry("node", CommandKind::Group, text!("node")),
+    entry("node list", CommandKind::Flags(Command::NodeList), text!("node-list")),
+    entry("node inspect", CommandKind::Flags(Command::NodeInspect), text!("node-inspect")),
+    entry("node sync", CommandKind::Flags(Command::NodeSync), text!("node-sync")),
+    entry("lb", CommandKind::Group, text!("lb")),
+    entry("lb list", CommandKind::Flags(Command::LbList), text!("lb-list")),
+    entry("lb inspect", CommandKind::Flags(Command::LbInspect), text!("lb-inspect")),
+    entry("lb sync", CommandKind::Flags(Command::LbSync), text!("lb-sync")),
+    entry("lb adopt", CommandKind::Flags(Command::LbAdopt), text!("lb-adopt")),
+    entry("lb release", CommandKind::Flags(Command::LbRelease), text!("lb-release")),
+    entry("route", CommandKind::Group, text!("route")),
+    entry("route list", CommandKind::Flags(Command::RouteList), text!("route-list")),
+    entry("route sync", CommandKind::Flags(Command::RouteSync), text!("route-sync")),
+    entry("status", CommandKind::Flags(Command::Status), text!("status")),
+    entry("doctor", CommandKind::Flags(Command::Doctor), text!("doctor")),
+    entry("lint", CommandKind::Flags(Command::Lint), text!("lint")),
+    entry("config", CommandKind::Flags(Command::Config), text!("config")),
+    entry("explain", CommandKind::Explain, text!("explain")),
+    entry("completions", CommandKind::Completions, text!("completions")),
+    entry("help", CommandKind::Help, text!("overview")),
+    entry("version", CommandKind::Version, text!("version")),
 ];
 
-impl Entry {
+impl CommandEntry {
     /// Returns the command whose settings the entry takes, or `None` when the entry takes no settings.
     pub(super) fn settings(&self) -> Option<Command> {
         match self.kind {
-            Kind::Flags(command) => Some(command),
+            CommandKind::Flags(command) => Some(command),
             _ => None,
         }
     }
@@ -86,10 +86,10 @@ impl Entry {
     /// Returns the text that `--help` prints.
     pub(super) fn help(&self) -> String {
         let text = match (self.kind, self.help.split_once(FLAGS)) {
-            (Kind::Flags(command), Some((head, tail))) => {
+            (CommandKind::Flags(command), Some((head, tail))) => {
                 format!("{head}{}\n{tail}", settings::help(command))
             }
-            (Kind::Help, _) => self.help.replace(TOPICS, &topics::list()),
+            (CommandKind::Help, _) => self.help.replace(TOPICS, &topics::list()),
             _ => self.help.to_owned(),
         };
         reflowed(&text, help_columns(), |text| match IS_PLUGIN.get() {
@@ -110,7 +110,7 @@ pub(super) static IS_PLUGIN: OnceLock<()> = OnceLock::new();
 pub(super) fn command_first(mut words: Vec<OsString>) -> Vec<OsString> {
     for place in [0, 1] {
         let begun = named(&words).map(|(entry, _)| entry.kind);
-        if place == 0 || begun == Some(Kind::Group) {
+        if place == 0 || begun == Some(CommandKind::Group) {
             let Some(at) = next_word(&words, place) else {
                 break;
             };
@@ -122,20 +122,20 @@ pub(super) fn command_first(mut words: Vec<OsString>) -> Vec<OsString> {
 }
 
 /// Returns the command whose name the words begin with, and how many words the name has.
-pub(super) fn named(words: &[OsString]) -> Option<(&'static Entry, usize)> {
+pub(super) fn named(words: &[OsString]) -> Option<(&'static CommandEntry, usize)> {
     [2, 1].into_iter().find_map(|count| {
         let name = words.get(..count)?.join(" ".as_ref());
         Some((find(name.to_str()?)?, count))
     })
 }
 
-pub(super) fn find(name: &str) -> Option<&'static Entry> {
+pub(super) fn find(name: &str) -> Option<&'static CommandEntry> {
     COMMANDS.iter().find(|entry| entry.name == name)
 }
 
 /// Returns the text of `--help` of a command, or an empty text when there is no command of this name.
 pub(super) fn help(name: &str) -> String {
-    find(name).map(Entry::help).unwrap_or_default()
+    find(name).map(CommandEntry::help).unwrap_or_default()
 }
 
 /// Returns the text that `ccm help` prints.
@@ -207,12 +207,12 @@ mod tests {
         for command in Command::ALL {
             let entry = find(command.name());
             let kind = entry.map(|entry| entry.kind);
-            assert_eq!(kind, Some(Kind::Flags(*command)), "{command:?}");
+            assert_eq!(kind, Some(CommandKind::Flags(*command)), "{command:?}");
         }
         for entry in COMMANDS {
-            let has_flags = matches!(entry.kind, Kind::Flags(_));
+            let has_flags = matches!(entry.kind, CommandKind::Flags(_));
             assert_eq!(entry.help.contains(FLAGS), has_flags, "{}", entry.name);
-            assert_eq!(entry.kind == Kind::Group, !verbs(entry.name).is_empty());
+            assert_eq!(entry.kind == CommandKind::Group, !verbs(entry.name).is_empty());
             for line in entry.help().lines() {
                 assert!(line.chars().count() <= 80, "{}: {line}", entry.name);
             }

@@ -7,8 +7,8 @@
 use super::names::{self, NODES, SERVICES};
 use super::output::{Exit, Printer, usage};
 use super::{commands, explain, topics, wire};
-use crate::kube::{Client, Error, ReadFrom, ServiceList};
-use crate::settings::{self, Command, Kind, Process, Setting, Settings, TABLE};
+use crate::kube::{KubeClient, KubeError, ReadFrom, ServiceList};
+use crate::settings::{self, Command, Process, Setting, Settings, TABLE, ValueKind};
 use crate::text;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -49,7 +49,8 @@ fn offered(typed: &[&str]) -> String {
             (setting.filter(|setting| setting.takes_value()), *last)
         }
     };
-    let is_file = |setting: &Setting| matches!(setting.kind, Kind::Path | Kind::List("FILE"));
+    let is_file =
+        |setting: &Setting| matches!(setting.kind, ValueKind::Path | ValueKind::List("FILE"));
     let takes_files = command_of(words) == Some(Command::Lint) && !begun.starts_with('-');
     let all = match setting {
         Some(setting) if is_file(setting) => return "FILE\n".to_owned(),
@@ -97,7 +98,7 @@ fn following(words: &[&str], begun: &str) -> Vec<String> {
 }
 
 /// Returns the names, each behind `KIND/` when the typed word begins with such a prefix.
-fn forms(kind: &names::Kind, begun: &str, names: Vec<String>) -> Vec<String> {
+fn forms(kind: &names::ObjectKind, begun: &str, names: Vec<String>) -> Vec<String> {
     let prefix = begun.split_once('/').map(|(prefix, _)| prefix);
     match prefix.filter(|prefix| kind.prefixes.contains(prefix)) {
         Some(prefix) => names.iter().map(|name| format!("{prefix}/{name}")).collect(),
@@ -128,7 +129,7 @@ fn typed(words: &[&str]) -> Settings {
 /// the time limit.
 fn asked(
     words: &[&str],
-    question: fn(&Client, &Settings) -> Result<Vec<String>, Error>,
+    question: fn(&KubeClient, &Settings) -> Result<Vec<String>, KubeError>,
 ) -> Vec<String> {
     let settings = typed(words);
     let (sender, receiver) = mpsc::channel();
@@ -147,14 +148,14 @@ fn plain(mut names: Vec<String>) -> Vec<String> {
     names
 }
 
-fn nodes(client: &Client, _: &Settings) -> Result<Vec<String>, Error> {
+fn nodes(client: &KubeClient, _: &Settings) -> Result<Vec<String>, KubeError> {
     let nodes = client.nodes(ReadFrom::Cache)?;
     Ok(nodes.iter().map(|node| node.name().to_owned()).collect())
 }
 
 /// Returns the Services of type LoadBalancer as `NAMESPACE/NAME`, and the Services of the current namespace also as
 /// `NAME`. With `-n` the Services of other namespaces are left out.
-fn services(client: &Client, settings: &Settings) -> Result<Vec<String>, Error> {
+fn services(client: &KubeClient, settings: &Settings) -> Result<Vec<String>, KubeError> {
     let given = settings.namespace.value.as_deref();
     let namespace = given.unwrap_or(client.namespace());
     let services = client.load_balancer_services(ReadFrom::Cache, &ServiceList::default())?.items;
@@ -175,8 +176,8 @@ fn values(setting: &Setting, words: &[&str]) -> Vec<String> {
             let namespaces: BTreeSet<_> = namespaces.map(|(namespace, _)| namespace).collect();
             return namespaces.into_iter().map(str::to_owned).collect();
         }
-        (_, Kind::Boolean) => &["true", "false"],
-        (_, Kind::Choice(words)) => words,
+        (_, ValueKind::Boolean) => &["true", "false"],
+        (_, ValueKind::Choice(words)) => words,
         _ => &[],
     };
     words.iter().map(|word| (*word).to_owned()).collect()

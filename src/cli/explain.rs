@@ -3,7 +3,7 @@
 
 use super::commands;
 use super::output::{Exit, Printer, usage};
-use super::topics::{self, Row};
+use super::topics::{self, TableRow};
 use crate::hetzner::load_balancers::annotations::{self, PREFIX};
 use crate::settings::{TABLE, one_of};
 use crate::text::shell_command;
@@ -46,7 +46,7 @@ pub(super) fn text(word: &str) -> Option<String> {
     let word = name(word);
     // A word such as `protocol.https` is about one port.
     let of_one_port = word.split_once('.').map(|(name, _)| name);
-    let is_meant = |row: &Row| {
+    let is_meant = |row: &TableRow| {
         let names = all_names(row);
         let has = |word: &str| names.iter().any(|name| name.eq_ignore_ascii_case(word));
         // A label such as `ccm-from-scratch/port-443` is in the tables as `port-[NUMBER]`.
@@ -59,19 +59,19 @@ pub(super) fn text(word: &str) -> Option<String> {
 }
 
 /// Returns the rows of all tables that explain something.
-fn rows() -> impl Iterator<Item = Row> {
+fn rows() -> impl Iterator<Item = TableRow> {
     topics::rows().into_iter().filter(|row| KINDS.contains(&row.headings[0].as_str()))
 }
 
 /// Returns the names of a row. A setting is known by its flag and its variable as well.
-fn all_names(row: &Row) -> Vec<String> {
+fn all_names(row: &TableRow) -> Vec<String> {
     match row.headings[0].as_str() {
         "setting" => row.names(&[0, 1, 2]),
         _ => row.names(&[0]),
     }
 }
 
-fn shown(row: &Row) -> String {
+fn shown(row: &TableRow) -> String {
     let kind = row.headings[0].as_str();
     // An annotation of nodes has its whole key in the tables, so that no prefix is added.
     let is_whole = |name: &String| name.contains('/');
@@ -92,7 +92,7 @@ fn shown(row: &Row) -> String {
 }
 
 /// Returns the annotation with an example of its value.
-fn annotation_example(row: &Row) -> Option<String> {
+fn annotation_example(row: &TableRow) -> Option<String> {
     let name = row.names(&[0]).into_iter().next()?;
     let row = annotations::TABLE.iter().find(|row| row.name == name)?;
     Some(format!("{}: {:?}", row.key(), row.example()?))

@@ -4,7 +4,7 @@ use super::output::{Exit, Printer};
 use super::wire;
 use crate::cache::Apis;
 use crate::daemon::Stop;
-use crate::daemon::lease::{self, Acquired, Lease, WaitPolicy};
+use crate::daemon::lease::{self, Acquired, LeaderElection, WaitPolicy};
 use crate::http;
 use crate::kube::{LeaseKey, LeaseSpec};
 use crate::metrics::LEADER;
@@ -21,19 +21,19 @@ const READ_AT_MOST: Duration = Duration::from_secs(2);
 pub(super) fn lease(
     settings: &Settings,
     stop: &'static Stop,
-) -> Result<Option<Arc<Lease>>, String> {
+) -> Result<Option<Arc<LeaderElection>>, String> {
     if !settings.leader_elect.value {
         return Ok(None);
     }
     let client = wire::lease_client(settings, Arc::new(stop))?;
-    let lease = Lease::new(client, lease_settings(settings, key(settings)), stop);
+    let lease = LeaderElection::new(client, lease_settings(settings, key(settings)), stop);
     Ok(Some(Arc::new(lease)))
 }
 
 /// Does the work while this process leads. Without a Lease the work begins at once.
 pub(super) fn lead(
     settings: &Settings,
-    lease: Option<&Arc<Lease>>,
+    lease: Option<&Arc<LeaderElection>>,
     work: impl FnOnce() -> Exit,
 ) -> Exit {
     let Some(lease) = lease else {
@@ -117,8 +117,8 @@ pub(super) fn key(settings: &Settings) -> LeaseKey {
     }
 }
 
-fn lease_settings(settings: &Settings, key: LeaseKey) -> lease::Settings {
-    lease::Settings {
+fn lease_settings(settings: &Settings, key: LeaseKey) -> lease::LeaseSettings {
+    lease::LeaseSettings {
         key,
         identity: lease::identity(),
         lease_seconds: whole_seconds(settings.lease_duration.value),

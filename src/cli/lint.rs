@@ -6,7 +6,7 @@ use super::startup::{self, Started};
 use super::wire;
 use crate::controllers::service;
 use crate::http::{Secret, SecretSource, read_file};
-use crate::kube::{self, Service, ServiceScope};
+use crate::kube::{self, KubeService, ServiceScope};
 use crate::provider::{Cluster, Finding, Reason, Snapshot, Urgency};
 use crate::settings::Command;
 use serde::Serialize;
@@ -37,12 +37,12 @@ const COMPLETED: [(&str, &str); 4] =
 
 /// One Service of a file, and what is wrong with it.
 #[derive(Serialize)]
-struct Checked {
+struct CheckedService {
     file: String,
     object: Value,
     findings: Vec<Finding>,
     #[serde(skip)]
-    service: Option<Service>,
+    service: Option<KubeService>,
 }
 
 pub(super) fn lint(words: Vec<OsString>) -> Result<Exit, Exit> {
@@ -94,8 +94,8 @@ pub(super) fn lint(words: Vec<OsString>) -> Result<Exit, Exit> {
     if is_unreadable { Err(Exit::Usage) } else { Ok(exit) }
 }
 
-fn lines(checked: &Checked) -> Vec<String> {
-    let Checked { file, object, .. } = checked;
+fn lines(checked: &CheckedService) -> Vec<String> {
+    let CheckedService { file, object, .. } = checked;
     let (namespace, name) = (text(&object["namespace"]), text(&object["name"]));
     let findings = checked.findings.iter().map(|finding| finding.text());
     let line = |why| format!("{file}: service/{namespace}/{name}: {why}");
@@ -106,11 +106,11 @@ fn lines(checked: &Checked) -> Vec<String> {
 /// no call is made.
 fn snapshot(
     started: &mut Started,
-    all: &[Checked],
+    all: &[CheckedService],
 ) -> Result<(Arc<dyn Snapshot>, Cluster), String> {
     let settings = &mut started.settings;
     let manifests = all.iter().filter_map(|checked| checked.service.as_ref());
-    let services: Vec<_> = manifests.clone().map(Service::for_cloud).collect();
+    let services: Vec<_> = manifests.clone().map(KubeService::for_cloud).collect();
     let reads = settings.token.value.is_some() && !services.is_empty();
     let unused = || SecretSource::fixed(Secret::new("unused"));
     settings.token.value.get_or_insert_with(unused);
@@ -146,7 +146,7 @@ fn services(file: &str) -> Result<Vec<Value>, String> {
 }
 
 /// Returns the Service as it would be in a cluster, with findings about what Kubernetes would refuse.
-fn checked(file: &str, mut document: Value, scope: &ServiceScope) -> Checked {
+fn checked(file: &str, mut document: Value, scope: &ServiceScope) -> CheckedService {
     let mut problems = Vec::new();
     if let Some(metadata) = document.get_mut("metadata").and_then(Value::as_object_mut) {
         for (name, usual) in COMPLETED {
@@ -162,12 +162,12 @@ fn checked(file: &str, mut document: Value, scope: &ServiceScope) -> Checked {
         }
     }
     document.get_mut("spec").and_then(Value::as_object_mut).map(allocate);
-    let mut service = Service::deserialize(&document);
+    let mut service = KubeService::deserialize(&document);
     service.iter_mut().for_each(|service| service.select(scope));
     let service = service.map_err(|error| problems.push(format!("no valid Service: {error}")));
     let metadata = &document["metadata"];
     let finding = |why| Finding::warning(Reason::SyncLoadBalancerFailed, why);
-    Checked {
+    CheckedService {
         file: file.to_owned(),
         object: json!({
             "kind": "Service", "namespace": metadata["namespace"], "name": metadata["name"],

@@ -1,11 +1,11 @@
 //! The common parts of all lists: the order of rows, `-o name`, `--no-headers` and `--watch`.
 
-use super::objects::{Context, Planned, Sides, document};
-use super::output::{self, Exit, Failed, HAS_NO_READER, Printer};
+use super::objects::{CommandContext, PlannedObjects, Sides, document};
+use super::output::{self, CommandFailure, Exit, HAS_NO_READER, Printer};
 use super::table::Columns;
 use super::{commands, terminal};
 use crate::controllers::Report;
-use crate::provider::{Kept, clock};
+use crate::provider::{KeptObject, clock};
 use crate::settings::{Output, Settings};
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
@@ -33,19 +33,19 @@ pub(super) struct List<Plans> {
     /// The text below the table.
     pub(super) below: String,
     /// The kept objects that `lb list` shows, see [`output::Document`].
-    pub(super) kept: Option<Option<Vec<Kept>>>,
+    pub(super) kept: Option<Option<Vec<KeptObject>>>,
     /// The lines that are printed to stderr.
     pub(super) notes: String,
     /// The report about an API that does not answer. The plans then hold what the other API knows.
     pub(super) outage: Option<Report>,
 }
 
-impl<Plans: Planned> List<Plans> {
-    /// Reads the plans of a list, see [`Context::read`].
+impl<Plans: PlannedObjects> List<Plans> {
+    /// Reads the plans of a list, see [`CommandContext::read`].
     pub(super) fn read(
-        context: &Context,
+        context: &CommandContext,
         empty: &str,
-        read: impl Fn(Sides) -> Result<Plans, Failed>,
+        read: impl Fn(Sides) -> Result<Plans, CommandFailure>,
     ) -> Result<List<Plans>, Exit> {
         let (plans, outage) = context.read(read)?;
         Ok(List {
@@ -59,11 +59,11 @@ impl<Plans: Planned> List<Plans> {
     }
 }
 
-impl<Plans: Planned, Row> Table<Plans, Row> {
+impl<Plans: PlannedObjects, Row> Table<Plans, Row> {
     /// Shows what `fetch` reads, with `--watch` again and again.
     pub(super) fn show(
         &self,
-        context: &Context,
+        context: &CommandContext,
         fetch: impl Fn() -> Result<List<Plans>, Exit>,
     ) -> Result<Exit, Exit> {
         let settings = &context.settings;

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// The reader of the log: a cluster's log store, or the person whose command is running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reader {
+pub(super) enum LogReader {
     Daemon,
     Person,
     /// A person at a terminal while load balancers or routes are changed. Each change is logged when it is made,
@@ -25,14 +25,14 @@ pub(super) enum Reader {
     Waiting,
 }
 
-pub(super) fn start(settings: &Settings, reader: Reader) {
+pub(super) fn start(settings: &Settings, reader: LogReader) {
     let format = settings.log_format.value;
     let level = level(settings, reader);
     let (changes, findings) = match reader {
-        Reader::Daemon => (level, level),
+        LogReader::Daemon => (level, level),
         // A person's command prints the findings itself, so that they are not logged as well.
-        Reader::Person => (level, LevelFilter::Off),
-        Reader::Waiting => (level.max(LevelFilter::Info), LevelFilter::Off),
+        LogReader::Person => (level, LevelFilter::Off),
+        LogReader::Waiting => (level.max(LevelFilter::Info), LevelFilter::Off),
     };
     let can_redraw = terminal::obeys_codes(true);
     let logger = Builder::new()
@@ -45,11 +45,11 @@ pub(super) fn start(settings: &Settings, reader: Reader) {
             let message = printable(&record.args().to_string());
             let line = match (format, reader) {
                 (LogFormat::Json, _) => json_line(record) + "\n",
-                (LogFormat::Text, Reader::Daemon) => format!("{} {level:<5} {message}\n", now()),
-                (LogFormat::Text, Reader::Waiting) if level == Level::Info => {
+                (LogFormat::Text, LogReader::Daemon) => format!("{} {level:<5} {message}\n", now()),
+                (LogFormat::Text, LogReader::Waiting) if level == Level::Info => {
                     whole_line(true, "… ", 6, &message)
                 }
-                (LogFormat::Text, Reader::Person | Reader::Waiting) => {
+                (LogFormat::Text, LogReader::Person | LogReader::Waiting) => {
                     let level = level.as_str().to_lowercase();
                     whole_line(true, "ccm: ", 6, &format!("{level}: {message}"))
                 }
@@ -68,9 +68,9 @@ pub(super) fn start(settings: &Settings, reader: Reader) {
 
 /// Returns the level that `-v` asks for. The levels are those of klog. Level 0 logs changes and failures, level 4
 /// and above every call, and level 6 and above everything.
-fn level(settings: &Settings, reader: Reader) -> LevelFilter {
+fn level(settings: &Settings, reader: LogReader) -> LevelFilter {
     let asked = match (settings.verbosity.value, reader) {
-        (0, Reader::Person | Reader::Waiting) => LevelFilter::Warn,
+        (0, LogReader::Person | LogReader::Waiting) => LevelFilter::Warn,
         (0..=3, _) => LevelFilter::Info,
         (4..=5, _) => LevelFilter::Debug,
         _ => LevelFilter::Trace,

@@ -30,9 +30,9 @@ mod wire;
 
 use crate::settings::{Command, one_of};
 use crate::text::shell_command;
-use commands::{Entry, Kind};
+use commands::{CommandEntry, CommandKind};
 use output::{Exit, Printer, usage};
-pub use simulated::Simulated;
+pub use simulated::SimulatedDaemon;
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::panic::PanicHookInfo;
@@ -55,7 +55,7 @@ pub fn main(words: Vec<OsString>) -> ExitCode {
 }
 
 /// Runs a command to its end in the calling thread, which is in a simulation, and returns the exit code. The first word
-/// is the name that the program is called by. A daemon does not end: see [`Simulated`].
+/// is the name that the program is called by. A daemon does not end: see [`SimulatedDaemon`].
 pub fn in_simulation(words: Vec<OsString>) -> u8 {
     dispatch(without_program(words)) as u8
 }
@@ -131,29 +131,29 @@ fn starts_daemon(words: &[OsString], is_in_pod: bool, is_at_terminal: bool) -> b
     is_in_pod || !is_at_terminal || words.any(|word| word.starts_with("--cloud-provider"))
 }
 
-fn run_command(entry: &Entry, words: Vec<OsString>) -> Exit {
+fn run_command(entry: &CommandEntry, words: Vec<OsString>) -> Exit {
     let asks_for_help = |word: &OsString| word == "-h" || word == "--help";
     let ended = match entry.kind {
-        Kind::Flags(Command::Run) => run::run(words),
-        Kind::Flags(Command::NodeList) => node::list(words),
-        Kind::Flags(Command::NodeInspect) => node::inspect(words),
-        Kind::Flags(Command::NodeSync) => node::sync(words),
-        Kind::Flags(Command::LbList) => lb::list(words),
-        Kind::Flags(Command::LbInspect) => lb::inspect(words),
-        Kind::Flags(Command::LbSync) => lb::sync(words),
-        Kind::Flags(Command::LbAdopt) => lb::adopt(words),
-        Kind::Flags(Command::LbRelease) => lb::release(words),
-        Kind::Flags(Command::RouteList) => route::list(words),
-        Kind::Flags(Command::RouteSync) => route::sync(words),
-        Kind::Flags(Command::Config) => config::config(words),
-        Kind::Flags(Command::Doctor) => doctor::doctor(words),
-        Kind::Flags(Command::Status) => status::status(words),
-        Kind::Flags(Command::Lint) => lint::lint(words),
-        Kind::Explain => Ok(explain::explain(&words)),
-        Kind::Completions => Ok(completions::completions(&words)),
-        Kind::Help => Ok(help_on(&words)),
-        Kind::Version => version::version(words),
-        Kind::Group => Ok(match words.first() {
+        CommandKind::Flags(Command::Run) => run::run(words),
+        CommandKind::Flags(Command::NodeList) => node::list(words),
+        CommandKind::Flags(Command::NodeInspect) => node::inspect(words),
+        CommandKind::Flags(Command::NodeSync) => node::sync(words),
+        CommandKind::Flags(Command::LbList) => lb::list(words),
+        CommandKind::Flags(Command::LbInspect) => lb::inspect(words),
+        CommandKind::Flags(Command::LbSync) => lb::sync(words),
+        CommandKind::Flags(Command::LbAdopt) => lb::adopt(words),
+        CommandKind::Flags(Command::LbRelease) => lb::release(words),
+        CommandKind::Flags(Command::RouteList) => route::list(words),
+        CommandKind::Flags(Command::RouteSync) => route::sync(words),
+        CommandKind::Flags(Command::Config) => config::config(words),
+        CommandKind::Flags(Command::Doctor) => doctor::doctor(words),
+        CommandKind::Flags(Command::Status) => status::status(words),
+        CommandKind::Flags(Command::Lint) => lint::lint(words),
+        CommandKind::Explain => Ok(explain::explain(&words)),
+        CommandKind::Completions => Ok(completions::completions(&words)),
+        CommandKind::Help => Ok(help_on(&words)),
+        CommandKind::Version => version::version(words),
+        CommandKind::Group => Ok(match words.first() {
             None => {
                 Printer::stderr(&entry.help());
                 Exit::Usage
@@ -180,7 +180,7 @@ fn help_on(words: &[OsString]) -> Exit {
     if name.is_empty() {
         return Printer::stdout(&commands::overview());
     }
-    let command = commands::find(&name).map(Entry::help);
+    let command = commands::find(&name).map(CommandEntry::help);
     match command.or_else(|| topics::page(&name)).or_else(|| explain::text(&name)) {
         Some(text) => Printer::stdout(&text),
         None => {

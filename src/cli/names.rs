@@ -1,7 +1,7 @@
 //! The words by which a person may name an object: its name, `KIND/NAME`, and, when no object has that name, its ID,
 //! name or address in the cloud. This module is pure.
 
-use super::output::{Failed, Printer};
+use super::output::{CommandFailure, Printer};
 use crate::settings::{all_nearest, one_of};
 use ipnet::IpNet;
 use std::collections::BTreeSet;
@@ -11,29 +11,30 @@ use std::net::IpAddr;
 const NEAREST_AT_MOST: usize = 3;
 
 /// A kind of objects, with the words that commands use for the kind.
-pub(super) struct Kind {
+pub(super) struct ObjectKind {
     /// The words that a person may write before the slash of `KIND/NAME`. ccm itself writes the first of them.
     pub(super) prefixes: [&'static str; 3],
     /// The command that shows all objects of the kind.
     list: &'static str,
 }
 
-pub(super) const NODES: Kind = Kind { prefixes: ["node", "nodes", "no"], list: "ccm node list" };
+pub(super) const NODES: ObjectKind =
+    ObjectKind { prefixes: ["node", "nodes", "no"], list: "ccm node list" };
 
-pub(super) const SERVICES: Kind =
-    Kind { prefixes: ["service", "services", "svc"], list: "ccm lb list" };
+pub(super) const SERVICES: ObjectKind =
+    ObjectKind { prefixes: ["service", "services", "svc"], list: "ccm lb list" };
 
 /// Returns the objects that the words name. `in_cloud` returns the objects with their names in the cloud. It is called
 /// at most once, and only when a word is no name in Kubernetes. `none` returns the description of an object that does
 /// not exist. An error is printed for each word that does not name exactly one object.
 pub(super) fn resolve(
-    kind: &Kind,
+    kind: &ObjectKind,
     words: &[String],
     namespace: Option<&str>,
-    mut known: Vec<Known>,
-    mut in_cloud: impl FnMut() -> Result<Vec<Known>, Failed>,
+    mut known: Vec<KnownObject>,
+    mut in_cloud: impl FnMut() -> Result<Vec<KnownObject>, CommandFailure>,
     none: impl Fn(&Word) -> String,
-) -> Result<BTreeSet<String>, Failed> {
+) -> Result<BTreeSet<String>, CommandFailure> {
     let (mut names, mut exit, mut is_whole) = (BTreeSet::new(), Ok(()), false);
     for text in words {
         let word = Word { kind, text, namespace };
@@ -51,28 +52,28 @@ pub(super) fn resolve(
             _ => exit = Err(Printer::failure(word.ambiguous(&found))),
         }
     }
-    exit.map(|()| names).map_err(Failed::Shown)
+    exit.map(|()| names).map_err(CommandFailure::Shown)
 }
 
 /// An object that exists.
 #[derive(Debug)]
-pub(super) struct Known {
+pub(super) struct KnownObject {
     /// The name of the object, with its namespace when its kind has namespaces.
     pub(super) name: String,
     /// The object's IDs, names and addresses in the cloud. An IP range stands for each address in it.
     pub(super) others: Vec<String>,
 }
 
-impl Known {
-    pub(super) fn new(name: &str) -> Known {
-        Known { name: name.to_owned(), others: Vec::new() }
+impl KnownObject {
+    pub(super) fn new(name: &str) -> KnownObject {
+        KnownObject { name: name.to_owned(), others: Vec::new() }
     }
 }
 
 /// A word that a person typed, and the namespace for names without a namespace.
 #[derive(Clone, Copy)]
 pub(super) struct Word<'a> {
-    pub(super) kind: &'a Kind,
+    pub(super) kind: &'a ObjectKind,
     pub(super) text: &'a str,
     /// `None` when objects of this kind have no namespace.
     pub(super) namespace: Option<&'a str>,
@@ -104,7 +105,7 @@ impl<'a> Word<'a> {
 
     /// Returns the objects that the word names. Names in Kubernetes come first. Only when no object has that name, the
     /// IDs, names and addresses in the cloud are compared.
-    fn find(&self, known: &[Known]) -> BTreeSet<String> {
+    fn find(&self, known: &[KnownObject]) -> BTreeSet<String> {
         let (bare, readings) = (self.bare(), self.readings());
         let address: Option<IpAddr> = bare.parse().ok();
         let is_called = |other: &String| match (address, other.parse::<IpNet>()) {
@@ -122,7 +123,7 @@ impl<'a> Word<'a> {
 
     /// Returns the error for a word that names no object. The error also suggests objects that may be
     /// meant. `what` describes the object that does not exist.
-    fn none(&self, what: &str, known: &[Known]) -> String {
+    fn none(&self, what: &str, known: &[KnownObject]) -> String {
         fn last(name: &str) -> &str {
             name.rsplit('/').next().unwrap_or(name)
         }
@@ -155,8 +156,8 @@ impl<'a> Word<'a> {
 mod tests {
     use super::*;
 
-    fn known(objects: &[(&str, &[&str])]) -> Vec<Known> {
-        let known = objects.iter().map(|(name, others)| Known {
+    fn known(objects: &[(&str, &[&str])]) -> Vec<KnownObject> {
+        let known = objects.iter().map(|(name, others)| KnownObject {
             name: (*name).to_owned(),
             others: others.iter().map(|other| (*other).to_owned()).collect(),
         });

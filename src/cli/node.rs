@@ -1,18 +1,18 @@
 //! `ccm node list | inspect | sync` shows what both node controllers see and would do.
 
 use super::lists::{List, Table};
-use super::names::{self, Known, Word};
+use super::names::{self, KnownObject, Word};
 use super::objects::{
-    Context, Item, Planned, Sides, error_of, field, finding, listed, or_none, section, sides,
-    warnings, would_do,
+    CommandContext, Item, PlannedObjects, Sides, error_of, field, finding, listed, or_none,
+    section, sides, warnings, would_do,
 };
-use super::output::{Exit, Failed, line, or_dash, paragraph, without};
+use super::output::{CommandFailure, Exit, line, or_dash, paragraph, without};
 use super::table::Columns;
 use super::terminal::columns;
 use super::{startup, wire};
 use crate::cache::ServerNeeds;
 use crate::controllers::lifecycle::{LifecycleController, LifecyclePlan};
-use crate::controllers::node::{self, NodeController, NodePlan, Server, is_uninitialized};
+use crate::controllers::node::{self, NodeController, NodePlan, ServerMatch, is_uninitialized};
 use crate::controllers::{MatchedBy, NodeChange, Proposal, Report, Selection};
 use crate::kube;
 use crate::provider::process::is_terminal;
@@ -25,7 +25,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 pub(super) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
-    let nodes = Nodes::start(Command::NodeList, words)?;
+    let nodes = NodeCommands::start(Command::NodeList, words)?;
     let context = &nodes.context;
     let selector = context.settings.selector.value.clone().unwrap_or_default();
     TABLE.show(context, || {
@@ -41,7 +41,7 @@ pub(super) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
 }
 
 pub(super) fn inspect(words: Vec<OsString>) -> Result<Exit, Exit> {
-    let nodes = Nodes::start(Command::NodeInspect, words)?;
+    let nodes = NodeCommands::start(Command::NodeInspect, words)?;
     let (plans, outage) = nodes.context.read(|sides| nodes.read(sides))?;
     let known = Sides::of(outage.as_ref());
     let text = |_| plans.iter().map(|plans| inspection(plans, known)).collect();
@@ -50,7 +50,7 @@ pub(super) fn inspect(words: Vec<OsString>) -> Result<Exit, Exit> {
 }
 
 pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
-    let mut nodes = Nodes::start(Command::NodeSync, words)?;
+    let mut nodes = NodeCommands::start(Command::NodeSync, words)?;
     nodes.context.check_profile()?;
     let selection = nodes.context.or_exit(nodes.selection())?;
     nodes.context.show_leader();
@@ -73,23 +73,23 @@ pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
 }
 
 /// The context and the controllers with which the commands on nodes work.
-struct Nodes {
-    context: Context,
+struct NodeCommands {
+    context: CommandContext,
     nodes: NodeController,
     lifecycle: LifecycleController,
 }
 
 /// The plans of both controllers for one node.
-struct Plans {
+struct NodePlans {
     node: NodePlan,
     /// `None` when the lifecycle controller does not check the node.
     lifecycle: Option<LifecyclePlan>,
 }
 
-impl Nodes {
-    fn start(command: Command, words: Vec<OsString>) -> Result<Nodes, Exit> {
-        let context = Context::new(startup::start(command, words)?)?;
-        Ok(Nodes {
+impl NodeCommands {
+    fn start(command: Command, words: Vec<OsString>) -> Result<NodeCommands, Exit> {
+        let context = CommandContext::new(startup::start(command, words)?)?;
+        Ok(NodeCommands {
             nodes: NodeController::new(wire::node_settings(&context.settings)),
             lifecycle: LifecycleController::new(wire::lifecycle_settings(&context.settings)),
             context,
@@ -97,13 +97,13 @@ impl Nodes {
     }
 
     /// Returns the nodes that the user named, else all nodes. The error says that a word is no node's name.
-    fn selection(&self) -> Result<Selection, Failed> {
+    fn selection(&self) -> Result<Selection, CommandFailure> {
         if self.context.names.is_empty() {
             return Ok(Selection::All);
         }
         // The plans are made for the nodes that are read here.
         let nodes = self.nodes.nodes(&self.context.apis, &Selection::All)?;
-        let known = nodes.value.iter().map(|node| Known::new(node.name()));
+        let known = nodes.value.iter().map(|node| KnownObject::new(node.name()));
         let in_cloud = || {
             let plans = self.evaluate(&Selection::All)?;
             Ok(plans.iter().map(called_in_cloud).collect())
@@ -113,16 +113,16 @@ impl Nodes {
 
     fn resolve(
         &self,
-        known: Vec<Known>,
-        in_cloud: impl FnMut() -> Result<Vec<Known>, Failed>,
+        known: Vec<KnownObject>,
+        in_cloud: impl FnMut() -> Result<Vec<KnownObject>, CommandFailure>,
         sides: Sides,
-    ) -> Result<BTreeSet<String>, Failed> {
+    ) -> Result<BTreeSet<String>, CommandFailure> {
         let none = |word: &Word| format!("node {:?}{}", word.bare(), sides.only());
         let words = &self.context.names;
         names::resolve(&names::NODES, words, None, known, in_cloud, none)
     }
 
-    fn evaluate(&self, selection: &Selection) -> Result<Vec<Plans>, Failed> {
+    fn evaluate(&self, selection: &Selection) -> Result<Vec<NodePlans>, CommandFailure> {
         let apis = &self.context.apis;
         let nodes = self.nodes.evaluate(apis, selection)?;
         let lifecycle = self.lifecycle.evaluate(apis, selection)?;
@@ -131,7 +131,7 @@ impl Nodes {
 
     /// Returns the plans of the nodes that the user named, else of all nodes. When only one API answers,
     /// nothing is planned.
-    fn read(&self, sides: Sides) -> Result<Vec<Plans>, Failed> {
+    fn read(&self, sides: Sides) -> Result<Vec<NodePlans>, CommandFailure> {
         let apis = &self.context.apis;
         let mut plans = match sides {
             Sides::Both => return self.evaluate(&self.selection()?),
@@ -161,28 +161,28 @@ impl Nodes {
 }
 
 /// Returns what the node's server is called, and every address of the node and of the server.
-fn called_in_cloud(plans: &Plans) -> Known {
+fn called_in_cloud(plans: &NodePlans) -> KnownObject {
     let plan = &plans.node;
     let mut others: Vec<String> =
         plan.node.status.addresses.iter().map(|address| address.address.to_string()).collect();
-    if let Server::Matched(instance, _) = &plan.server {
+    if let ServerMatch::Matched(instance, _) = &plan.server {
         others.extend(instance.private.iter().map(|private| private.ip.to_string()));
         others.extend(instance.public_ipv4.map(|ip| ip.to_string()));
         others.extend(instance.public_ipv6.map(|range| range.to_string()));
         others.extend([instance.name.clone(), instance.id.number().to_string()]);
     }
     others.extend([plan.node.spec.provider_id.clone(), server(&plan.server).0]);
-    Known { name: plan.object.name.clone(), others }
+    KnownObject { name: plan.object.name.clone(), others }
 }
 
-fn together(nodes: Vec<NodePlan>, lifecycle: Vec<LifecyclePlan>) -> Vec<Plans> {
+fn together(nodes: Vec<NodePlan>, lifecycle: Vec<LifecyclePlan>) -> Vec<NodePlans> {
     let lifecycle = lifecycle.into_iter().map(|plan| (plan.object.uid.clone(), plan));
     let mut by_uid: HashMap<String, LifecyclePlan> = lifecycle.collect();
-    let with = |node: NodePlan| Plans { lifecycle: by_uid.remove(&node.object.uid), node };
+    let with = |node: NodePlan| NodePlans { lifecycle: by_uid.remove(&node.object.uid), node };
     nodes.into_iter().map(with).collect()
 }
 
-impl Plans {
+impl NodePlans {
     /// Whether the plan is about a node. Otherwise Kubernetes was not read, and the plan is about a server.
     fn has_node(&self) -> bool {
         self.node.object.kind == kube::NODE
@@ -209,19 +209,19 @@ impl Plans {
     }
 }
 
-impl Planned for Vec<Plans> {
+impl PlannedObjects for Vec<NodePlans> {
     const KIND: &'static str = "Node";
 
     fn items<'a>(&'a self, report: Option<&'a Report>) -> Vec<impl Serialize> {
         let has_outage = report.is_some_and(|report| report.outage.is_some());
         let is_partial = has_outage && Sides::of(report) == Sides::Both;
-        let item = |plans: &'a Plans| {
+        let item = |plans: &'a NodePlans| {
             let changes = plans.node.changes.iter();
             Item {
-                object: plans.has_node().then_some(Object(&plans.node)),
+                object: plans.has_node().then_some(NodeJson(&plans.node)),
                 cloud: match &plans.node.server {
-                    Server::Matched(instance, by) => {
-                        Some(Cloud(instance, plans.has_node().then_some(by)))
+                    ServerMatch::Matched(instance, by) => {
+                        Some(MatchedServer(instance, plans.has_node().then_some(by)))
                     }
                     _ => None,
                 },
@@ -231,14 +231,14 @@ impl Planned for Vec<Plans> {
                 findings: plans.findings().collect(),
                 events: None,
                 error: error_of(report, &format!("node/{}", plans.node.object.name))
-                    .filter(|_| !is_partial || plans.node.server == Server::Unclear),
+                    .filter(|_| !is_partial || plans.node.server == ServerMatch::Unclear),
             }
         };
         self.iter().map(item).collect()
     }
 
     fn proposals(&self) -> Vec<Proposal> {
-        self.iter().map(Plans::proposal).collect()
+        self.iter().map(NodePlans::proposal).collect()
     }
 
     fn notes(&self) -> Vec<String> {
@@ -247,15 +247,15 @@ impl Planned for Vec<Plans> {
     }
 
     fn is_unclear(&self) -> bool {
-        self.iter().any(|plans| plans.node.server == Server::Unclear)
+        self.iter().any(|plans| plans.node.server == ServerMatch::Unclear)
     }
 }
 
-struct Object<'a>(&'a NodePlan);
+struct NodeJson<'a>(&'a NodePlan);
 
-impl Serialize for Object<'_> {
+impl Serialize for NodeJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Object(plan) = self;
+        let NodeJson(plan) = self;
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("kind", "Node")?;
         map.serialize_entry("name", &plan.object.name)?;
@@ -270,11 +270,11 @@ impl Serialize for Object<'_> {
 }
 
 /// A server, and how it was matched to its node.
-struct Cloud<'a>(&'a Instance, Option<&'a MatchedBy>);
+struct MatchedServer<'a>(&'a Instance, Option<&'a MatchedBy>);
 
-impl Serialize for Cloud<'_> {
+impl Serialize for MatchedServer<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Cloud(instance, matched_by) = self;
+        let MatchedServer(instance, matched_by) = self;
         let private = instance.private.iter().map(|private| private.ip);
         let mut map = serializer.serialize_map(None)?;
         let is_dedicated = instance.id.dedicated().is_some();
@@ -303,10 +303,10 @@ impl Serialize for Cloud<'_> {
 }
 
 /// Returns the server's ID, and its state in a word.
-fn server(server: &Server) -> (String, String) {
+fn server(server: &ServerMatch) -> (String, String) {
     let none = || "-".to_owned();
     match server {
-        Server::Matched(instance, _) => {
+        ServerMatch::Matched(instance, _) => {
             let more = [
                 (instance.is_cancelled, ",cancelled"),
                 (instance.is_in_rescue, ",rescue"),
@@ -316,15 +316,15 @@ fn server(server: &Server) -> (String, String) {
             let more: String = more.map(|(_, word)| word).collect();
             (instance.id.to_string(), format!("{}{more}", instance.state))
         }
-        Server::Gone(id) => (id.to_string(), "missing".into()),
-        Server::Foreign => (none(), "foreign".into()),
-        Server::Unknown => (none(), "unknown".into()),
-        Server::Unclear => ("?".into(), "?".into()),
-        Server::Unmatched => (none(), none()),
+        ServerMatch::Gone(id) => (id.to_string(), "missing".into()),
+        ServerMatch::Foreign => (none(), "foreign".into()),
+        ServerMatch::Unknown => (none(), "unknown".into()),
+        ServerMatch::Unclear => ("?".into(), "?".into()),
+        ServerMatch::Unmatched => (none(), none()),
     }
 }
 
-const TABLE: Table<Vec<Plans>, Plans> = Table {
+const TABLE: Table<Vec<NodePlans>, NodePlans> = Table {
     columns: Columns {
         headings: &["NAME", "STATUS", "SERVER", "STATE", "ADDRESSES", "DIFF"],
         wide: &["TYPE", "LOCATION", "MATCHED BY", "PROVIDER ID", "SERVER LABELS"],
@@ -347,7 +347,7 @@ const OF_CLOUD: [usize; 5] = [3, 5, 6, 7, 8];
 /// server's name, which usually is the node's name as well.
 const OF_KUBERNETES: [usize; 5] = [1, 5, 8, 9, 10];
 
-fn cells(plans: &Plans, is_wide: bool, known: Sides) -> Vec<String> {
+fn cells(plans: &NodePlans, is_wide: bool, known: Sides) -> Vec<String> {
     let plan = &plans.node;
     let addresses = match is_wide {
         true => usize::MAX,
@@ -364,7 +364,7 @@ fn cells(plans: &Plans, is_wide: bool, known: Sides) -> Vec<String> {
         diff_cell(plans),
     ];
     cells.extend(match &plan.server {
-        Server::Matched(instance, by) => {
+        ServerMatch::Matched(instance, by) => {
             [instance.instance_type.to_string(), instance.location.to_string(), by.to_string()]
         }
         _ => ["-".into(), "-".into(), "-".into()],
@@ -401,7 +401,7 @@ fn addresses_cell(addresses: &[NodeAddress], at_most: usize) -> String {
 }
 
 /// Returns which kinds of values differ, or what blocks the node.
-fn diff_cell(plans: &Plans) -> String {
+fn diff_cell(plans: &NodePlans) -> String {
     let plan = &plans.node;
     match plans.lifecycle_change() {
         Some(NodeChange::DeleteNode { .. }) => return "delete".into(),
@@ -425,7 +425,7 @@ fn diff_cell(plans: &Plans) -> String {
 
 /// Returns the text for one node: both sides and how they were matched, every value with the rule or setting that asks
 /// for it, and what a sync would do. When only Kubernetes answers, the text also has the node's conditions and labels.
-fn inspection(plans: &Plans, known: Sides) -> String {
+fn inspection(plans: &NodePlans, known: Sides) -> String {
     let node = &plans.node.node;
     let taints = node.spec.taints.iter();
     let taints = taints.map(|taint| line(format_args!("  {}:{}", taint.key, taint.effect)));
@@ -475,8 +475,8 @@ fn called(id: InstanceId) -> String {
 }
 
 /// Returns what a cancelled contract of a dedicated server means for the node.
-fn cancelled(server: &Server) -> Option<String> {
-    let Server::Matched(server, _) = server else {
+fn cancelled(server: &ServerMatch) -> Option<String> {
+    let ServerMatch::Matched(server, _) = server else {
         return None;
     };
     let text = format!(
@@ -496,7 +496,7 @@ fn both_sides(plan: &NodePlan, known: Sides) -> String {
     let (mut name, mut place, mut addresses) = (Vec::new(), Vec::new(), Vec::new());
     let (mut identity, mut matched_by) = (Vec::new(), "-".to_owned());
     match &plan.server {
-        Server::Matched(instance, by) => {
+        ServerMatch::Matched(instance, by) => {
             let at = match instance.id.cloud() {
                 Some(_) => &instance.location,
                 None => &instance.data_center,
@@ -510,8 +510,11 @@ fn both_sides(plan: &NodePlan, known: Sides) -> String {
             let private = instance.private.iter();
             addresses.extend(private.map(|p| format!("private {} (Network {})", p.ip, p.network)));
         }
-        Server::Gone(id) => identity.push(called(*id)),
-        Server::Foreign | Server::Unknown | Server::Unmatched | Server::Unclear => {}
+        ServerMatch::Gone(id) => identity.push(called(*id)),
+        ServerMatch::Foreign
+        | ServerMatch::Unknown
+        | ServerMatch::Unmatched
+        | ServerMatch::Unclear => {}
     }
     if known == Sides::Cloud {
         matched_by = "?".to_owned();

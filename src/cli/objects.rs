@@ -1,14 +1,14 @@
 //! The common parts of the commands on nodes, Services and routes. `list` and `inspect` show what is planned. `sync`
 //! does now what one tick of the daemon would do, and `sync --dry-run` shows it.
 
-use super::output::{self, Document, Exit, Failed, Printer, line, paragraph, wrapped_in};
+use super::output::{self, CommandFailure, Document, Exit, Printer, line, paragraph, wrapped_in};
 use super::startup::{Started, not_known};
 use super::table;
 use super::terminal::columns;
 use super::{leader, wire};
 use crate::cache::{self, Apis, ReadFrom, ServerNeeds};
 use crate::controllers::{Proposal, Report};
-use crate::kube::{Node, PastEvent};
+use crate::kube::{KubeNode, PastEvent};
 use crate::provider::process::is_terminal;
 use crate::provider::{
     Description, Field, Finding, OpenGate, ProviderId, Severity, Snapshot, Urgency,
@@ -22,7 +22,7 @@ use std::time::Duration;
 pub(super) const CLOUD_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Everything that was planned: a controller's view of all objects of a command.
-pub(super) trait Planned {
+pub(super) trait PlannedObjects {
     /// The beginning of each document's kind, e.g. of `NodeList` and `NodeSync`.
     const KIND: &'static str;
 
@@ -106,15 +106,15 @@ impl Sides {
         let outage = report.and_then(|report| report.outage.as_ref());
         match outage.map(|outage| &outage.error) {
             // Without the API of dedicated servers, the plans show which objects are unclear.
-            None | Some(cache::Error::Dedicated(_)) => Sides::Both,
-            Some(cache::Error::Kube(_)) => Sides::Cloud,
-            Some(cache::Error::Cloud(_)) => Sides::Kubernetes,
+            None | Some(cache::CacheError::Dedicated(_)) => Sides::Both,
+            Some(cache::CacheError::Kube(_)) => Sides::Cloud,
+            Some(cache::CacheError::Cloud(_)) => Sides::Kubernetes,
         }
     }
 }
 
 /// Returns the document for programs. `what` is `List`, `Inspection` or `Sync`. `report` says what a `sync` did.
-pub(super) fn document<'a, P: Planned>(
+pub(super) fn document<'a, P: PlannedObjects>(
     what: &str,
     plans: &'a P,
     report: Option<&'a Report>,
@@ -125,7 +125,7 @@ pub(super) fn document<'a, P: Planned>(
 }
 
 /// The settings, the APIs and the names that a command on objects works with.
-pub(super) struct Context {
+pub(super) struct CommandContext {
     pub(super) settings: Settings,
     pub(super) apis: Apis,
     /// The words that are not flags, which are names of objects.
@@ -134,13 +134,13 @@ pub(super) struct Context {
     refused: Option<String>,
 }
 
-impl Context {
-    pub(super) fn new(mut started: Started) -> Result<Context, Exit> {
+impl CommandContext {
+    pub(super) fn new(mut started: Started) -> Result<CommandContext, Exit> {
         let mut apis = started.apis()?;
         if started.settings.watch.value {
             apis.poll_cloud_every(CLOUD_INTERVAL);
         }
-        Ok(Context {
+        Ok(CommandContext {
             apis,
             settings: started.settings,
             names: started.words,
@@ -149,13 +149,13 @@ impl Context {
     }
 
     /// Returns the snapshot that annotations are checked with while the cloud does not answer.
-    pub(super) fn manifests(&self) -> Result<Arc<dyn Snapshot>, Failed> {
+    pub(super) fn manifests(&self) -> Result<Arc<dyn Snapshot>, CommandFailure> {
         let gate = Arc::new(OpenGate);
         let provider = wire::provider(&self.settings, gate, Urgency::Asked, None);
         let snapshot = provider.and_then(|provider| {
             provider.for_manifests(&[], false).map_err(|error| error.to_string())
         });
-        snapshot.map_err(|why| Failed::Shown(Printer::failure(why)))
+        snapshot.map_err(|why| CommandFailure::Shown(Printer::failure(why)))
     }
 
     /// Prints which daemon leads, because that daemon does the same work as this command.
@@ -166,17 +166,17 @@ impl Context {
     /// Returns the plans that `read` makes with both APIs. When one API does not answer, the plans are made with the
     /// other API, an error is printed to stderr, and a report of the outage is returned as well. The error says that
     /// neither API answers, or that what was asked for does not exist.
-    pub(super) fn read<P: Planned>(
+    pub(super) fn read<P: PlannedObjects>(
         &self,
-        read: impl Fn(Sides) -> Result<P, Failed>,
+        read: impl Fn(Sides) -> Result<P, CommandFailure>,
     ) -> Result<(P, Option<Report>), Exit> {
         let error = match read(Sides::Both) {
             Ok(plans) => {
                 let outage = self.unclear(&plans);
                 return Ok((plans, outage));
             }
-            Err(Failed::Shown(exit)) => return Err(exit),
-            Err(Failed::Api(error)) => error,
+            Err(CommandFailure::Shown(exit)) => return Err(exit),
+            Err(CommandFailure::Api(error)) => error,
         };
         self.failed(&error);
         let report = Report::outage(error, String::new());
@@ -186,36 +186,41 @@ impl Context {
 
     /// Returns the report of an outage that leaves some objects of the plans unclear, and prints the error to stderr.
     /// Lists that the cache has from an earlier answer are not read again.
-    fn unclear(&self, plans: &impl Planned) -> Option<Report> {
+    fn unclear(&self, plans: &impl PlannedObjects) -> Option<Report> {
         if !plans.is_unclear() {
             return None;
         }
         let servers = self.apis.servers(None, &ServerNeeds::NONE, Urgency::Asked);
         let outage = servers.map_or_else(Some, |servers| servers.outage())?;
-        let (cache::Error::Cloud(error) | cache::Error::Dedicated(error)) = outage else {
+        let (cache::CacheError::Cloud(error) | cache::CacheError::Dedicated(error)) = outage else {
             return None;
         };
-        let error = cache::Error::Dedicated(error);
+        let error = cache::CacheError::Dedicated(error);
         self.failed(&error);
         Some(Report::outage(error, String::new()))
     }
 
     /// Returns the value. On an error, prints the error unless it was printed, and returns the exit code.
-    pub(super) fn or_exit<T>(&self, result: Result<T, impl Into<Failed>>) -> Result<T, Exit> {
+    pub(super) fn or_exit<T>(
+        &self,
+        result: Result<T, impl Into<CommandFailure>>,
+    ) -> Result<T, Exit> {
         result.map_err(|failed| match failed.into() {
-            Failed::Api(error) => self.failed(&error),
-            Failed::Shown(exit) => exit,
+            CommandFailure::Api(error) => self.failed(&error),
+            CommandFailure::Shown(exit) => exit,
         })
     }
 
     /// Prints that an API did not answer. For Kubernetes the message names the kubeconfig, because a person
     /// may have several.
-    pub(super) fn failed(&self, error: &cache::Error) -> Exit {
+    pub(super) fn failed(&self, error: &cache::CacheError) -> Exit {
         match error {
-            cache::Error::Kube(_) => {
+            cache::CacheError::Kube(_) => {
                 Printer::failure(format_args!("{error} ({})", self.apis.kube.origin()))
             }
-            cache::Error::Cloud(_) | cache::Error::Dedicated(_) => Printer::failure(error),
+            cache::CacheError::Cloud(_) | cache::CacheError::Dedicated(_) => {
+                Printer::failure(error)
+            }
         }
     }
 
@@ -226,8 +231,8 @@ impl Context {
             return Ok(());
         }
         let nodes = self.or_exit(self.apis.nodes.whole(Duration::MAX, ReadFrom::Latest))?.value;
-        let has_id = |node: &&Arc<Node>| !node.spec.provider_id.is_empty();
-        let is_foreign = |node: &Arc<Node>| {
+        let has_id = |node: &&Arc<KubeNode>| !node.spec.provider_id.is_empty();
+        let is_foreign = |node: &Arc<KubeNode>| {
             let id = &node.spec.provider_id;
             self.apis.provider.parse_provider_id(id) == ProviderId::Foreign
         };
@@ -244,7 +249,7 @@ impl Context {
     }
 
     /// Prints the output of `sync --dry-run`.
-    pub(super) fn would_do<P: Planned>(&self, plans: &P) -> Exit {
+    pub(super) fn would_do<P: PlannedObjects>(&self, plans: &P) -> Exit {
         let proposals = plans.proposals();
         let is_unclear = self.unclear(plans).is_some();
         let is_blocked = is_unclear || proposals.iter().any(|proposal| proposal.obstacle.is_some());
@@ -262,7 +267,7 @@ impl Context {
     }
 
     /// Does the work of `sync` at once, and prints what was done.
-    pub(super) fn do_now<P: Planned>(&self, work: impl FnOnce() -> (Report, P)) -> Exit {
+    pub(super) fn do_now<P: PlannedObjects>(&self, work: impl FnOnce() -> (Report, P)) -> Exit {
         let recorder = &self.apis.recorder;
         let (report, plans) = recorder.alongside(&self.apis.kube, work);
         if let Some(outage) = &report.outage {
@@ -281,7 +286,7 @@ impl Context {
     pub(super) fn print(
         &self,
         what: &str,
-        plans: &impl Planned,
+        plans: &impl PlannedObjects,
         report: Option<&Report>,
         text: impl FnOnce(bool) -> String,
     ) -> Exit {

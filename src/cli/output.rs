@@ -6,7 +6,7 @@ use super::terminal::{colored, columns, has_color, over_wait, screen};
 use crate::cache;
 use crate::controllers::Counts;
 use crate::http::without_known_secrets;
-use crate::provider::Kept;
+use crate::provider::KeptObject;
 use crate::provider::process::{self, is_terminal};
 use crate::settings::Output;
 use crate::text::{lines, one_line};
@@ -38,15 +38,15 @@ impl Exit {
 }
 
 /// The reason why a command can't show what it should.
-pub(super) enum Failed {
-    Api(cache::Error),
+pub(super) enum CommandFailure {
+    Api(cache::CacheError),
     /// The error was printed, and the command ends with this exit code.
     Shown(Exit),
 }
 
-impl From<cache::Error> for Failed {
-    fn from(error: cache::Error) -> Failed {
-        Failed::Api(error)
+impl From<cache::CacheError> for CommandFailure {
+    fn from(error: cache::CacheError) -> CommandFailure {
+        CommandFailure::Api(error)
     }
 }
 
@@ -201,7 +201,7 @@ pub(super) struct Document<I> {
     /// The objects in the cloud that are kept although no Service wants them any more, when `lb list` looks for them.
     /// Null means that they could not be read.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) kept: Option<Option<Vec<Kept>>>,
+    pub(super) kept: Option<Option<Vec<KeptObject>>>,
     /// What a `sync` did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) summary: Option<Counts>,

@@ -2,11 +2,11 @@
 //! destination, for each node that has a condition to set or is blocked, and for a Network with findings.
 
 use super::lists::{List, Table};
-use super::objects::{Context, Item, Planned, Sides, about, error_of, warnings};
-use super::output::{Exit, Failed, Printer, or_dash, without};
+use super::objects::{CommandContext, Item, PlannedObjects, Sides, about, error_of, warnings};
+use super::output::{CommandFailure, Exit, Printer, or_dash, without};
 use super::table::Columns;
 use super::{startup, wire};
-use crate::controllers::route::{NodePlan, RouteController, RoutePlan, Row, Step};
+use crate::controllers::route::{NodeRoutePlan, RouteController, RoutePlan, RouteRow, RouteStep};
 use crate::controllers::{Proposal, Report};
 use crate::provider::{Route, Write};
 use crate::settings::Command;
@@ -16,7 +16,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 pub(super) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
-    let routes = Routes::start(Command::RouteList, words)?;
+    let routes = RouteCommands::start(Command::RouteList, words)?;
     TABLE.show(&routes.context, || {
         let empty = "The Network has no routes, and no node asks for one.\n";
         let mut list = List::read(&routes.context, empty, |sides| routes.read(sides))?;
@@ -32,7 +32,7 @@ pub(super) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
 }
 
 pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
-    let mut routes = Routes::start(Command::RouteSync, words)?;
+    let mut routes = RouteCommands::start(Command::RouteSync, words)?;
     routes.context.check_profile()?;
     routes.context.show_leader();
     if routes.context.settings.dry_run.value {
@@ -42,24 +42,24 @@ pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
     let apis = &routes.context.apis;
     Ok(routes.context.do_now(|| {
         let synced = routes.controller.sync(apis);
-        (synced.report, Plans { plan: synced.plan, changes: synced.made })
+        (synced.report, RoutePlans { plan: synced.plan, changes: synced.made })
     }))
 }
 
 /// The context and the controller with which the commands on routes work.
-struct Routes {
-    context: Context,
+struct RouteCommands {
+    context: CommandContext,
     controller: RouteController,
 }
 
-struct Plans {
+struct RoutePlans {
     plan: RoutePlan,
     /// The changes that are planned or were made, by object.
     changes: Vec<(String, Value)>,
 }
 
-impl Routes {
-    fn start(command: Command, words: Vec<OsString>) -> Result<Routes, Exit> {
+impl RouteCommands {
+    fn start(command: Command, words: Vec<OsString>) -> Result<RouteCommands, Exit> {
         let started = startup::start(command, words)?;
         let routes = wire::route_settings(&started.settings)
             .map_err(|off| {
@@ -68,11 +68,14 @@ impl Routes {
                     off.why
                 ))
             })?;
-        Ok(Routes { context: Context::new(started)?, controller: RouteController::new(routes) })
+        Ok(RouteCommands {
+            context: CommandContext::new(started)?,
+            controller: RouteController::new(routes),
+        })
     }
 
     /// Returns the plan. When only one API answers, nothing is planned.
-    fn read(&self, sides: Sides) -> Result<Plans, Failed> {
+    fn read(&self, sides: Sides) -> Result<RoutePlans, CommandFailure> {
         let apis = &self.context.apis;
         let plan = match sides {
             Sides::Both => self.controller.evaluate(apis, Duration::ZERO),
@@ -83,15 +86,15 @@ impl Routes {
         let conditions = plan.nodes.iter().flat_map(|node| {
             node.changes.iter().map(move |change| (node.object.for_people(), change.json()))
         });
-        Ok(Plans { changes: routes.chain(conditions).collect(), plan })
+        Ok(RoutePlans { changes: routes.chain(conditions).collect(), plan })
     }
 }
 
-impl Planned for Plans {
+impl PlannedObjects for RoutePlans {
     const KIND: &'static str = "Route";
 
     fn items<'a>(&'a self, report: Option<&'a Report>) -> Vec<impl Serialize> {
-        let Plans { plan, changes } = self;
+        let RoutePlans { plan, changes } = self;
         let destination = |change: &Value| change["destination"].as_str().map(str::to_owned);
         let routes = plan.rows.iter().map(|row| {
             let own = changes.iter().map(|(_, change)| change);
@@ -122,7 +125,7 @@ impl Planned for Plans {
 /// The item of one destination, of one node, or of the Network, in the document for programs.
 type RouteItem<'a> = Item<'a, Value, Value, Value, Value, Value>;
 
-fn route<'a>(row: &Row, changes: Vec<Value>, report: Option<&Report>) -> RouteItem<'a> {
+fn route<'a>(row: &RouteRow, changes: Vec<Value>, report: Option<&Report>) -> RouteItem<'a> {
     let known = Sides::of(report);
     let gateway = |route: &Option<Route>| route.map(|route| route.gateway);
     let cloud = row.have.map(|have| {
@@ -160,7 +163,7 @@ fn route<'a>(row: &Row, changes: Vec<Value>, report: Option<&Report>) -> RouteIt
 
 /// Returns the item of a node, or `None` when the node has no change, no finding and no error.
 fn node<'a>(
-    plan: &'a NodePlan,
+    plan: &'a NodeRoutePlan,
     changes: Vec<Value>,
     report: Option<&'a Report>,
 ) -> Option<RouteItem<'a>> {
@@ -186,7 +189,7 @@ fn network(plan: &RoutePlan) -> Option<RouteItem<'_>> {
     (!plan.findings.is_empty()).then_some(item)
 }
 
-const TABLE: Table<Plans, Row> = Table {
+const TABLE: Table<RoutePlans, RouteRow> = Table {
     columns: Columns {
         headings: &["DESTINATION", "GATEWAY", "NODE", "STATE"],
         wide: &["SERVER", "WANTED GATEWAY"],
@@ -201,7 +204,7 @@ const TABLE: Table<Plans, Row> = Table {
     name: |row| format!("route/{}", row.destination),
 };
 
-fn cells(row: &Row) -> Vec<String> {
+fn cells(row: &RouteRow) -> Vec<String> {
     let gateway = |route: Option<Route>| {
         let gateway = route.map(|route| route.gateway.to_string());
         or_dash(&gateway.unwrap_or_default())
@@ -217,13 +220,13 @@ fn cells(row: &Row) -> Vec<String> {
 }
 
 /// Returns the state of a route and what is done about it, e.g. `missing → add`.
-fn state(row: &Row) -> String {
+fn state(row: &RouteRow) -> String {
     let word = row.state.name();
     match row.step {
-        Step::Nothing => word.to_owned(),
-        Step::Cannot => format!("{word} !"),
-        Step::Add => format!("{word} → add"),
-        Step::Delete => format!("{word} → delete"),
-        Step::Replace => format!("{word} → replace"),
+        RouteStep::Nothing => word.to_owned(),
+        RouteStep::Cannot => format!("{word} !"),
+        RouteStep::Add => format!("{word} → add"),
+        RouteStep::Delete => format!("{word} → delete"),
+        RouteStep::Replace => format!("{word} → replace"),
     }
 }

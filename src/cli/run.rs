@@ -8,8 +8,8 @@ use crate::controllers::node::NodeController;
 use crate::controllers::route::RouteController;
 use crate::controllers::service::ServiceController;
 use crate::controllers::{Controller, Counts, Selection};
-use crate::daemon::lease::Lease;
-use crate::daemon::{self, Ended, Stop};
+use crate::daemon::lease::LeaderElection;
+use crate::daemon::{self, DaemonEnd, Stop};
 use crate::metrics;
 use crate::provider::{Gate, Urgency, clock};
 use crate::settings::{Command, Controller as Enabled, Settings};
@@ -21,7 +21,7 @@ use std::sync::Arc;
 pub(super) struct Parts {
     settings: Settings,
     pub(super) stop: &'static Stop,
-    pub(super) lease: Option<Arc<Lease>>,
+    pub(super) lease: Option<Arc<LeaderElection>>,
     pub(super) apis: &'static Apis,
     pub(super) controllers: Vec<Box<dyn Controller>>,
 }
@@ -78,10 +78,11 @@ pub(super) fn run(words: Vec<OsString>) -> Result<Exit, Exit> {
     let Parts { settings, stop, lease, apis, controllers } = parts;
     metrics::begin();
     metrics::BUILD.set(&[env!("CARGO_PKG_VERSION"), apis.provider.name()], 1.0);
-    let health = daemon::Health::start(wire::health_settings(&settings), apis, stop, lease.clone());
+    let health =
+        daemon::DaemonHealth::start(wire::health_settings(&settings), apis, stop, lease.clone());
     let exit = leader::lead(&settings, lease.as_ref(), || {
         let running = daemon::begin(apis, controllers, stop, |name| health.watch(name));
-        Exit::Done.fail_if(matches!(running.until_stopped(), Ended::Blocked))
+        Exit::Done.fail_if(matches!(running.until_stopped(), DaemonEnd::Blocked))
     });
     if exit == Exit::Done {
         log::info!("ended");

@@ -2,8 +2,8 @@
 
 use super::output::Exit;
 use super::run;
-use crate::daemon::lease::{Lease, WaitPolicy};
-use crate::daemon::{self, Ended, Running, Stop};
+use crate::daemon::lease::{LeaderElection, WaitPolicy};
+use crate::daemon::{self, DaemonEnd, RunningDaemon, Stop};
 use std::ffi::OsString;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -13,19 +13,19 @@ const LOOKS_WHO_LEADS: Duration = Duration::from_millis(10);
 
 /// A daemon whose threads are run by a simulation. It has no health server. The function `stop` takes the place
 /// of a signal.
-pub struct Simulated {
+pub struct SimulatedDaemon {
     stop: &'static Stop,
-    lease: Option<Arc<Lease>>,
-    running: Arc<OnceLock<Running>>,
+    lease: Option<Arc<LeaderElection>>,
+    running: Arc<OnceLock<RunningDaemon>>,
 }
 
-impl Simulated {
+impl SimulatedDaemon {
     /// Starts a daemon in the calling thread, which is in a simulation. The daemon works when the simulation runs its
     /// threads. The words are those behind `ccm run`. The error is the exit code of a daemon that ended at once.
-    pub fn start(words: Vec<OsString>) -> Result<Simulated, u8> {
+    pub fn start(words: Vec<OsString>) -> Result<SimulatedDaemon, u8> {
         let parts = run::assemble(words).map_err(|exit| exit as u8)?;
         let (stop, apis) = (parts.stop, parts.apis);
-        let daemon = Simulated { stop, lease: parts.lease, running: Arc::default() };
+        let daemon = SimulatedDaemon { stop, lease: parts.lease, running: Arc::default() };
         let (running, lease) = (Arc::clone(&daemon.running), daemon.lease.clone());
         let mut controllers = Some(parts.controllers);
         if let Some(lease) = &lease {
@@ -54,12 +54,12 @@ impl Simulated {
 
     /// Writes the last events and releases the Lease, as a daemon does at its end. Returns the exit code.
     pub fn end(&self) -> u8 {
-        let ended = self.running.get().map(Running::end_in_simulation);
+        let ended = self.running.get().map(RunningDaemon::end_in_simulation);
         if let Some(lease) = &self.lease {
             lease.release();
         }
         let is_lost = self.lease.as_ref().is_some_and(|lease| lease.is_lost());
-        let exit = Exit::Done.fail_if(is_lost || matches!(ended, Some(Ended::Blocked)));
+        let exit = Exit::Done.fail_if(is_lost || matches!(ended, Some(DaemonEnd::Blocked)));
         if exit == Exit::Done {
             log::info!("ended");
         }

@@ -1,7 +1,7 @@
 //! The start of each command: its settings, `--help`, `--version`, the log, and the problems of the settings. Settings
 //! come from flags, from variables, and with `--settings-from` from the cluster's daemon.
 
-use super::logging::{self, Reader};
+use super::logging::{self, LogReader};
 use super::names::{NODES, SERVICES};
 use super::output::{Exit, Printer, usage};
 use super::{commands, leader, terminal, version, wire};
@@ -32,7 +32,7 @@ pub(super) struct Started {
     /// The gate that the command's writes pass.
     gate: Arc<dyn Gate>,
     /// The client that read the daemon's settings.
-    kube: Option<kube::Client>,
+    kube: Option<kube::KubeClient>,
 }
 
 /// The namespace where the daemon is looked for. No tenant may write there.
@@ -159,17 +159,17 @@ pub(super) fn not_known(what: &str) -> String {
 
 fn start_log(command: Command, parsed: &Parsed) {
     let reader = match command {
-        Command::Run => Reader::Daemon,
+        Command::Run => LogReader::Daemon,
         Command::LbSync | Command::LbAdopt | Command::LbRelease | Command::RouteSync
             if process::is_terminal(true) =>
         {
-            Reader::Waiting
+            LogReader::Waiting
         }
-        _ => Reader::Person,
+        _ => LogReader::Person,
     };
     logging::start(&parsed.settings, reader);
     // A daemon shows no line about a wait, because its log reports the result of each call.
-    if reader != Reader::Daemon {
+    if reader != LogReader::Daemon {
         logging::show_waits();
     }
     for notice in &parsed.notices {
@@ -183,7 +183,7 @@ fn with_daemon(
     command: Command,
     words: Vec<OsString>,
     parsed: &mut Parsed,
-) -> Result<(Option<kube::Client>, Option<String>), Exit> {
+) -> Result<(Option<kube::KubeClient>, Option<String>), Exit> {
     let settings = &parsed.settings;
     let named = settings.settings_from.value.as_ref();
     // The daemon itself and commands without a cluster use only their own settings. The environment of a command in a
@@ -221,7 +221,7 @@ fn with_daemon(
 
 type Daemon = (WorkloadName, Value);
 
-fn named_daemon(kube: &kube::Client, name: &WorkloadName) -> Result<Daemon, String> {
+fn named_daemon(kube: &kube::KubeClient, name: &WorkloadName) -> Result<Daemon, String> {
     let origin = kube.origin();
     let found = kube.workload(&format!("{}s", name.kind), &name.namespace, &name.name);
     let found = found.map_err(|error| format!("{error} ({origin})"))?;
@@ -231,7 +231,7 @@ fn named_daemon(kube: &kube::Client, name: &WorkloadName) -> Result<Daemon, Stri
 
 /// Returns the only daemon of the cluster, or `None` when the cluster has none. The error says that there are several,
 /// or that they could not be read.
-fn only_daemon(command: Command, kube: &kube::Client) -> Result<Option<Daemon>, String> {
+fn only_daemon(command: Command, kube: &kube::KubeClient) -> Result<Option<Daemon>, String> {
     let found = match http::within(LOOKED_FOR_AT_MOST, || kube.daemons(SYSTEM)) {
         // A command that only reads asks the API server itself, and reports why the API server does not answer.
         Err(error) if !command.writes() && !error.is_forbidden() => return Ok(None),

@@ -1,7 +1,7 @@
 //! `ccm status` shows everything on one screen: who leads, both APIs, counts, and what needs attention. The screen
 //! shows what `doctor` read and found.
 
-use super::doctor::{self, Gap, Observer, Outcome, Seen, View};
+use super::doctor::{self, CheckOutcome, DoctorView, Gap, Observer, Seen};
 use super::output::{self, Document, Exit, Printer, line, paragraph};
 use super::{leader, lists, startup};
 use crate::cache::Refresh;
@@ -48,7 +48,7 @@ pub(super) fn status(words: Vec<OsString>) -> Result<Exit, Exit> {
 struct Screen<'a> {
     /// The outcomes that say what is wrong, the worst first.
     #[serde(flatten)]
-    document: Document<&'a Outcome>,
+    document: Document<&'a CheckOutcome>,
     /// The holder of the Lease. `lease_age_seconds` says how many seconds ago the Lease was renewed.
     leader: Option<&'a str>,
     lease_age_seconds: Option<i64>,
@@ -80,7 +80,7 @@ impl Count {
 }
 
 impl<'a> Screen<'a> {
-    fn new(view: &'a View, all: &'a [Outcome]) -> Screen<'a> {
+    fn new(view: &'a DoctorView, all: &'a [CheckOutcome]) -> Screen<'a> {
         let lease = view.lease.as_ref().ok().and_then(Option::as_ref);
         let bad = all.iter().filter(|outcome| outcome.is_bad());
         let (calls_an_hour, calls_left) = view.cloud.checkup.rate_limit.unzip();
@@ -103,7 +103,7 @@ impl<'a> Screen<'a> {
         }
     }
 
-    fn text(&self, view: &View, all: &[Outcome], is_wide: bool) -> String {
+    fn text(&self, view: &DoctorView, all: &[CheckOutcome], is_wide: bool) -> String {
         let leader = match (self.leader, self.lease_age_seconds, &view.cluster) {
             (Some(leader), Some(age_s), _) => format!("{leader}, renewed its Lease {age_s} s ago"),
             (_, _, Ok(_)) => gap(&view.lease).map_or("none".into(), unread),
@@ -178,7 +178,7 @@ fn unread(gap: &Gap) -> String {
 /// Counts the load balancers that Services want, and how many of them serve. A load balancer serves when a target is
 /// healthy on all ports of each of its Services. A load balancer that several Services share is counted once. Without a
 /// cluster, the load balancers of the project that carry a Service's label are counted.
-fn load_balancers(view: &View) -> Option<Count> {
+fn load_balancers(view: &DoctorView) -> Option<Count> {
     let Ok(plans) = &view.services.plans else {
         let balancers = view.cloud.balancers.as_ref().ok()?;
         return Some(Count::of(balancers.iter().map(|(_, counts)| counts.healthy > 0)));

@@ -57,14 +57,14 @@ pub(super) fn page(name: &str) -> Option<String> {
 }
 
 /// A row of a table in a page.
-pub(super) struct Row {
+pub(super) struct TableRow {
     pub(super) topic: &'static str,
     pub(super) headings: Vec<String>,
     /// The cells as the page has them, with the backticks around code.
     pub(super) cells: Vec<String>,
 }
 
-impl Row {
+impl TableRow {
     /// Returns the names in these columns. A name is each text in backticks, or the whole cell when it has no
     /// backticks. Dashes, values and `[.PORT]` are cut off.
     pub(super) fn names(&self, columns: &[usize]) -> Vec<String> {
@@ -87,7 +87,7 @@ impl Row {
 
     /// Returns the row as the page shows it, with the name on a line of its own.
     pub(super) fn text(&self) -> String {
-        let mut page = Page { text: String::new(), columns: help_columns() };
+        let mut page = TopicPage { text: String::new(), columns: help_columns() };
         match self.cells.as_slice() {
             [name, text] => {
                 page.line(0, &name.replace('`', ""));
@@ -101,7 +101,7 @@ impl Row {
 }
 
 /// Returns the rows of all tables, in the order of the pages.
-pub(super) fn rows() -> Vec<Row> {
+pub(super) fn rows() -> Vec<TableRow> {
     let mut rows = Vec::new();
     for topic in TOPICS {
         let mut headings = Vec::new();
@@ -110,7 +110,7 @@ pub(super) fn rows() -> Vec<Row> {
                 false => headings.clear(),
                 true if headings.is_empty() => headings = cells(line),
                 true if line.starts_with("|---") => {}
-                true => rows.push(Row {
+                true => rows.push(TableRow {
                     topic: topic.name,
                     headings: headings.clone(),
                     cells: cells(line),
@@ -132,7 +132,7 @@ const INDENT: usize = 4;
 
 /// Returns Markdown as plain text, in lines of at most `columns` characters.
 fn plain(markdown: &str, columns: usize) -> String {
-    let mut page = Page { text: String::new(), columns };
+    let mut page = TopicPage { text: String::new(), columns };
     let mut lines = markdown.lines().peekable();
     while let Some(line) = lines.next() {
         let content = line.trim_start();
@@ -162,12 +162,12 @@ fn plain(markdown: &str, columns: usize) -> String {
     page.text
 }
 
-struct Page {
+struct TopicPage {
     text: String,
     columns: usize,
 }
 
-impl Page {
+impl TopicPage {
     /// Adds a line. Two empty lines never follow each other.
     fn line(&mut self, indent: usize, line: &str) {
         if line.is_empty() && (self.text.is_empty() || self.text.ends_with("\n\n")) {

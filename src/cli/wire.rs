@@ -8,7 +8,7 @@ use crate::hetzner::{self, CloudConnection, Hetzner, NodeSettings, robot};
 use crate::http::{
     self, Authorities, Proxies, SecretSource, Timing, Tls, WRITE_TIMEOUT, read_file, without_tls,
 };
-use crate::kube::{self, Client, config};
+use crate::kube::{self, KubeClient, config};
 use crate::provider::variables::{HCLOUD_NETWORK, HCLOUD_NETWORK_ROUTES_ENABLED, HCLOUD_TOKEN};
 use crate::provider::{Gate, OpenGate, Profile, Refused, Urgency, clock, process};
 use crate::settings::{Command, Settings};
@@ -67,7 +67,7 @@ pub(super) fn gate(command: Command, settings: &Settings) -> Arc<dyn Gate> {
 /// Returns both APIs as the settings name them. A new client of Kubernetes is made when `kube` is `None`. `writes` is
 /// the urgency of writes to the cloud. No call is made.
 pub(super) fn apis(
-    kube: Option<Client>,
+    kube: Option<KubeClient>,
     settings: &Settings,
     gate: Arc<dyn Gate>,
     writes: Urgency,
@@ -89,7 +89,7 @@ pub(super) fn apis(
     Ok(together(settings, kube, provider))
 }
 
-pub(super) fn together(settings: &Settings, kube: Client, provider: Hetzner) -> Apis {
+pub(super) fn together(settings: &Settings, kube: KubeClient, provider: Hetzner) -> Apis {
     let mut apis = Apis::new(kube, Box::new(provider));
     apis.concurrent_nodes = settings.concurrent_node_syncs.value.min(WRITERS_AT_MOST) as usize;
     apis.set_dedicated_max_age(settings.robot_cache_timeout.value);
@@ -111,7 +111,7 @@ pub(super) fn provider(
         );
     }
     let has_load_balancers = settings.load_balancers_enabled.value;
-    Ok(Hetzner::new(hetzner::Settings {
+    Ok(Hetzner::new(hetzner::HetznerSettings {
         profile: settings.cloud_provider.value,
         connection: CloudConnection {
             endpoint: settings.endpoint.value.clone(),
@@ -141,9 +141,9 @@ pub(super) fn provider(
     }))
 }
 
-fn robot(settings: &Settings) -> Option<robot::Settings> {
+fn robot(settings: &Settings) -> Option<robot::RobotSettings> {
     let (user, password) = (&settings.robot_user.value, &settings.robot_password.value);
-    settings.robot_enabled.value.then(|| robot::Settings {
+    settings.robot_enabled.value.then(|| robot::RobotSettings {
         endpoint: settings.robot_endpoint.value.clone(),
         credentials: user.clone().zip(password.clone()),
         rate_limit_wait: settings.robot_rate_limit_wait_time.value,
@@ -152,14 +152,14 @@ fn robot(settings: &Settings) -> Option<robot::Settings> {
 }
 
 /// Returns a client of the cluster that the settings name. No call is made.
-pub(super) fn kube_client(settings: &Settings, gate: Arc<dyn Gate>) -> Result<Client, String> {
+pub(super) fn kube_client(settings: &Settings, gate: Arc<dyn Gate>) -> Result<KubeClient, String> {
     client(settings, gate, timing(kube::READ_TIMEOUT))
 }
 
 /// Returns the client that is used for the Lease only. Its time-outs leave room for a second try before the renew
 /// deadline. A test that shortens time does not shorten these time-outs, because the deadline itself ends a leadership
 /// whose renewal is too late.
-pub(super) fn lease_client(settings: &Settings, gate: Arc<dyn Gate>) -> Result<Client, String> {
+pub(super) fn lease_client(settings: &Settings, gate: Arc<dyn Gate>) -> Result<KubeClient, String> {
     let timeout = settings.renew_deadline.value / 2;
     let timeout = clock::at_least(timeout, timeout);
     let timing =
@@ -167,11 +167,11 @@ pub(super) fn lease_client(settings: &Settings, gate: Arc<dyn Gate>) -> Result<C
     client(settings, gate, timing)
 }
 
-fn client(settings: &Settings, gate: Arc<dyn Gate>, timing: Timing) -> Result<Client, String> {
+fn client(settings: &Settings, gate: Arc<dyn Gate>, timing: Timing) -> Result<KubeClient, String> {
     let mut access = config::load(&kube_options(settings))?;
     check_encryption(settings, &access)?;
     access.tls.tls.more_authorities = authorities()?.certificates.into();
-    Ok(Client::new(access, proxies()?, timing, gate))
+    Ok(KubeClient::new(access, proxies()?, timing, gate))
 }
 
 /// Returns a time of a Lease, or of a write that must fit into a Lease. A test may shorten such a time to a tenth at
@@ -180,16 +180,16 @@ pub(super) fn for_lease(time: Duration) -> Duration {
     clock::at_least(time, time / 10)
 }
 
-pub(super) fn node_settings(settings: &Settings) -> node::Settings {
-    node::Settings {
+pub(super) fn node_settings(settings: &Settings) -> node::NodeControllerSettings {
+    node::NodeControllerSettings {
         sync_interval: settings.node_sync_interval.value,
         status_update_frequency: settings.node_status_update_frequency.value,
         server_cache_max_age: settings.server_cache_max_age.value,
     }
 }
 
-pub(super) fn lifecycle_settings(settings: &Settings) -> lifecycle::Settings {
-    lifecycle::Settings {
+pub(super) fn lifecycle_settings(settings: &Settings) -> lifecycle::LifecycleSettings {
+    lifecycle::LifecycleSettings {
         monitor_period: settings.node_monitor_period.value,
         node_max_age: settings.node_status_update_frequency.value,
         server_cache_max_age: settings.server_cache_max_age.value,
@@ -206,8 +206,8 @@ pub(super) fn service_scope(settings: &Settings) -> kube::ServiceScope {
     }
 }
 
-pub(super) fn service_settings(settings: &Settings) -> service::Settings {
-    service::Settings {
+pub(super) fn service_settings(settings: &Settings) -> service::ServiceSettings {
+    service::ServiceSettings {
         sync_interval: settings.service_sync_interval.value,
         resync_period: settings.load_balancer_resync_period.value,
         concurrency: settings.concurrent_service_syncs.value as usize,
@@ -217,7 +217,7 @@ pub(super) fn service_settings(settings: &Settings) -> service::Settings {
 }
 
 /// Returns the settings of the route controller. The error says why the controller does not run.
-pub(super) fn route_settings(settings: &Settings) -> Result<route::Settings, RoutesOff> {
+pub(super) fn route_settings(settings: &Settings) -> Result<route::RouteSettings, RoutesOff> {
     let cidrs = &settings.cluster_cidrs.value;
     let ipv4 = cidrs.iter().filter(|cidr| cidr.addr().is_ipv4()).count();
     let enabled = &settings.network_routes_enabled;
@@ -247,7 +247,7 @@ pub(super) fn route_settings(settings: &Settings) -> Result<route::Settings, Rou
         ]
         .concat()
     } else {
-        return Ok(route::Settings {
+        return Ok(route::RouteSettings {
             cluster_cidrs: cidrs.clone(),
             reconciliation_period: settings.route_reconciliation_period.value,
             server_cache_max_age: settings.server_cache_max_age.value,
@@ -335,5 +335,5 @@ fn kube_options(settings: &Settings) -> config::Options {
 fn proxies() -> Result<Proxies, String> {
     // A value that is not UTF-8 is no valid proxy address, so `read` returns an error that names the value.
     let variable = |name: &str| process::variable(name).map(|v| v.to_string_lossy().into_owned());
-    http::Environment::read(variable).map(Proxies::ByEnvironment)
+    http::ProxyEnvironment::read(variable).map(Proxies::ByEnvironment)
 }

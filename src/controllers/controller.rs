@@ -24,7 +24,11 @@ pub trait Controller: Send {
     fn tick(&mut self, apis: &Apis, selection: &Selection) -> Report;
 
     /// Does the work of a tick up to its first write. Returns the changes that a tick would make now.
-    fn propose(&self, apis: &Apis, selection: &Selection) -> Result<Vec<Proposal>, cache::Error>;
+    fn propose(
+        &self,
+        apis: &Apis,
+        selection: &Selection,
+    ) -> Result<Vec<Proposal>, cache::CacheError>;
 }
 
 /// The changes that a tick would make to one object, in words.
@@ -75,7 +79,7 @@ impl Selection {
         apis: &Apis,
         table_max_age: Duration,
         whole_max_age: Duration,
-    ) -> Result<cache::Nodes, cache::Error> {
+    ) -> Result<cache::ListedNodes, cache::CacheError> {
         if self.is_explicit() {
             return apis.nodes.whole(table_max_age, ReadFrom::Latest);
         }
@@ -151,7 +155,7 @@ impl Failure {
 /// An API that did not answer, and what waits for this API.
 #[derive(Debug)]
 pub struct Outage {
-    pub error: cache::Error,
+    pub error: cache::CacheError,
     /// The work that waits, e.g. `2 nodes wait to be initialised`. The text is empty when nothing waits.
     pub waiting: String,
 }
@@ -166,13 +170,13 @@ pub(super) fn waiting(count: usize, what: &str) -> String {
 }
 
 impl Outage {
-    pub(super) fn new(error: cache::Error, waiting: String) -> Outage {
+    pub(super) fn new(error: cache::CacheError, waiting: String) -> Outage {
         Outage { error, waiting }
     }
 }
 
 impl Report {
-    pub fn outage(error: cache::Error, waiting: String) -> Report {
+    pub fn outage(error: cache::CacheError, waiting: String) -> Report {
         Report { outage: Some(Outage::new(error, waiting)), ..Report::default() }
     }
 

@@ -12,8 +12,8 @@ use super::controller::Progress;
 use super::report::{Report, count_change, log_change};
 use super::share::Payer;
 use crate::provider::{
-    ActionId, Actions, Applied, Change, ChangeKind, Error, ErrorKind, Snapshot, Tasks, Waiting,
-    calls::counted, clock, heartbeat, waiting_for,
+    ActionId, Actions, Applied, Change, ChangeKind, ErrorKind, ProviderError, Snapshot, Tasks,
+    Waiting, calls::counted, clock, heartbeat, waiting_for,
 };
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -70,7 +70,7 @@ pub(super) struct Execution<T> {
     object: String,
     queue: VecDeque<Box<dyn Change>>,
     is_in_flight: bool,
-    running: Vec<Running>,
+    running: Vec<RunningAction>,
     /// The moment from which the next change may be sent.
     not_before: Instant,
     /// The moment after which the first change is not sent any more.
@@ -86,7 +86,7 @@ pub(super) struct ExecutionResult {
     /// The changes that were made.
     pub(super) made: Vec<Box<dyn Change>>,
     /// The errors of changes that the cloud refused, although the execution went on with its other changes.
-    pub(super) refused: Vec<Error>,
+    pub(super) refused: Vec<ProviderError>,
     /// Whether a target that was to be added was refused.
     is_target_refused: bool,
     pub(super) end: End,
@@ -109,12 +109,12 @@ pub(super) enum End {
     Overtaken(String),
     /// A creation was refused because of a part of it, e.g. a target whose server does not exist any more. A plan on
     /// newer lists may be without that part.
-    RefusedInPart(Error),
-    Failed(Error),
+    RefusedInPart(ProviderError),
+    Failed(ProviderError),
 }
 
 /// A change that the cloud carries out as an action.
-struct Running {
+struct RunningAction {
     action: ActionId,
     change: Box<dyn Change>,
     since: Instant,
@@ -136,12 +136,12 @@ pub(super) struct Requests<'scope, 'env> {
 
 enum Response {
     /// The answer to a change of the execution with this ID, and the number of calls that were made for the change.
-    Change(u64, Box<dyn Change>, (Result<Applied, Error>, u64)),
+    Change(u64, Box<dyn Change>, (Result<Applied, ProviderError>, u64)),
     /// The answer to the question which of these actions have ended, and the number of calls that were made to ask.
-    Ended(Vec<ActionId>, (Result<Ended, Error>, u64)),
+    Ended(Vec<ActionId>, (Result<EndedActions, ProviderError>, u64)),
 }
 
-type Ended = HashMap<ActionId, Result<(), Error>>;
+type EndedActions = HashMap<ActionId, Result<(), ProviderError>>;
 
 impl<T> Executor<T> {
     pub(super) fn new(controller: &'static str) -> Executor<T> {
@@ -343,7 +343,7 @@ impl<T> Executor<T> {
     fn handle(&mut self, response: Response) {
         match response {
             Response::Change(id, change, (applied, calls)) => {
-                let is_busy = |error: &Error| error.kind == ErrorKind::Busy;
+                let is_busy = |error: &ProviderError| error.kind == ErrorKind::Busy;
                 self.was_busy |= applied.as_ref().is_err_and(is_busy);
                 if let Some(execution) =
                     self.executions.iter_mut().find(|execution| execution.id == id)
@@ -369,7 +369,7 @@ impl<T> Executor<T> {
         }
     }
 
-    fn handle_ended(&mut self, actions: &[ActionId], ended: Result<Ended, Error>) {
+    fn handle_ended(&mut self, actions: &[ActionId], ended: Result<EndedActions, ProviderError>) {
         let now = clock::now();
         let all = self.executions.iter_mut().flat_map(|execution| &mut execution.running);
         for running in all.filter(|running| actions.contains(&running.action)) {
@@ -402,7 +402,7 @@ impl<T> Executor<T> {
             let running = execution.running.iter().map(|running| &running.change);
             let first = running.chain(&execution.queue).next();
             let what = first.map(|change| change.description().failed()).unwrap_or_default();
-            let error = Error::new(kind.clone(), format!("{what}: {why}"));
+            let error = ProviderError::new(kind.clone(), format!("{what}: {why}"));
             for running in std::mem::take(&mut execution.running) {
                 let (object, change) = (&execution.object, running.change.description());
                 log::info!("{object}: {change} (begun; its end was not waited for)");
@@ -442,7 +442,7 @@ impl<T> Execution<T> {
     }
 
     /// Returns the error because of which the rest was not made.
-    pub(super) fn error(&self) -> Option<&Error> {
+    pub(super) fn error(&self) -> Option<&ProviderError> {
         match &self.result.end {
             End::Failed(error) => Some(error),
             _ => None,
@@ -486,14 +486,14 @@ impl<T> Execution<T> {
                 "{}: not yet, because none of the others could be added",
                 change.description()
             );
-            self.result.refused.push(Error::new(ErrorKind::Other, why));
+            self.result.refused.push(ProviderError::new(ErrorKind::Other, why));
             return None;
         }
         Some(change)
     }
 
     /// Handles the cloud's answer to a change.
-    fn answered(&mut self, change: Box<dyn Change>, applied: Result<Applied, Error>) {
+    fn answered(&mut self, change: Box<dyn Change>, applied: Result<Applied, ProviderError>) {
         self.is_in_flight = false;
         let now = clock::now();
         let action = match applied {
@@ -508,7 +508,7 @@ impl<T> Execution<T> {
                 action
             }
             Ok(Applied::Overtaken) => {
-                self.count(&*change, Err(&Error::new(ErrorKind::Busy, "")));
+                self.count(&*change, Err(&ProviderError::new(ErrorKind::Busy, "")));
                 return self.end(End::Overtaken(change.description().to_string()));
             }
             Err(error) => {
@@ -525,7 +525,7 @@ impl<T> Execution<T> {
         let waiting =
             waiting_for(|| format!("{}: {}", self.object, change.description().requested()));
         self.not_before = now + FIRST_PAUSE;
-        self.running.push(Running {
+        self.running.push(RunningAction {
             action,
             change,
             since: now,
@@ -535,7 +535,7 @@ impl<T> Execution<T> {
         });
     }
 
-    fn answered_with_error(&mut self, change: Box<dyn Change>, error: Error) {
+    fn answered_with_error(&mut self, change: Box<dyn Change>, error: ProviderError) {
         let pause = match error.kind {
             ErrorKind::Busy => Some(FIRST_PAUSE),
             // The rate budget serves calls for nodes first, so this change is sent when a few more calls are available.
@@ -562,7 +562,7 @@ impl<T> Execution<T> {
         }
     }
 
-    fn actions_ended(&mut self, ended: &mut Ended) {
+    fn actions_ended(&mut self, ended: &mut EndedActions) {
         for running in std::mem::take(&mut self.running) {
             match ended.remove(&running.action) {
                 None => self.running.push(running),
@@ -574,7 +574,7 @@ impl<T> Execution<T> {
                     let change = running.change;
                     self.count(&*change, Err(&error));
                     let why = format!("{}: {}", change.description().failed(), error.message);
-                    let error = Error::new(error.kind, why);
+                    let error = ProviderError::new(error.kind, why);
                     if change.may_fail_alone() {
                         self.refuse(&*change, error);
                     } else {
@@ -591,7 +591,7 @@ impl<T> Execution<T> {
         self.result.made.push(change);
     }
 
-    fn count(&self, change: &dyn Change, outcome: Result<(), &Error>) {
+    fn count(&self, change: &dyn Change, outcome: Result<(), &ProviderError>) {
         count_change(self.controller, change.word(), outcome);
     }
 
@@ -606,7 +606,7 @@ impl<T> Execution<T> {
         }
     }
 
-    fn refuse(&mut self, change: &dyn Change, error: Error) {
+    fn refuse(&mut self, change: &dyn Change, error: ProviderError) {
         self.result.is_target_refused |= adds_target(change);
         self.result.refused.push(error);
     }

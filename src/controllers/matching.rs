@@ -1,10 +1,10 @@
 //! Decides which server a node runs on: by provider ID, else by name, else by an address, and never by guessing.
 //! [`keeper`] decides which of several nodes has what all of them name.
 
-use crate::kube::Node;
+use crate::kube::KubeNode;
 use crate::provider::{
-    Error, Finding, INTERNAL_IP, Instance, InstanceId, Instances, NodeAddress, PROVIDED_NODE_IP,
-    Provider, ProviderId, Reason, Servers, one_ip_or_two,
+    Finding, INTERNAL_IP, Instance, InstanceId, Instances, NodeAddress, PROVIDED_NODE_IP, Provider,
+    ProviderError, ProviderId, Reason, Servers, one_ip_or_two,
 };
 use crate::text;
 use std::borrow::Borrow;
@@ -15,13 +15,13 @@ use std::net::IpAddr;
 /// The taint that a kubelet with `--cloud-provider=external` sets. No pod lands on the node before the taint is gone.
 pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 
-pub fn is_uninitialized(node: &Node) -> bool {
+pub fn is_uninitialized(node: &KubeNode) -> bool {
     node.taint(UNINITIALIZED).is_some()
 }
 
 /// Returns the server that a node's provider ID names. That server may belong to another
 /// node, see [`Claims::server_of`].
-pub(super) fn server_of(node: &Node, provider: &dyn Provider) -> Option<InstanceId> {
+pub(super) fn server_of(node: &KubeNode, provider: &dyn Provider) -> Option<InstanceId> {
     provider.parse_provider_id(&node.spec.provider_id).ours()
 }
 
@@ -29,8 +29,8 @@ pub(super) fn server_of(node: &Node, provider: &dyn Provider) -> Option<Instance
 /// addresses of its node, so neither proves anything. The oldest initialised node comes first, because the API server
 /// sets the creation time. When all nodes are new, the only node has the thing, or the node with this `name`. When two
 /// nodes were created in the same second, their UIDs decide, because nobody can choose a UID.
-fn keeper<'a>(nodes: &[&'a Node], name: Option<&str>) -> Option<&'a Node> {
-    fn age(node: &Node) -> impl Ord {
+fn keeper<'a>(nodes: &[&'a KubeNode], name: Option<&str>) -> Option<&'a KubeNode> {
+    fn age(node: &KubeNode) -> impl Ord {
         let created = node.metadata.creation_timestamp;
         (created.is_none(), created, &node.metadata.uid)
     }
@@ -46,12 +46,15 @@ fn keeper<'a>(nodes: &[&'a Node], name: Option<&str>) -> Option<&'a Node> {
 pub(super) struct Claims<'a> {
     provider: &'a dyn Provider,
     /// The nodes that name each server.
-    nodes: HashMap<InstanceId, Vec<&'a Node>>,
+    nodes: HashMap<InstanceId, Vec<&'a KubeNode>>,
 }
 
 impl<'a> Claims<'a> {
-    pub(super) fn new<N: Borrow<Node>>(provider: &'a dyn Provider, nodes: &'a [N]) -> Claims<'a> {
-        let mut claims: HashMap<InstanceId, Vec<&Node>> = HashMap::new();
+    pub(super) fn new<N: Borrow<KubeNode>>(
+        provider: &'a dyn Provider,
+        nodes: &'a [N],
+    ) -> Claims<'a> {
+        let mut claims: HashMap<InstanceId, Vec<&KubeNode>> = HashMap::new();
         for node in nodes.iter().map(Borrow::borrow) {
             if let Some(id) = server_of(node, provider) {
                 claims.entry(id).or_default().push(node);
@@ -61,53 +64,53 @@ impl<'a> Claims<'a> {
     }
 
     /// Returns the nodes that name this server.
-    fn of(&self, id: InstanceId) -> &[&'a Node] {
+    fn of(&self, id: InstanceId) -> &[&'a KubeNode] {
         self.nodes.get(&id).map(Vec::as_slice).unwrap_or_default()
     }
 
     /// Returns the node to which this server belongs. Returns `None` when several new nodes name the server, because
     /// the node controller decides which of these nodes is initialised.
-    pub(super) fn keeper(&self, id: InstanceId) -> Option<&'a Node> {
+    pub(super) fn keeper(&self, id: InstanceId) -> Option<&'a KubeNode> {
         keeper(self.of(id), None)
     }
 
     /// Returns the server that the provider ID of a node names, unless another node may have that server.
-    pub(super) fn server_of(&self, node: &Node) -> Option<InstanceId> {
+    pub(super) fn server_of(&self, node: &KubeNode) -> Option<InstanceId> {
         let id = server_of(node, self.provider)?;
-        let is_keeper = |keeper: &Node| keeper.name() == node.name();
+        let is_keeper = |keeper: &KubeNode| keeper.name() == node.name();
         self.keeper(id).is_some_and(is_keeper).then_some(id)
     }
 
     /// Whether the provider ID of a node names a server that another node may have.
-    pub(super) fn is_second(&self, node: &Node) -> bool {
+    pub(super) fn is_second(&self, node: &KubeNode) -> bool {
         server_of(node, self.provider).is_some() && self.server_of(node).is_none()
     }
 }
 
 /// The nodes and servers of one view, prepared for many look-ups.
-pub struct Index<'a> {
+pub struct MatchIndex<'a> {
     pub(super) provider: &'a dyn Provider,
     servers: Servers<'a>,
     by_id: HashMap<InstanceId, &'a Instance>,
     /// The server with each name. The value is `None` when several servers have the name.
     by_name: HashMap<&'a str, Option<&'a Instance>>,
     /// The nodes without a provider ID of ours whose name no server has, with the addresses that the nodes report.
-    unmatched: Vec<(&'a Node, Vec<IpAddr>)>,
-    by_node_name: HashMap<&'a str, &'a Node>,
+    unmatched: Vec<(&'a KubeNode, Vec<IpAddr>)>,
+    by_node_name: HashMap<&'a str, &'a KubeNode>,
     claims: Claims<'a>,
     /// The nodes that name or have each address for which a kubelet may ask.
-    asked_for: HashMap<IpAddr, Vec<&'a Node>>,
+    asked_for: HashMap<IpAddr, Vec<&'a KubeNode>>,
 }
 
 /// The answer to the question which server a node runs on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome<'a> {
+pub enum MatchOutcome<'a> {
     /// The node runs on this server.
     Matched(&'a Instance, MatchedBy),
     /// The provider ID names a server of ours that is missing in the list of servers.
     Gone(InstanceId),
     /// The API that may know the server did not answer, so nothing may be concluded.
-    Unclear(&'a Error),
+    Unclear(&'a ProviderError),
     /// The node belongs to another cloud, so this controller does not change it.
     Foreign,
     /// The provider ID has our prefix, but no ID that can be looked up. The text says why.
@@ -123,12 +126,12 @@ pub enum MatchedBy {
     Address(IpAddr),
 }
 
-impl<'a> Index<'a> {
-    pub fn new<N: Borrow<Node>>(
+impl<'a> MatchIndex<'a> {
+    pub fn new<N: Borrow<KubeNode>>(
         provider: &'a dyn Provider,
         nodes: &'a [N],
         servers: Servers<'a>,
-    ) -> Index<'a> {
+    ) -> MatchIndex<'a> {
         let claims = Claims::new(provider, nodes);
         let nodes = || nodes.iter().map(Borrow::borrow);
         let mut by_name: HashMap<&str, Option<&Instance>> = HashMap::new();
@@ -137,11 +140,11 @@ impl<'a> Index<'a> {
             by_name.entry(&instance.name).and_modify(once).or_insert(Some(instance));
         }
         let unmatched = nodes()
-            .filter(|node: &&Node| server_of(node, provider).is_none())
+            .filter(|node: &&KubeNode| server_of(node, provider).is_none())
             .filter(|node| !by_name.contains_key(node.name()))
             .map(|node| (node, reported_ips(node)))
             .collect();
-        let mut asked_for: HashMap<IpAddr, Vec<&Node>> = HashMap::new();
+        let mut asked_for: HashMap<IpAddr, Vec<&KubeNode>> = HashMap::new();
         for node in nodes() {
             for ip in asked_ips(node) {
                 asked_for.entry(ip).or_default();
@@ -152,7 +155,7 @@ impl<'a> Index<'a> {
                 asked_for.entry(ip).and_modify(|nodes| nodes.push(node));
             }
         }
-        Index {
+        MatchIndex {
             provider,
             asked_for,
             servers,
@@ -164,40 +167,40 @@ impl<'a> Index<'a> {
         }
     }
 
-    pub fn find(&self, node: &Node) -> Outcome<'a> {
+    pub fn find(&self, node: &KubeNode) -> MatchOutcome<'a> {
         if !node.spec.provider_id.is_empty() {
             return match self.provider.parse_provider_id(&node.spec.provider_id) {
-                ProviderId::Foreign => Outcome::Foreign,
-                ProviderId::Unknown(why) => Outcome::Unknown(why),
+                ProviderId::Foreign => MatchOutcome::Foreign,
+                ProviderId::Unknown(why) => MatchOutcome::Unknown(why),
                 ProviderId::Ours(id) => match (self.by_id.get(&id), self.servers.unknown(id)) {
-                    (Some(instance), _) => Outcome::Matched(instance, MatchedBy::ProviderId),
-                    (None, Some(error)) => Outcome::Unclear(error),
+                    (Some(instance), _) => MatchOutcome::Matched(instance, MatchedBy::ProviderId),
+                    (None, Some(error)) => MatchOutcome::Unclear(error),
                     (None, None) if id.cloud().is_none() && self.provider.dedicated().is_none() => {
-                        Outcome::Unknown(format!(
+                        MatchOutcome::Unknown(format!(
                             "dedicated server {id} can't be looked up without credentials of Robot"
                         ))
                     }
-                    (None, None) => Outcome::Gone(id),
+                    (None, None) => MatchOutcome::Gone(id),
                 },
             };
         }
         match self.by_name.get(node.name()) {
-            Some(Some(instance)) => Outcome::Matched(instance, MatchedBy::Name),
+            Some(Some(instance)) => MatchOutcome::Matched(instance, MatchedBy::Name),
             Some(None) => {
                 let message = format!("several servers are named {:?}", node.name());
                 let finding = Finding::warning(Reason::InstanceLookupFailed, message);
                 let fix = "give the name to the server of this node alone; hcloud server list shows the servers";
-                Outcome::Unmatched(finding.with_fix(fix))
+                MatchOutcome::Unmatched(finding.with_fix(fix))
             }
             None => match self.servers.error() {
-                Some(error) => Outcome::Unclear(error),
+                Some(error) => MatchOutcome::Unclear(error),
                 None => self.by_address(node),
             },
         }
     }
 
     /// Returns the only server that has this node's name, unless the provider ID of another node names the server.
-    pub fn named_as(&self, node: &Node) -> Option<&'a Instance> {
+    pub fn named_as(&self, node: &KubeNode) -> Option<&'a Instance> {
         let named = self.by_name.get(node.name()).copied().flatten();
         let is_of_another = |instance: &Instance| {
             self.claims.of(instance.id).iter().any(|other| other.name() != node.name())
@@ -213,9 +216,9 @@ impl<'a> Index<'a> {
 
     /// Returns a finding when this node does not get the server that was found for it, because other nodes name the
     /// server, too. A new node without a provider ID names the server that has its name.
-    pub fn claimed_twice(&self, instance: &Instance, node: &Node) -> Option<Finding> {
+    pub fn claimed_twice(&self, instance: &Instance, node: &KubeNode) -> Option<Finding> {
         let namesake = self.by_node_name.get(instance.name.as_str()).copied();
-        let is_new = |node: &&Node| node.spec.provider_id.is_empty() && is_uninitialized(node);
+        let is_new = |node: &&KubeNode| node.spec.provider_id.is_empty() && is_uninitialized(node);
         let is_unique = self.by_name.get(instance.name.as_str()) == Some(&Some(instance));
         let namesake = namesake.filter(is_new).filter(|_| is_unique);
         let others = self.claims.of(instance.id).iter().copied().chain(namesake);
@@ -240,7 +243,7 @@ impl<'a> Index<'a> {
     /// the way of an initialised node. Two new nodes can't both name an address.
     pub fn shared_address(
         &self,
-        node: &Node,
+        node: &KubeNode,
         ips: impl Iterator<Item = IpAddr>,
     ) -> Option<SharedAddress<'a>> {
         let is_new = is_uninitialized(node);
@@ -248,7 +251,7 @@ impl<'a> Index<'a> {
             let others = self.asked_for.get(&ip)?.iter();
             let mut others = others.filter(|other| other.name() != node.name());
             let is_named = annotated_ips(node, INTERNAL_IP).any(|named| named == ip);
-            let counts = |other: &&&Node| !is_uninitialized(other) || (is_new && is_named);
+            let counts = |other: &&&KubeNode| !is_uninitialized(other) || (is_new && is_named);
             let is_kept = !is_new && reported_ips(node).contains(&ip);
             let other = others.find(counts)?.name();
             Some(SharedAddress { ip, other, is_kept })
@@ -256,30 +259,30 @@ impl<'a> Index<'a> {
         shared.min_by_key(|shared| shared.is_kept)
     }
 
-    fn by_address(&self, node: &Node) -> Outcome<'a> {
+    fn by_address(&self, node: &KubeNode) -> MatchOutcome<'a> {
         let reported = reported_ips(node);
         let instances = self.provider.instances();
         let candidates = instances.map(|instances| self.recognised(instances, &reported));
         let candidates = candidates.unwrap_or_default();
         match candidates.as_slice() {
             [(instance, ip)] => match self.rival_by_address(instance, node) {
-                None => Outcome::Matched(instance, MatchedBy::Address(*ip)),
+                None => MatchOutcome::Matched(instance, MatchedBy::Address(*ip)),
                 Some(rival) => {
                     let (node, name, id) = (node.name(), &instance.name, instance.id);
                     let message = format!(
                         "no server is named {node:?}; {name} ({id}) has its address {ip}, but one of node {rival:?} \
                          as well; rename the server to the name of the node that runs on it"
                     );
-                    Outcome::Unmatched(Finding::warning(Reason::InstanceLookupFailed, message))
+                    MatchOutcome::Unmatched(Finding::warning(Reason::InstanceLookupFailed, message))
                 }
             },
-            [] => Outcome::Unmatched(self.not_found(node, &reported)),
-            several => Outcome::Unmatched(ambiguous(node, several)),
+            [] => MatchOutcome::Unmatched(self.not_found(node, &reported)),
+            several => MatchOutcome::Unmatched(ambiguous(node, several)),
         }
     }
 
     /// Returns the name of another node that has an address of this server and stands in the way of this node.
-    fn rival_by_address(&self, instance: &Instance, node: &Node) -> Option<&'a str> {
+    fn rival_by_address(&self, instance: &Instance, node: &KubeNode) -> Option<&'a str> {
         let nets = self.provider.instances()?.recognised_by(instance);
         let has_one = |ips: &[IpAddr]| ips.iter().any(|ip| nets.iter().any(|net| net.contains(ip)));
         let all = self.unmatched.iter().filter(|(_, ips)| has_one(ips));
@@ -310,7 +313,7 @@ impl<'a> Index<'a> {
             .collect()
     }
 
-    fn not_found(&self, node: &Node, reported: &[IpAddr]) -> Finding {
+    fn not_found(&self, node: &KubeNode, reported: &[IpAddr]) -> Finding {
         let addresses = match reported {
             [] => "the node reports no address to look for".to_owned(),
             some => format!(
@@ -342,7 +345,7 @@ pub struct SharedAddress<'a> {
 
 /// A node that stands in the way of another node.
 struct Rival<'a> {
-    node: &'a Node,
+    node: &'a KubeNode,
     /// Whether the rival has the server or address that both nodes name. Otherwise both nodes are new, and none of the
     /// new nodes that name the same thing can be chosen.
     is_keeper: bool,
@@ -351,13 +354,13 @@ struct Rival<'a> {
 /// Returns the other node that stands in the way of `node`, among all nodes that name the same server or address.
 /// `node` is the node as it is now. [`keeper`] makes the choice.
 fn rival<'a>(
-    all: impl Iterator<Item = &'a Node>,
-    node: &Node,
+    all: impl Iterator<Item = &'a KubeNode>,
+    node: &KubeNode,
     name: Option<&str>,
 ) -> Option<Rival<'a>> {
-    let others: Vec<&Node> = all.filter(|other| other.name() != node.name()).collect();
+    let others: Vec<&KubeNode> = all.filter(|other| other.name() != node.name()).collect();
     let first = others.first()?;
-    let claimants: Vec<&Node> = others.iter().copied().chain([node]).collect();
+    let claimants: Vec<&KubeNode> = others.iter().copied().chain([node]).collect();
     let Some(keeper) = keeper(&claimants, name) else {
         return Some(Rival { node: first, is_keeper: false });
     };
@@ -368,7 +371,7 @@ fn rival<'a>(
 /// Returns the addresses for which the kubelet of a node may ask by what it writes. Any kubelet asks by annotations.
 /// The kubelet of a new node also asks by the addresses that it reports, while an address that an initialised node
 /// already has counts only when the annotation for internal IPs names it.
-fn asked_ips(node: &Node) -> impl Iterator<Item = IpAddr> {
+fn asked_ips(node: &KubeNode) -> impl Iterator<Item = IpAddr> {
     let reported = reported_ips(node);
     let (known, asked) =
         if is_uninitialized(node) { (Vec::new(), reported) } else { (reported, Vec::new()) };
@@ -377,15 +380,15 @@ fn asked_ips(node: &Node) -> impl Iterator<Item = IpAddr> {
 }
 
 /// Returns the addresses that an annotation of a node names.
-fn annotated_ips(node: &Node, annotation: &str) -> impl Iterator<Item = IpAddr> {
+fn annotated_ips(node: &KubeNode, annotation: &str) -> impl Iterator<Item = IpAddr> {
     node.metadata.annotations.get(annotation).and_then(one_ip_or_two).into_iter().flatten()
 }
 
-fn reported_ips(node: &Node) -> Vec<IpAddr> {
+fn reported_ips(node: &KubeNode) -> Vec<IpAddr> {
     node.status.addresses.iter().filter_map(NodeAddress::ip).collect()
 }
 
-fn ambiguous(node: &Node, candidates: &[(&Instance, IpAddr)]) -> Finding {
+fn ambiguous(node: &KubeNode, candidates: &[(&Instance, IpAddr)]) -> Finding {
     let list: Vec<String> = candidates
         .iter()
         .map(|(instance, ip)| format!("{} ({}) by {ip}", instance.name, instance.id))

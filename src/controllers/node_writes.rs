@@ -6,8 +6,10 @@ use super::controller::Progress;
 use super::plan::Plan;
 use super::report::{Report, count_write, log_change, publish};
 use crate::cache::Apis;
-use crate::kube::{self, Node, ObjectReference, Taint, retry_on_conflict};
-use crate::provider::{Description, Finding, InstanceId, NodeAddress, Reason, Verb, Write, clock};
+use crate::kube::{self, KubeNode, ObjectReference, Taint, retry_on_conflict};
+use crate::provider::{
+    Description, Finding, InstanceId, NodeAddress, Reason, Write, WriteVerb, clock,
+};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -72,10 +74,10 @@ impl NodeChange {
     /// write, or `None` when the node was deleted.
     fn send(
         &self,
-        kube: &kube::Client,
+        kube: &kube::KubeClient,
         object: &ObjectReference,
         version: &str,
-    ) -> Result<Option<Node>, kube::Error> {
+    ) -> Result<Option<KubeNode>, kube::KubeError> {
         let name = &object.name;
         let metadata = json!({ "resourceVersion": version });
         // A merge patch replaces lists, and removes what is null.
@@ -160,14 +162,14 @@ impl Write for NodeChange {
             NodeChange::SetAddresses { description, .. }
             | NodeChange::Update { description, .. } => description.clone(),
             NodeChange::AddShutdownTaint { .. } => {
-                Description::new(Verb::ADD, "taint shutdown", " (the server is off)")
+                Description::new(WriteVerb::ADD, "taint shutdown", " (the server is off)")
             }
             NodeChange::RemoveShutdownTaint { .. } => {
-                Description::new(Verb::REMOVE, "taint shutdown", " (the node is ready)")
+                Description::new(WriteVerb::REMOVE, "taint shutdown", " (the node is ready)")
             }
             NodeChange::DeleteNode { server } => {
                 let why = format!(" (server {server} does not exist any more)");
-                Description::new(Verb::DELETE, "node", why)
+                Description::new(WriteVerb::DELETE, "node", why)
             }
             NodeChange::SetCondition { r#type, status } => {
                 Description::value(format!("condition {type}"), None, Some(status))
@@ -181,7 +183,7 @@ impl Write for NodeChange {
 }
 
 /// The outcome of the plan of one node.
-pub(super) struct Applied<Facts> {
+pub(super) struct AppliedPlan<Facts> {
     /// How many writes the first plan had.
     planned: usize,
     /// A description of what each write that was made has changed.
@@ -189,15 +191,15 @@ pub(super) struct Applied<Facts> {
     /// The plan that was made last. `None` means that the node does not exist any more.
     pub(super) plan: Option<Plan<NodeChange, Facts>>,
     /// The error because of which a write was not made.
-    pub(super) error: Option<kube::Error>,
+    pub(super) error: Option<kube::KubeError>,
     /// The reason why the node was not planned again after another program changed it.
     outdated: Option<&'static str>,
 }
 
-impl<Facts> Applied<Facts> {
+impl<Facts> AppliedPlan<Facts> {
     /// Whether the gate refused a write. No other write is tried then.
     pub(super) fn is_closed(&self) -> bool {
-        self.error.as_ref().is_some_and(kube::Error::is_refused)
+        self.error.as_ref().is_some_and(kube::KubeError::is_refused)
     }
 
     /// Whether all writes of the last plan were made.
@@ -231,12 +233,12 @@ pub(super) fn apply<Facts>(
     controller: &'static str,
     plan: Plan<NodeChange, Facts>,
     reads_first: bool,
-    replan: impl Fn(&Node) -> Result<Plan<NodeChange, Facts>, &'static str>,
-) -> Applied<Facts> {
+    replan: impl Fn(&KubeNode) -> Result<Plan<NodeChange, Facts>, &'static str>,
+) -> AppliedPlan<Facts> {
     let object = plan.object.clone();
     let planned = plan.changes.len();
     let mut applied =
-        Applied { planned, made: Vec::new(), plan: Some(plan), error: None, outdated: None };
+        AppliedPlan { planned, made: Vec::new(), plan: Some(plan), error: None, outdated: None };
     if planned == 0 {
         return applied;
     }
@@ -266,8 +268,8 @@ pub(super) fn apply<Facts>(
 fn make<Facts>(
     apis: &Apis,
     controller: &'static str,
-    applied: &mut Applied<Facts>,
-) -> Result<(), kube::Error> {
+    applied: &mut AppliedPlan<Facts>,
+) -> Result<(), kube::KubeError> {
     let Some(plan) = &applied.plan else {
         return Ok(());
     };

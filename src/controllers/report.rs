@@ -24,7 +24,7 @@ pub(super) fn log_change(controller: &str, object: &str, made: &Description) {
 }
 
 /// Counts one write for the metrics. A write that the gate refused is not counted.
-pub(super) fn count_write(controller: &str, kind: &str, outcome: Result<(), &kube::Error>) {
+pub(super) fn count_write(controller: &str, kind: &str, outcome: Result<(), &kube::KubeError>) {
     let result = match outcome {
         Ok(()) => "ok",
         Err(error) if error.is_refused() => return,
@@ -35,7 +35,11 @@ pub(super) fn count_write(controller: &str, kind: &str, outcome: Result<(), &kub
 }
 
 /// Counts one write to the cloud for the metrics. A write that the gate refused is not counted.
-pub(super) fn count_change(controller: &str, kind: &str, outcome: Result<(), &provider::Error>) {
+pub(super) fn count_change(
+    controller: &str,
+    kind: &str,
+    outcome: Result<(), &provider::ProviderError>,
+) {
     let result = match outcome.map_err(|error| &error.kind) {
         Ok(()) => "ok",
         Err(ErrorKind::Refused) => return,

@@ -17,12 +17,12 @@ const READS_AT_MOST: f64 = 0.5;
 
 /// The calls that one namespace may still use.
 #[derive(Debug)]
-pub(super) struct Share {
-    bucket: Mutex<Bucket>,
+pub(super) struct CallShare {
+    bucket: Mutex<ShareBucket>,
 }
 
 #[derive(Debug)]
-struct Bucket {
+struct ShareBucket {
     /// How many calls are left. The number is below zero after calls that were under way when the share was used up.
     left: f64,
     at: Instant,
@@ -33,16 +33,16 @@ struct Bucket {
 /// The payer of the calls of an execution.
 #[derive(Clone, Debug)]
 pub(super) struct Payer {
-    pub(super) share: Arc<Share>,
+    pub(super) share: Arc<CallShare>,
     /// Whether the execution stops when the share is used up. The execution for an object of another namespace goes on,
     /// because that namespace has not caused the change.
     pub(super) can_stop: bool,
 }
 
-impl Share {
+impl CallShare {
     /// Creates a share that is full.
-    pub(super) fn full(now: Instant) -> Share {
-        Share { bucket: Mutex::new(Bucket { left: AT_ONCE.into(), at: now, reads: 0.0 }) }
+    pub(super) fn full(now: Instant) -> CallShare {
+        CallShare { bucket: Mutex::new(ShareBucket { left: AT_ONCE.into(), at: now, reads: 0.0 }) }
     }
 
     /// Takes the calls that were made out of the share.
@@ -74,7 +74,7 @@ impl Share {
     }
 
     /// Adds the calls that came back until `now`, and then calls `ask` with the bucket.
-    fn at<T>(&self, now: Instant, ask: impl FnOnce(&mut Bucket) -> T) -> T {
+    fn at<T>(&self, now: Instant, ask: impl FnOnce(&mut ShareBucket) -> T) -> T {
         let mut bucket = lock(&self.bucket);
         let passed = now.saturating_duration_since(bucket.at);
         let back = passed.div_duration_f64(REFILL);
@@ -104,11 +104,11 @@ mod tests {
     #[test]
     fn nine_hundred_calls_at_once_and_nine_hundred_an_hour() {
         let start = Instant::now();
-        let share = Share::full(start);
+        let share = CallShare::full(start);
         let at = |seconds: u64| start + Duration::from_secs(seconds);
         // The number of calls that are tried each second, and how many of them were made in an hour.
         for (each_second, expected) in [(1, 900 + 900), (7, 900 + 900), (100, 900 + 900)] {
-            let share = Share::full(start);
+            let share = CallShare::full(start);
             let mut made = 0;
             for second in 0..3600 {
                 for _ in 0..each_second {
@@ -143,7 +143,7 @@ mod tests {
         };
         for _ in 0..200 {
             let start = Instant::now();
-            let share = Share::full(start);
+            let share = CallShare::full(start);
             let (mut now, mut made, mut largest) = (Duration::ZERO, 0_u64, 0);
             for _ in 0..300 {
                 now += Duration::from_millis(random(60_000));

@@ -8,7 +8,7 @@ pub mod lease;
 mod stop;
 mod ticks;
 
-pub use health::{Health, HealthSettings};
+pub use health::{DaemonHealth, HealthSettings};
 pub use stop::{Stop, stop_on_signals};
 pub use ticks::{log_report, reach_cloud};
 
@@ -40,7 +40,7 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The way the daemon ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum DaemonEnd {
     /// The daemon was asked to end.
     Stopped,
     /// The daemon can't do its work before a setting, a credential or a role is fixed.
@@ -48,7 +48,7 @@ pub enum Ended {
 }
 
 /// The controllers at work, each on a thread of its own.
-pub struct Running {
+pub struct RunningDaemon {
     apis: &'static Apis,
     stop: &'static Stop,
     ticks: &'static Ticks,
@@ -62,7 +62,7 @@ pub fn begin(
     controllers: Vec<Box<dyn Controller>>,
     stop: &'static Stop,
     watch: impl Fn(&'static str) -> Arc<Heartbeat>,
-) -> Running {
+) -> RunningDaemon {
     let ticks: &'static Ticks = Box::leak(Box::new(Ticks::new(apis, stop, &controllers)));
     let threads = controllers.into_iter().filter_map(|controller| {
         let mut heartbeat = Some(watch(controller.name()));
@@ -74,12 +74,12 @@ pub fn begin(
     });
     let threads = threads.collect();
     write_events(apis);
-    Running { apis, stop, ticks, threads }
+    RunningDaemon { apis, stop, ticks, threads }
 }
 
-impl Running {
+impl RunningDaemon {
     /// Waits for the wish to end, and then until all threads have ended, but at most for `GRACE`.
-    pub fn until_stopped(self) -> Ended {
+    pub fn until_stopped(self) -> DaemonEnd {
         self.stop.wait_until_set_or(|| false);
         let deadline = clock::now() + clock::from_machine(GRACE);
         let is_open = || self.threads.iter().any(|thread| !thread.is_finished());
@@ -98,12 +98,16 @@ impl Running {
     }
 
     /// Returns `Blocked` when no controller could work, and otherwise `Stopped`, even while the daemon still works.
-    fn ended(&self) -> Ended {
-        if self.ticks.failed.load(Ordering::Relaxed) { Ended::Blocked } else { Ended::Stopped }
+    fn ended(&self) -> DaemonEnd {
+        if self.ticks.failed.load(Ordering::Relaxed) {
+            DaemonEnd::Blocked
+        } else {
+            DaemonEnd::Stopped
+        }
     }
 
     /// Writes the last events of a simulated daemon that was asked to end, and returns how the daemon ended.
-    pub fn end_in_simulation(&self) -> Ended {
+    pub fn end_in_simulation(&self) -> DaemonEnd {
         self.apis.recorder.alongside(&self.apis.kube, || ());
         self.ended()
     }

@@ -14,7 +14,7 @@ use std::time::Duration;
 pub(super) struct Ticks {
     apis: &'static Apis,
     stop: &'static Stop,
-    outages: Outages,
+    outages: TickOutages,
     /// Whether no controller can work before a setting, a credential or a role is fixed.
     pub(super) failed: AtomicBool,
     /// How many controllers have not ended their first tick.
@@ -38,7 +38,7 @@ impl Ticking {
 
 /// Makes a call to the cloud, unless the cloud has answered a call since the start. This finds a wrong token or Network
 /// at the start, even when no controller has called the cloud yet.
-pub fn reach_cloud(apis: &Apis) -> Result<(), cache::Error> {
+pub fn reach_cloud(apis: &Apis) -> Result<(), cache::CacheError> {
     if apis.provider.is_reached() {
         Ok(())
     } else {
@@ -55,7 +55,7 @@ impl Ticks {
         Ticks {
             apis,
             stop,
-            outages: Outages::default(),
+            outages: TickOutages::default(),
             failed: AtomicBool::new(false),
             first_ticks: AtomicUsize::new(controllers.len()),
         }
@@ -92,7 +92,7 @@ impl Ticks {
         }
         let outage = report.outage.as_ref();
         ticking.worked_once |= outage
-            .is_none_or(|it| matches!(it.error, cache::Error::Dedicated(_)))
+            .is_none_or(|it| matches!(it.error, cache::CacheError::Dedicated(_)))
             && self.apis.provider.is_reached();
         measure(name, &report, clock::took(begun));
         let (outage, fails) = (report.outage.as_ref(), self.apis.dedicated_fails());
@@ -109,12 +109,12 @@ impl Ticks {
 
     /// Whether the error comes from credentials that are being replaced. Such credentials
     /// were accepted for an earlier call, and are refused now.
-    fn is_rotation(&self, error: &cache::Error) -> bool {
+    fn is_rotation(&self, error: &cache::CacheError) -> bool {
         error.is_unauthorized()
             && match error {
-                cache::Error::Kube(_) => self.apis.kube.is_reached(),
-                cache::Error::Cloud(_) => self.apis.provider.is_reached(),
-                cache::Error::Dedicated(_) => true,
+                cache::CacheError::Kube(_) => self.apis.kube.is_reached(),
+                cache::CacheError::Cloud(_) => self.apis.provider.is_reached(),
+                cache::CacheError::Dedicated(_) => true,
             }
     }
 }
@@ -141,11 +141,11 @@ pub fn log_report(report: &Report) {
 /// The reasons that keep controllers from their work. A reason is logged once for each change of state, not at every
 /// tick and not by every controller.
 #[derive(Default)]
-struct Outages {
+struct TickOutages {
     states: Mutex<BTreeMap<&'static str, &'static str>>,
 }
 
-impl Outages {
+impl TickOutages {
     /// Records how a controller's tick ended, and logs a change of the controller's state.
     fn note(
         &self,

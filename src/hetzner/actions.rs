@@ -2,7 +2,7 @@
 
 use super::api::Api;
 use super::error::is_busy;
-use crate::provider::{ActionId, Error, ErrorKind, Urgency};
+use crate::provider::{ActionId, ErrorKind, ProviderError, Urgency};
 use serde::Deserialize;
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ const IDS_AT_MOST: usize = 25;
 
 /// An action of the API.
 #[derive(Debug, Deserialize)]
-pub(super) struct Action {
+pub(super) struct ApiAction {
     id: u64,
     #[serde(default)]
     command: String,
@@ -35,13 +35,13 @@ struct ActionError {
 }
 
 #[derive(Deserialize)]
-struct Actions {
-    actions: Vec<Action>,
+struct ActionList {
+    actions: Vec<ApiAction>,
 }
 
-impl Action {
+impl ApiAction {
     /// Returns how the action ended, or `None` while the action is running.
-    fn end(&self) -> Option<Result<(), Error>> {
+    fn end(&self) -> Option<Result<(), ProviderError>> {
         match self.status {
             Status::Running => None,
             Status::Success => Some(Ok(())),
@@ -50,32 +50,35 @@ impl Action {
     }
 
     /// Returns the action's ID while the action is running, or `None` when it has succeeded.
-    pub(super) fn running(&self) -> Result<Option<ActionId>, Error> {
+    pub(super) fn running(&self) -> Result<Option<ActionId>, ProviderError> {
         self.end().map_or(Ok(Some(ActionId(self.id))), |end| end.map(|()| None))
     }
 
-    fn failure(&self) -> Error {
-        let Action { id, command, .. } = self;
+    fn failure(&self) -> ProviderError {
+        let ApiAction { id, command, .. } = self;
         let Some(error) = &self.error else {
             let message = format!("action {id} ({command}): failed, and the API does not say why");
-            return Error::new(ErrorKind::Other, message);
+            return ProviderError::new(ErrorKind::Other, message);
         };
         let kind = if is_busy(&error.code) { ErrorKind::Busy } else { ErrorKind::Other };
         let message = crate::http::shortened(&error.message);
-        Error::new(kind, format!("action {id} ({command}): failed: {message} ({})", error.code))
+        ProviderError::new(
+            kind,
+            format!("action {id} ({command}): failed: {message} ({})", error.code),
+        )
     }
 }
 
 /// Returns an error while an action runs on the load balancer of this path, because the load balancer does not show
 /// what an action adds before the action has ended.
-pub(super) fn check_none_runs(api: &Api, path: &str) -> Result<(), Error> {
+pub(super) fn check_none_runs(api: &Api, path: &str) -> Result<(), ProviderError> {
     let running = format!("{path}/actions?status=running");
-    let answer: Actions = api.get(&running, Urgency::Needed)?;
+    let answer: ActionList = api.get(&running, Urgency::Needed)?;
     match answer.actions.iter().find(|action| action.status == Status::Running) {
         None => Ok(()),
-        Some(Action { id, command, .. }) => {
+        Some(ApiAction { id, command, .. }) => {
             let message = format!("{path}: action {id} ({command}) still runs");
-            Err(Error::new(ErrorKind::Busy, message))
+            Err(ProviderError::new(ErrorKind::Busy, message))
         }
     }
 }
@@ -84,13 +87,13 @@ pub(super) fn check_none_runs(api: &Api, path: &str) -> Result<(), Error> {
 pub(super) fn ended(
     api: &Api,
     actions: &[ActionId],
-) -> Result<HashMap<ActionId, Result<(), Error>>, Error> {
+) -> Result<HashMap<ActionId, Result<(), ProviderError>>, ProviderError> {
     let mut ended = HashMap::new();
     for some in actions.chunks(IDS_AT_MOST) {
         let ids: Vec<String> = some.iter().map(|id| format!("id={}", id.0)).collect();
         let path = format!("/actions?{}", ids.join("&"));
-        let answer: Actions = api.get(&path, Urgency::Needed)?;
-        let end = |action: &Action| Some((ActionId(action.id), action.end()?));
+        let answer: ActionList = api.get(&path, Urgency::Needed)?;
+        let end = |action: &ApiAction| Some((ActionId(action.id), action.end()?));
         ended.extend(answer.actions.iter().filter_map(end));
     }
     Ok(ended)

@@ -1,10 +1,10 @@
 //! Calls to the Cloud API. A call is only sent when the budget allows it, and the headers of the answer update the
 //! budget. Lists are read page by page, and every call is counted in metrics.
 
-use super::budget::Budget;
-pub(super) use super::error::Failed;
+use super::budget::CloudBudget;
+pub(super) use super::error::CloudFailure;
 use super::pages::{self, PER_PAGE, Pagination};
-use crate::http::{self, Method, Secret, Stage};
+use crate::http::{self, Method, Secret, TryStage};
 use crate::metrics::{HCLOUD_DURATION, HCLOUD_IN_FLIGHT, HCLOUD_REQUESTS, UNANSWERED};
 use crate::provider::variables::HCLOUD_ENDPOINT;
 use crate::provider::{self, ErrorKind, Gate, Interned, Permission, Urgency, calls, clock, lock};
@@ -16,8 +16,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 pub(super) struct Api {
-    pub(super) http: http::Client,
-    pub(super) budget: Budget,
+    pub(super) http: http::HttpClient,
+    pub(super) budget: CloudBudget,
     /// The urgency of every write.
     urgency: Urgency,
 }
@@ -46,7 +46,7 @@ pub(super) trait Resource: DeserializeOwned {
 
 /// An answer with one resource or with a page of a list. The API names these fields after the kind of resource.
 #[derive(Deserialize)]
-struct Answer<T> {
+struct ApiAnswer<T> {
     #[serde(
         alias = "certificate",
         alias = "load_balancer",
@@ -75,19 +75,19 @@ struct Meta {
 
 /// A cached list that hardly ever changes.
 #[derive(Default)]
-pub(super) struct Kept<T> {
+pub(super) struct CachedList<T> {
     read: Mutex<Option<(Instant, Arc<Vec<T>>)>>,
 }
 
-impl<T> Kept<T> {
+impl<T> CachedList<T> {
     /// Returns the cached list when `is_good` accepts its age and content, and reads the list again otherwise. When
     /// nothing is cached yet, `first` may provide a list and the time at which that list was read.
     pub(super) fn get(
         &self,
         first: impl FnOnce() -> Option<(Instant, Vec<T>)>,
         is_good: impl FnOnce(Duration, &[T]) -> bool,
-        read: impl FnOnce() -> Result<Vec<T>, provider::Error>,
-    ) -> Result<Arc<Vec<T>>, provider::Error> {
+        read: impl FnOnce() -> Result<Vec<T>, provider::ProviderError>,
+    ) -> Result<Arc<Vec<T>>, provider::ProviderError> {
         let mut kept = lock(&self.read);
         if kept.is_none() {
             *kept = first().map(|(at, list)| (at, Arc::new(list)));
@@ -104,15 +104,15 @@ impl<T> Kept<T> {
 }
 
 impl Api {
-    pub(super) fn new(http: http::Client, urgency: Urgency) -> Api {
-        Api { http, urgency, budget: Budget::default() }
+    pub(super) fn new(http: http::HttpClient, urgency: Urgency) -> Api {
+        Api { http, urgency, budget: CloudBudget::default() }
     }
 
     pub(super) fn get<T: DeserializeOwned>(
         &self,
         path: &str,
         urgency: Urgency,
-    ) -> Result<T, provider::Error> {
+    ) -> Result<T, provider::ProviderError> {
         let what = format!("GET {}{path}", self.http.base());
         self.budget.admit(&what, urgency, clock::now())?;
         self.noted(self.http.get(path)).map_err(|failed| failed.error)
@@ -120,7 +120,11 @@ impl Api {
 
     /// Checks that the budget allows a write after this number of reads. Without this check, the reads
     /// could use up the calls that the write needs.
-    pub(super) fn admit_write(&self, reads: u64, what: &str) -> Result<(), provider::Error> {
+    pub(super) fn admit_write(
+        &self,
+        reads: u64,
+        what: &str,
+    ) -> Result<(), provider::ProviderError> {
         self.budget.admit_after(reads, what, self.urgency, clock::now())
     }
 
@@ -132,11 +136,15 @@ impl Api {
         path: &str,
         body: Option<&impl Serialize>,
         secrets: &[Secret],
-    ) -> Result<T, Failed> {
+    ) -> Result<T, CloudFailure> {
         let what = format!("{} {}{path}", method.name(), self.http.base());
         let admitted = self.budget.admit(&what, self.urgency, clock::now());
-        admitted.map_err(|error| Failed { error, code: String::new(), fields: Vec::new() })?;
-        let write = http::Write {
+        admitted.map_err(|error| CloudFailure {
+            error,
+            code: String::new(),
+            fields: Vec::new(),
+        })?;
+        let write = http::HttpWrite {
             pass: <dyn Gate>::pass,
             method,
             path,
@@ -147,9 +155,13 @@ impl Api {
     }
 
     /// Reads one resource in its present state.
-    pub(super) fn one<T: Resource>(&self, id: u64, urgency: Urgency) -> Result<T, provider::Error> {
+    pub(super) fn one<T: Resource>(
+        &self,
+        id: u64,
+        urgency: Urgency,
+    ) -> Result<T, provider::ProviderError> {
         let path = format!("/{}/{id}", T::LIST);
-        let answer: Answer<T> = self.get(&path, urgency)?;
+        let answer: ApiAnswer<T> = self.get(&path, urgency)?;
         // The API's name for one resource is the name of the list without the `s`.
         let kind = T::LIST.trim_end_matches('s');
         let why = match answer.one {
@@ -165,7 +177,7 @@ impl Api {
         &self,
         query: &str,
         urgency: Urgency,
-    ) -> Result<Vec<T>, provider::Error> {
+    ) -> Result<Vec<T>, provider::ProviderError> {
         pages::whole(T::id, |number| self.page(query, number, urgency))
     }
 
@@ -175,13 +187,13 @@ impl Api {
         query: &str,
         number: u32,
         urgency: Urgency,
-    ) -> Result<pages::Part<T>, provider::Error> {
+    ) -> Result<pages::Part<T>, provider::ProviderError> {
         // The pages are sorted by ID. Otherwise a resource could be missed, even when the pages are
         // read backwards. See `pages`.
         let sort = if T::TAKES_SORT { "sort=id:asc&" } else { "" };
         let list = T::LIST;
         let path = format!("/{list}?{query}{sort}page={number}&per_page={PER_PAGE}");
-        let answer: Answer<T> = self.get(&path, urgency).map_err(always_there)?;
+        let answer: ApiAnswer<T> = self.get(&path, urgency).map_err(always_there)?;
         let part = match (answer.list, answer.meta) {
             (Some(items), Some(meta)) => {
                 // A resource that is on the page twice is counted once.
@@ -198,7 +210,7 @@ impl Api {
     }
 
     /// Returns the value of an answer, or the error, and takes note of what the answer says about the budget.
-    fn noted<T>(&self, answer: Result<http::Reply<T>, http::Error>) -> Result<T, Failed> {
+    fn noted<T>(&self, answer: Result<http::Reply<T>, http::HttpError>) -> Result<T, CloudFailure> {
         let now = clock::now();
         let error = match answer {
             Ok(reply) => {
@@ -211,7 +223,7 @@ impl Api {
             self.budget.note(head, now);
         }
         let is_rate_limit = error.status() == Some(429);
-        let mut failed = Failed::from(error);
+        let mut failed = CloudFailure::from(error);
         if is_rate_limit && let Err(limited) = self.budget.admit("", Urgency::Needed, now) {
             failed.error.kind = limited.kind;
         }
@@ -219,17 +231,17 @@ impl Api {
     }
 }
 
-fn unavailable(why: String) -> provider::Error {
-    provider::Error::new(ErrorKind::Unavailable, why)
+fn unavailable(why: String) -> provider::ProviderError {
+    provider::ProviderError::new(ErrorKind::Unavailable, why)
 }
 
 /// Turns "not found" into a misconfiguration, because the API always has the list, even when the list is empty.
-fn always_there(error: provider::Error) -> provider::Error {
+fn always_there(error: provider::ProviderError) -> provider::ProviderError {
     if error.kind != ErrorKind::NotFound {
         return error;
     }
     let message = format!("{error}; is {HCLOUD_ENDPOINT} complete, with /v1 at its end?");
-    provider::Error::new(ErrorKind::Misconfigured, message)
+    provider::ProviderError::new(ErrorKind::Misconfigured, message)
 }
 
 /// The write that checks the token's permission, as method and path, in the form in which the gate is asked to allow a
@@ -257,14 +269,14 @@ pub(super) fn permission(api: &Api) -> Permission {
 
 /// Counts every try of a call in metrics, in the form that users of hcloud-go know. A try that was not answered has no
 /// status code, and is counted in another metric, as in hcloud-go.
-pub(super) fn watch(method: Method, path: &str, stage: Stage) {
+pub(super) fn watch(method: Method, path: &str, stage: TryStage) {
     let method = &method.lower_name();
     match stage {
-        Stage::Begun => {
+        TryStage::Begun => {
             calls::note_call();
             HCLOUD_IN_FLIGHT.add(&[], 1.0);
         }
-        Stage::Ended(outcome, took) => {
+        TryStage::Ended(outcome, took) => {
             HCLOUD_IN_FLIGHT.add(&[], -1.0);
             match outcome {
                 Ok(code) => {

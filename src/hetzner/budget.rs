@@ -3,7 +3,7 @@
 
 use crate::http::Head;
 use crate::metrics::{HCLOUD_LIMIT, HCLOUD_REMAINING};
-use crate::provider::{Error, ErrorKind, Urgency, clock, lock};
+use crate::provider::{ErrorKind, ProviderError, Urgency, clock, lock};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -31,7 +31,7 @@ const LONGEST_ASKED: Duration = Duration::from_secs(3600);
 
 /// The budget as the API last reported it.
 #[derive(Default)]
-pub(super) struct Budget {
+pub(super) struct CloudBudget {
     state: Mutex<State>,
 }
 
@@ -45,10 +45,15 @@ struct State {
     pause: Duration,
 }
 
-impl Budget {
+impl CloudBudget {
     /// Checks that this call may be made now. The error says when the call can be tried again. A call that is refused
     /// here takes nothing from the budget.
-    pub(super) fn admit(&self, what: &str, urgency: Urgency, now: Instant) -> Result<(), Error> {
+    pub(super) fn admit(
+        &self,
+        what: &str,
+        urgency: Urgency,
+        now: Instant,
+    ) -> Result<(), ProviderError> {
         self.admit_after(0, what, urgency, now)
     }
 
@@ -59,7 +64,7 @@ impl Budget {
         what: &str,
         urgency: Urgency,
         now: Instant,
-    ) -> Result<(), Error> {
+    ) -> Result<(), ProviderError> {
         let state = lock(&self.state);
         if let Some(until) = state.paused_until.filter(|until| *until > now) {
             let retry_in = until - now;
@@ -68,7 +73,10 @@ impl Budget {
                  asking again in {:.0} s",
                 retry_in.as_secs_f64().ceil()
             );
-            return Err(Error::new(ErrorKind::RateLimited { retry_in, put_off: false }, why));
+            return Err(ProviderError::new(
+                ErrorKind::RateLimited { retry_in, put_off: false },
+                why,
+            ));
         }
         let Some((limit, remaining, at)) = state.seen else {
             return Ok(());
@@ -85,7 +93,10 @@ impl Budget {
             let why = format!(
                 "{what}: put off: {remaining} of {limit} calls an hour remain in the project: {why}"
             );
-            return Err(Error::new(ErrorKind::RateLimited { retry_in, put_off: true }, why));
+            return Err(ProviderError::new(
+                ErrorKind::RateLimited { retry_in, put_off: true },
+                why,
+            ));
         }
         Ok(())
     }
@@ -142,7 +153,7 @@ mod tests {
             (71, &[CanWait, Changed, Gone]),
             (0, &[CanWait, Changed, Gone]),
         ] {
-            let budget = Budget::default();
+            let budget = CloudBudget::default();
             budget.note(&head(200, remaining), now);
             let waits = |urgency: &Urgency| budget.admit("x", *urgency, now).is_err();
             let all = [CanWait, Changed, Gone, Needed, Asked];
@@ -153,7 +164,7 @@ mod tests {
 
     #[test]
     fn what_can_wait_waits_below_a_tenth_and_goes_on_when_refilled() {
-        let budget = Budget::default();
+        let budget = CloudBudget::default();
         let start = Instant::now();
         let later = |s| start + Duration::from_secs(s);
         assert!(budget.admit("x", Urgency::CanWait, start).is_ok(), "nothing is known yet");
@@ -168,7 +179,7 @@ mod tests {
         for (remaining, after_s, can_wait_passes) in cases {
             budget.note(&head(200, remaining), start);
             let outcome = budget.admit("x", Urgency::CanWait, later(after_s));
-            assert!(outcome.as_ref().err().is_none_or(Error::is_put_off));
+            assert!(outcome.as_ref().err().is_none_or(ProviderError::is_put_off));
             assert_eq!(outcome.is_ok(), can_wait_passes, "{remaining} remain, {after_s} s later");
             assert!(budget.admit("x", Urgency::Needed, later(after_s)).is_ok(), "a person waits");
         }
@@ -176,7 +187,7 @@ mod tests {
 
     #[test]
     fn after_a_429_nothing_is_asked_and_the_pause_doubles() {
-        let budget = Budget::default();
+        let budget = CloudBudget::default();
         let mut now = Instant::now();
         for expected_s in [2, 4, 8, 16, 32, 60, 60] {
             budget.note(&head(429, 0), now);
@@ -202,7 +213,7 @@ mod tests {
         for (asked_s, expected_s) in
             [(0, 2), (1, 2), (61, 61), (900, 900), (86_400, 3_600), (u64::MAX, 3_600)]
         {
-            let budget = Budget::default();
+            let budget = CloudBudget::default();
             let now = Instant::now();
             let head = Head { retry_after: Some(Duration::from_secs(asked_s)), ..head(429, 0) };
             budget.note(&head, now);

@@ -1,13 +1,13 @@
 //! Errors of calls to the Cloud API, in the API's own words.
 
-use crate::http::{self, Kind};
+use crate::http::{self, HttpErrorKind};
 use crate::provider::variables::{HCLOUD_ENDPOINT, HCLOUD_TOKEN, HCLOUD_TOKEN_FILE};
 use crate::provider::{self, CORRELATION, ErrorKind};
 use serde_json::Value;
 
 /// A failed call to the Cloud API.
-pub(super) struct Failed {
-    pub(super) error: provider::Error,
+pub(super) struct CloudFailure {
+    pub(super) error: provider::ProviderError,
     /// The API's error code. It is empty when the API did not answer with an error of its own.
     pub(super) code: String,
     /// The names of the wrong fields for `invalid_input`, or of the limits for `resource_limit_exceeded`.
@@ -19,8 +19,8 @@ pub(super) fn is_busy(code: &str) -> bool {
     matches!(code, "locked" | "conflict")
 }
 
-impl From<http::Error> for Failed {
-    fn from(http: http::Error) -> Failed {
+impl From<http::HttpError> for CloudFailure {
+    fn from(http: http::HttpError) -> CloudFailure {
         let body: Value = serde_json::from_slice(http.body()).unwrap_or_default();
         let body = &body["error"];
         let code = body["code"].as_str();
@@ -29,7 +29,7 @@ impl From<http::Error> for Failed {
             (Some(_), _) => format!(
                 " without an error of the Hetzner API; is {HCLOUD_ENDPOINT} right, or a proxy in between?"
             ),
-            (None, Kind::Unreachable(_)) => {
+            (None, HttpErrorKind::Unreachable(_)) => {
                 format!(" (the address is that of {HCLOUD_ENDPOINT})")
             }
             (None, _) => String::new(),
@@ -40,8 +40,8 @@ impl From<http::Error> for Failed {
         };
         let details = ["fields", "limits"].into_iter();
         let details = details.flat_map(|list| items(&body["details"][list]));
-        Failed {
-            error: provider::Error::new(kind, message),
+        CloudFailure {
+            error: provider::ProviderError::new(kind, message),
             code: code.unwrap_or_default().to_owned(),
             fields: details.map(|value| text(&value["name"]).to_owned()).collect(),
         }
@@ -57,10 +57,10 @@ fn items(list: &Value) -> impl Iterator<Item = &Value> {
 }
 
 /// Returns what the error means. The API's code decides, when there is a code.
-fn kind(http: &http::Error, code: Option<&str>) -> ErrorKind {
+fn kind(http: &http::HttpError, code: Option<&str>) -> ErrorKind {
     match (&http.kind, code, http.status()) {
-        (Kind::Refused(_), ..) => ErrorKind::Refused,
-        (Kind::Token(_), ..) => ErrorKind::Misconfigured,
+        (HttpErrorKind::Refused(_), ..) => ErrorKind::Refused,
+        (HttpErrorKind::Token(_), ..) => ErrorKind::Misconfigured,
         (_, Some("unauthorized"), _) | (_, None, Some(401)) => ErrorKind::Unauthorized,
         (_, Some("forbidden" | "token_readonly"), _) => ErrorKind::Forbidden,
         // A 404 without the API's own code may come from a proxy, and is not treated as "not found".
@@ -74,7 +74,7 @@ fn kind(http: &http::Error, code: Option<&str>) -> ErrorKind {
     }
 }
 
-fn message(body: &Value, code: &str, http: &http::Error, kind: &ErrorKind) -> String {
+fn message(body: &Value, code: &str, http: &http::HttpError, kind: &ErrorKind) -> String {
     let (message, code) = (http::shortened(text(&body["message"])), http::shortened(code));
     let id = http.head.as_ref().and_then(|head| head.correlation_id.as_deref());
     let id = id.map_or_else(String::new, |id| format!("{CORRELATION}{id}"));

@@ -21,4 +21,4 @@ pub use crate::provider::{AddressFamily, NetworkSelector, Profile};
 pub use addresses::EXTERNAL_IPV6;
 pub use api::HARMLESS_WRITE;
 pub use networks::METADATA_ENDPOINT;
-pub use provider::{CloudConnection, Hetzner, NodeSettings, READ_TIMEOUT, Settings};
+pub use provider::{CloudConnection, Hetzner, HetznerSettings, NodeSettings, READ_TIMEOUT};

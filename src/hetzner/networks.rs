@@ -1,12 +1,13 @@
 //! The private Network and its routes. The Network is found once, by ID or by name. Its routes are read with the
 //! Network and changed one at a time. The metadata service says whether this machine is attached to the Network.
 
-use super::actions::Action;
+use super::actions::ApiAction;
 use super::api::{Api, Resource};
 use crate::http::{self, Method};
 use crate::provider::variables::{HCLOUD_NETWORK, HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK};
 use crate::provider::{
-    self, Applied, Attached, Error, ErrorKind, NetworkSelector, Route, RouteChange, Urgency, clock,
+    self, Applied, Attached, ErrorKind, NetworkSelector, ProviderError, Route, RouteChange,
+    Urgency, clock,
 };
 use crate::text;
 use ipnet::Ipv4Net;
@@ -16,7 +17,7 @@ use std::time::{Duration, Instant};
 
 /// A private Network, as the API answers it. A missing field without a default is an error.
 #[derive(Deserialize)]
-pub(super) struct Network {
+pub(super) struct ApiNetwork {
     pub(super) id: u64,
     pub(super) name: String,
     ip_range: Ipv4Net,
@@ -38,7 +39,7 @@ pub struct Subnet {
     pub network_zone: String,
 }
 
-impl Network {
+impl ApiNetwork {
     /// Returns `name (id)`, the form that messages use.
     pub(super) fn shown(&self) -> String {
         format!("{} ({})", self.name, self.id)
@@ -57,7 +58,7 @@ impl Subnet {
     }
 }
 
-impl Resource for Network {
+impl Resource for ApiNetwork {
     const LIST: &'static str = "networks";
     fn id(&self) -> u64 {
         self.id
@@ -66,22 +67,22 @@ impl Resource for Network {
 
 /// Finds the Network that the settings name. The list of all Networks serves both an ID and a name,
 /// and lets the error say which Networks exist.
-pub(super) fn find(api: &Api, selector: &NetworkSelector) -> Result<Network, Error> {
-    let networks = api.list::<Network>("", Urgency::Needed)?;
+pub(super) fn find(api: &Api, selector: &NetworkSelector) -> Result<ApiNetwork, ProviderError> {
+    let networks = api.list::<ApiNetwork>("", Urgency::Needed)?;
     let there = match networks.as_slice() {
         [] => "this project has none".to_owned(),
         some => {
-            let shown: Vec<String> = some.iter().map(Network::shown).collect();
+            let shown: Vec<String> = some.iter().map(ApiNetwork::shown).collect();
             format!("this project has {}", text::some_of(&shown))
         }
     };
-    let is_it = |network: &Network| match selector {
+    let is_it = |network: &ApiNetwork| match selector {
         NetworkSelector::Id(id) => network.id == *id,
         NetworkSelector::Name(name) => network.name == *name,
     };
     let missing = || format!("{HCLOUD_NETWORK}: there is no Network {selector}; {there}");
     let found = networks.into_iter().find(is_it);
-    found.ok_or_else(|| Error::new(ErrorKind::Misconfigured, missing()))
+    found.ok_or_else(|| ProviderError::new(ErrorKind::Misconfigured, missing()))
 }
 
 /// The highest number of routes that a Network can have.
@@ -96,12 +97,16 @@ struct Written {
 
 #[derive(Deserialize)]
 struct Begun {
-    action: Action,
+    action: ApiAction,
 }
 
 /// Reads the Network and its routes in their present state.
-pub(super) fn routes(api: &Api, id: u64, urgency: Urgency) -> Result<provider::Network, Error> {
-    let network: Network = api.one(id, urgency)?;
+pub(super) fn routes(
+    api: &Api,
+    id: u64,
+    urgency: Urgency,
+) -> Result<provider::Network, ProviderError> {
+    let network: ApiNetwork = api.one(id, urgency)?;
     let routes: Vec<Route> = network.routes.iter().filter_map(Written::read).collect();
     Ok(provider::Network {
         id,
@@ -116,7 +121,11 @@ pub(super) fn routes(api: &Api, id: u64, urgency: Urgency) -> Result<provider::N
 
 /// Adds or deletes a route. The API identifies a route by its destination and its gateway
 /// together, so that no other route can be deleted.
-pub(super) fn change_route(api: &Api, id: u64, change: &RouteChange) -> Result<Applied, Error> {
+pub(super) fn change_route(
+    api: &Api,
+    id: u64,
+    change: &RouteChange,
+) -> Result<Applied, ProviderError> {
     let command = if change.is_deletion { "delete_route" } else { "add_route" };
     let path = format!("/networks/{id}/actions/{command}");
     let body = json!({
@@ -161,7 +170,7 @@ struct Attachment {
 /// Checks that this machine is attached to the Network. When the metadata service cannot be asked, a warning
 /// is logged and the check succeeds: all work is done through the two APIs, and the check only finds a mistake in the
 /// settings of this program.
-pub(super) fn check_attached(endpoint: &str, network: &Network) -> Result<(), Error> {
+pub(super) fn check_attached(endpoint: &str, network: &ApiNetwork) -> Result<(), ProviderError> {
     let there = match attached(endpoint, network) {
         Attached::Yes => return Ok(()),
         Attached::No(there) => there,
@@ -181,11 +190,11 @@ pub(super) fn check_attached(endpoint: &str, network: &Network) -> Result<(), Er
          {HCLOUD_NETWORK}, or set {HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK}=true if it need not be",
         network.name, network.id
     );
-    Err(Error::new(ErrorKind::Misconfigured, why))
+    Err(ProviderError::new(ErrorKind::Misconfigured, why))
 }
 
 /// Asks the metadata service whether this machine is attached to the Network.
-pub(super) fn attached(endpoint: &str, network: &Network) -> Attached {
+pub(super) fn attached(endpoint: &str, network: &ApiNetwork) -> Attached {
     let text = http::fetch_text(&format!("{endpoint}/private-networks"), TIMEOUT);
     let attached = match text.map(|text| attachments_in(&text)) {
         Ok(Some(attached)) => attached,
@@ -251,7 +260,7 @@ mod tests {
         ];
         let network =
             r#"{"id": 42, "name": "net", "ip_range": "10.0.0.0/8", "subnets": [], "routes": []}"#;
-        let network: Network = serde_json::from_str(network).unwrap();
+        let network: ApiNetwork = serde_json::from_str(network).unwrap();
         for (status, body, expected) in cases {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let endpoint = format!("http://{}/v1", listener.local_addr().unwrap());

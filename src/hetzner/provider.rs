@@ -4,18 +4,19 @@ use super::actions;
 use super::addresses::{AddressRules, addresses, check_ranges, explain_missing};
 use super::api::{self, Api, Resource};
 use super::load_balancers::{self, Project};
-use super::networks::{self, Network};
+use super::networks::{self, ApiNetwork};
 use super::pages::{self, PER_PAGE};
 use super::robot::{self, Robot};
-use super::servers::Server;
+use super::servers::CloudServer;
 use crate::http::{self, Proxies, Retry, SecretSource, Timing, Tls, percent_encoded};
 use crate::provider::variables::{HCLOUD_NETWORK, ROBOT_ENABLED};
 use crate::provider::{
     ActionId, Actions, AddressFamily, Applied, Attached, Cause, Change, Checkup, Cluster,
-    Dedicated, Description, Error, ErrorKind, Finding, Gate, Health, Instance, InstanceId,
-    Instances, InternalIpFrom, Kept, LabelPrefixes, LoadBalancers, Metadata,
-    Network as PrivateNetwork, NetworkSelector, Node, Permission, Profile, Provider, ProviderId,
-    Reason, RouteChange, Routes, Service, Snapshot, Source, Sourced, Urgency, Usage, Write, lock,
+    Dedicated, Description, ErrorKind, Finding, Gate, Instance, InstanceId, Instances,
+    InternalIpFrom, KeptObject, LabelPrefixes, LoadBalancers, Metadata, Network as PrivateNetwork,
+    NetworkSelector, Node, Permission, Profile, Provider, ProviderError, ProviderId, Reason,
+    RouteChange, Routes, Service, Snapshot, Source, Sourced, TargetHealth, Urgency, Usage, Write,
+    lock,
 };
 use crate::text::shell_command;
 use ipnet::IpNet;
@@ -33,7 +34,7 @@ pub const READ_TIMEOUT: Duration = Duration::from_secs(20);
 const BODY_LIMIT_BYTES: u64 = 16 << 20;
 
 /// Settings from which the provider is made.
-pub struct Settings {
+pub struct HetznerSettings {
     pub profile: Profile,
     pub connection: CloudConnection,
     pub network: Option<NetworkSelector>,
@@ -42,7 +43,7 @@ pub struct Settings {
     pub metadata: Option<String>,
     pub nodes: NodeSettings,
     /// The settings of Robot, or `None` when `ROBOT_ENABLED` is false.
-    pub robot: Option<robot::Settings>,
+    pub robot: Option<robot::RobotSettings>,
     /// The defaults for load balancers, or `None` when `HCLOUD_LOAD_BALANCERS_ENABLED` is false.
     pub load_balancers: Option<Arc<load_balancers::Defaults>>,
     /// The gate, which decides before every write whether the write may be sent.
@@ -78,10 +79,10 @@ pub struct NodeSettings {
 
 /// A project of Hetzner Cloud.
 pub struct Hetzner {
-    settings: Settings,
+    settings: HetznerSettings,
     api: Arc<Api>,
     /// The Network of the settings, after it was found.
-    found: OnceLock<Network>,
+    found: OnceLock<ApiNetwork>,
     finding: std::sync::Mutex<()>,
     types: load_balancers::Types,
     subnets: load_balancers::Subnets,
@@ -91,10 +92,10 @@ pub struct Hetzner {
 
 impl Hetzner {
     /// Makes the provider without calling the API.
-    pub fn new(settings: Settings) -> Hetzner {
+    pub fn new(settings: HetznerSettings) -> Hetzner {
         let connection = &settings.connection;
         let client = |base: &str, login, retry, watch| {
-            http::Client::new(http::Settings {
+            http::HttpClient::new(http::HttpSettings {
                 base: base.to_owned(),
                 tls: connection.tls.clone().into(),
                 proxies: connection.proxies.clone(),
@@ -136,7 +137,7 @@ impl Hetzner {
 
     /// Returns the Network of the settings, and looks for the Network when it was not found before. Returns `None` when
     /// the settings name no Network. With `is_checked`, this machine must be attached to the Network.
-    fn find_network(&self, is_checked: bool) -> Result<Option<&Network>, Error> {
+    fn find_network(&self, is_checked: bool) -> Result<Option<&ApiNetwork>, ProviderError> {
         let Some(selector) = &self.settings.network else {
             return Ok(None);
         };
@@ -158,7 +159,7 @@ impl Hetzner {
         self.found.get().map(|network| network.id)
     }
 
-    fn instances_of(&self, servers: Vec<Server>) -> Vec<Instance> {
+    fn instances_of(&self, servers: Vec<CloudServer>) -> Vec<Instance> {
         let labels = &self.settings.nodes.label_prefixes;
         servers.into_iter().map(|server| server.instance(labels)).collect()
     }
@@ -169,29 +170,30 @@ impl Hetzner {
         &self,
         services: &[&Service],
         reads: bool,
-    ) -> Result<Arc<dyn Snapshot>, Error> {
+    ) -> Result<Arc<dyn Snapshot>, ProviderError> {
         let (mut project, mut observed) = if reads {
             let read = self.load_balancers_for(services, Urgency::Asked)?;
             (read.project, read.observed)
         } else {
-            (self.project(None), load_balancers::Observed::default())
+            (self.project(None), load_balancers::ObservedBalancers::default())
         };
         observed.balancers.clear();
         observed.is_for_manifests = true;
         // The cluster may have a Network, even when no setting names one here.
         project.network = project.network.or(Some(0));
-        Ok(Arc::new(load_balancers::Snapshot::new(project, observed)))
+        Ok(Arc::new(load_balancers::BalancerSnapshot::new(project, observed)))
     }
 
     fn load_balancers_for(
         &self,
         services: &[&Service],
         urgency: Urgency,
-    ) -> Result<load_balancers::Snapshot, Error> {
+    ) -> Result<load_balancers::BalancerSnapshot, ProviderError> {
         // Every plan would be wrong without the Network that the settings name.
         let network = self.find_network(true)?;
         let project = self.project(network.map(|network| network.id));
-        let known = load_balancers::Known { types: &self.types, subnets: &self.subnets, network };
+        let known =
+            load_balancers::EarlierPolls { types: &self.types, subnets: &self.subnets, network };
         load_balancers::observe(project, &known, services, urgency)
     }
 }
@@ -216,7 +218,7 @@ impl Provider for Hetzner {
         is_hcloud.then_some("hcloud-cloud-controller-manager")
     }
 
-    fn prepare(&self) -> Result<(), Error> {
+    fn prepare(&self) -> Result<(), ProviderError> {
         self.find_network(true).map(drop)
     }
 
@@ -268,8 +270,8 @@ impl Hetzner {
         };
         Checkup {
             permission,
-            exposes_routes: found.and_then(Network::exposes_routes),
-            network: network.map(|found| found.map(Network::shown)).transpose(),
+            exposes_routes: found.and_then(ApiNetwork::exposes_routes),
+            network: network.map(|found| found.map(ApiNetwork::shown)).transpose(),
             attached,
             ..Checkup::default()
         }
@@ -277,7 +279,7 @@ impl Hetzner {
 }
 
 impl Routes for Hetzner {
-    fn observe(&self, urgency: Urgency) -> Result<PrivateNetwork, Error> {
+    fn observe(&self, urgency: Urgency) -> Result<PrivateNetwork, ProviderError> {
         let network = routed(self.find_network(true)?.map(|network| network.id))?;
         networks::routes(&self.api, network, urgency)
     }
@@ -287,9 +289,10 @@ impl Routes for Hetzner {
     }
 }
 
-fn routed(network: Option<u64>) -> Result<u64, Error> {
-    network
-        .ok_or_else(|| Error::new(ErrorKind::Misconfigured, format!("{HCLOUD_NETWORK}: not set")))
+fn routed(network: Option<u64>) -> Result<u64, ProviderError> {
+    network.ok_or_else(|| {
+        ProviderError::new(ErrorKind::Misconfigured, format!("{HCLOUD_NETWORK}: not set"))
+    })
 }
 
 /// A change of the Network's routes, with the API client that makes the change.
@@ -300,11 +303,11 @@ struct RouteWrite {
 }
 
 impl Change for RouteWrite {
-    fn apply(&self) -> Result<Applied, Error> {
+    fn apply(&self) -> Result<Applied, ProviderError> {
         let applied = networks::change_route(&self.api, routed(self.network)?, &self.change);
         applied.map_err(|error| {
             let why = format!("{}: {}", self.description().failed(), error.message);
-            Error::new(error.kind, why)
+            ProviderError::new(error.kind, why)
         })
     }
 }
@@ -330,7 +333,10 @@ impl fmt::Debug for RouteWrite {
 }
 
 impl Actions for Hetzner {
-    fn ended(&self, actions: &[ActionId]) -> Result<HashMap<ActionId, Result<(), Error>>, Error> {
+    fn ended(
+        &self,
+        actions: &[ActionId],
+    ) -> Result<HashMap<ActionId, Result<(), ProviderError>>, ProviderError> {
         actions::ended(&self.api, actions)
     }
 
@@ -340,7 +346,11 @@ impl Actions for Hetzner {
 }
 
 impl LoadBalancers for Hetzner {
-    fn observe(&self, services: &[&Service], urgency: Urgency) -> Result<Arc<dyn Snapshot>, Error> {
+    fn observe(
+        &self,
+        services: &[&Service],
+        urgency: Urgency,
+    ) -> Result<Arc<dyn Snapshot>, ProviderError> {
         Ok(Arc::new(self.load_balancers_for(services, urgency)?))
     }
 
@@ -360,39 +370,39 @@ impl LoadBalancers for Hetzner {
         &self,
         cluster: &Cluster,
         urgency: Urgency,
-    ) -> Result<Option<Vec<Box<dyn Change>>>, Error> {
+    ) -> Result<Option<Vec<Box<dyn Change>>>, ProviderError> {
         let all = load_balancers::certificates_of(&self.api, cluster, urgency)?;
         let project = self.project(self.network_id());
         Ok(load_balancers::unused(&project, &all, cluster))
     }
 
-    fn kept(&self, cluster: &Cluster) -> Result<Vec<Kept>, Error> {
+    fn kept(&self, cluster: &Cluster) -> Result<Vec<KeptObject>, ProviderError> {
         let all = load_balancers::certificates_of(&self.api, cluster, Urgency::Asked)?;
         Ok(load_balancers::left(&all, cluster))
     }
 
-    fn cause(&self, health: &Health, service: &Service) -> Cause {
+    fn cause(&self, health: &TargetHealth, service: &Service) -> Cause {
         load_balancers::cause(health, service)
     }
 
-    fn usage(&self, id: u64) -> Result<Usage, Error> {
+    fn usage(&self, id: u64) -> Result<Usage, ProviderError> {
         load_balancers::usage(&self.api, id)
     }
 }
 
 impl Instances for Hetzner {
-    fn list(&self, urgency: Urgency) -> Result<Vec<Instance>, Error> {
+    fn list(&self, urgency: Urgency) -> Result<Vec<Instance>, ProviderError> {
         Ok(self.instances_of(self.api.list("", urgency)?))
     }
 
-    fn get(&self, number: u64) -> Result<Instance, Error> {
-        let server: Server = self.api.one(number, Urgency::Gone)?;
+    fn get(&self, number: u64) -> Result<Instance, ProviderError> {
+        let server: CloudServer = self.api.one(number, Urgency::Gone)?;
         Ok(server.instance(&self.settings.nodes.label_prefixes))
     }
 
-    fn named(&self, name: &str) -> Result<Vec<Instance>, Error> {
+    fn named(&self, name: &str) -> Result<Vec<Instance>, ProviderError> {
         let query = format!("name={}&", percent_encoded(name));
-        let mut servers: Vec<Server> = self.api.list(&query, Urgency::Needed)?;
+        let mut servers: Vec<CloudServer> = self.api.list(&query, Urgency::Needed)?;
         servers.retain(|server| server.name == name);
         Ok(self.instances_of(servers))
     }
@@ -402,9 +412,9 @@ impl Instances for Hetzner {
         numbers: &BTreeSet<u64>,
         place: &dyn Fn(u64) -> usize,
         urgency: Urgency,
-    ) -> Result<Vec<Instance>, Error> {
+    ) -> Result<Vec<Instance>, ProviderError> {
         let read = |number| self.api.page("", number, urgency);
-        let servers = pages::around(numbers, PER_PAGE as usize, place, Server::id, read)?;
+        let servers = pages::around(numbers, PER_PAGE as usize, place, CloudServer::id, read)?;
         Ok(self.instances_of(servers))
     }
 

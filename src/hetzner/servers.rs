@@ -8,16 +8,16 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
 #[derive(Deserialize)]
-pub(super) struct Server {
+pub(super) struct CloudServer {
     id: u64,
     pub(super) name: String,
     status: Interned,
     server_type: ServerType,
     location: Location,
-    public_net: PublicNet,
+    public_net: ServerPublicNet,
     /// The private networks, which every answer must have. Without them, the server would seem to have no private
     /// address, and its routes would be deleted.
-    private_net: Vec<PrivateNet>,
+    private_net: Vec<ServerPrivateNet>,
     /// The labels, which every answer must have: otherwise nodes would lose their labels.
     #[serde(deserialize_with = "with_domain")]
     labels: BTreeMap<Interned, Interned>,
@@ -41,32 +41,32 @@ struct ServerType {
 }
 
 #[derive(Deserialize)]
-struct PublicNet {
-    ipv4: Option<PublicIp<Ipv4Addr>>,
-    ipv6: Option<PublicIp<Ipv6Net>>,
+struct ServerPublicNet {
+    ipv4: Option<ServerPublicIp<Ipv4Addr>>,
+    ipv6: Option<ServerPublicIp<Ipv6Net>>,
 }
 
 #[derive(Deserialize)]
-struct PublicIp<T> {
+struct ServerPublicIp<T> {
     ip: T,
 }
 
 #[derive(Deserialize)]
-struct PrivateNet {
+struct ServerPrivateNet {
     network: u64,
     ip: IpAddr,
     #[serde(default)]
     alias_ips: Vec<IpAddr>,
 }
 
-impl Resource for Server {
+impl Resource for CloudServer {
     const LIST: &'static str = "servers";
     fn id(&self) -> u64 {
         self.id
     }
 }
 
-impl Server {
+impl CloudServer {
     /// Converts the server to an instance with the labels that these prefixes allow.
     pub(super) fn instance(self, labels: &LabelPrefixes) -> Instance {
         let private = self.private_net.into_iter().map(|private| PrivateAddress {

@@ -1,7 +1,7 @@
 //! An answer: its head, its status, and its body, which is parsed while it streams in.
 
-use super::error::{Error, Head, Kind, describe_io};
-use super::request::{Parse, Reading, Settings};
+use super::error::{Head, HttpError, HttpErrorKind, describe_io};
+use super::request::{HttpSettings, Parse, Reading};
 use super::secret::{Secret, redact};
 use crate::text::cut;
 use jiff::Timestamp;
@@ -43,12 +43,12 @@ pub struct Reply<T> {
 }
 
 /// Counts the bytes of a body.
-struct Counted<R> {
+struct CountedBody<R> {
     body: R,
     length: u64,
 }
 
-impl<R: Read> Read for Counted<R> {
+impl<R: Read> Read for CountedBody<R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let count = self.body.read(into)?;
         self.length += count as u64;
@@ -57,22 +57,22 @@ impl<R: Read> Read for Counted<R> {
 }
 
 /// A request that was sent, with the options for reading its answer.
-pub(super) struct Asked<'a> {
+pub(super) struct SentRequest<'a> {
     /// The method and the URL of the call.
     pub(super) line: &'a str,
     pub(super) timeout: Duration,
-    pub(super) settings: &'a Settings,
+    pub(super) settings: &'a HttpSettings,
     pub(super) reading: Reading<'a>,
     pub(super) secrets: &'a [Secret],
 }
 
-impl Asked<'_> {
+impl SentRequest<'_> {
     pub(super) fn read<P: Parse>(
         &self,
         response: ureq::http::Response<ureq::Body>,
         how: P,
-    ) -> Result<Reply<P::Value>, Error> {
-        let &Asked { line, timeout, settings, reading, secrets } = self;
+    ) -> Result<Reply<P::Value>, HttpError> {
+        let &SentRequest { line, timeout, settings, reading, secrets } = self;
         let head = head_of(response.status().as_u16(), response.headers());
         let is_known = reading.is_known;
         let limit = reading.body_limit_bytes;
@@ -81,7 +81,7 @@ impl Asked<'_> {
             .into_with_config()
             .limit(limit.unwrap_or(settings.body_limit_bytes))
             .reader();
-        let mut body = Counted { body, length: 0 };
+        let mut body = CountedBody { body, length: 0 };
         let mut start = Vec::new();
         let most = is_known.map_or(BEGINNING_BYTES, |_| KNOWN_BYTES);
         let begun = body.by_ref().take(most).read_to_end(&mut start);
@@ -101,11 +101,11 @@ impl Asked<'_> {
             (200..300, Err(error)) => Err(describe_io(&error, timeout)),
             // An error status whose body cannot be read whole is reported as this status. The failure to read the body
             // is not reported.
-            _ => Err(Kind::Status(start)),
+            _ => Err(HttpErrorKind::Status(start)),
         };
         match parsed {
             Ok(value) => Ok(Reply { head, value, length: body.length }),
-            Err(kind) => Err(Error { call: line.to_owned(), kind, head: Some(Box::new(head)) }),
+            Err(kind) => Err(HttpError { call: line.to_owned(), kind, head: Some(Box::new(head)) }),
         }
     }
 }
@@ -148,9 +148,11 @@ fn date(text: &str) -> Option<Timestamp> {
 }
 
 /// Returns the value of an answer without content.
-fn null<P: Parse>(answered: &str, how: P) -> Result<P::Value, Kind> {
+fn null<P: Parse>(answered: &str, how: P) -> Result<P::Value, HttpErrorKind> {
     how.parse(serde_json::Value::Null).map_err(|_| {
-        Kind::Malformed(format!("answered {answered}, without the content that was asked for"))
+        HttpErrorKind::Malformed(format!(
+            "answered {answered}, without the content that was asked for"
+        ))
     })
 }
 
@@ -159,7 +161,7 @@ fn parse<P: Parse>(
     head: &Head,
     timeout: Duration,
     how: P,
-) -> Result<P::Value, Kind> {
+) -> Result<P::Value, HttpErrorKind> {
     if head.status == NO_CONTENT {
         return null("204", how);
     }
@@ -168,7 +170,7 @@ fn parse<P: Parse>(
             "" => "no content type".into(),
             content_type => cut(content_type, CONTENT_TYPE_CHARACTERS),
         };
-        return Err(Kind::Malformed(format!(
+        return Err(HttpErrorKind::Malformed(format!(
             "answered {} with {answered} instead of JSON; is this the API's address, or a proxy's page?",
             head.status
         )));
@@ -179,9 +181,9 @@ fn parse<P: Parse>(
         if error.is_io() {
             describe_io(&io::Error::from(error), timeout)
         } else if error.is_eof() {
-            Kind::Unreachable("the answer ended before it was complete".into())
+            HttpErrorKind::Unreachable("the answer ended before it was complete".into())
         } else {
-            Kind::Malformed(format!("the answer is not what the API answers: {error}"))
+            HttpErrorKind::Malformed(format!("the answer is not what the API answers: {error}"))
         }
     })
 }

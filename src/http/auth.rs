@@ -1,7 +1,7 @@
 //! The credentials of every call: a bearer token (fixed, or in a file that may be replaced at any time), a user name
 //! with a password, or credentials that an issuer hands out.
 
-use super::certificates::Identity;
+use super::certificates::ClientIdentity;
 use super::secret::Secret;
 use crate::provider::lock;
 use base64::Engine;
@@ -36,7 +36,7 @@ pub struct Credentials {
     /// The value of the header `Authorization`.
     pub header: Option<Secret>,
     /// The client certificate that replaces the one of the TLS settings.
-    pub identity: Option<Identity>,
+    pub identity: Option<ClientIdentity>,
     /// Every form in which the secret may come back.
     pub secrets: Vec<Secret>,
 }

@@ -20,11 +20,11 @@ use std::time::Duration;
 
 /// A client certificate with its key. The two are known to fit each other.
 #[derive(Clone)]
-pub struct Identity(pub(super) Arc<CertifiedKey>);
+pub struct ClientIdentity(pub(super) Arc<CertifiedKey>);
 
 /// Two identities with the same certificate are equal, because a certificate holds the public half of its key.
-impl PartialEq for Identity {
-    fn eq(&self, other: &Identity) -> bool {
+impl PartialEq for ClientIdentity {
+    fn eq(&self, other: &ClientIdentity) -> bool {
         self.0.cert == other.0.cert
     }
 }
@@ -87,10 +87,10 @@ impl Authorities {
     }
 }
 
-impl Identity {
+impl ClientIdentity {
     /// Reads a certificate chain that begins with our own certificate, and the key of this certificate (PKCS#1, PKCS#8
     /// or SEC1). The error says whether the certificate or the key is wrong, and how.
-    pub fn from_pem(certificate: &Pem, key: &Pem) -> Result<Identity, String> {
+    pub fn from_pem(certificate: &Pem, key: &Pem) -> Result<ClientIdentity, String> {
         let chain = parse_certificates(&certificate.bytes).map_err(|why| certificate.error(why))?;
         let private = parse_key(&key.bytes).map_err(|why| key.error(why))?;
         let provider = rustls::crypto::ring::default_provider().key_provider;
@@ -103,7 +103,7 @@ impl Identity {
         let certified = CertifiedKey::new(chain, private);
         match certified.keys_match() {
             Ok(()) | Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => {
-                Ok(Identity(Arc::new(certified)))
+                Ok(ClientIdentity(Arc::new(certified)))
             }
             Err(Error::InconsistentKeys(_)) => Err(key.error("is the key of another certificate")),
             Err(_) => Err(certificate.error("holds a damaged certificate; copy it anew")),
@@ -127,7 +127,7 @@ impl Chain {
     /// Reads the certificates of a server, its own certificate first, and the key of that certificate. The error says
     /// whether the certificate or the key is wrong, and how, and repeats nothing of either.
     pub fn from_pem(certificate: &Pem, key: &Pem) -> Result<Chain, String> {
-        let Identity(certified) = Identity::from_pem(certificate, key)?;
+        let ClientIdentity(certified) = ClientIdentity::from_pem(certificate, key)?;
         let damaged = || certificate.error("holds a damaged certificate; copy it anew");
         let (mut pem, mut all) = (String::new(), Vec::new());
         for der in &certified.cert {

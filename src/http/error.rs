@@ -8,15 +8,15 @@ use std::time::Duration;
 
 /// A failed call: the call, what happened, and the head of the answer when there was an answer.
 #[derive(Debug)]
-pub struct Error {
+pub struct HttpError {
     /// The method and the URL of the call.
     pub call: String,
-    pub kind: Kind,
+    pub kind: HttpErrorKind,
     pub head: Option<Box<Head>>,
 }
 
 #[derive(Clone, Debug)]
-pub enum Kind {
+pub enum HttpErrorKind {
     /// The gate refused the write, and nothing was sent.
     Refused(String),
     /// There are no credentials to send, because the token's file cannot be read or a program that should issue
@@ -65,26 +65,26 @@ pub fn shortened(message: &str) -> String {
     cut(&line, MESSAGE_CHARACTERS).into_owned()
 }
 
-impl Error {
-    pub(super) fn new(call: String, kind: Kind) -> Error {
-        Error { call, kind, head: None }
+impl HttpError {
+    pub(super) fn new(call: String, kind: HttpErrorKind) -> HttpError {
+        HttpError { call, kind, head: None }
     }
 
     /// Returns the error with these secrets redacted. Errors are printed, and any part of a server's answer may repeat
     /// what the server received.
-    pub(super) fn without_secrets(mut self, secrets: &[Secret]) -> Error {
+    pub(super) fn without_secrets(mut self, secrets: &[Secret]) -> HttpError {
         match &mut self.kind {
-            Kind::TimedOut(_) | Kind::TooLarge(_) => {}
-            Kind::Status(body) => {
+            HttpErrorKind::TimedOut(_) | HttpErrorKind::TooLarge(_) => {}
+            HttpErrorKind::Status(body) => {
                 *body = redact(&String::from_utf8_lossy(body), secrets).into_bytes();
             }
-            Kind::Refused(why)
-            | Kind::Token(why)
-            | Kind::Request(why)
-            | Kind::Unreachable(why)
-            | Kind::Untrusted(why)
-            | Kind::Tls(why)
-            | Kind::Malformed(why) => *why = redact(why, secrets),
+            HttpErrorKind::Refused(why)
+            | HttpErrorKind::Token(why)
+            | HttpErrorKind::Request(why)
+            | HttpErrorKind::Unreachable(why)
+            | HttpErrorKind::Untrusted(why)
+            | HttpErrorKind::Tls(why)
+            | HttpErrorKind::Malformed(why) => *why = redact(why, secrets),
         }
         if let Some(head) = &mut self.head {
             head.content_type = redact(&head.content_type, secrets);
@@ -99,7 +99,7 @@ impl Error {
     /// Returns the HTTP status when the API (or a proxy) answered with an error.
     pub fn status(&self) -> Option<u16> {
         match (&self.kind, &self.head) {
-            (Kind::Status(_), Some(head)) => Some(head.status),
+            (HttpErrorKind::Status(_), Some(head)) => Some(head.status),
             _ => None,
         }
     }
@@ -107,87 +107,91 @@ impl Error {
     /// Returns the beginning of the body of an error answer.
     pub fn body(&self) -> &[u8] {
         match &self.kind {
-            Kind::Status(body) => body,
+            HttpErrorKind::Status(body) => body,
             _ => &[],
         }
     }
 }
 
-impl Kind {
+impl HttpErrorKind {
     /// Returns the reason why there is no answer, as the single word that metrics use.
     pub fn word(&self) -> &'static str {
         match self {
-            Kind::Unreachable(_) => "unreachable",
-            Kind::TimedOut(_) => "timeout",
-            Kind::Untrusted(_) | Kind::Tls(_) => "tls",
+            HttpErrorKind::Unreachable(_) => "unreachable",
+            HttpErrorKind::TimedOut(_) => "timeout",
+            HttpErrorKind::Untrusted(_) | HttpErrorKind::Tls(_) => "tls",
             _ => "other",
         }
     }
 }
 
-impl fmt::Display for Error {
+impl fmt::Display for HttpError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.call, self.kind)?;
         match &self.head {
-            Some(head) if matches!(self.kind, Kind::Status(_)) => write!(f, " {}", head.status),
+            Some(head) if matches!(self.kind, HttpErrorKind::Status(_)) => {
+                write!(f, " {}", head.status)
+            }
             _ => Ok(()),
         }
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for HttpErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Kind::Refused(why) | Kind::Token(why) | Kind::Request(why) => {
+            HttpErrorKind::Refused(why)
+            | HttpErrorKind::Token(why)
+            | HttpErrorKind::Request(why) => {
                 write!(f, "not sent: {why}")
             }
-            Kind::Unreachable(why) | Kind::Malformed(why) => f.write_str(why),
-            Kind::TooLarge(limit) => match limit >> 20 {
+            HttpErrorKind::Unreachable(why) | HttpErrorKind::Malformed(why) => f.write_str(why),
+            HttpErrorKind::TooLarge(limit) => match limit >> 20 {
                 0 => write!(f, "the answer is longer than {limit} bytes"),
                 mib => write!(f, "the answer is longer than {mib} MiB"),
             },
-            Kind::TimedOut(after) => {
+            HttpErrorKind::TimedOut(after) => {
                 write!(f, "no complete answer within {} s", after.as_secs_f32())
             }
-            Kind::Untrusted(why) | Kind::Tls(why) => write!(f, "TLS: {why}"),
-            Kind::Status(_) => f.write_str("HTTP status"),
+            HttpErrorKind::Untrusted(why) | HttpErrorKind::Tls(why) => write!(f, "TLS: {why}"),
+            HttpErrorKind::Status(_) => f.write_str("HTTP status"),
         }
     }
 }
 
-impl std::error::Error for Kind {}
+impl std::error::Error for HttpErrorKind {}
 
 /// Describes an error of ureq in our words.
-pub(super) fn describe_transport(error: &ureq::Error, timeout: Duration) -> Kind {
+pub(super) fn describe_transport(error: &ureq::Error, timeout: Duration) -> HttpErrorKind {
     match error {
         ureq::Error::Timeout(ureq::Timeout::Resolve) => {
-            Kind::Unreachable("the host's name could not be resolved in time".into())
+            HttpErrorKind::Unreachable("the host's name could not be resolved in time".into())
         }
-        ureq::Error::Timeout(ureq::Timeout::Connect) => Kind::Unreachable(
+        ureq::Error::Timeout(ureq::Timeout::Connect) => HttpErrorKind::Unreachable(
             "no connection in time; is the address right (http or https?), is a firewall in between?"
                 .into(),
         ),
-        ureq::Error::Timeout(_) => Kind::TimedOut(timeout),
-        ureq::Error::HostNotFound => Kind::Unreachable("the host's name does not resolve".into()),
+        ureq::Error::Timeout(_) => HttpErrorKind::TimedOut(timeout),
+        ureq::Error::HostNotFound => HttpErrorKind::Unreachable("the host's name does not resolve".into()),
         ureq::Error::Io(error) => describe_io(error, timeout),
         ureq::Error::Rustls(error) => describe_tls(error),
-        ureq::Error::Tls(why) => Kind::Tls((*why).to_owned()),
-        ureq::Error::BadUri(_) | ureq::Error::Http(_) => Kind::Request(error.to_string()),
+        ureq::Error::Tls(why) => HttpErrorKind::Tls((*why).to_owned()),
+        ureq::Error::BadUri(_) | ureq::Error::Http(_) => HttpErrorKind::Request(error.to_string()),
         ureq::Error::Protocol(_) | ureq::Error::LargeResponseHeader(..) => {
-            Kind::Malformed(format!("not an HTTP/1.1 answer: {error}"))
+            HttpErrorKind::Malformed(format!("not an HTTP/1.1 answer: {error}"))
         }
-        ureq::Error::BodyExceedsLimit(limit) => Kind::TooLarge(*limit),
-        ureq::Error::Other(error) => match error.downcast_ref::<Kind>() {
+        ureq::Error::BodyExceedsLimit(limit) => HttpErrorKind::TooLarge(*limit),
+        ureq::Error::Other(error) => match error.downcast_ref::<HttpErrorKind>() {
             Some(kind) => kind.clone(),
-            None => Kind::Unreachable(error.to_string()),
+            None => HttpErrorKind::Unreachable(error.to_string()),
         },
-        other => Kind::Unreachable(other.to_string()),
+        other => HttpErrorKind::Unreachable(other.to_string()),
     }
 }
 
 /// Describes an I/O error for the user. While a body is read, ureq wraps its own errors and those of rustls into an
 /// `io::Error`, and this function unwraps them.
-pub(super) fn describe_io(error: &std::io::Error, timeout: Duration) -> Kind {
+pub(super) fn describe_io(error: &std::io::Error, timeout: Duration) -> HttpErrorKind {
     use std::io::ErrorKind::*;
     let inner = error.get_ref();
     if let Some(inner) = inner.and_then(|e| e.downcast_ref::<ureq::Error>()) {
@@ -196,23 +200,27 @@ pub(super) fn describe_io(error: &std::io::Error, timeout: Duration) -> Kind {
     if let Some(inner) = inner.and_then(|e| e.downcast_ref::<rustls::Error>()) {
         return describe_tls(inner);
     }
-    Kind::Unreachable(match error.kind() {
+    HttpErrorKind::Unreachable(match error.kind() {
         ConnectionRefused => "connection refused; is it running, and is this its address?".into(),
         ConnectionReset | ConnectionAborted | BrokenPipe => "the connection was reset".into(),
         UnexpectedEof => "the connection was closed before the answer was complete".into(),
-        TimedOut | WouldBlock => return Kind::TimedOut(timeout),
+        TimedOut | WouldBlock => return HttpErrorKind::TimedOut(timeout),
         _ => error.to_string(),
     })
 }
 
 /// Describes an error of the TLS library in words about the server and its certificate.
-fn describe_tls(error: &rustls::Error) -> Kind {
+fn describe_tls(error: &rustls::Error) -> HttpErrorKind {
     match error {
-        rustls::Error::InvalidCertificate(why) => Kind::Untrusted(describe_certificate(why)),
-        rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType) => {
-            Kind::Tls("the server does not speak TLS (is it http:// instead of https://?)".into())
+        rustls::Error::InvalidCertificate(why) => {
+            HttpErrorKind::Untrusted(describe_certificate(why))
         }
-        other => Kind::Tls(other.to_string()),
+        rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType) => {
+            HttpErrorKind::Tls(
+                "the server does not speak TLS (is it http:// instead of https://?)".into(),
+            )
+        }
+        other => HttpErrorKind::Tls(other.to_string()),
     }
 }
 

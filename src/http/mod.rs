@@ -21,20 +21,20 @@ mod tunnel;
 
 pub use answer::Reply;
 pub use auth::{Credentials, Issuer, Login, SecretCheck, SecretSource};
-pub use certificates::{Authorities, Chain, Identity, Pem, read_file};
-pub use error::{Error, Head, Kind, shortened};
-pub use proxy::{Environment, Protocol, Proxies, Proxy};
+pub use certificates::{Authorities, Chain, ClientIdentity, Pem, read_file};
+pub use error::{Head, HttpError, HttpErrorKind, shortened};
+pub use proxy::{Proxies, Proxy, ProxyEnvironment, ProxyScheme};
 pub use request::{
-    IsKnown, Method, Parse, Reading, Retry, Settings, Stage, Timing, WRITE_TIMEOUT, fetch_text,
-    percent_encoded,
+    HttpSettings, IsKnown, Method, Parse, Reading, Retry, Timing, TryStage, WRITE_TIMEOUT,
+    fetch_text, percent_encoded,
 };
 pub use secret::{Secret, redact, without_known_secrets};
 pub use tls::{Roots, Tls, TlsSource, without_tls};
 pub use transport::apart;
 
 use crate::provider::{Gate, Refused, clock, heartbeat, waiting_for};
-use answer::Asked;
-use request::{Call, Session, Sessions, wait_after};
+use answer::SentRequest;
+use request::{HttpCall, Session, Sessions, wait_after};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::marker::PhantomData;
@@ -47,7 +47,7 @@ pub type Pass = fn(&(dyn Gate + 'static), &str) -> Result<(), Refused>;
 
 /// The data of a write without its body.
 #[derive(Clone, Copy)]
-pub struct Write<'a> {
+pub struct HttpWrite<'a> {
     /// The method of the gate that is asked for permission. It is [`Gate::pass`], or [`Gate::pass_at_end`] for a write
     /// at the end of the process.
     pub pass: Pass,
@@ -61,9 +61,9 @@ pub struct Write<'a> {
 }
 
 /// A client of one API. All threads share the client.
-pub struct Client {
+pub struct HttpClient {
     sessions: Sessions,
-    settings: Settings,
+    settings: HttpSettings,
     /// How many calls were made so far. Each try of a call adds one.
     calls: AtomicU64,
     /// Whether a call was answered with what was asked for.
@@ -77,9 +77,9 @@ pub fn within<T>(limit: Duration, work: impl FnOnce() -> T) -> T {
     work()
 }
 
-impl Client {
-    pub fn new(settings: Settings) -> Client {
-        Client {
+impl HttpClient {
+    pub fn new(settings: HttpSettings) -> HttpClient {
+        HttpClient {
             sessions: Sessions::new(&settings),
             settings,
             calls: AtomicU64::new(0),
@@ -103,7 +103,7 @@ impl Client {
     }
 
     /// Reads a JSON document. The read is tried again a few times when that may help; see [`Retry`].
-    pub fn get<T: DeserializeOwned>(&self, path: &str) -> Result<Reply<T>, Error> {
+    pub fn get<T: DeserializeOwned>(&self, path: &str) -> Result<Reply<T>, HttpError> {
         self.get_parsed(path, Reading::JSON, PhantomData)
     }
 
@@ -113,8 +113,8 @@ impl Client {
         path: &str,
         reading: Reading,
         parse: P,
-    ) -> Result<Reply<P::Value>, Error> {
-        let call = Call {
+    ) -> Result<Reply<P::Value>, HttpError> {
+        let call = HttpCall {
             method: Method::Get,
             path,
             reading,
@@ -159,15 +159,16 @@ impl Client {
     /// the write was certainly not executed, so it is sent again when there are newer credentials or authorities.
     pub fn write<T: DeserializeOwned>(
         &self,
-        write: Write,
+        write: HttpWrite,
         body: Option<&impl Serialize>,
-    ) -> Result<Reply<T>, Error> {
+    ) -> Result<Reply<T>, HttpError> {
         let (method, path) = (write.method, write.path);
         let line = format!("{} {path}", method.name());
         let body = body.map_or_else(|| Ok(Vec::new()), serde_json::to_vec);
-        let body = body
-            .map_err(|e| Error::new(self.url_line(method, path), Kind::Request(e.to_string())))?;
-        let call = Call {
+        let body = body.map_err(|e| {
+            HttpError::new(self.url_line(method, path), HttpErrorKind::Request(e.to_string()))
+        })?;
+        let call = HttpCall {
             method,
             path,
             reading: Reading::JSON,
@@ -179,7 +180,8 @@ impl Client {
             // The deadline is set before the gate is asked. A process that was paused after the gate's permission
             // therefore does not begin a write that can no longer end in time.
             let deadline = clock::now() + self.settings.timing.write_timeout;
-            let refused = |why| Error::new(self.url_line(method, path), Kind::Refused(why));
+            let refused =
+                |why| HttpError::new(self.url_line(method, path), HttpErrorKind::Refused(why));
             let _held = hold_deadline(deadline);
             (write.pass)(&*self.settings.gate, &line).map_err(|why| refused(why.0))?;
             if is_deadline_over() {
@@ -191,7 +193,7 @@ impl Client {
         let _waiting = waiting_for(|| self.url_line(method, path));
         let outcome = send(&session);
         if let Err(error) = &outcome
-            && (error.status() == Some(401) || matches!(error.kind, Kind::Untrusted(_)))
+            && (error.status() == Some(401) || matches!(error.kind, HttpErrorKind::Untrusted(_)))
             && let Some(newer) = self.sessions.newer(&self.settings, &session, error)
         {
             return send(&newer);
@@ -200,35 +202,35 @@ impl Client {
     }
 
     /// Returns the agent and the credentials for the next call.
-    fn session(&self, call: &Call) -> Result<Session, Error> {
+    fn session(&self, call: &HttpCall) -> Result<Session, HttpError> {
         let line = || self.url_line(call.method, call.path);
         // A program that the kubeconfig names may have to run to get the credentials.
         let _waiting = waiting_for(|| format!("credentials for {}", self.settings.base));
         let session = self.sessions.current(&self.settings);
-        session.map_err(|why| Error::new(line(), Kind::Token(why)))
+        session.map_err(|why| HttpError::new(line(), HttpErrorKind::Token(why)))
     }
 
     fn try_once<P: Parse>(
         &self,
-        call: &Call,
+        call: &HttpCall,
         session: &Session,
         deadline: Instant,
         parse: P,
-    ) -> Result<Reply<P::Value>, Error> {
+    ) -> Result<Reply<P::Value>, HttpError> {
         let line = self.url_line(call.method, call.path);
         self.calls.fetch_add(1, Ordering::Relaxed);
         let secrets = &[&session.credentials.secrets[..], call.secrets].concat();
         if self.settings.log_bodies && !call.body.is_empty() && call.secrets.is_empty() {
             log::debug!("{line}: {}", answer::beginning(&call.body, secrets));
         }
-        (self.settings.watch)(call.method, call.path, Stage::Begun);
+        (self.settings.watch)(call.method, call.path, TryStage::Begun);
         let begun = clock::now();
         // The time-out is rounded up to whole milliseconds of the machine's time, because error messages report it in
         // milliseconds. The call is ended by the deadline and not by this time-out.
         let left = clock::to_machine(deadline.saturating_duration_since(begun));
         let timeout = Duration::from_millis((left.as_secs_f64() * 1e3).ceil() as u64);
         let _held = hold_deadline(deadline);
-        let asked = Asked {
+        let asked = SentRequest {
             line: &line,
             timeout,
             settings: &self.settings,
@@ -236,7 +238,7 @@ impl Client {
             secrets,
         };
         let outcome = request::send(session, &self.settings, call, timeout)
-            .map_err(|kind| Error::new(line.clone(), kind))
+            .map_err(|kind| HttpError::new(line.clone(), kind))
             .and_then(|response| asked.read(response, parse))
             .map_err(|error| error.without_secrets(secrets));
         let ended = outcome.as_ref().map(|reply| reply.head.status);
@@ -246,7 +248,7 @@ impl Client {
 
     /// Does the work that follows every try of a call, whether it succeeded or failed: the heartbeat, the log line
     /// and the counting.
-    fn ended(&self, call: &Call, line: &str, outcome: Result<u16, &Error>, took: Duration) {
+    fn ended(&self, call: &HttpCall, line: &str, outcome: Result<u16, &HttpError>, took: Duration) {
         heartbeat::beat();
         self.is_reached.fetch_or(outcome.is_ok(), Ordering::Relaxed);
         let took_ms = took.as_millis();
@@ -258,7 +260,7 @@ impl Client {
             Some(head) => Ok(head.status),
             None => Err(&error.kind),
         });
-        (self.settings.watch)(call.method, call.path, Stage::Ended(answered, took));
+        (self.settings.watch)(call.method, call.path, TryStage::Ended(answered, took));
     }
 
     fn url_line(&self, method: Method, path: &str) -> String {

@@ -23,7 +23,7 @@ pub enum Proxies {
     /// This proxy of a kubeconfig's `proxy-url` is used, whatever the environment says.
     Only(Proxy),
     /// The environment decides, for each address, whether a proxy is used.
-    ByEnvironment(Environment),
+    ByEnvironment(ProxyEnvironment),
 }
 
 impl Proxies {
@@ -40,7 +40,7 @@ impl Proxies {
         Some(Tunnel {
             proxy: proxy.clone(),
             named_by,
-            tls: (proxy.protocol == Protocol::Https).then(|| {
+            tls: (proxy.protocol == ProxyScheme::Https).then(|| {
                 // A proxy is not the API. A public authority signs the proxy's certificate, and our credentials
                 // for the API are not for the proxy.
                 let tls = Tls { more_authorities: tls.more_authorities.clone(), ..Tls::default() };
@@ -52,18 +52,18 @@ impl Proxies {
 
 /// The proxies that the environment names. The environment is read once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Environment {
+pub struct ProxyEnvironment {
     /// The proxy for `https` URLs, and the variable that names the proxy.
     https: Option<(Proxy, &'static str)>,
     http: Option<(Proxy, &'static str)>,
     no_proxy: NoProxy,
 }
 
-impl Environment {
+impl ProxyEnvironment {
     /// Reads the proxies from the environment. `variable` returns the value of an environment variable. An
     /// invalid value is an error, which names the variable and does not repeat the value. (Go silently uses no
     /// proxy in this case.)
-    pub fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Environment, String> {
+    pub fn read(variable: impl Fn(&str) -> Option<String>) -> Result<ProxyEnvironment, String> {
         let first = |names: [&'static str; 2]| {
             names.into_iter().find_map(|name| {
                 let value = variable(name).filter(|value| !value.is_empty())?;
@@ -78,7 +78,7 @@ impl Environment {
             },
         };
         let no_proxy = first(["NO_PROXY", "no_proxy"]);
-        Ok(Environment {
+        Ok(ProxyEnvironment {
             https: proxy(["HTTPS_PROXY", "https_proxy"])?,
             http: proxy(["HTTP_PROXY", "http_proxy"])?,
             no_proxy: no_proxy.map_or_else(NoProxy::default, |(_, value)| NoProxy::parse(&value)),
@@ -117,16 +117,16 @@ const FORMS: &str = "write it like http://proxy.example.com:3128, https://… or
 /// A proxy, with the login that the proxy wants. `Debug` and `Display` leave the login out.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Proxy {
-    pub protocol: Protocol,
+    pub protocol: ProxyScheme,
     /// The host: a name, an IPv4 address, or an IPv6 address without brackets.
     pub host: String,
     pub port: u16,
-    pub(super) login: Option<Login>,
+    pub(super) login: Option<ProxyLogin>,
 }
 
 /// The protocol by which a proxy is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protocol {
+pub enum ProxyScheme {
     /// HTTP, with `CONNECT`.
     Http,
     /// HTTP over TLS, with `CONNECT`.
@@ -136,7 +136,7 @@ pub enum Protocol {
 }
 
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct Login {
+pub(super) struct ProxyLogin {
     pub(super) user: String,
     pub(super) password: Secret,
 }
@@ -148,9 +148,9 @@ impl Proxy {
         let text = text.trim();
         let (scheme, rest) = text.split_once("://").unwrap_or(("http", text));
         let protocol = match scheme.to_ascii_lowercase().as_str() {
-            "http" => Protocol::Http,
-            "https" => Protocol::Https,
-            "socks5" | "socks5h" => Protocol::Socks5,
+            "http" => ProxyScheme::Http,
+            "https" => ProxyScheme::Https,
+            "socks5" | "socks5h" => ProxyScheme::Socks5,
             _ => {
                 return Err(format!(
                     "its scheme is none of http, https, socks5 and socks5h; {FORMS}"
@@ -166,7 +166,7 @@ impl Proxy {
             ));
         }
         let (login, address) = match authority.rsplit_once('@') {
-            Some((login, address)) => (Some(Login::parse(login)), address),
+            Some((login, address)) => (Some(ProxyLogin::parse(login)), address),
             None => (None, authority),
         };
         let (host, port) = host_and_port(address).map_err(|why| format!("{why}; {FORMS}"))?;
@@ -192,24 +192,24 @@ impl fmt::Debug for Proxy {
     }
 }
 
-impl Protocol {
+impl ProxyScheme {
     /// Returns the scheme, and the port that is used when none is written.
     fn scheme_and_port(self) -> (&'static str, u16) {
         match self {
-            Protocol::Http => ("http", 80),
-            Protocol::Https => ("https", 443),
-            Protocol::Socks5 => ("socks5", 1080),
+            ProxyScheme::Http => ("http", 80),
+            ProxyScheme::Https => ("https", 443),
+            ProxyScheme::Socks5 => ("socks5", 1080),
         }
     }
 }
 
-impl Login {
+impl ProxyLogin {
     /// Parses `user:password`, in which characters may be percent-encoded. A `%`
     /// that begins no escape is taken as it is.
-    fn parse(text: &str) -> Login {
+    fn parse(text: &str) -> ProxyLogin {
         let (user, password) = text.split_once(':').unwrap_or((text, ""));
         let decode = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
-        Login { user: decode(user), password: Secret::exactly(decode(password)) }
+        ProxyLogin { user: decode(user), password: Secret::exactly(decode(password)) }
     }
 }
 
@@ -299,7 +299,7 @@ mod tests {
         let variable = |name: &str| {
             variables.iter().find(|(other, _)| *other == name).map(|(_, value)| (*value).to_owned())
         };
-        let environment = Environment::read(variable)?;
+        let environment = ProxyEnvironment::read(variable)?;
         let chosen = environment.proxy_for(&url.parse().unwrap());
         Ok(chosen.map(|(proxy, variable)| format!("{variable}={proxy}")))
     }

@@ -4,8 +4,8 @@
 //! call was refused.
 
 use super::auth::{Credentials, Login, USER_AGENT};
-use super::certificates::Identity;
-use super::error::{Error, Kind, describe_io, describe_transport};
+use super::certificates::ClientIdentity;
+use super::error::{HttpError, HttpErrorKind, describe_io, describe_transport};
 use super::proxy::{Proxies, Tunnel};
 use super::secret::{self, Secret};
 use super::tls::{BUFFER_BYTES, Encrypt, READ_EVERY, Tls, TlsSource};
@@ -26,7 +26,7 @@ use ureq::unversioned::transport::Connector;
 pub const WRITE_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// The settings from which a client is made.
-pub struct Settings {
+pub struct HttpSettings {
     /// The scheme, host and path of the API without a trailing slash, e.g. `https://api.hetzner.cloud/v1`.
     pub base: String,
     pub tls: TlsSource,
@@ -44,7 +44,7 @@ pub struct Settings {
     /// The gate, which is asked before every write.
     pub gate: Arc<dyn Gate>,
     /// A function that is called at each stage of every try, with the method, the path below the base, and the stage.
-    pub watch: fn(Method, &str, Stage),
+    pub watch: fn(Method, &str, TryStage),
 }
 
 /// Which reads are tried again when another try may help.
@@ -61,12 +61,12 @@ pub enum Retry {
 
 /// The stage of a try.
 #[derive(Clone, Copy, Debug)]
-pub enum Stage<'a> {
+pub enum TryStage<'a> {
     /// The request is about to be sent.
     Begun,
     /// The try was answered with this status, or failed for this reason. The duration of the try is measured by
     /// the machine's clock.
-    Ended(Result<u16, &'a Kind>, Duration),
+    Ended(Result<u16, &'a HttpErrorKind>, Duration),
 }
 
 /// How long calls may take, and how long the client waits between two tries of a read. These times are measured by the
@@ -129,7 +129,7 @@ impl Reading<'static> {
 }
 
 /// A request as it is before the credentials are added.
-pub(super) struct Call<'a> {
+pub(super) struct HttpCall<'a> {
     pub(super) method: Method,
     /// The path and query below the base, beginning with `/`.
     pub(super) path: &'a str,
@@ -160,7 +160,7 @@ pub(super) fn wait_after(
     tries: u32,
     first: Duration,
     retry: Retry,
-    error: &Error,
+    error: &HttpError,
 ) -> Option<Duration> {
     if tries >= TRIES || !may_succeed_later(retry, error) {
         return None;
@@ -173,11 +173,11 @@ pub(super) fn wait_after(
 /// Whether trying a failed read again may help. A call that timed out is not tried again, because it has taken long
 /// enough. A call that the API refused would be refused again. A 429 is tried again only when the answer says when,
 /// because a try that is too early uses up the small rate limit.
-fn may_succeed_later(retry: Retry, error: &Error) -> bool {
+fn may_succeed_later(retry: Retry, error: &HttpError) -> bool {
     let head = error.head.as_ref();
     match (&error.kind, error.status()) {
         _ if retry == Retry::Never => false,
-        (Kind::Unreachable(_) | Kind::Malformed(_), _) => true,
+        (HttpErrorKind::Unreachable(_) | HttpErrorKind::Malformed(_), _) => true,
         (_, Some(429)) => {
             retry == Retry::All && head.is_some_and(|head| head.retry_after.is_some())
         }
@@ -207,12 +207,12 @@ struct Connections {
     /// The value of `source.changes` when the agent was made. A new agent is made when this value or the client
     /// certificate of the credentials has changed.
     changes: u64,
-    identity: Option<Identity>,
+    identity: Option<ClientIdentity>,
     number: u64,
 }
 
 impl Sessions {
-    pub(super) fn new(settings: &Settings) -> Sessions {
+    pub(super) fn new(settings: &HttpSettings) -> Sessions {
         let source = settings.tls.clone();
         Sessions(Mutex::new(Connections {
             agent: api_agent(settings, &source.tls),
@@ -224,7 +224,7 @@ impl Sessions {
     }
 
     /// Returns the agent and the credentials for the next call. The error is a message for the user.
-    pub(super) fn current(&self, settings: &Settings) -> Result<Session, String> {
+    pub(super) fn current(&self, settings: &HttpSettings) -> Result<Session, String> {
         let credentials = settings.login.current()?;
         secret::remember(&credentials.secrets);
         let mut connections = lock(&self.0);
@@ -248,12 +248,14 @@ impl Sessions {
     /// credentials or TLS settings.
     pub(super) fn newer(
         &self,
-        settings: &Settings,
+        settings: &HttpSettings,
         used: &Session,
-        error: &Error,
+        error: &HttpError,
     ) -> Option<Session> {
         let is_unauthorized = error.status() == Some(401);
-        if !is_unauthorized && !matches!(error.kind, Kind::Untrusted(_) | Kind::Tls(_)) {
+        if !is_unauthorized
+            && !matches!(error.kind, HttpErrorKind::Untrusted(_) | HttpErrorKind::Tls(_))
+        {
             return None;
         }
         if is_unauthorized {
@@ -275,7 +277,7 @@ const IDLE: Duration = Duration::from_secs(60);
 const IDLE_AT_MOST: usize = 100;
 
 /// Makes the agent for the API. `tls` are the TLS settings that are in force now.
-fn api_agent(settings: &Settings, tls: &Tls) -> ureq::Agent {
+fn api_agent(settings: &HttpSettings, tls: &Tls) -> ureq::Agent {
     let proxy = settings.proxies.tunnel(&settings.base, tls);
     agent(proxy, settings.connect_timeout, tls)
 }
@@ -303,10 +305,10 @@ fn agent(proxy: Option<Tunnel>, connect_timeout: Duration, tls: &Tls) -> ureq::A
 
 pub(super) fn send(
     session: &Session,
-    settings: &Settings,
-    call: &Call,
+    settings: &HttpSettings,
+    call: &HttpCall,
     timeout: Duration,
-) -> Result<ureq::http::Response<ureq::Body>, Kind> {
+) -> Result<ureq::http::Response<ureq::Body>, HttpErrorKind> {
     let url = format!("{}{}", settings.base, call.path);
     let mut request = ureq::http::Request::builder()
         .method(call.method.name())
@@ -329,8 +331,8 @@ fn run<B: ureq::AsSendBody>(
     agent: &ureq::Agent,
     request: Result<ureq::http::Request<B>, ureq::http::Error>,
     timeout: Duration,
-) -> Result<ureq::http::Response<ureq::Body>, Kind> {
-    let request = request.map_err(|error| Kind::Request(error.to_string()))?;
+) -> Result<ureq::http::Response<ureq::Body>, HttpErrorKind> {
+    let request = request.map_err(|error| HttpErrorKind::Request(error.to_string()))?;
     let request = agent.configure_request(request);
     let sent = agent.run(request.timeout_global(Some(timeout)).build());
     sent.map_err(|error| describe_transport(&error, timeout))
@@ -344,9 +346,11 @@ const TEXT_LIMIT_BYTES: u64 = 64 * 1024;
 pub fn fetch_text(url: &str, timeout: Duration) -> Result<String, String> {
     let _held = hold_deadline(clock::now() + clock::from_machine(timeout));
     let _waiting = waiting_for(|| format!("GET {url}"));
-    let in_words = |kind: Kind| match kind {
-        Kind::TimedOut(_) => format!("no answer within {} s", timeout.as_secs_f32()),
-        Kind::Unreachable(why) | Kind::Malformed(why) | Kind::Request(why) => why,
+    let in_words = |kind: HttpErrorKind| match kind {
+        HttpErrorKind::TimedOut(_) => format!("no answer within {} s", timeout.as_secs_f32()),
+        HttpErrorKind::Unreachable(why)
+        | HttpErrorKind::Malformed(why)
+        | HttpErrorKind::Request(why) => why,
         _ => "no answer that can be read".to_owned(),
     };
     let agent = agent(None, timeout, &Tls::default());
@@ -379,20 +383,28 @@ mod tests {
     use super::super::error::Head;
     use super::*;
 
-    fn status(status: u16, retry_after_s: Option<u64>) -> Error {
+    fn status(status: u16, retry_after_s: Option<u64>) -> HttpError {
         let head =
             Head { status, retry_after: retry_after_s.map(Duration::from_secs), ..Head::default() };
-        Error { call: String::new(), kind: Kind::Status(Vec::new()), head: Some(Box::new(head)) }
+        HttpError {
+            call: String::new(),
+            kind: HttpErrorKind::Status(Vec::new()),
+            head: Some(Box::new(head)),
+        }
     }
 
     #[test]
     fn reads_are_tried_again_only_when_that_may_help() {
-        let broken = || Error::new(String::new(), Kind::Unreachable("reset".into()));
-        let cases: [(&str, Error, bool); 9] = [
+        let broken = || HttpError::new(String::new(), HttpErrorKind::Unreachable("reset".into()));
+        let cases: [(&str, HttpError, bool); 9] = [
             ("broken connection", broken(), true),
-            ("cut-off", Error::new(String::new(), Kind::Malformed("x".into())), true),
-            ("time-out", Error::new(String::new(), Kind::TimedOut(Duration::from_secs(1))), false),
-            ("TLS", Error::new(String::new(), Kind::Tls("x".into())), false),
+            ("cut-off", HttpError::new(String::new(), HttpErrorKind::Malformed("x".into())), true),
+            (
+                "time-out",
+                HttpError::new(String::new(), HttpErrorKind::TimedOut(Duration::from_secs(1))),
+                false,
+            ),
+            ("TLS", HttpError::new(String::new(), HttpErrorKind::Tls("x".into())), false),
             ("503", status(503, None), true),
             ("503 for a long time", status(503, Some(60)), false),
             ("429 without a word", status(429, None), false),

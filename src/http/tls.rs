@@ -2,7 +2,7 @@
 //! together, and a proxy gets none of our certificates.
 
 use super::auth::{raise, resolved};
-use super::certificates::Identity;
+use super::certificates::ClientIdentity;
 use crate::provider::clock;
 use crate::provider::variables::HCLOUD_ALLOW_INSECURE_ENDPOINT;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -23,7 +23,7 @@ use ureq::unversioned::transport::{NextTimeout, Transport, TransportAdapter};
 #[derive(Clone, Default, PartialEq)]
 pub struct Tls {
     pub roots: Roots,
-    pub identity: Option<Identity>,
+    pub identity: Option<ClientIdentity>,
     /// The authorities of `SSL_CERT_FILE`, which are trusted in addition whenever the built-in authorities are trusted.
     /// There may be hundreds.
     pub more_authorities: Arc<[CertificateDer<'static>]>,
@@ -240,7 +240,7 @@ fn client_config(tls: &Tls) -> Result<ClientConfig, Error> {
         }
     };
     match &tls.identity {
-        Some(Identity(certified)) => {
+        Some(ClientIdentity(certified)) => {
             let certified = SingleCertAndKey::from(certified.as_ref().clone());
             Ok(builder.with_client_cert_resolver(Arc::new(certified)))
         }

@@ -39,22 +39,22 @@ struct Deadline {
 
 /// A deadline that is held. Until this guard is dropped, no byte of this thread's calls moves after the deadline.
 #[must_use]
-pub(super) struct Held {
+pub(super) struct HeldDeadline {
     before: Option<Deadline>,
 }
 
 /// Sets a deadline for the calls of this thread. When this thread has a deadline already, the earlier deadline applies.
-pub(super) fn hold_deadline(deadline: Instant) -> Held {
+pub(super) fn hold_deadline(deadline: Instant) -> HeldDeadline {
     hold_at(deadline, Moment::now())
 }
 
-fn hold_at(deadline: Instant, now: Moment) -> Held {
+fn hold_at(deadline: Instant, now: Moment) -> HeldDeadline {
     let before = DEADLINE.get();
     DEADLINE.set(Some(Deadline {
         end: capped(deadline),
         begun: before.map_or(now, |held| held.begun),
     }));
-    Held { before }
+    HeldDeadline { before }
 }
 
 /// Returns the earlier of `deadline` and the deadline that this thread holds.
@@ -65,7 +65,7 @@ fn capped(deadline: Instant) -> Instant {
 /// Runs `work` as if this thread held no deadline. In a simulation the same thread may make calls of another process in
 /// `work`, and the deadline does not apply to these calls.
 pub fn apart<T>(work: impl FnOnce() -> T) -> T {
-    let _held = Held { before: DEADLINE.take() };
+    let _held = HeldDeadline { before: DEADLINE.take() };
     work()
 }
 
@@ -79,7 +79,7 @@ fn is_over_at(now: Moment) -> bool {
     DEADLINE.get().is_some_and(|held| now.monotonic >= held.end || now.since(held.begun).is_none())
 }
 
-impl Drop for Held {
+impl Drop for HeldDeadline {
     fn drop(&mut self) {
         DEADLINE.set(self.before);
     }

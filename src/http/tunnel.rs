@@ -1,8 +1,8 @@
 //! Opens tunnels through a proxy, with `CONNECT` of HTTP or with SOCKS 5.
 
 use super::auth::USER_AGENT;
-use super::error::{Kind, describe_io, describe_transport};
-use super::proxy::{Login, PROXY_URL, Protocol, Tunnel, authority};
+use super::error::{HttpErrorKind, describe_io, describe_transport};
+use super::proxy::{PROXY_URL, ProxyLogin, ProxyScheme, Tunnel, authority};
 use super::tls::{bare_host, certificate_name};
 use crate::provider::clock;
 use base64::Engine;
@@ -31,7 +31,7 @@ const HEAD_BYTES: usize = 16 * 1024;
 /// A tunnel that is being opened.
 struct Opening<'a, S> {
     stream: &'a mut S,
-    login: Option<&'a Login>,
+    login: Option<&'a ProxyLogin>,
     named_by: &'static str,
     /// The host to which the tunnel leads: a name, or an address without brackets.
     host: &'a str,
@@ -64,8 +64,8 @@ pub(super) fn open(
         port: details.uri.port_u16().unwrap_or(default_port),
     };
     let opened = match tunnel.proxy.protocol {
-        Protocol::Http | Protocol::Https => opening.http(),
-        Protocol::Socks5 => opening.socks(),
+        ProxyScheme::Http | ProxyScheme::Https => opening.http(),
+        ProxyScheme::Socks5 => opening.socks(),
     };
     match opened {
         Ok(()) => Ok(stream.into_inner()),
@@ -93,22 +93,22 @@ impl Tunnel {
     }
 
     /// Returns the error of a failed tunnel, with the name of the proxy in its message.
-    fn failed(&self, kind: Kind) -> ureq::Error {
+    fn failed(&self, kind: HttpErrorKind) -> ureq::Error {
         let in_full = |why| format!("the proxy {} ({}): {why}", self.proxy, self.named_by);
         ureq::Error::Other(Box::new(match kind {
-            Kind::Request(why) => Kind::Request(in_full(why)),
-            Kind::TimedOut(_) => {
+            HttpErrorKind::Request(why) => HttpErrorKind::Request(in_full(why)),
+            HttpErrorKind::TimedOut(_) => {
                 let why = "no answer in time; is it a proxy, and is it of this kind?";
-                Kind::Unreachable(in_full(why.into()))
+                HttpErrorKind::Unreachable(in_full(why.into()))
             }
-            kind => Kind::Unreachable(in_full(kind.to_string())),
+            kind => HttpErrorKind::Unreachable(in_full(kind.to_string())),
         }))
     }
 }
 
 impl<S: Read + Write> Opening<'_, S> {
     /// Opens the tunnel with `CONNECT` of HTTP/1.1 (RFC 9110, 9.3.6).
-    fn http(&mut self) -> Result<(), Kind> {
+    fn http(&mut self) -> Result<(), HttpErrorKind> {
         let to = authority(self.host, self.port);
         let mut request =
             format!("CONNECT {to} HTTP/1.1\r\nHost: {to}\r\nUser-Agent: {USER_AGENT}\r\n");
@@ -123,7 +123,7 @@ impl<S: Read + Write> Opening<'_, S> {
             200..=299 => Ok(()),
             407 => Err(self.wants_login(" (HTTP status 407)", "http")),
             status @ (403 | 405) => Err(self.not_let_through(&format!("{to} {}", refused(status)))),
-            status => Err(Kind::Unreachable(format!(
+            status => Err(HttpErrorKind::Unreachable(format!(
                 "it could not connect to {to} {}; does it reach that host?",
                 refused(status)
             ))),
@@ -132,10 +132,10 @@ impl<S: Read + Write> Opening<'_, S> {
 
     /// Reads the head of an answer like `HTTP/1.1 200 Connection established` and returns its status. Reading stops
     /// after the empty line, because the bytes after it belong to the tunnel.
-    fn http_status(&mut self) -> Result<u16, Kind> {
+    fn http_status(&mut self) -> Result<u16, HttpErrorKind> {
         let not_http = || {
             let why = "what answers there does not speak HTTP; is it a SOCKS proxy (socks5://)?";
-            Kind::Request(why.to_owned())
+            HttpErrorKind::Request(why.to_owned())
         };
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
@@ -150,7 +150,7 @@ impl<S: Read + Write> Opening<'_, S> {
         digits.and_then(|digits| digits.parse().ok()).ok_or_else(not_http)
     }
 
-    fn socks(&mut self) -> Result<(), Kind> {
+    fn socks(&mut self) -> Result<(), HttpErrorKind> {
         let offered: &[u8] = match self.login {
             Some(_) => &[VERSION, 2, NO_LOGIN, USER_AND_PASSWORD],
             None => &[VERSION, 1, NO_LOGIN],
@@ -164,7 +164,7 @@ impl<S: Read + Write> Opening<'_, S> {
             (NONE_OF_THESE, None) => return Err(self.wants_login("", "socks5")),
             _ => {
                 let why = "it wants another way of logging in than user name and password";
-                return Err(Kind::Request(why.to_owned()));
+                return Err(HttpErrorKind::Request(why.to_owned()));
             }
         }
         // A name is sent unresolved, because the proxy knows names that we cannot resolve.
@@ -196,7 +196,7 @@ impl<S: Read + Write> Opening<'_, S> {
         Ok(())
     }
 
-    fn log_in(&mut self, login: &Login) -> Result<(), Kind> {
+    fn log_in(&mut self, login: &ProxyLogin) -> Result<(), HttpErrorKind> {
         let what = format!("the user name or password in {}", self.named_by);
         let user = with_length(&login.user, &what)?;
         let password = with_length(login.password.expose(), &what)?;
@@ -207,7 +207,7 @@ impl<S: Read + Write> Opening<'_, S> {
         }
     }
 
-    fn check_reply(&self, reply: u8) -> Result<(), Kind> {
+    fn check_reply(&self, reply: u8) -> Result<(), HttpErrorKind> {
         let to = format!("{} port {}", self.host, self.port);
         let why = match reply {
             0 => return Ok(()),
@@ -220,12 +220,12 @@ impl<S: Read + Write> Opening<'_, S> {
             _ => "general failure",
         };
         let why = format!("it could not connect to {to} ({why}); does it reach that host?");
-        Err(Kind::Unreachable(why))
+        Err(HttpErrorKind::Unreachable(why))
     }
 
-    fn wants_login(&self, status: &str, scheme: &str) -> Kind {
+    fn wants_login(&self, status: &str, scheme: &str) -> HttpErrorKind {
         let named_by = self.named_by;
-        Kind::Request(match self.login {
+        HttpErrorKind::Request(match self.login {
             Some(_) => format!("it does not accept the login in {named_by}{status}; is it right?"),
             None => format!(
                 "it wants a login{status}; write it before the host in {named_by}: {scheme}://user:password@host:port"
@@ -235,22 +235,22 @@ impl<S: Read + Write> Opening<'_, S> {
 
     /// Returns the error for a proxy that refuses the connection. The message suggests `NO_PROXY`, unless a kubeconfig
     /// names the proxy, because `NO_PROXY` has no effect then.
-    fn not_let_through(&self, to: &str) -> Kind {
+    fn not_let_through(&self, to: &str) -> HttpErrorKind {
         let remedy = match self.named_by {
             PROXY_URL => "the kubeconfig's proxy-url to name another proxy or none",
             _ => "NO_PROXY to name the host",
         };
-        Kind::Request(format!(
+        HttpErrorKind::Request(format!(
             "it does not let us through to {to}; its rules have to allow it, or {remedy}"
         ))
     }
 
-    fn send(&mut self, bytes: &[u8]) -> Result<(), Kind> {
+    fn send(&mut self, bytes: &[u8]) -> Result<(), HttpErrorKind> {
         let sent = self.stream.write_all(bytes);
         sent.and_then(|()| self.stream.flush()).map_err(|error| describe_io(&error, Duration::ZERO))
     }
 
-    fn receive<const N: usize>(&mut self) -> Result<[u8; N], Kind> {
+    fn receive<const N: usize>(&mut self) -> Result<[u8; N], HttpErrorKind> {
         let mut bytes = [0; N];
         let read = self.stream.read_exact(&mut bytes);
         read.map_err(|error| describe_io(&error, Duration::ZERO))?;
@@ -258,21 +258,21 @@ impl<S: Read + Write> Opening<'_, S> {
     }
 }
 
-fn is_socks(version: u8) -> Result<(), Kind> {
+fn is_socks(version: u8) -> Result<(), HttpErrorKind> {
     match version {
         VERSION => Ok(()),
-        _ => Err(Kind::Request(
+        _ => Err(HttpErrorKind::Request(
             "what answers there does not speak SOCKS 5; is it an HTTP proxy (http://)?".to_owned(),
         )),
     }
 }
 
 /// Returns a text as SOCKS sends it: its length, then its bytes.
-fn with_length(text: &str, what: &str) -> Result<Vec<u8>, Kind> {
+fn with_length(text: &str, what: &str) -> Result<Vec<u8>, HttpErrorKind> {
     match u8::try_from(text.len()) {
         Ok(length) => Ok([&[length], text.as_bytes()].concat()),
-        Err(_) => {
-            Err(Kind::Request(format!("{what} is longer than the 255 bytes that SOCKS allows")))
-        }
+        Err(_) => Err(HttpErrorKind::Request(format!(
+            "{what} is longer than the 255 bytes that SOCKS allows"
+        ))),
     }
 }

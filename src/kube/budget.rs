@@ -34,23 +34,23 @@ pub(super) type Age = (Option<Timestamp>, String);
 /// The budget of a list. While the list is read, it says which Services are kept whole. Afterwards it says which
 /// Services are above a limit.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Budget {
-    namespaces: HashMap<String, Share>,
-    total: Share,
+pub(super) struct ServiceBudget {
+    namespaces: HashMap<String, LimitShare>,
+    total: LimitShare,
 }
 
 /// The Services that count towards one of the limits.
 #[derive(Clone, Debug, Default)]
-struct Share {
+struct LimitShare {
     /// The Services that are kept, sorted by age. Each has its size in bytes, its place in the list and its namespace.
-    kept: BTreeMap<Age, Counted>,
+    kept: BTreeMap<Age, CountedService>,
     bytes: usize,
     /// The age of the oldest Service that is above the limit. All younger Services are above the limit too.
     cut: Option<Age>,
 }
 
 #[derive(Clone, Debug)]
-struct Counted {
+struct CountedService {
     bytes: usize,
     place: usize,
     namespace: String,
@@ -72,7 +72,7 @@ impl Above {
     }
 }
 
-impl Budget {
+impl ServiceBudget {
     /// Adds a Service of this size, which stands at this place in the list. Returns the places of all Services that are
     /// above a limit because of this. The new Service itself may be among them.
     pub(super) fn add(
@@ -86,7 +86,7 @@ impl Budget {
             return Vec::new();
         };
         let namespace = namespace.to_owned();
-        let counted = Counted { bytes, place, namespace: namespace.clone() };
+        let counted = CountedService { bytes, place, namespace: namespace.clone() };
         let share = self.namespaces.entry(namespace).or_default();
         let mut above = share.add(age, counted.clone(), OF_NAMESPACE);
         let is_kept = above.iter().all(|(_, one)| one.place != place);
@@ -108,7 +108,7 @@ impl Budget {
     /// Removes the Services from this place of the list on, because this part of the list is read again.
     pub(super) fn forget_from(&mut self, place: usize) {
         if place == 0 {
-            *self = Budget::default();
+            *self = ServiceBudget::default();
             return;
         }
         let shares = self.namespaces.values_mut().chain([&mut self.total]);
@@ -126,7 +126,7 @@ impl Budget {
 
     /// Returns the limit that a Service of this age is above, provided that the Service is larger than [`ALWAYS_KEPT`].
     pub(super) fn cut(&self, namespace: &str, age: &Age) -> Option<Above> {
-        let is_cut = |share: &Share| share.cut.as_ref().is_some_and(|cut| cut <= age);
+        let is_cut = |share: &LimitShare| share.cut.as_ref().is_some_and(|cut| cut <= age);
         if self.namespaces.get(namespace).is_some_and(is_cut) {
             Some(Above::Namespace)
         } else {
@@ -136,7 +136,7 @@ impl Budget {
 
     /// Returns the part of the budget that is needed after the list was read. It decides whether a Service that is read
     /// alone is above a limit.
-    pub(super) fn ended(mut self) -> Budget {
+    pub(super) fn ended(mut self) -> ServiceBudget {
         self.namespaces.retain(|_, share| share.cut.is_some());
         let shares = self.namespaces.values_mut().chain([&mut self.total]);
         shares.for_each(|share| share.kept = BTreeMap::new());
@@ -144,9 +144,14 @@ impl Budget {
     }
 }
 
-impl Share {
+impl LimitShare {
     /// Adds a Service. Returns the Services that this addition puts above the limit, the youngest first.
-    fn add(&mut self, age: &Age, counted: Counted, limit: usize) -> Vec<(Age, Counted)> {
+    fn add(
+        &mut self,
+        age: &Age,
+        counted: CountedService,
+        limit: usize,
+    ) -> Vec<(Age, CountedService)> {
         if self.cut.as_ref().is_some_and(|cut| cut <= age) {
             return vec![(age.clone(), counted)];
         }
@@ -184,7 +189,7 @@ mod tests {
 
     /// Reads Services (namespace, second of creation, bytes) in this order and returns those that are kept.
     fn kept(services: &[(String, usize, usize)]) -> Vec<(String, usize)> {
-        let mut budget = Budget::default();
+        let mut budget = ServiceBudget::default();
         let mut is_kept = vec![true; services.len()];
         for (place, (namespace, second, bytes)) in services.iter().enumerate() {
             for above in budget.add(namespace, &age(*second), *bytes, place) {
@@ -240,7 +245,7 @@ mod tests {
 
     #[test]
     fn a_part_that_is_read_again_counts_once() {
-        let mut budget = Budget::default();
+        let mut budget = ServiceBudget::default();
         for _ in 0..3 {
             budget.forget_from(1);
             assert!(budget.add("a", &age(1), LARGE, 1).is_empty());

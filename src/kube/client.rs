@@ -1,13 +1,13 @@
 //! The client of the API server, and the calls that need no module of their own.
 
-use super::budget::Budget;
+use super::budget::ServiceBudget;
 use super::config::Access;
-use super::error::Error;
+use super::error::KubeError;
 use super::labels::ServiceScope;
 use super::node_table::{Detail, NodeRow, TablePage};
-use super::types::{ListPage, Node, Page};
+use super::types::{KubeNode, ListPage, PageForm};
 pub(super) use crate::http::percent_encoded;
-use crate::http::{self, Method, Proxies, Stage};
+use crate::http::{self, Method, Proxies, TryStage};
 use crate::metrics::{KUBERNETES_REQUESTS, UNANSWERED};
 use crate::provider::{Gate, lock};
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -73,7 +73,7 @@ pub struct Version {
 
 /// An action that a role can allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Verb<'a> {
+pub struct AllowedVerb<'a> {
     pub verb: &'a str,
     /// The API group, which is empty for the core group.
     pub group: &'a str,
@@ -101,17 +101,17 @@ pub enum ReadFrom {
 pub struct Print(Option<u64>);
 
 /// A client of one cluster. All threads share the client.
-pub struct Client {
+pub struct KubeClient {
     /// Computes the hashes of lists. The keys are random, so that nobody who writes objects can make two different
     /// lists with the same hash.
     hasher: RandomState,
-    http: http::Client,
+    http: http::HttpClient,
     namespace: Option<String>,
     origin: String,
     /// Decides which of the Services that are read are ours.
     pub scope: ServiceScope,
     /// The budget that says which Services are above a limit, by the list that was read last.
-    pub(super) budget: Mutex<Budget>,
+    pub(super) budget: Mutex<ServiceBudget>,
     /// The number of items to request for a page, for each kind of list that was too long to be read in one answer.
     large_lists: Mutex<BTreeMap<String, u32>>,
 }
@@ -161,15 +161,15 @@ impl NextPage {
     }
 }
 
-impl Client {
+impl KubeClient {
     pub fn new(
         access: Access,
         proxies: Proxies,
         timing: http::Timing,
         gate: Arc<dyn Gate>,
-    ) -> Client {
+    ) -> KubeClient {
         let (namespace, origin) = (access.namespace, access.origin);
-        let http = http::Client::new(http::Settings {
+        let http = http::HttpClient::new(http::HttpSettings {
             base: access.server,
             tls: access.tls,
             proxies: access.proxy.map_or(proxies, Proxies::Only),
@@ -182,7 +182,7 @@ impl Client {
             gate,
             watch: count,
         });
-        Client {
+        KubeClient {
             hasher: RandomState::new(),
             http,
             namespace,
@@ -194,13 +194,13 @@ impl Client {
     }
 
     /// Returns a client that has no API server, for code that needs a client but makes no call.
-    pub(crate) fn of_nowhere() -> Client {
+    pub(crate) fn of_nowhere() -> KubeClient {
         let timing = http::Timing {
             read_timeout: Duration::ZERO,
             write_timeout: Duration::ZERO,
             retry_wait: Duration::ZERO,
         };
-        Client::new(
+        KubeClient::new(
             Access::without_credentials("https://127.0.0.1:1"),
             Proxies::Never,
             timing,
@@ -236,8 +236,8 @@ impl Client {
     }
 
     /// Returns all nodes, or an error when the list is not complete.
-    pub fn nodes(&self, from: ReadFrom) -> Result<Vec<Arc<Node>>, Error> {
-        self.list::<ListPage<Node>>(NODES, "", "NodeList", from)
+    pub fn nodes(&self, from: ReadFrom) -> Result<Vec<Arc<KubeNode>>, KubeError> {
+        self.list::<ListPage<KubeNode>>(NODES, "", "NodeList", from)
     }
 
     /// Returns one row for each node from the API server's cache, or an error when the table is not complete. Returns
@@ -246,7 +246,7 @@ impl Client {
         &self,
         detail: Detail,
         print: &mut Print,
-    ) -> Result<Option<Vec<NodeRow>>, Error> {
+    ) -> Result<Option<Vec<NodeRow>>, KubeError> {
         let form = match detail {
             Detail::Cells => "&includeObject=None",
             Detail::Metadata => "&includeObject=Metadata",
@@ -255,16 +255,16 @@ impl Client {
     }
 
     /// Returns a node as it is now, or `None` when the API server itself says that the node does not exist.
-    pub fn node(&self, name: &str) -> Result<Option<Node>, Error> {
+    pub fn node(&self, name: &str) -> Result<Option<KubeNode>, KubeError> {
         self.get_if_there(&node_path(name))
     }
 
-    pub fn version(&self) -> Result<Version, Error> {
+    pub fn version(&self) -> Result<Version, KubeError> {
         self.get("/version")
     }
 
     /// Asks the API server whether our user has the right to do this.
-    pub fn may(&self, verb: &Verb) -> Result<bool, Error> {
+    pub fn may(&self, verb: &AllowedVerb) -> Result<bool, KubeError> {
         let review = json!({
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SelfSubjectAccessReview",
@@ -276,7 +276,7 @@ impl Client {
     }
 
     /// Returns a whole object that always exists, and that must have the field `field`.
-    pub(super) fn document(&self, path: &str, field: &str) -> Result<Value, Error> {
+    pub(super) fn document(&self, path: &str, field: &str) -> Result<Value, KubeError> {
         let document: Value = self.get(path)?;
         if document[field].is_null() {
             Err(self.unreadable(path, format!("the answer has no {field}")))
@@ -285,12 +285,12 @@ impl Client {
         }
     }
 
-    pub(super) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Error> {
+    pub(super) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, KubeError> {
         Ok(self.http.get(path)?.value)
     }
 
     /// Reads the metadata of one object.
-    pub(super) fn get_metadata<T: DeserializeOwned>(&self, path: &str) -> Result<T, Error> {
+    pub(super) fn get_metadata<T: DeserializeOwned>(&self, path: &str) -> Result<T, KubeError> {
         let reading = http::Reading {
             accept: &format!("{JSON};as=PartialObjectMetadata;v=v1;g=meta.k8s.io"),
             ..http::Reading::JSON
@@ -299,7 +299,10 @@ impl Client {
     }
 
     /// Returns an object as it is now, or `None` when the API server itself says that the object does not exist.
-    pub(super) fn get_if_there<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, Error> {
+    pub(super) fn get_if_there<T: DeserializeOwned>(
+        &self,
+        path: &str,
+    ) -> Result<Option<T>, KubeError> {
         match self.get(path) {
             Err(error) if error.is_not_found() => Ok(None),
             outcome => outcome.map(Some),
@@ -307,12 +310,16 @@ impl Client {
     }
 
     /// Merge-patches metadata and spec. The patch must carry `metadata.resourceVersion`.
-    pub fn patch_node(&self, name: &str, patch: &impl Serialize) -> Result<Node, Error> {
+    pub fn patch_node(&self, name: &str, patch: &impl Serialize) -> Result<KubeNode, KubeError> {
         self.write(PASS, Method::Patch, &node_path(name), MERGE_PATCH, patch)
     }
 
     /// Merge-patches the status. The patch must carry `metadata.resourceVersion`.
-    pub fn patch_node_status(&self, name: &str, patch: &impl Serialize) -> Result<Node, Error> {
+    pub fn patch_node_status(
+        &self,
+        name: &str,
+        patch: &impl Serialize,
+    ) -> Result<KubeNode, KubeError> {
         let path = format!("{}/status", node_path(name));
         self.write(PASS, Method::Patch, &path, MERGE_PATCH, patch)
     }
@@ -320,14 +327,14 @@ impl Client {
     /// Sets one condition of a node, which is chosen by its type, and leaves the kubelet's conditions unchanged. For
     /// this it uses a strategic merge patch, because a merge patch would replace the whole list of conditions. The
     /// patch must carry `metadata.resourceVersion`.
-    pub fn patch_node_condition(&self, name: &str, patch: &Value) -> Result<Node, Error> {
+    pub fn patch_node_condition(&self, name: &str, patch: &Value) -> Result<KubeNode, KubeError> {
         let path = format!("{}/status", node_path(name));
         self.write(PASS, Method::Patch, &path, STRATEGIC_MERGE_PATCH, patch)
     }
 
     /// Deletes the node only if it still has this UID and this resource version. A new node with the same name is
     /// therefore not deleted.
-    pub fn delete_node(&self, name: &str, uid: &str, version: &str) -> Result<(), Error> {
+    pub fn delete_node(&self, name: &str, uid: &str, version: &str) -> Result<(), KubeError> {
         let options = json!({
             "apiVersion": "v1",
             "kind": "DeleteOptions",
@@ -343,34 +350,34 @@ impl Client {
         path: &str,
         content_type: &str,
         body: &impl Serialize,
-    ) -> Result<T, Error> {
-        let write = http::Write { pass, method, path, content_type, secrets: &[] };
+    ) -> Result<T, KubeError> {
+        let write = http::HttpWrite { pass, method, path, content_type, secrets: &[] };
         Ok(self.http.write(write, Some(body))?.value)
     }
 
     /// Returns the objects at `path` that `query` selects (each term of the query begins with `&`), read as a list of
     /// that kind. Returns an error when the list is not complete.
-    pub(super) fn list<P: Page>(
+    pub(super) fn list<P: PageForm>(
         &self,
         path: &str,
         query: &str,
         kind: &str,
         from: ReadFrom,
-    ) -> Result<Vec<P::Item>, Error> {
+    ) -> Result<Vec<P::Item>, KubeError> {
         let list = self.list_new::<P>(path, query, kind, from, &mut Print::default());
         list.map(Option::unwrap_or_default)
     }
 
     /// Reads a list like [`list`](Client::list). Returns `None` when the hash of the items is still `print`, which
     /// means that no item has changed. Afterwards `print` is the hash of the new answer.
-    pub(super) fn list_new<P: Page>(
+    pub(super) fn list_new<P: PageForm>(
         &self,
         path: &str,
         query: &str,
         kind: &str,
         from: ReadFrom,
         print: &mut Print,
-    ) -> Result<Option<Vec<P::Item>>, Error> {
+    ) -> Result<Option<Vec<P::Item>>, KubeError> {
         let list = ListOf { path, query, kind, from };
         self.read_pages(list, print, Vec::new, |items, path, reading| {
             self.page(path, reading, PhantomData::<Option<P>>, |page| {
@@ -388,8 +395,8 @@ impl Client {
         list: ListOf,
         print: &mut Print,
         begin: impl Fn() -> T,
-        mut read_page: impl FnMut(&mut T, &str, http::Reading) -> Result<Option<PageEnd>, Error>,
-    ) -> Result<Option<T>, Error> {
+        mut read_page: impl FnMut(&mut T, &str, http::Reading) -> Result<Option<PageEnd>, KubeError>,
+    ) -> Result<Option<T>, KubeError> {
         let mut tries = 1;
         loop {
             match self.read_once(list, print, begin(), &mut read_page) {
@@ -404,8 +411,8 @@ impl Client {
         list: ListOf,
         print: &mut Print,
         mut so_far: T,
-        read_page: &mut impl FnMut(&mut T, &str, http::Reading) -> Result<Option<PageEnd>, Error>,
-    ) -> Result<Option<T>, Error> {
+        read_page: &mut impl FnMut(&mut T, &str, http::Reading) -> Result<Option<PageEnd>, KubeError>,
+    ) -> Result<Option<T>, KubeError> {
         let (folder, query, kind) = (list.path, list.query, list.kind);
         let known = std::mem::take(print);
         let answered = Cell::new(known);
@@ -480,7 +487,7 @@ impl Client {
         reading: http::Reading,
         parse: P,
         token: impl FnOnce(P::Value) -> Option<Result<String, String>>,
-    ) -> Result<Option<PageEnd>, Error> {
+    ) -> Result<Option<PageEnd>, KubeError> {
         let page = self.http.get_parsed(path, reading, parse)?;
         let Some(token) = token(page.value) else {
             return Ok(None);
@@ -491,9 +498,9 @@ impl Client {
         }))
     }
 
-    fn unreadable(&self, path: &str, why: String) -> Error {
+    fn unreadable(&self, path: &str, why: String) -> KubeError {
         let call = format!("GET {}{path}", self.http.base());
-        Error::Unreadable { call, why }
+        KubeError::Unreadable { call, why }
     }
 }
 
@@ -525,14 +532,14 @@ pub(super) fn folder(api: &str, namespace: &str, resource: &str) -> String {
 }
 
 /// Counts a try in the metrics, by the resource in its path.
-fn count(method: Method, path: &str, stage: Stage) {
+fn count(method: Method, path: &str, stage: TryStage) {
     match stage {
-        Stage::Begun => {}
-        Stage::Ended(Ok(code), _) => {
+        TryStage::Begun => {}
+        TryStage::Ended(Ok(code), _) => {
             let (method, code) = (method.lower_name(), code.to_string());
             KUBERNETES_REQUESTS.count(&[&method, &resource(path), &code]);
         }
-        Stage::Ended(Err(kind), _) => UNANSWERED.count(&["kubernetes", kind.word()]),
+        TryStage::Ended(Err(kind), _) => UNANSWERED.count(&["kubernetes", kind.word()]),
     }
 }
 

@@ -5,18 +5,18 @@ use serde_json::Value;
 use std::fmt;
 
 #[derive(Debug)]
-pub enum Error {
+pub enum KubeError {
     /// The API answered with a `Status`.
-    Status(Box<Status>),
+    Status(Box<KubeStatus>),
     /// There is no answer of the API, because of the network or TLS, or because a proxy answered.
-    Http(Box<http::Error>),
+    Http(Box<http::HttpError>),
     /// The answer does not have the expected form. `call` is the method and the URL.
     Unreadable { call: String, why: String },
 }
 
 /// The `Status` of a failure. Code decides by `reason` and `code`; people read `message`.
 #[derive(Debug)]
-pub struct Status {
+pub struct KubeStatus {
     /// The method and the URL of the call.
     pub call: String,
     pub code: u16,
@@ -26,9 +26,9 @@ pub struct Status {
     pub is_namespace_terminating: bool,
 }
 
-impl Error {
+impl KubeError {
     fn is(&self, code: u16, reason: &str) -> bool {
-        matches!(self, Error::Status(status) if status.code == code && status.reason == reason)
+        matches!(self, KubeError::Status(status) if status.code == code && status.reason == reason)
     }
 
     /// Whether the object changed or was created since it was read. The caller reads the object again
@@ -56,15 +56,15 @@ impl Error {
     /// it has answered in another form.
     pub fn no_such_form(&self) -> Option<String> {
         match self {
-            Error::Unreadable { why, .. } => Some(why.clone()),
+            KubeError::Unreadable { why, .. } => Some(why.clone()),
             _ => self.is(406, "NotAcceptable").then(|| self.to_string()),
         }
     }
 
     /// Returns why the API has not answered, or `None` when the API has answered.
-    fn unanswered(&self) -> Option<&http::Kind> {
+    fn unanswered(&self) -> Option<&http::HttpErrorKind> {
         match self {
-            Error::Http(error) => Some(&error.kind),
+            KubeError::Http(error) => Some(&error.kind),
             _ => None,
         }
     }
@@ -72,9 +72,9 @@ impl Error {
     /// Whether the API server did not accept the credentials, or no credentials could be read or issued.
     pub fn is_unauthorized(&self) -> bool {
         match self {
-            Error::Status(status) => status.code == 401,
-            Error::Http(error) if error.status() == Some(401) => true,
-            _ => matches!(self.unanswered(), Some(http::Kind::Token(_))),
+            KubeError::Status(status) => status.code == 401,
+            KubeError::Http(error) if error.status() == Some(401) => true,
+            _ => matches!(self.unanswered(), Some(http::HttpErrorKind::Token(_))),
         }
     }
 
@@ -85,15 +85,15 @@ impl Error {
     /// Whether the API server refused a new object because the namespace is being deleted. A change of the role
     /// would not help.
     pub fn is_namespace_terminating(&self) -> bool {
-        matches!(self, Error::Status(status) if status.is_namespace_terminating)
+        matches!(self, KubeError::Status(status) if status.is_namespace_terminating)
     }
 
     /// Whether the answer is longer than the limit, or has begun but did not end before the time-out.
     pub fn is_too_long(&self) -> bool {
         match self {
-            Error::Http(error) => match error.kind {
-                http::Kind::TooLarge(_) => true,
-                http::Kind::TimedOut(_) => error.head.is_some(),
+            KubeError::Http(error) => match error.kind {
+                http::HttpErrorKind::TooLarge(_) => true,
+                http::HttpErrorKind::TimedOut(_) => error.head.is_some(),
                 _ => false,
             },
             _ => false,
@@ -102,19 +102,22 @@ impl Error {
 
     /// Whether there was no answer, or no answer in time.
     pub fn is_unavailable(&self) -> bool {
-        matches!(self.unanswered(), Some(http::Kind::TimedOut(_) | http::Kind::Unreachable(_)))
+        matches!(
+            self.unanswered(),
+            Some(http::HttpErrorKind::TimedOut(_) | http::HttpErrorKind::Unreachable(_))
+        )
     }
 
     /// Whether the gate refused the write.
     pub fn is_refused(&self) -> bool {
-        matches!(self.unanswered(), Some(http::Kind::Refused(_)))
+        matches!(self.unanswered(), Some(http::HttpErrorKind::Refused(_)))
     }
 
     /// Whether the failure lasts until a person acts, because the credentials, the role or the TLS settings are wrong.
     pub fn is_permanent(&self) -> bool {
-        use http::Kind::{Tls, Token, Untrusted};
+        use http::HttpErrorKind::{Tls, Token, Untrusted};
         match self {
-            Error::Status(status) => {
+            KubeError::Status(status) => {
                 status.code == 401 || (status.code == 403 && !status.is_namespace_terminating)
             }
             _ => matches!(self.unanswered(), Some(Untrusted(_) | Tls(_) | Token(_))),
@@ -122,14 +125,14 @@ impl Error {
     }
 }
 
-impl From<http::Error> for Error {
-    fn from(error: http::Error) -> Error {
+impl From<http::HttpError> for KubeError {
+    fn from(error: http::HttpError) -> KubeError {
         let body: Value = serde_json::from_slice(error.body()).unwrap_or_default();
         let text = |field: &str| body[field].as_str().unwrap_or_default().to_owned();
         let causes = body["details"]["causes"].as_array();
         let mut causes = causes.into_iter().flatten();
         match error.status() {
-            Some(code) if body["kind"] == "Status" => Error::Status(Box::new(Status {
+            Some(code) if body["kind"] == "Status" => KubeError::Status(Box::new(KubeStatus {
                 call: error.call,
                 code,
                 reason: text("reason"),
@@ -137,16 +140,16 @@ impl From<http::Error> for Error {
                 is_namespace_terminating: code == 403
                     && causes.any(|cause| cause["reason"] == "NamespaceTerminating"),
             })),
-            _ => Error::Http(Box::new(error)),
+            _ => KubeError::Http(Box::new(error)),
         }
     }
 }
 
-impl fmt::Display for Error {
+impl fmt::Display for KubeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::Unreadable { call, why } => write!(f, "{call}: {why}"),
-            Error::Status(status) => {
+            KubeError::Unreadable { call, why } => write!(f, "{call}: {why}"),
+            KubeError::Status(status) => {
                 write!(
                     f,
                     "{}: {} ({} {})",
@@ -164,13 +167,13 @@ impl fmt::Display for Error {
                     _ => Ok(()),
                 }
             }
-            Error::Http(error) => {
+            KubeError::Http(error) => {
                 error.fmt(f)?;
                 match (&error.kind, error.status()) {
                     (_, Some(_)) => f.write_str(
                         " without a Kubernetes Status; is this the API server's address, or a proxy in between?",
                     ),
-                    (http::Kind::Untrusted(_) | http::Kind::Tls(_), _) => {
+                    (http::HttpErrorKind::Untrusted(_) | http::HttpErrorKind::Tls(_), _) => {
                         f.write_str("; compare server and certificate-authority of the kubeconfig")
                     }
                     _ => Ok(()),
@@ -186,7 +189,9 @@ pub const CONFLICT_TRIES: u32 = 5;
 /// Runs `attempt`, and runs it again, a few times at most, when another writer has changed the object first. The first
 /// attempt gets `true` and may use the object as it was read before. Each later attempt gets `false`, reads the object
 /// again and plans again.
-pub fn retry_on_conflict<T>(mut attempt: impl FnMut(bool) -> Result<T, Error>) -> Result<T, Error> {
+pub fn retry_on_conflict<T>(
+    mut attempt: impl FnMut(bool) -> Result<T, KubeError>,
+) -> Result<T, KubeError> {
     let mut tries = 1;
     loop {
         match attempt(tries == 1) {

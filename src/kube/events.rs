@@ -4,8 +4,10 @@
 //! from its object, UID, reason and message. When an event of this name exists, its count is raised and no second
 //! event is written.
 
-use super::client::{Client, JSON, MERGE_PATCH, PASS_AT_END, ReadFrom, folder, percent_encoded};
-use super::error::Error;
+use super::client::{
+    JSON, KubeClient, MERGE_PATCH, PASS_AT_END, ReadFrom, folder, percent_encoded,
+};
+use super::error::KubeError;
 use super::types::{ListPage, ObjectReference, null_as_default, timestamp};
 use crate::http::{self, Method};
 use crate::provider::{Reason, Severity};
@@ -129,14 +131,14 @@ impl PastEvent {
     }
 }
 
-impl Client {
+impl KubeClient {
     /// Returns the events of these components about one Service, or about all Services. The
     /// daemon's role does not allow this call.
     pub fn service_events(
         &self,
         one: Option<&ObjectReference>,
         components: &[&str],
-    ) -> Result<Vec<Arc<PastEvent>>, Error> {
+    ) -> Result<Vec<Arc<PastEvent>>, KubeError> {
         let (path, query) = match one {
             None => ("/api/v1/events".to_owned(), "kind%3DService".to_owned()),
             Some(one) => (
@@ -166,7 +168,7 @@ fn namespace_of_events(namespace: &str) -> &str {
 
 /// Writes the event. When an equal event exists already, raises the count of that event instead, unless
 /// `only_new` is set.
-pub(super) fn write(client: &Client, event: &Event) -> Result<(), Error> {
+pub(super) fn write(client: &KubeClient, event: &Event) -> Result<(), KubeError> {
     let Event { component, object, message, only_new, .. } = event;
     let reason = event.reason.name();
     let namespace = namespace_of_events(&object.namespace);

@@ -3,8 +3,8 @@
 //! A Lease is kept whole, as JSON, and only the five fields of leader election are changed. A PUT replaces the object,
 //! and everything that others wrote into the object must survive.
 
-use super::client::{Client, JSON, PASS, PASS_AT_END, folder, percent_encoded};
-use super::error::Error;
+use super::client::{JSON, KubeClient, PASS, PASS_AT_END, folder, percent_encoded};
+use super::error::KubeError;
 use crate::http::Method;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -239,9 +239,9 @@ pub fn micro_time(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
 }
 
-impl Client {
+impl KubeClient {
     /// Returns the Lease as it is now, or `None` when the API server itself says that the Lease does not exist.
-    pub fn lease(&self, key: &LeaseKey) -> Result<Option<Lease>, Error> {
+    pub fn lease(&self, key: &LeaseKey) -> Result<Option<Lease>, KubeError> {
         self.get_if_there(&path(key))
     }
 
@@ -252,7 +252,7 @@ impl Client {
         key: &LeaseKey,
         read: Option<Lease>,
         spec: &LeaseSpec,
-    ) -> Result<Lease, Error> {
+    ) -> Result<Lease, KubeError> {
         let Some(read) = read else {
             let lease = json!({
                 "apiVersion": API_VERSION,

@@ -19,8 +19,8 @@ mod types;
 mod workloads;
 
 pub use budget::Above;
-pub use client::{ACCESS_REVIEW, Client, Print, READ_TIMEOUT, ReadFrom, Verb, Version};
-pub use error::{CONFLICT_TRIES, Error, retry_on_conflict};
+pub use client::{ACCESS_REVIEW, AllowedVerb, KubeClient, Print, READ_TIMEOUT, ReadFrom, Version};
+pub use error::{CONFLICT_TRIES, KubeError, retry_on_conflict};
 pub use events::{Event, Involved, PastEvent};
 pub use labels::{Annotations, Labels, ServiceScope};
 pub use lease::{Identities, Lease, LeaseKey, LeaseSpec, micro_time};
@@ -28,11 +28,11 @@ pub use node_table::{Detail, NodeRow, RowMeta};
 pub use recorder::{Recorder, Reported};
 pub use secrets::{ReadSecret, without_rights};
 pub use services::{
-    AnyService, LOAD_BALANCER_FINALIZER, SERVICE, Service, ServiceList, ServiceSpec,
+    AnyService, KubeService, LOAD_BALANCER_FINALIZER, SERVICE, ServiceList, ServiceSpec,
     limit_manifests,
 };
 pub use types::{
-    Condition, ListMeta, NODE, Node, NodeSpec, NodeStatus, ObjectMeta, ObjectReference, PodCidrs,
-    Taint,
+    Condition, KubeNode, ListMeta, NODE, NodeSpec, NodeStatus, ObjectMeta, ObjectReference,
+    PodCidrs, Taint,
 };
 pub use workloads::{Container, Workload, container};

@@ -2,7 +2,7 @@
 //! see that something happened. A write is never based on a table.
 
 use super::labels::Labels;
-use super::types::{ListMeta, Page};
+use super::types::{ListMeta, PageForm};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
@@ -76,7 +76,7 @@ struct RowObject {
     metadata: RowMeta,
 }
 
-impl Page for TablePage {
+impl PageForm for TablePage {
     type Item = NodeRow;
 
     fn add_to(self, items: &mut Vec<NodeRow>, _kind: &str) -> Result<String, String> {

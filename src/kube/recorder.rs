@@ -8,7 +8,7 @@
 //! The recorder also remembers which findings were reported about which object, and when. This memory contains hashes
 //! and no texts.
 
-use super::client::Client;
+use super::client::KubeClient;
 use super::events::Event;
 use super::types::ObjectReference;
 use crate::metrics::EVENTS;
@@ -80,7 +80,7 @@ struct Queue {
     drops_logged: Option<Instant>,
 }
 
-enum Next {
+enum NextEvent {
     Event(Event),
     /// Events wait, but none of them may be written before this moment.
     At(Instant),
@@ -100,7 +100,7 @@ impl Recorder {
     }
 
     /// Writes events until [`end`](Recorder::end). The one thread that writes events runs this function.
-    pub fn write_events(&self, client: &Client) {
+    pub fn write_events(&self, client: &KubeClient) {
         while let Some(event) = self.next() {
             self.write(client, &event);
         }
@@ -109,15 +109,15 @@ impl Recorder {
     /// Writes the events that may be written now. Returns how long to wait before calling this function again, or
     /// `None` when the recorder has ended. A simulation calls this function itself, because it has no thread that
     /// waits for events.
-    pub fn write_due(&self, client: &Client) -> Option<Duration> {
+    pub fn write_due(&self, client: &KubeClient) -> Option<Duration> {
         loop {
             let now = clock::now();
             let next = lock(&self.queue).next(now);
             match next {
-                Next::Event(event) => self.write(client, &event),
-                Next::Nothing if lock(&self.queue).is_ending => return None,
-                Next::Nothing => return Some(LOOKS_FOR_EVENTS),
-                Next::At(then) => return Some(then.saturating_duration_since(now)),
+                NextEvent::Event(event) => self.write(client, &event),
+                NextEvent::Nothing if lock(&self.queue).is_ending => return None,
+                NextEvent::Nothing => return Some(LOOKS_FOR_EVENTS),
+                NextEvent::At(then) => return Some(then.saturating_duration_since(now)),
             }
         }
     }
@@ -135,7 +135,7 @@ impl Recorder {
 
     /// Does the work while another thread writes the events of the work. Returns when the last of these
     /// events is written.
-    pub fn alongside<T>(&self, client: &Client, work: impl FnOnce() -> T) -> T {
+    pub fn alongside<T>(&self, client: &KubeClient, work: impl FnOnce() -> T) -> T {
         let is_simulated = clock::is_simulated();
         lock(&self.queue).is_ending = is_simulated;
         if is_simulated {
@@ -170,13 +170,13 @@ impl Recorder {
         loop {
             let now = clock::now();
             let wait = match queue.next(now) {
-                Next::Event(event) => {
+                NextEvent::Event(event) => {
                     queue.is_busy = true;
                     return Some(event);
                 }
-                Next::Nothing if queue.is_ending => return None,
-                Next::Nothing => PAUSE,
-                Next::At(then) => then.saturating_duration_since(now),
+                NextEvent::Nothing if queue.is_ending => return None,
+                NextEvent::Nothing => PAUSE,
+                NextEvent::At(then) => then.saturating_duration_since(now),
             };
             queue = clock::wait(&self.changed, queue, wait);
         }
@@ -184,7 +184,7 @@ impl Recorder {
 
     /// Writes an event. A failure is logged and not returned, because work must not fail when its events
     /// cannot be written.
-    fn write(&self, client: &Client, event: &Event) {
+    fn write(&self, client: &KubeClient, event: &Event) {
         let Err(error) = super::events::write(client, event) else {
             EVENTS.count(&["written"]);
             return;
@@ -241,17 +241,17 @@ impl Queue {
         self.waiting.iter().rposition(is_it)
     }
 
-    fn next(&mut self, now: Instant) -> Next {
+    fn next(&mut self, now: Instant) -> NextEvent {
         match self.paused_until {
             Some(_) if self.is_ending => self.drop_all(),
-            Some(until) if now < until => return Next::At(until),
+            Some(until) if now < until => return NextEvent::At(until),
             _ => self.paused_until = None,
         }
         if let Some(until) = self.work_until.filter(|until| now < *until)
             && !self.is_ending
             && self.waiting.len() <= WAIT_FOR_WORK_AT_MOST
         {
-            return Next::At(until);
+            return NextEvent::At(until);
         }
         let ahead = ONE_WARNING_EACH * (BURST - 1);
         // The process is about to end and adds no more events, so the rate of the warnings is not limited any more.
@@ -259,19 +259,19 @@ impl Queue {
         let may_warn = self.is_ending || warned_until <= now + ahead;
         let Some(place) = self.whose_turn(may_warn) else {
             return if self.waiting.is_empty() {
-                Next::Nothing
+                NextEvent::Nothing
             } else {
-                Next::At(now + warned_until.saturating_duration_since(now + ahead))
+                NextEvent::At(now + warned_until.saturating_duration_since(now + ahead))
             };
         };
         let Some(event) = self.remove(place) else {
-            return Next::Nothing;
+            return NextEvent::Nothing;
         };
         if event.is_warning() {
             self.warned_until = Some(warned_until + ONE_WARNING_EACH);
         }
         self.last_namespace.clone_from(&event.object.namespace);
-        Next::Event(event)
+        NextEvent::Event(event)
     }
 
     /// Returns the place of the next event to write. This is the oldest event that may be written now and does not have
@@ -497,7 +497,7 @@ mod tests {
     /// Returns the messages of the events that are written at that moment.
     fn written(queue: &mut Queue, now: Instant) -> Vec<String> {
         let mut messages = Vec::new();
-        while let Next::Event(event) = queue.next(now) {
+        while let NextEvent::Event(event) = queue.next(now) {
             messages.push(event.message);
         }
         messages
@@ -516,7 +516,7 @@ mod tests {
             assert_eq!(written(&mut queue, now).len(), expected, "after {after_s} s");
         }
         assert!(
-            matches!(queue.next(begun + SECOND * 14), Next::At(then) if then == begun + SECOND * 15)
+            matches!(queue.next(begun + SECOND * 14), NextEvent::At(then) if then == begun + SECOND * 15)
         );
         // An event that stands for a change does not wait for the warnings.
         queue.push(good("a", "other", "done"), begun);
@@ -612,13 +612,13 @@ mod tests {
         let begun = Instant::now();
         queue.push(good("a", "u", "1"), begun);
         queue.paused_until = Some(begun + PAUSE);
-        assert!(matches!(queue.next(begun), Next::At(then) if then == begun + PAUSE));
+        assert!(matches!(queue.next(begun), NextEvent::At(then) if then == begun + PAUSE));
         assert_eq!(written(&mut queue, begun + PAUSE), ["1"]);
         // At the end the recorder does not wait for an API server that does not answer.
         queue.push(good("a", "u", "2"), begun);
         queue.paused_until = Some(begun + PAUSE * 2);
         queue.is_ending = true;
-        assert!(matches!(queue.next(begun), Next::Nothing));
+        assert!(matches!(queue.next(begun), NextEvent::Nothing));
     }
 
     const A: &str = "controller-a";

@@ -4,8 +4,8 @@
 //! No error repeats the content of a Secret. For this reason the content is parsed here, and not while the
 //! answer is read.
 
-use super::client::{Client, folder, percent_encoded};
-use super::error::Error;
+use super::client::{KubeClient, folder, percent_encoded};
+use super::error::KubeError;
 use crate::http::{Chain, Pem, Secret};
 use crate::provider::{TlsPair, TlsSecret};
 use crate::text::shell_command;
@@ -35,14 +35,14 @@ struct ValidPair {
     not_after: Timestamp,
 }
 
-impl Client {
+impl KubeClient {
     /// Returns the UID and the resource version of a Secret as one text. Only the metadata of the Secret is read.
-    pub fn secret_version(&self, namespace: &str, name: &str) -> Result<String, Error> {
+    pub fn secret_version(&self, namespace: &str, name: &str) -> Result<String, KubeError> {
         let object: Value = self.get_metadata(&path(namespace, name))?;
         Ok(version(&object))
     }
 
-    pub fn tls_secret(&self, namespace: &str, name: &str) -> Result<ReadSecret, Error> {
+    pub fn tls_secret(&self, namespace: &str, name: &str) -> Result<ReadSecret, KubeError> {
         let secret: Value = self.get(&path(namespace, name))?;
         Ok(ReadSecret { version: version(&secret), pair: parse(&secret) })
     }
@@ -54,7 +54,7 @@ fn path(namespace: &str, name: &str) -> String {
 }
 
 /// Returns the message for a namespace whose Secrets we may not read. The message says how to allow the reading.
-pub fn without_rights(error: &Error, namespace: &str) -> String {
+pub fn without_rights(error: &KubeError, namespace: &str) -> String {
     let role: &[&dyn Display] = &[&namespace, &"-k", &"manifests/tls-secrets"];
     let apply = shell_command("kubectl apply -n", role);
     format!("{error}: {apply}, or the value tlsSecretNamespaces of the chart")

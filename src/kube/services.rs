@@ -2,10 +2,12 @@
 //!
 //! The official role has no `get` on services, so a single Service is read as a list that selects its name.
 
-use super::budget::{Above, Age, Budget};
-use super::client::{Client, ListOf, MERGE_PATCH, PARTIAL, PASS, Print, ReadFrom, SERVICE_LIST};
+use super::budget::{Above, Age, ServiceBudget};
+use super::client::{
+    KubeClient, ListOf, MERGE_PATCH, PARTIAL, PASS, Print, ReadFrom, SERVICE_LIST,
+};
 use super::client::{folder, percent_encoded};
-use super::error::Error;
+use super::error::KubeError;
 use super::labels::{Annotations, ServiceScope, labels_of_service};
 use super::types::{
     First, ListMeta, ListPage, ObjectReference, not_empty, null_as_default, short, timestamp,
@@ -43,7 +45,7 @@ const LOAD_BALANCER: &str = "LoadBalancer";
 
 /// A Service.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-pub struct Service {
+pub struct KubeService {
     pub metadata: ServiceMeta,
     #[serde(default)]
     pub spec: ServiceSpec,
@@ -71,7 +73,7 @@ pub struct ServiceMeta {
     #[serde(deserialize_with = "not_empty")]
     pub resource_version: String,
     /// The labels. They are compared with the selector when the Service is read, and are then
-    /// dropped: see [`Service::left_alone`].
+    /// dropped: see [`KubeService::left_alone`].
     #[serde(default, deserialize_with = "labels_of_service")]
     pub labels: Annotations,
     #[serde(default)]
@@ -141,7 +143,7 @@ fn has_ours(finalizers: &Finalizers) -> bool {
     finalizers.iter().any(|finalizer| finalizer == LOAD_BALANCER_FINALIZER)
 }
 
-impl Service {
+impl KubeService {
     /// Returns `namespace/name`.
     pub fn full_name(&self) -> String {
         format!("{}/{}", self.metadata.namespace, self.metadata.name)
@@ -204,7 +206,7 @@ impl Service {
     }
 
     /// Shares the annotations with another version of the Service when both are equal, so that memory holds them once.
-    pub fn share_annotations(&mut self, other: &Service) {
+    pub fn share_annotations(&mut self, other: &KubeService) {
         self.metadata.annotations.share(&other.metadata.annotations);
     }
 
@@ -214,7 +216,7 @@ impl Service {
 
     /// Leaves out the large fields of this Service when the budget of the most recent list says that the Service is
     /// above a limit.
-    fn limit(&mut self, budget: &Budget) {
+    fn limit(&mut self, budget: &ServiceBudget) {
         let above = budget.is_above(&self.metadata.namespace, &self.age(), self.bytes());
         if above.is_some() {
             self.leave_out();
@@ -279,7 +281,7 @@ impl Service {
 /// The Services of a list, and the hash by which an unchanged list is recognized.
 #[derive(Debug, Default)]
 pub struct ServiceList {
-    pub items: Arc<Vec<Arc<Service>>>,
+    pub items: Arc<Vec<Arc<KubeService>>>,
     print: Print,
 }
 
@@ -289,9 +291,9 @@ struct Collected<'a> {
     scope: &'a ServiceScope,
     /// The Services of the list that was read before, by UID. A Service that is equal to the Service with the same UID
     /// in that list shares memory with it, so that reading an unchanged list again needs no more memory.
-    known: &'a HashMap<&'a str, &'a Arc<Service>>,
-    services: Vec<Arc<Service>>,
-    budget: Budget,
+    known: &'a HashMap<&'a str, &'a Arc<KubeService>>,
+    services: Vec<Arc<KubeService>>,
+    budget: ServiceBudget,
     /// The number of Services on the pages before the current page.
     before_page: usize,
 }
@@ -304,7 +306,7 @@ impl Collected<'_> {
         self.budget.forget_from(self.before_page);
     }
 
-    fn add(&mut self, mut service: Service) {
+    fn add(&mut self, mut service: KubeService) {
         service.select(self.scope);
         let place = self.services.len();
         let (namespace, age) = (&service.metadata.namespace, service.age());
@@ -339,7 +341,7 @@ impl Collected<'_> {
     }
 
     /// Returns the Services, and the part of the budget that later decides about a single Service.
-    fn end(mut self) -> (Vec<Arc<Service>>, Budget) {
+    fn end(mut self) -> (Vec<Arc<KubeService>>, ServiceBudget) {
         for place in 0..self.services.len() {
             let service = &self.services[place];
             if service.above.is_some() {
@@ -435,9 +437,9 @@ impl<'de> Visitor<'de> for ServiceItems<'_, '_> {
 
 /// Marks the Services of manifests that are above a limit. Manifests contain no creation times, so a Service that
 /// stands earlier in the manifests is treated as older.
-pub fn limit_manifests<'a>(services: impl Iterator<Item = &'a mut Service>) {
-    let mut all: Vec<&mut Service> = services.collect();
-    let mut budget = Budget::default();
+pub fn limit_manifests<'a>(services: impl Iterator<Item = &'a mut KubeService>) {
+    let mut all: Vec<&mut KubeService> = services.collect();
+    let mut budget = ServiceBudget::default();
     for (place, service) in all.iter().enumerate() {
         let age = (None, format!("{place:09}"));
         budget.add(&service.metadata.namespace, &age, service.bytes(), place);
@@ -449,28 +451,28 @@ pub fn limit_manifests<'a>(services: impl Iterator<Item = &'a mut Service>) {
     }
 }
 
-impl Client {
+impl KubeClient {
     /// Returns all Services of type LoadBalancer, or an error when the list is not complete. An unchanged Service is
     /// the same `Arc` as in `known`.
     pub fn load_balancer_services(
         &self,
         from: ReadFrom,
         known: &ServiceList,
-    ) -> Result<ServiceList, Error> {
+    ) -> Result<ServiceList, KubeError> {
         let list = ListOf {
             path: SERVICES,
             query: "&fieldSelector=spec.type%3DLoadBalancer",
             kind: SERVICE_LIST,
             from,
         };
-        let by_uid: HashMap<&str, &Arc<Service>> =
+        let by_uid: HashMap<&str, &Arc<KubeService>> =
             known.items.iter().map(|service| (service.metadata.uid.as_str(), service)).collect();
         let begin = || {
             RefCell::new(Collected {
                 scope: &self.scope,
                 known: &by_uid,
                 services: Vec::new(),
-                budget: Budget::default(),
+                budget: ServiceBudget::default(),
                 before_page: 0,
             })
         };
@@ -491,12 +493,16 @@ impl Client {
     }
 
     /// Returns a Service as it is now, or `None` when there is no Service of this name.
-    pub fn service(&self, namespace: &str, name: &str) -> Result<Option<Arc<Service>>, Error> {
+    pub fn service(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<Arc<KubeService>>, KubeError> {
         let path = folder("api/v1", namespace, "services");
         let query = format!("&fieldSelector=metadata.name%3D{}", percent_encoded(name));
         let items =
-            self.list::<ListPage<Service>>(&path, &query, SERVICE_LIST, ReadFrom::Latest)?;
-        let is_it = |service: &Arc<Service>| {
+            self.list::<ListPage<KubeService>>(&path, &query, SERVICE_LIST, ReadFrom::Latest)?;
+        let is_it = |service: &Arc<KubeService>| {
             service.metadata.name == name && service.metadata.namespace == namespace
         };
         let mut found = items.into_iter().find(is_it);
@@ -508,18 +514,18 @@ impl Client {
 
     /// Drops what is not kept of a Service that was read alone. The scope and the limits are the same as for the
     /// Services of a list.
-    fn cut(&self, service: &mut Service) {
+    fn cut(&self, service: &mut KubeService) {
         service.select(&self.scope);
         service.limit(&lock(&self.budget));
     }
 
     /// Returns every Service of the cluster, of any type, read from etcd, or an error when the list is not complete.
-    pub fn any_services(&self) -> Result<Vec<Arc<AnyService>>, Error> {
+    pub fn any_services(&self) -> Result<Vec<Arc<AnyService>>, KubeError> {
         self.services_with("")
     }
 
     /// Returns the Services whose labels match the selector. An empty selector matches all Services.
-    pub fn services_with(&self, selector: &str) -> Result<Vec<Arc<AnyService>>, Error> {
+    pub fn services_with(&self, selector: &str) -> Result<Vec<Arc<AnyService>>, KubeError> {
         let query = match selector {
             "" => String::new(),
             selector => format!("&labelSelector={}", percent_encoded(selector)),
@@ -534,10 +540,11 @@ impl Client {
         namespace: &str,
         name: &str,
         patch: &impl Serialize,
-    ) -> Result<Service, Error> {
+    ) -> Result<KubeService, KubeError> {
         let (services, name) = (folder("api/v1", namespace, "services"), percent_encoded(name));
         let path = format!("{services}/{name}/status");
-        let mut service: Service = self.write(PASS, Method::Patch, &path, MERGE_PATCH, patch)?;
+        let mut service: KubeService =
+            self.write(PASS, Method::Patch, &path, MERGE_PATCH, patch)?;
         self.cut(&mut service);
         Ok(service)
     }
@@ -552,7 +559,7 @@ mod tests {
     const OURS: &str = "load-balancer.hetzner.cloud";
 
     /// Returns a Service as an API server would answer it, with every large thing that a tenant may put there.
-    fn parsed(edit: impl FnOnce(&mut Value)) -> Service {
+    fn parsed(edit: impl FnOnce(&mut Value)) -> KubeService {
         let long = "x".repeat(250_000);
         let mut service = json!({
             "metadata": {

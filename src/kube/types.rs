@@ -37,7 +37,7 @@ pub struct ObjectMeta {
 
 /// A machine that runs pods.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-pub struct Node {
+pub struct KubeNode {
     pub metadata: ObjectMeta,
     #[serde(default)]
     pub spec: NodeSpec,
@@ -148,7 +148,7 @@ pub(super) struct ListPage<T> {
 }
 
 /// A page of a list. Each form in which lists are read has its own implementation.
-pub(super) trait Page: DeserializeOwned {
+pub(super) trait PageForm: DeserializeOwned {
     type Item;
 
     /// Adds the items of the page to `items` and returns the `continue` token. The error says why the answer is not a
@@ -156,7 +156,7 @@ pub(super) trait Page: DeserializeOwned {
     fn add_to(self, items: &mut Vec<Self::Item>, kind: &str) -> Result<String, String>;
 }
 
-impl<T: DeserializeOwned> Page for ListPage<T> {
+impl<T: DeserializeOwned> PageForm for ListPage<T> {
     type Item = Arc<T>;
 
     fn add_to(self, items: &mut Vec<Arc<T>>, kind: &str) -> Result<String, String> {
@@ -179,7 +179,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Shared<T> {
     }
 }
 
-impl Node {
+impl KubeNode {
     pub fn name(&self) -> &str {
         &self.metadata.name
     }

@@ -1,8 +1,8 @@
 //! Reads Deployments and DaemonSets. `doctor` looks at the workloads that run beside ours. A client command reads the
 //! flags and variables of the daemon's container, so that the command works with the daemon's settings.
 
-use super::client::{Client, folder, percent_encoded};
-use super::error::Error;
+use super::client::{KubeClient, folder, percent_encoded};
+use super::error::KubeError;
 use crate::text;
 use serde_json::Value;
 
@@ -50,14 +50,14 @@ const PLACES: [(&str, &str); 4] = [
     ("resourceFieldRef", "the pod"),
 ];
 
-impl Client {
+impl KubeClient {
     /// Returns the Deployments and DaemonSets of a namespace, without those that are scaled to zero.
-    pub fn workloads(&self, namespace: &str) -> Result<Vec<Workload>, Error> {
+    pub fn workloads(&self, namespace: &str) -> Result<Vec<Workload>, KubeError> {
         Ok(self.running(namespace)?.iter().map(workload).collect())
     }
 
     /// Returns the objects of all Deployments and DaemonSets that are not scaled to zero, each with its resource.
-    fn running(&self, namespace: &str) -> Result<Vec<(&'static str, Value)>, Error> {
+    fn running(&self, namespace: &str) -> Result<Vec<(&'static str, Value)>, KubeError> {
         let mut all = Vec::new();
         for resource in ["deployments", "daemonsets"] {
             // Without a limit the list comes in one answer. Deployments and DaemonSets are few.
@@ -73,7 +73,7 @@ impl Client {
 
     /// Returns the cloud-controller-managers of a namespace, ours or upstream's, each as `deployment` or `daemonset`
     /// and the object. The list is empty when the API server does not have these resources.
-    pub fn daemons(&self, namespace: &str) -> Result<Vec<(&'static str, Value)>, Error> {
+    pub fn daemons(&self, namespace: &str) -> Result<Vec<(&'static str, Value)>, KubeError> {
         let all = match self.running(namespace) {
             Err(error) if error.is_not_found() => return Ok(Vec::new()),
             all => all?.into_iter(),
@@ -88,7 +88,7 @@ impl Client {
         plural: &str,
         namespace: &str,
         name: &str,
-    ) -> Result<Option<Value>, Error> {
+    ) -> Result<Option<Value>, KubeError> {
         let (all, name) = (folder(APPS, namespace, plural), percent_encoded(name));
         self.get_if_there(&format!("{all}/{name}"))
     }

@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// Turns each row into a static with the name in the row, and lists the statics in [`TABLE`] in the order of the rows.
 macro_rules! metrics {
     ($($(#[$doc:meta])* $static:ident: $kind:ident $name:literal $labels:tt, $help:literal;)*) => {
-        $($(#[$doc])* pub static $static: Metric = Metric::new(Kind::$kind, $name, &$labels, $help);)*
+        $($(#[$doc])* pub static $static: Metric = Metric::new(MetricKind::$kind, $name, &$labels, $help);)*
 
         /// All metrics, in the order in which they are exposed.
         pub static TABLE: &[&Metric] = &[$(&$static),*];
@@ -127,7 +127,7 @@ const BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 
 /// A metric: one figure, or one figure for each combination of the values of its labels.
 pub struct Metric {
     pub name: &'static str,
-    pub kind: Kind,
+    pub kind: MetricKind,
     pub labels: &'static [&'static str],
     /// One sentence that describes the metric and names its unit.
     pub help: &'static str,
@@ -135,7 +135,7 @@ pub struct Metric {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetricKind {
     /// A figure that only grows.
     Counter,
     Gauge,
@@ -155,7 +155,7 @@ struct Series {
 
 impl Metric {
     const fn new(
-        kind: Kind,
+        kind: MetricKind,
         name: &'static str,
         labels: &'static [&'static str],
         help: &'static str,
@@ -219,10 +219,10 @@ impl Metric {
         let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
         for series in self.series().iter() {
             match self.kind {
-                Kind::Counter | Kind::Gauge => {
+                MetricKind::Counter | MetricKind::Gauge => {
                     self.write_value(text, "", &series.labels, series.value);
                 }
-                Kind::Histogram => self.write_histogram(text, series),
+                MetricKind::Histogram => self.write_histogram(text, series),
             }
         }
     }
@@ -256,12 +256,12 @@ impl Metric {
     }
 }
 
-impl Kind {
+impl MetricKind {
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram => "histogram",
+            MetricKind::Counter => "counter",
+            MetricKind::Gauge => "gauge",
+            MetricKind::Histogram => "histogram",
         }
     }
 }
@@ -327,7 +327,8 @@ mod tests {
 
     #[test]
     fn a_counter_and_a_gauge_read_like_this() {
-        let requests = Metric::new(Kind::Counter, "r_total", &["method", "code"], "Requests.");
+        let requests =
+            Metric::new(MetricKind::Counter, "r_total", &["method", "code"], "Requests.");
         requests.count(&["get", "200"]);
         requests.count(&["get", "200"]);
         requests.add(&["put", "a\"b\\c\nd"], 0.0);
@@ -335,7 +336,7 @@ mod tests {
                         r_total{method=\"get\",code=\"200\"} 2\n\
                         r_total{method=\"put\",code=\"a\\\"b\\\\c\\nd\"} 0\n";
         assert_eq!(written(&requests), expected);
-        let gauge = Metric::new(Kind::Gauge, "g", &[], "A gauge.");
+        let gauge = Metric::new(MetricKind::Gauge, "g", &[], "A gauge.");
         assert_eq!(written(&gauge), "# HELP g A gauge.\n# TYPE g gauge\n");
         gauge.set(&[], 1.5);
         gauge.add(&[], -1.0);
@@ -344,7 +345,7 @@ mod tests {
 
     #[test]
     fn buckets_hold_what_is_not_above_their_bound_and_add_up() {
-        let took = Metric::new(Kind::Histogram, "t_seconds", &["m"], "Time.");
+        let took = Metric::new(MetricKind::Histogram, "t_seconds", &["m"], "Time.");
         for millis in [5, 6, 1000, 11_000] {
             took.observe(&["get"], Duration::from_millis(millis));
         }
@@ -365,7 +366,7 @@ mod tests {
 
     #[test]
     fn beyond_the_limit_everything_is_other() {
-        let metric = Metric::new(Kind::Counter, "n_total", &["name"], "Names.");
+        let metric = Metric::new(MetricKind::Counter, "n_total", &["name"], "Names.");
         for number in 0..SERIES_AT_MOST + 7 {
             metric.count(&[&number.to_string()]);
         }
@@ -382,9 +383,9 @@ mod tests {
             assert!(names.insert(name), "{name} is there twice");
             let is_ours = ["hcloud_api_", "robot_api_", "ccm_", "process_"];
             assert!(is_ours.iter().any(|prefix| name.starts_with(prefix)));
-            let is_counter = metric.kind == Kind::Counter;
+            let is_counter = metric.kind == MetricKind::Counter;
             assert_eq!(name.ends_with("_total"), is_counter, "{name}");
-            let is_histogram = metric.kind == Kind::Histogram;
+            let is_histogram = metric.kind == MetricKind::Histogram;
             assert!(!is_histogram || name.ends_with("_seconds"), "{name}");
             assert!(metric.help.ends_with('.') && !metric.help.contains('\n'));
         }

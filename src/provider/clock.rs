@@ -73,14 +73,14 @@ thread_local! {
 /// A guard: until it is dropped, the calling thread is in a simulation.
 #[derive(Debug)]
 #[must_use]
-pub struct Simulated(Option<Rc<dyn Simulation>>);
+pub struct SimulationGuard(Option<Rc<dyn Simulation>>);
 
 /// Puts the calling thread into this simulation, for tests.
-pub fn simulate(simulation: Rc<dyn Simulation>) -> Simulated {
-    Simulated(SIMULATION.replace(Some(simulation)))
+pub fn simulate(simulation: Rc<dyn Simulation>) -> SimulationGuard {
+    SimulationGuard(SIMULATION.replace(Some(simulation)))
 }
 
-impl Drop for Simulated {
+impl Drop for SimulationGuard {
     fn drop(&mut self) {
         SIMULATION.set(self.0.take());
     }
@@ -321,13 +321,13 @@ pub(crate) mod for_tests {
     use std::cell::Cell;
 
     #[derive(Debug)]
-    struct Machine {
+    struct TestMachine {
         begun: (Instant, SystemTime),
         passed: Cell<Duration>,
         last_random: Cell<u64>,
     }
 
-    impl Simulation for Machine {
+    impl Simulation for TestMachine {
         fn now(&self) -> Instant {
             self.begun.0 + self.passed.get()
         }
@@ -357,8 +357,8 @@ pub(crate) mod for_tests {
     }
 
     /// Puts the calling thread on a simulated machine of this kind. No other host can be reached from this machine.
-    pub(crate) fn simulated() -> Simulated {
-        simulate(Rc::new(Machine {
+    pub(crate) fn simulated() -> SimulationGuard {
+        simulate(Rc::new(TestMachine {
             begun: (Instant::now(), SystemTime::now()),
             passed: Cell::default(),
             last_random: Cell::new(1),

@@ -18,11 +18,11 @@ pub trait Write {
 
 /// The description of a write, with one part for each thing that the write changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Description(Vec<Part>);
+pub struct Description(Vec<DescriptionPart>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Part {
-    verb: Verb,
+struct DescriptionPart {
+    verb: WriteVerb,
     /// The thing that is changed, e.g. `target worker-1`.
     noun: String,
     /// The text at the end of a line. It begins with its own separator, e.g. `, by private IP` or ` at 10.0.0.7`.
@@ -31,39 +31,39 @@ struct Part {
 
 /// What a write does: the mark in a plan, the infinitive, and the past participle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Verb(char, &'static str, &'static str);
+pub struct WriteVerb(char, &'static str, &'static str);
 
-impl Verb {
-    pub const ADD: Verb = Verb('+', "add", "added");
-    pub const ATTACH: Verb = Verb('+', "attach", "attached");
-    pub const CREATE: Verb = Verb('+', "create", "created");
-    pub const ORDER: Verb = Verb('+', "order", "ordered");
-    pub const SET: Verb = Verb('+', "set", "set");
+impl WriteVerb {
+    pub const ADD: WriteVerb = WriteVerb('+', "add", "added");
+    pub const ATTACH: WriteVerb = WriteVerb('+', "attach", "attached");
+    pub const CREATE: WriteVerb = WriteVerb('+', "create", "created");
+    pub const ORDER: WriteVerb = WriteVerb('+', "order", "ordered");
+    pub const SET: WriteVerb = WriteVerb('+', "set", "set");
     /// A change of a value. The detail has the old value and the new one.
-    pub const CHANGE: Verb = Verb('~', "change", "changed");
-    pub const TAKE_OVER: Verb = Verb('~', "take over", "taken over");
-    pub const UPLOAD: Verb = Verb('+', "upload", "uploaded");
-    pub const DELETE: Verb = Verb('-', "delete", "deleted");
-    pub const DETACH: Verb = Verb('-', "detach", "detached");
-    pub const EMPTY: Verb = Verb('-', "empty", "emptied");
-    pub const LEAVE: Verb = Verb('-', "leave", "left");
-    pub const RELEASE: Verb = Verb('-', "release", "released");
-    pub const REMOVE: Verb = Verb('-', "remove", "removed");
+    pub const CHANGE: WriteVerb = WriteVerb('~', "change", "changed");
+    pub const TAKE_OVER: WriteVerb = WriteVerb('~', "take over", "taken over");
+    pub const UPLOAD: WriteVerb = WriteVerb('+', "upload", "uploaded");
+    pub const DELETE: WriteVerb = WriteVerb('-', "delete", "deleted");
+    pub const DETACH: WriteVerb = WriteVerb('-', "detach", "detached");
+    pub const EMPTY: WriteVerb = WriteVerb('-', "empty", "emptied");
+    pub const LEAVE: WriteVerb = WriteVerb('-', "leave", "left");
+    pub const RELEASE: WriteVerb = WriteVerb('-', "release", "released");
+    pub const REMOVE: WriteVerb = WriteVerb('-', "remove", "removed");
 }
 
 impl Description {
-    pub fn new(verb: Verb, noun: impl Into<String>, detail: impl Into<String>) -> Description {
-        Description(vec![Part { verb, noun: noun.into(), detail: detail.into() }])
+    pub fn new(verb: WriteVerb, noun: impl Into<String>, detail: impl Into<String>) -> Description {
+        Description(vec![DescriptionPart { verb, noun: noun.into(), detail: detail.into() }])
     }
 
     /// Describes a write that sets, changes or removes a value.
     pub fn value(name: impl Into<String>, have: Option<&str>, want: Option<&str>) -> Description {
         match (have, want) {
-            (None, Some(want)) => Description::new(Verb::SET, name, format!(" to {want}")),
-            (Some(have), None) => Description::new(Verb::REMOVE, name, format!(" ({have})")),
+            (None, Some(want)) => Description::new(WriteVerb::SET, name, format!(" to {want}")),
+            (Some(have), None) => Description::new(WriteVerb::REMOVE, name, format!(" ({have})")),
             (have, want) => {
                 let values = format!("{} → {}", have.unwrap_or("-"), want.unwrap_or("-"));
-                Description::new(Verb::CHANGE, name, values)
+                Description::new(WriteVerb::CHANGE, name, values)
             }
         }
     }
@@ -73,14 +73,14 @@ impl Description {
     }
 
     /// Returns the lines of a plan, one for each part, each with its mark and its text. The text begins with the
-    /// infinitive of the verb. The text of [`Verb::CHANGE`] has no verb, e.g. `port 443 protocol: tcp → https`.
+    /// infinitive of the verb. The text of [`WriteVerb::CHANGE`] has no verb, e.g. `port 443 protocol: tcp → https`.
     pub fn announced(&self) -> impl Iterator<Item = (char, String)> {
         self.0.iter().map(|part| (part.verb.0, part.planned()))
     }
 
     /// Returns the lines of the report after the write, one for each part, e.g. `target worker-1: added`.
     pub fn done(&self) -> Vec<String> {
-        self.0.iter().map(Part::done).collect()
+        self.0.iter().map(DescriptionPart::done).collect()
     }
 
     /// Returns the text for a write that failed, e.g. `could not add target worker-1`.
@@ -90,7 +90,7 @@ impl Description {
 
     /// Returns the write without details, e.g. `add target worker-1`.
     pub fn requested(&self) -> String {
-        let infinitive = |part: &Part| format!("{} {}", part.verb.1, part.noun);
+        let infinitive = |part: &DescriptionPart| format!("{} {}", part.verb.1, part.noun);
         let parts: Vec<String> = self.0.iter().map(infinitive).collect();
         parts.join(", ")
     }
@@ -99,7 +99,7 @@ impl Description {
 /// Prints the description as a plan announces it, in one line and without marks.
 impl fmt::Display for Description {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let parts: Vec<String> = self.0.iter().map(Part::planned).collect();
+        let parts: Vec<String> = self.0.iter().map(DescriptionPart::planned).collect();
         f.write_str(&parts.join(", "))
     }
 }
@@ -111,18 +111,18 @@ impl FromIterator<Description> for Description {
     }
 }
 
-impl Part {
+impl DescriptionPart {
     fn planned(&self) -> String {
-        let Part { verb, noun, detail } = self;
+        let DescriptionPart { verb, noun, detail } = self;
         match *verb {
-            Verb::CHANGE => format!("{noun}: {detail}"),
-            Verb(_, infinitive, _) => format!("{infinitive} {noun}{detail}"),
+            WriteVerb::CHANGE => format!("{noun}: {detail}"),
+            WriteVerb(_, infinitive, _) => format!("{infinitive} {noun}{detail}"),
         }
     }
 
     fn done(&self) -> String {
-        let Part { verb, noun, detail } = self;
-        let between = if *verb == Verb::CHANGE { ", " } else { "" };
+        let DescriptionPart { verb, noun, detail } = self;
+        let between = if *verb == WriteVerb::CHANGE { ", " } else { "" };
         format!("{noun}: {}{between}{detail}", verb.2)
     }
 }
@@ -135,21 +135,21 @@ mod tests {
     fn a_plan_announces_and_a_report_says_what_was_done() {
         for (description, mark, planned, done, failed) in [
             (
-                Description::new(Verb::CREATE, "load balancer web", ", lb11 in fsn1"),
+                Description::new(WriteVerb::CREATE, "load balancer web", ", lb11 in fsn1"),
                 '+',
                 "create load balancer web, lb11 in fsn1",
                 "load balancer web: created, lb11 in fsn1",
                 "could not create load balancer web",
             ),
             (
-                Description::new(Verb::ATTACH, "private Network 7", " at 10.0.0.9"),
+                Description::new(WriteVerb::ATTACH, "private Network 7", " at 10.0.0.9"),
                 '+',
                 "attach private Network 7 at 10.0.0.9",
                 "private Network 7: attached at 10.0.0.9",
                 "could not attach private Network 7",
             ),
             (
-                Description::new(Verb::REMOVE, "target worker-2", ""),
+                Description::new(WriteVerb::REMOVE, "target worker-2", ""),
                 '-',
                 "remove target worker-2",
                 "target worker-2: removed",

@@ -21,7 +21,7 @@ pub enum Urgency {
 
 /// A failed call. The program decides by `kind`, and people read `message`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Error {
+pub struct ProviderError {
     pub kind: ErrorKind,
     /// The resource, the call, the answer of the API, and what to do about the error when this is known.
     pub message: String,
@@ -69,9 +69,9 @@ pub fn without_correlations(message: &str) -> String {
     stable
 }
 
-impl Error {
-    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
-        Error { kind, message: message.into() }
+impl ProviderError {
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> ProviderError {
+        ProviderError { kind, message: message.into() }
     }
 
     /// Whether another try does not help, because a setting or a credential has to be fixed.
@@ -88,7 +88,7 @@ impl Error {
     }
 }
 
-impl fmt::Display for Error {
+impl fmt::Display for ProviderError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }

@@ -29,7 +29,7 @@ pub enum Severity {
 
 /// A property of a reason, e.g. whether its findings become events.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Trait {
+enum ReasonTrait {
     /// The finding becomes a normal event of the object.
     NormalEvent,
     WarningEvent,
@@ -45,7 +45,7 @@ enum Trait {
     /// The finding says that the object is not as it should be.
     Failure,
 }
-use Trait::{Failure, LogOnly, LoggedByItsWrite, NormalEvent, Once, Success, WarningEvent};
+use ReasonTrait::{Failure, LogOnly, LoggedByItsWrite, NormalEvent, Once, Success, WarningEvent};
 
 macro_rules! reasons {
     ($($about:literal { $($(#[doc = $meaning:literal])+ $name:ident: $($of:ident)+;)* })*) => {
@@ -64,7 +64,7 @@ macro_rules! reasons {
             pub const BY_SUBJECT: &[(&str, &[Reason])] = &[$(($about, &[$(Reason::$name),*])),*];
 
             /// Returns the name of the reason in events, its meaning with the fix, and its traits.
-            fn row(self) -> (&'static str, &'static str, &'static [Trait]) {
+            fn row(self) -> (&'static str, &'static str, &'static [ReasonTrait]) {
                 match self {
                     $($(Reason::$name => (stringify!($name), concat!($($meaning),+), &[$($of),+]),)*)*
                 }
@@ -289,7 +289,7 @@ impl Reason {
         self.is(Failure)
     }
 
-    fn is(self, one: Trait) -> bool {
+    fn is(self, one: ReasonTrait) -> bool {
         self.row().2.contains(&one)
     }
 }

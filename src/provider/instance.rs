@@ -1,6 +1,6 @@
 //! The servers of a cloud, and the values that the node on each server should have.
 
-use super::error::{Error, Urgency};
+use super::error::{ProviderError, Urgency};
 use super::finding::Finding;
 use super::interned::Interned;
 use super::node::{Node, NodeAddress};
@@ -17,14 +17,14 @@ use std::net::{IpAddr, Ipv4Addr};
 pub trait Instances: Send + Sync {
     /// Returns all cloud servers. An incomplete list is an error. A call with `Urgency::CanWait` may be refused to save
     /// the API's budget.
-    fn list(&self, urgency: Urgency) -> Result<Vec<Instance>, Error>;
+    fn list(&self, urgency: Urgency) -> Result<Vec<Instance>, ProviderError>;
 
     /// Returns the cloud server with this ID as it is now. The error is `ErrorKind::NotFound` only when the cloud
     /// itself says that the server does not exist.
-    fn get(&self, number: u64) -> Result<Instance, Error>;
+    fn get(&self, number: u64) -> Result<Instance, ProviderError>;
 
     /// Returns the cloud servers with this name as they are now. An incomplete list is an error.
-    fn named(&self, name: &str) -> Result<Vec<Instance>, Error>;
+    fn named(&self, name: &str) -> Result<Vec<Instance>, ProviderError>;
 
     /// Returns the servers with these IDs that exist, and maybe others. A server that is not in the answer did not
     /// exist at some moment during this call. `place` returns how many servers have a lower ID, as far as is known, so
@@ -34,7 +34,7 @@ pub trait Instances: Send + Sync {
         numbers: &BTreeSet<u64>,
         place: &dyn Fn(u64) -> usize,
         urgency: Urgency,
-    ) -> Result<Vec<Instance>, Error>;
+    ) -> Result<Vec<Instance>, ProviderError>;
 
     /// Returns what a node on this server should have. The error is a finding that says why there is no answer. Pure.
     fn metadata(&self, instance: &Instance, node: &Node) -> Result<Metadata, Box<Finding>>;
@@ -57,14 +57,14 @@ pub trait Instances: Send + Sync {
 /// and its own outages.
 pub trait Dedicated: Send + Sync {
     /// Returns all servers that the credentials show. An incomplete list is an error.
-    fn list(&self, urgency: Urgency) -> Result<Vec<Instance>, Error>;
+    fn list(&self, urgency: Urgency) -> Result<Vec<Instance>, ProviderError>;
 
     /// Checks whether the server exists. The error is `ErrorKind::NotFound` only when the API itself says
     /// that it does not.
-    fn get(&self, number: u64) -> Result<(), Error>;
+    fn get(&self, number: u64) -> Result<(), ProviderError>;
 
     /// Whether the server is switched off. `None` means that the API does not know it.
-    fn is_off(&self, number: u64) -> Result<Option<bool>, Error>;
+    fn is_off(&self, number: u64) -> Result<Option<bool>, ProviderError>;
 
     /// Returns when the API refused a login. `None` when a login was accepted since then, or when no login was tried.
     fn login_refused(&self) -> Option<Timestamp>;
@@ -238,8 +238,8 @@ impl fmt::Display for InstanceId {
 /// servers that are not listed.
 #[derive(Clone, Copy, Debug)]
 pub struct Servers<'a> {
-    pub cloud: Result<&'a [Instance], &'a Error>,
-    pub dedicated: Result<&'a [Instance], &'a Error>,
+    pub cloud: Result<&'a [Instance], &'a ProviderError>,
+    pub dedicated: Result<&'a [Instance], &'a ProviderError>,
 }
 
 impl<'a> Servers<'a> {
@@ -249,7 +249,7 @@ impl<'a> Servers<'a> {
 
     /// Returns the error of the API that should have listed this server. When there is such an error, a server that is
     /// not listed may still exist.
-    pub fn unknown(&self, id: InstanceId) -> Option<&'a Error> {
+    pub fn unknown(&self, id: InstanceId) -> Option<&'a ProviderError> {
         match id {
             InstanceId::Cloud(_) => self.cloud.err(),
             InstanceId::Dedicated(_) => self.dedicated.err(),
@@ -257,7 +257,7 @@ impl<'a> Servers<'a> {
     }
 
     /// Returns the error of the API that did not answer.
-    pub fn error(&self) -> Option<&'a Error> {
+    pub fn error(&self) -> Option<&'a ProviderError> {
         self.cloud.err().or(self.dedicated.err())
     }
 }

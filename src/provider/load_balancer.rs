@@ -4,7 +4,7 @@
 //! and changes are trait objects that only their provider reads.
 
 use super::description::Write;
-use super::error::{Error, Urgency};
+use super::error::{ProviderError, Urgency};
 use super::finding::Finding;
 use super::interned::Interned;
 use super::service::{Cluster, Ingress, OfferedNode, Service};
@@ -20,7 +20,11 @@ use std::sync::Arc;
 pub trait LoadBalancers: Actions {
     /// Returns a snapshot of all load balancers, and of everything else that plans for these Services need. An
     /// incomplete snapshot is an error.
-    fn observe(&self, services: &[&Service], urgency: Urgency) -> Result<Arc<dyn Snapshot>, Error>;
+    fn observe(
+        &self,
+        services: &[&Service],
+        urgency: Urgency,
+    ) -> Result<Arc<dyn Snapshot>, ProviderError>;
 
     /// Returns the key of the Service's group. Services with the same key use one load balancer together. `None` when
     /// the Service has a load balancer of its own.
@@ -41,24 +45,27 @@ pub trait LoadBalancers: Actions {
         &self,
         cluster: &Cluster,
         urgency: Urgency,
-    ) -> Result<Option<Vec<Box<dyn Change>>>, Error>;
+    ) -> Result<Option<Vec<Box<dyn Change>>>, ProviderError>;
 
     /// Returns the objects that were made for Services of this cluster which do not exist any more, and that are kept.
     /// The result is for display. Makes a call to the cloud.
-    fn kept(&self, cluster: &Cluster) -> Result<Vec<Kept>, Error>;
+    fn kept(&self, cluster: &Cluster) -> Result<Vec<KeptObject>, ProviderError>;
 
     /// Returns why this health check of a port of the Service fails although the server runs. Pure.
-    fn cause(&self, health: &Health, service: &Service) -> Cause;
+    fn cause(&self, health: &TargetHealth, service: &Service) -> Cause;
 
     /// Returns the current usage of a load balancer, for display only. Makes a call to the cloud.
-    fn usage(&self, id: u64) -> Result<Usage, Error>;
+    fn usage(&self, id: u64) -> Result<Usage, ProviderError>;
 }
 
 /// Actions: changes that run in the cloud after they were requested.
 pub trait Actions: Send + Sync {
     /// Asks the cloud once about all of these actions. Returns the result of each action that has ended. The other
     /// actions still run.
-    fn ended(&self, actions: &[ActionId]) -> Result<HashMap<ActionId, Result<(), Error>>, Error>;
+    fn ended(
+        &self,
+        actions: &[ActionId],
+    ) -> Result<HashMap<ActionId, Result<(), ProviderError>>, ProviderError>;
 
     /// Whether it is worth waiting for actions, see [`Gate::may_wait`](super::gate::Gate::may_wait).
     fn may_wait(&self) -> bool {
@@ -131,7 +138,7 @@ pub trait Snapshot: Send + Sync {
     fn orphans(&self, cluster: &Cluster) -> Vec<Orphan>;
 
     /// Returns the load balancers of this cluster whose Service does not exist and asked to keep them. Pure.
-    fn kept(&self, cluster: &Cluster) -> Vec<Kept>;
+    fn kept(&self, cluster: &Cluster) -> Vec<KeptObject>;
 }
 
 /// The data that a plan needs, see [`LoadBalancerPlan::needs`].
@@ -151,7 +158,7 @@ pub struct Needs {
 /// A planned write in the cloud.
 pub trait Change: Write + fmt::Debug + Send + Sync {
     /// Makes the change once, without a retry. After an error the caller reads the present state again.
-    fn apply(&self) -> Result<Applied, Error>;
+    fn apply(&self) -> Result<Applied, ProviderError>;
 
     /// Returns the kind of the change, for the events.
     fn kind(&self) -> ChangeKind {
@@ -214,7 +221,7 @@ pub enum ChangeKind {
 /// The plan for one Service's load balancer: its present state, its desired state, and the changes between them.
 #[derive(Debug, Default)]
 pub struct LoadBalancerPlan {
-    pub outcome: Outcome,
+    pub outcome: PlanOutcome,
     /// The Service's load balancer. `None` when there is no load balancer yet, or none any more.
     pub found: Option<Balancer>,
     /// Whether the load balancer that was found, or one that the Service leaves, carries the UID of the Service or the
@@ -241,7 +248,7 @@ pub struct LoadBalancerPlan {
 
 /// The outcome of a plan: what is done for a Service in the cloud.
 #[derive(Debug)]
-pub enum Outcome {
+pub enum PlanOutcome {
     /// Nothing of the Service can be synced. `why` is the finding to report, and `problems` lists each problem of
     /// the finding separately.
     Refused { why: Finding, problems: Vec<String> },
@@ -270,28 +277,28 @@ pub enum Then {
     Move(Vec<Box<dyn Change>>),
 }
 
-impl Default for Outcome {
-    fn default() -> Outcome {
-        Outcome::of(Vec::new())
+impl Default for PlanOutcome {
+    fn default() -> PlanOutcome {
+        PlanOutcome::of(Vec::new())
     }
 }
 
-impl Outcome {
+impl PlanOutcome {
     /// Returns the outcome with these changes, after which nothing follows.
-    pub fn of(changes: Vec<Box<dyn Change>>) -> Outcome {
+    pub fn of(changes: Vec<Box<dyn Change>>) -> PlanOutcome {
         let then = Then::Done;
-        Outcome::Change { changes, then }
+        PlanOutcome::Change { changes, then }
     }
 
-    pub fn refused(why: Finding) -> Outcome {
+    pub fn refused(why: Finding) -> PlanOutcome {
         let problems = vec![why.message.clone()];
-        Outcome::Refused { why, problems }
+        PlanOutcome::Refused { why, problems }
     }
 
-    /// Returns the changes of [`Outcome::Change`], which are made before those of [`leaves`](Outcome::leaves).
+    /// Returns the changes of [`PlanOutcome::Change`], which are made before those of [`leaves`](Outcome::leaves).
     pub fn changes(&self) -> &[Box<dyn Change>] {
         match self {
-            Outcome::Change { changes, .. } => changes,
+            PlanOutcome::Change { changes, .. } => changes,
             _ => &[],
         }
     }
@@ -300,16 +307,16 @@ impl Outcome {
     /// the Service's status is written.
     pub fn leaves(&self) -> &[Box<dyn Change>] {
         match self {
-            Outcome::Change { then, .. } => then.leaves(),
+            PlanOutcome::Change { then, .. } => then.leaves(),
             _ => &[],
         }
     }
 
-    /// Takes the changes of [`Outcome::Change`] out of the outcome, to execute them. The changes
+    /// Takes the changes of [`PlanOutcome::Change`] out of the outcome, to execute them. The changes
     /// of [`leaves`](Outcome::leaves) stay.
     pub fn take_changes(&mut self) -> Vec<Box<dyn Change>> {
         match self {
-            Outcome::Change { changes, .. } => std::mem::take(changes),
+            PlanOutcome::Change { changes, .. } => std::mem::take(changes),
             _ => Vec::new(),
         }
     }
@@ -318,7 +325,7 @@ impl Outcome {
     /// unfinished, so that the Service is planned again.
     pub fn take_leaves(&mut self) -> Vec<Box<dyn Change>> {
         match self {
-            Outcome::Change { then: Then::Leave(leaves) | Then::Move(leaves), .. } => {
+            PlanOutcome::Change { then: Then::Leave(leaves) | Then::Move(leaves), .. } => {
                 std::mem::take(leaves)
             }
             _ => Vec::new(),
@@ -328,29 +335,29 @@ impl Outcome {
     /// Returns why nothing of the Service is synced.
     pub fn obstacle(&self) -> Option<&Finding> {
         match self {
-            Outcome::Refused { why, .. } => Some(why),
+            PlanOutcome::Refused { why, .. } => Some(why),
             _ => None,
         }
     }
 
     /// Whether the Service must be planned again soon, although nothing failed.
     pub fn is_unfinished(&self) -> bool {
-        matches!(self, Outcome::Change { then, .. } if !matches!(then, Then::Done))
+        matches!(self, PlanOutcome::Change { then, .. } if !matches!(then, Then::Done))
     }
 
     /// Whether everything is as it should be.
     pub fn is_in_order(&self) -> bool {
-        self.changes().is_empty() && matches!(self, Outcome::Change { then: Then::Done, .. })
+        self.changes().is_empty() && matches!(self, PlanOutcome::Change { then: Then::Done, .. })
     }
 
     /// Whether the Service moves to another load balancer. Until the plan is finished, the previous load balancer
     /// serves the Service.
     pub fn moves(&self) -> bool {
-        matches!(self, Outcome::Change { then: Then::Move(_), .. })
+        matches!(self, PlanOutcome::Change { then: Then::Move(_), .. })
     }
 
     pub fn is_released(&self) -> bool {
-        matches!(self, Outcome::Released)
+        matches!(self, PlanOutcome::Released)
     }
 }
 
@@ -375,14 +382,14 @@ impl Then {
 impl LoadBalancerPlan {
     /// Refuses the plan for this reason, so that nothing is done.
     pub fn refuse(self, why: Finding) -> LoadBalancerPlan {
-        LoadBalancerPlan { outcome: Outcome::refused(why), status: None, ..self }
+        LoadBalancerPlan { outcome: PlanOutcome::refused(why), status: None, ..self }
     }
 
     /// Removes the changes that create or delete objects, because the cluster's identity is not known. A created object
     /// would later seem to belong to another cluster, and an object to delete may belong to another cluster now. `why`
     /// is the finding that reports this.
     pub fn without_identity(mut self, why: Finding) -> LoadBalancerPlan {
-        let Outcome::Change { changes, then } = &mut self.outcome else {
+        let PlanOutcome::Change { changes, then } = &mut self.outcome else {
             return self;
         };
         let all = changes.iter().chain(then.leaves());
@@ -422,7 +429,7 @@ pub enum Claim {
 
 /// An object in the cloud that was made for a Service which does not exist any more, and that no controller deletes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Kept {
+pub struct KeptObject {
     /// `Certificate` or `LoadBalancer`.
     pub kind: &'static str,
     pub id: u64,
@@ -548,13 +555,13 @@ pub struct Usage {
 pub struct Target {
     /// The name of the target's node, or the cloud's name for the target when no node is known.
     pub name: String,
-    pub health: Vec<Health>,
+    pub health: Vec<TargetHealth>,
 }
 
 /// The result of the health checks of one port for one target.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Health {
+pub struct TargetHealth {
     pub port: u16,
     /// The status in the cloud's words, e.g. `healthy`.
     pub status: Interned,
@@ -687,7 +694,7 @@ impl Field {
     }
 }
 
-impl Health {
+impl TargetHealth {
     pub fn is_unhealthy(&self) -> bool {
         self.status == "unhealthy"
     }

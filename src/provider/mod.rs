@@ -26,8 +26,8 @@ pub mod variables;
 mod waits;
 
 pub use clock::{LARGEST_DRIFT, Moment};
-pub use description::{Description, Verb, Write};
-pub use error::{CORRELATION, Error, ErrorKind, Urgency, without_correlations};
+pub use description::{Description, Write, WriteVerb};
+pub use error::{CORRELATION, ErrorKind, ProviderError, Urgency, without_correlations};
 pub use finding::{Finding, Reason, Severity};
 pub use gate::{Gate, OpenGate, Refused};
 pub use heartbeat::lock;
@@ -38,9 +38,9 @@ pub use instance::{
 pub use interned::{Interned, NodeLabels};
 pub use load_balancer::{
     ActionId, Actions, Applied, Balancer, BalancerHealth, BalancerUse, Cause, CauseKind, Change,
-    ChangeKind, Claim, Consumption, Field, Health, HealthyTargets, Kept, LoadBalancerPlan,
-    LoadBalancers, Needs, Orphan, Outcome, PortOwner, SeenHealth, ShownCertificate, Snapshot,
-    Target, TargetCounts, Then, Usage,
+    ChangeKind, Claim, Consumption, Field, HealthyTargets, KeptObject, LoadBalancerPlan,
+    LoadBalancers, Needs, Orphan, PlanOutcome, PortOwner, SeenHealth, ShownCertificate, Snapshot,
+    Target, TargetCounts, TargetHealth, Then, Usage,
 };
 pub use node::{AddressKind, Node, NodeAddress, one_ip_or_two};
 pub use options::{
@@ -88,7 +88,7 @@ pub trait Provider: Send + Sync {
 
     /// Reads once the data that every later call needs, e.g. the private network that the settings name. The caller
     /// calls this method before it reads lists that need the data, until a call succeeds. Later calls cost nothing.
-    fn prepare(&self) -> Result<(), Error> {
+    fn prepare(&self) -> Result<(), ProviderError> {
         Ok(())
     }
 
@@ -137,7 +137,7 @@ pub struct Checkup {
     /// comes from the network.
     pub clock_ahead_s: Option<i64>,
     /// The private network that the settings name, for display. `None` when the settings name no network.
-    pub network: Option<Result<String, Error>>,
+    pub network: Option<Result<String, ProviderError>>,
     /// Whether the routes of the private network are exposed to dedicated servers. `None` when this is not known, or
     /// when no dedicated servers are connected to the network.
     pub exposes_routes: Option<bool>,

@@ -3,8 +3,8 @@
 //! Changes are made one at a time: while a network is being changed, another change of it
 //! is answered with `ErrorKind::Busy`.
 
-use super::description::{Description, Verb, Write};
-use super::error::{Error, Urgency};
+use super::description::{Description, Write, WriteVerb};
+use super::error::{ProviderError, Urgency};
 use super::load_balancer::{Actions, Change};
 use ipnet::Ipv4Net;
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ use std::net::Ipv4Addr;
 /// The private network that a cloud's nodes are in. The network has only IPv4.
 pub trait Routes: Actions {
     /// Returns the network with all of its routes. An incomplete list is an error.
-    fn observe(&self, urgency: Urgency) -> Result<Network, Error>;
+    fn observe(&self, urgency: Urgency) -> Result<Network, ProviderError>;
 
     /// Returns the write that makes this change. The write adds or deletes exactly this route. To delete a route that
     /// does not exist is no error.
@@ -74,9 +74,9 @@ impl Write for RouteChange {
     fn description(&self) -> Description {
         let route = format!("route {}", self.route);
         if self.is_deletion {
-            Description::new(Verb::DELETE, route, format!(" ({})", self.why))
+            Description::new(WriteVerb::DELETE, route, format!(" ({})", self.why))
         } else {
-            Description::new(Verb::ADD, route, "")
+            Description::new(WriteVerb::ADD, route, "")
         }
     }
 

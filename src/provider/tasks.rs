@@ -11,14 +11,14 @@ use std::time::{Duration, Instant};
 
 /// The tasks of a scope. All of them end before the scope.
 pub struct Tasks<'scope, 'env, R> {
-    place: Place<'scope, 'env, R>,
+    place: TaskPlace<'scope, 'env, R>,
     /// How many tasks have begun without their results having been fetched.
     open: Cell<usize>,
 }
 
-type Task<'env, R> = Box<dyn FnOnce() -> R + Send + 'env>;
+type BoxedTask<'env, R> = Box<dyn FnOnce() -> R + Send + 'env>;
 
-enum Place<'scope, 'env, R> {
+enum TaskPlace<'scope, 'env, R> {
     Threads {
         scope: &'scope Scope<'scope, 'env>,
         results: Receiver<R>,
@@ -27,17 +27,17 @@ enum Place<'scope, 'env, R> {
     },
     Simulated {
         /// The tasks that did not run yet, with the time at which each was begun.
-        waiting: RefCell<Vec<(Instant, Task<'env, R>)>>,
+        waiting: RefCell<Vec<(Instant, BoxedTask<'env, R>)>>,
     },
 }
 
 impl<'scope, 'env, R: Send + 'env> Tasks<'scope, 'env, R> {
     pub fn new(scope: &'scope Scope<'scope, 'env>) -> Tasks<'scope, 'env, R> {
         let place = if clock::is_simulated() {
-            Place::Simulated { waiting: RefCell::default() }
+            TaskPlace::Simulated { waiting: RefCell::default() }
         } else {
             let (sender, results) = channel();
-            Place::Threads { scope, results, sender }
+            TaskPlace::Threads { scope, results, sender }
         };
         Tasks { place, open: Cell::new(0) }
     }
@@ -50,12 +50,12 @@ impl<'scope, 'env, R: Send + 'env> Tasks<'scope, 'env, R> {
     pub fn begin(&self, task: impl FnOnce() -> R + Send + 'env) {
         self.open.update(|open| open + 1);
         match &self.place {
-            Place::Threads { scope, sender, .. } => {
+            TaskPlace::Threads { scope, sender, .. } => {
                 let sender = sender.clone();
                 // The result is not needed when there is no receiver any more.
                 scope.spawn(move || drop(sender.send(task())));
             }
-            Place::Simulated { waiting } => {
+            TaskPlace::Simulated { waiting } => {
                 waiting.borrow_mut().push((clock::now(), Box::new(task)))
             }
         }
@@ -64,8 +64,10 @@ impl<'scope, 'env, R: Send + 'env> Tasks<'scope, 'env, R> {
     /// Returns the next result, or `None` when no task ended within this time.
     pub fn next(&self, wait: Duration) -> Option<R> {
         let result = match &self.place {
-            Place::Threads { results, .. } => results.recv_timeout(clock::to_machine(wait)).ok(),
-            Place::Simulated { waiting } => {
+            TaskPlace::Threads { results, .. } => {
+                results.recv_timeout(clock::to_machine(wait)).ok()
+            }
+            TaskPlace::Simulated { waiting } => {
                 // A call with a wait of zero leaves no time for tasks that were begun at this moment, so none of them
                 // is chosen. Tasks that were begun earlier may have ended.
                 let now = clock::now();
@@ -91,7 +93,7 @@ impl<'scope, 'env, R: Send + 'env> Tasks<'scope, 'env, R> {
 /// Runs the tasks that did not run yet, just as the end of a thread scope waits for its threads.
 impl<R> Drop for Tasks<'_, '_, R> {
     fn drop(&mut self) {
-        if let Place::Simulated { waiting } = &self.place {
+        if let TaskPlace::Simulated { waiting } = &self.place {
             for (_, task) in waiting.take() {
                 drop(task());
             }

@@ -4,9 +4,9 @@
 //! `--flag value`, `-v4`, `-v 4` and `-v=4` are read. A boolean flag without a value is true and never takes the next
 //! word. `--` ends the flags. `_` in the name of a flag counts as `-`.
 
-use super::hccm_compat::{self, IGNORED_FLAGS, Use};
+use super::hccm_compat::{self, FlagUse, IGNORED_FLAGS};
 use super::problem::{Notice, Problem};
-use super::setting::{Command, Flag, Kind, Setting};
+use super::setting::{Command, Flag, Setting, ValueKind};
 use super::table::{self, TABLE};
 use crate::provider::variables::{HCLOUD_TOKEN, HCLOUD_TOKEN_FILE};
 use crate::text::{nearest, one_of};
@@ -48,7 +48,8 @@ pub fn next_word(words: &[OsString], mut at: usize) -> Option<usize> {
             Some(long) => {
                 let long = long.replace('_', "-");
                 let drop_in = hccm_compat::by_name(&long);
-                table::by_flag(&long).map_or(drop_in == Some(Use::WithValue), Setting::takes_value)
+                table::by_flag(&long)
+                    .map_or(drop_in == Some(FlagUse::WithValue), Setting::takes_value)
             }
             // In a word like `-wn`, only the last letter can take the next word as its value, as in `-wn shop`. In
             // `-nshop` the value is part of the word.
@@ -76,12 +77,12 @@ struct ArgsParser {
 
 /// The kind of a flag that the command accepts.
 #[derive(Clone, Copy)]
-enum Known {
+enum FlagKind {
     Help,
     Version,
     Ours(&'static Setting),
     /// A flag of hcloud-cloud-controller-manager that has no effect here.
-    DropIn(Use),
+    DropIn(FlagUse),
 }
 
 impl ArgsParser {
@@ -146,11 +147,11 @@ impl ArgsParser {
     fn long(&mut self, name: String) {
         let typed = format!("--{name}");
         match flag(self.command, &name) {
-            Some(Known::Ours(setting)) => self.ours(setting, typed),
+            Some(FlagKind::Ours(setting)) => self.ours(setting, typed),
             Some(known) => match self.value(known) {
                 None => self.problem(typed, "needs a value"),
-                Some(_) if matches!(known, Known::Help) => self.args.help = true,
-                Some(value) if matches!(known, Known::Version) => {
+                Some(_) if matches!(known, FlagKind::Help) => self.args.help = true,
+                Some(value) if matches!(known, FlagKind::Version) => {
                     self.args.version = value != "false";
                 }
                 Some(_) => {
@@ -186,12 +187,12 @@ impl ArgsParser {
     }
 
     fn ours(&mut self, setting: &'static Setting, name: String) {
-        match self.value(Known::Ours(setting)).map(OsString::into_string) {
+        match self.value(FlagKind::Ours(setting)).map(OsString::into_string) {
             Some(Ok(text)) => self.args.flags.push(Flag { setting, name, text }),
             Some(Err(_)) => self.problem(name, "its value is not UTF-8"),
             None => {
                 let (what, example) = (setting.kind.value_name(), setting.example());
-                let is_listed = matches!(setting.kind, Kind::Choice(_));
+                let is_listed = matches!(setting.kind, ValueKind::Choice(_));
                 let message = if setting.secret || is_listed {
                     format!("needs a value: {what}")
                 } else {
@@ -203,7 +204,7 @@ impl ArgsParser {
     }
 
     /// Returns the value of a flag. A boolean flag without a value is true.
-    fn value(&mut self, flag: Known) -> Option<OsString> {
+    fn value(&mut self, flag: FlagKind) -> Option<OsString> {
         if flag.takes_value() {
             self.parser.value().ok()
         } else {
@@ -222,7 +223,7 @@ impl ArgsParser {
         // The value that the flag would have taken is skipped too, so that one mistake leads to only one message. A
         // value that may be a secret is not repeated.
         let known = meant.and_then(|meant| flag(self.command, meant));
-        let takes_value = known.is_some_and(Known::takes_value);
+        let takes_value = known.is_some_and(FlagKind::takes_value);
         self.drop_value(is_secret || takes_value || is_daemon);
         let message = match (table::by_flag(name), meant) {
             _ if is_secret => format!(
@@ -284,24 +285,24 @@ impl ArgsParser {
     }
 }
 
-impl Known {
+impl FlagKind {
     /// Whether the next word is the value of the flag.
     fn takes_value(self) -> bool {
         match self {
-            Known::Help | Known::Version => false,
-            Known::Ours(setting) => setting.takes_value(),
-            Known::DropIn(kind) => kind == Use::WithValue,
+            FlagKind::Help | FlagKind::Version => false,
+            FlagKind::Ours(setting) => setting.takes_value(),
+            FlagKind::DropIn(kind) => kind == FlagUse::WithValue,
         }
     }
 }
 
 /// Returns the flag with this long name, when the command takes it.
-fn flag(command: Command, name: &str) -> Option<Known> {
+fn flag(command: Command, name: &str) -> Option<FlagKind> {
     let is_daemon = command.reads_daemon_arguments();
     match (name, table::by_flag(name)) {
-        ("help", _) => Some(Known::Help),
-        ("version", _) if is_daemon => Some(Known::Version),
-        (_, Some(setting)) if setting.is_for(command) => Some(Known::Ours(setting)),
-        _ => hccm_compat::by_name(name).filter(|_| is_daemon).map(Known::DropIn),
+        ("help", _) => Some(FlagKind::Help),
+        ("version", _) if is_daemon => Some(FlagKind::Version),
+        (_, Some(setting)) if setting.is_for(command) => Some(FlagKind::Ours(setting)),
+        _ => hccm_compat::by_name(name).filter(|_| is_daemon).map(FlagKind::DropIn),
     }
 }

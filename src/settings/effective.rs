@@ -2,7 +2,7 @@
 //! cluster (`--settings-from`), and the daemon over the default.
 
 use super::problem::Problem;
-use super::setting::{Command, Flag, Kind, Setting, Variable};
+use super::setting::{Command, Flag, Setting, ValueKind, Variable};
 use super::values::{Output, looks_like_a_token, without_credentials};
 use crate::http::{Secret, SecretCheck, SecretSource};
 use crate::provider::{Source, Sourced, process};
@@ -237,8 +237,8 @@ impl Candidate {
     fn shown(&self) -> Option<String> {
         match (self.setting.kind, boolean(&self.text)) {
             _ if self.setting.secret => None,
-            (Kind::Url, _) => Some(without_credentials(&self.text)),
-            (Kind::Boolean, Ok(value)) => Some(value.to_string()),
+            (ValueKind::Url, _) => Some(without_credentials(&self.text)),
+            (ValueKind::Boolean, Ok(value)) => Some(value.to_string()),
             _ => Some(self.text.clone()),
         }
     }
@@ -254,7 +254,7 @@ pub(super) fn parsed<T>(
 /// Parses a choice: one of the words in the setting's row, in upper or lower case.
 pub(super) fn choice<T: for<'de> Deserialize<'de>>(candidate: &Candidate) -> Result<T, String> {
     let words = match candidate.setting.kind {
-        Kind::Choice(words) => words,
+        ValueKind::Choice(words) => words,
         _ => &[],
     };
     let word = candidate.text.to_ascii_lowercase();
@@ -351,7 +351,7 @@ fn candidates(flags: &[Flag], setting: &'static Setting, is_usage: bool) -> Vec<
     let mut found: Vec<Candidate> = Vec::new();
     for flag in flags.iter().filter(|flag| std::ptr::eq(flag.setting, setting)) {
         match found.last_mut() {
-            Some(list) if matches!(setting.kind, Kind::List(_)) => {
+            Some(list) if matches!(setting.kind, ValueKind::List(_)) => {
                 list.text.push(',');
                 list.text.push_str(&flag.text);
             }

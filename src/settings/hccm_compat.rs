@@ -3,11 +3,11 @@
 //!
 //! A flag or variable that has no effect here is logged once as ignored.
 
-use Use::{Switch, WithValue};
+use FlagUse::{Switch, WithValue};
 
 /// How a flag that has no effect here is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Use {
+pub enum FlagUse {
     /// A flag that does not take the next word as its value. It is boolean, or has a value of its own when it is
     /// written without one.
     Switch,
@@ -17,7 +17,7 @@ pub enum Use {
 
 /// The flags of hcloud-cloud-controller-manager, as of version 1.35, that are no setting of ours. Flags that it accepts
 /// but does not show are included.
-pub const IGNORED_FLAGS: &[(&str, Use)] = &[
+pub const IGNORED_FLAGS: &[(&str, FlagUse)] = &[
     ("allocate-node-cidrs", Switch),
     ("allow-untagged-cloud", Switch),
     ("authentication-kubeconfig", WithValue),
@@ -86,6 +86,6 @@ pub const IGNORED_FLAGS: &[(&str, Use)] = &[
 /// effect here yet.
 pub(super) const IGNORED_VARIABLES: &[&str] = &["HCLOUD_SERVER_CACHE_MODE"];
 
-pub(super) fn by_name(name: &str) -> Option<Use> {
+pub(super) fn by_name(name: &str) -> Option<FlagUse> {
     IGNORED_FLAGS.iter().find(|(flag, _)| *flag == name).map(|(_, kind)| *kind)
 }

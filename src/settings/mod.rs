@@ -31,11 +31,11 @@ pub use crate::provider::{AddressFamily, Algorithm, NetworkSelector, Profile, So
 pub use crate::text::{all_nearest, nearest, one_of};
 pub use args::{names_a_secret, next_word};
 pub use effective::{DaemonSettings, Effective, Environment, Process};
-pub use hccm_compat::{IGNORED_FLAGS, Use};
+pub use hccm_compat::{FlagUse, IGNORED_FLAGS};
 pub use help::help;
 pub use problem::{Notice, Problem};
 pub use resolve::{Parsed, parse, parse_with_daemon};
-pub use setting::{Command, Group, Kind, Setting, Variable};
+pub use setting::{Command, Group, Setting, ValueKind, Variable};
 pub use table::{
     HCLOUD_TOKEN, LOAD_BALANCER_RESYNC_PERIOD, NODE_STATUS_UPDATE_FREQUENCY, Settings, TABLE,
 };

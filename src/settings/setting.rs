@@ -14,7 +14,7 @@ pub struct Setting {
     pub short: Option<char>,
     /// The variables. The value is taken from the first one that is set and not empty.
     pub variables: &'static [Variable],
-    pub kind: Kind,
+    pub kind: ValueKind,
     /// The default as text, written like the value of a flag and parsed in the same function.
     pub default: Option<&'static str>,
     /// What the setting does, its unit and its limits, in whole sentences.
@@ -56,7 +56,7 @@ pub enum Variable {
 /// The form of a value. It determines how the parser reads the flag of a setting, and which placeholder help prints for
 /// the value. The function in the setting's row parses the value itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum ValueKind {
     /// A Go boolean. A flag without a value is true and never takes the next word.
     Boolean,
     /// Any text. The word in the variant says what the text names, e.g. `NAMESPACE`, and help prints this word.
@@ -112,7 +112,7 @@ named! {
     }
 }
 
-/// Examples of values. The key is the word in [`Kind::Text`] or [`Kind::List`].
+/// Examples of values. The key is the word in [`ValueKind::Text`] or [`ValueKind::List`].
 const EXAMPLES: [(&str, &str); 14] = [
     ("CIDR", "10.244.0.0/16"),
     ("CLASS", "hetzner"),
@@ -137,18 +137,18 @@ impl Setting {
     /// Returns a value that the setting may have.
     pub fn example(&self) -> &'static str {
         match (self.kind, self.default) {
-            (Kind::Choice(words), _) => words.last().copied().unwrap_or_default(),
-            (Kind::Boolean, Some("true")) => "false",
-            (Kind::Boolean, _) => "true",
+            (ValueKind::Choice(words), _) => words.last().copied().unwrap_or_default(),
+            (ValueKind::Boolean, Some("true")) => "false",
+            (ValueKind::Boolean, _) => "true",
             (_, Some(default)) if !default.is_empty() => default,
-            (Kind::Text(what) | Kind::List(what), _) => {
+            (ValueKind::Text(what) | ValueKind::List(what), _) => {
                 let example = EXAMPLES.iter().find(|(name, _)| *name == what);
                 example.map_or(what, |(_, example)| example)
             }
-            (Kind::Duration, _) => "30s",
-            (Kind::Integer | Kind::Number, _) => "1",
-            (Kind::Path, _) => "/etc/ccm/file",
-            (Kind::Url, _) => "https://example.com",
+            (ValueKind::Duration, _) => "30s",
+            (ValueKind::Integer | ValueKind::Number, _) => "1",
+            (ValueKind::Path, _) => "/etc/ccm/file",
+            (ValueKind::Url, _) => "https://example.com",
         }
     }
 
@@ -159,7 +159,7 @@ impl Setting {
             flags: &[],
             short: None,
             variables: &[],
-            kind: Kind::Boolean,
+            kind: ValueKind::Boolean,
             default: None,
             help: "",
             commands,
@@ -203,7 +203,7 @@ impl Setting {
     }
 
     pub fn takes_value(&self) -> bool {
-        self.kind != Kind::Boolean
+        self.kind != ValueKind::Boolean
     }
 
     /// Whether the command takes the setting. `config`, `doctor` and `status` take every setting that the daemon takes.
@@ -226,7 +226,11 @@ impl Setting {
     /// be sent to an address that an object of the cluster contains.
     pub(super) fn is_inherited(&self) -> bool {
         let is_about_the_work = matches!(self.group, Group::Hetzner | Group::Controllers);
-        is_about_the_work && !self.own && !self.secret && !self.hidden && self.kind != Kind::Url
+        is_about_the_work
+            && !self.own
+            && !self.secret
+            && !self.hidden
+            && self.kind != ValueKind::Url
     }
 
     /// Whether only `config` takes the setting, and the daemon does not.
@@ -246,19 +250,19 @@ impl Variable {
     }
 }
 
-impl Kind {
+impl ValueKind {
     /// Returns the placeholder that help prints for the value, e.g. `DURATION`.
     pub fn value_name(self) -> String {
         match self {
-            Kind::Boolean => "true|false".to_owned(),
-            Kind::Text(name) => name.to_owned(),
-            Kind::Duration => "DURATION".to_owned(),
-            Kind::Integer => "N".to_owned(),
-            Kind::Number => "NUMBER".to_owned(),
-            Kind::Choice(words) => words.join("|"),
-            Kind::List(name) => format!("{name},…"),
-            Kind::Path => "PATH".to_owned(),
-            Kind::Url => "URL".to_owned(),
+            ValueKind::Boolean => "true|false".to_owned(),
+            ValueKind::Text(name) => name.to_owned(),
+            ValueKind::Duration => "DURATION".to_owned(),
+            ValueKind::Integer => "N".to_owned(),
+            ValueKind::Number => "NUMBER".to_owned(),
+            ValueKind::Choice(words) => words.join("|"),
+            ValueKind::List(name) => format!("{name},…"),
+            ValueKind::Path => "PATH".to_owned(),
+            ValueKind::Url => "URL".to_owned(),
         }
     }
 }

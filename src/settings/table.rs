@@ -9,7 +9,7 @@ use super::setting::Command::{
     RouteList, RouteSync, Run, Status,
 };
 use super::setting::Variable::{File, Older, OptionalFile, Value};
-use super::setting::{Command, Group, Kind, Setting};
+use super::setting::{Command, Group, Setting, ValueKind};
 use super::values::{self, Color, Controller, LogFormat, Output, WorkloadName, unless_empty};
 use crate::http::SecretSource;
 use crate::provider::{
@@ -112,14 +112,14 @@ settings! {
     // All commands except `lint` require the token. If it is `None` for such a command, a `Problem` reports this.
     HCLOUD_TOKEN token: Option<SecretSource> = token => {
         variables: &[Value(variables::HCLOUD_TOKEN), File(variables::HCLOUD_TOKEN_FILE)],
-        kind: Kind::Text("TOKEN"),
+        kind: ValueKind::Text("TOKEN"),
         help: "Token of the Hetzner Cloud project's API, read & write. Required. The file form is read \
                again whenever the file changes, so a rotated token needs no restart.",
         secret: true,
     }
 
     HCLOUD_ENDPOINT endpoint: String = parsed(values::url) => {
-        kind: Kind::Url,
+        kind: ValueKind::Url,
         default: Some("https://api.hetzner.cloud/v1"),
         help: "Base URL of the Hetzner Cloud API.",
     }
@@ -132,7 +132,7 @@ settings! {
     }
 
     HCLOUD_NETWORK network: Option<NetworkSelector> = parsed(unless_empty(values::network)) => {
-        kind: Kind::Text("ID|NAME"),
+        kind: ValueKind::Text("ID|NAME"),
         help: "Private Network of the cluster: digits are its ID, anything else is its name. Nodes get \
                their IP in it as InternalIP. Unset: nodes get no InternalIP.",
     }
@@ -151,20 +151,20 @@ settings! {
     }
 
     HCLOUD_METADATA_ENDPOINT metadata_endpoint: Option<String> = parsed(unless_empty(values::url)) => {
-        kind: Kind::Url,
+        kind: ValueKind::Url,
         help: "For tests: base URL of the metadata service.",
         commands: DAEMON_AND_DOCTOR,
         hidden: true,
     }
 
     HCLOUD_INSTANCES_ADDRESS_FAMILY address_family: AddressFamily = choice => {
-        kind: Kind::Choice(&["ipv4", "ipv6", "dualstack", "none"]),
+        kind: ValueKind::Choice(&["ipv4", "ipv6", "dualstack", "none"]),
         default: Some("ipv4"),
         help: "Which public addresses of a server become its node's ExternalIP. none: none of them.",
     }
 
     HCLOUD_INSTANCES_INTERNAL_IP_FROM internal_ip_from: InternalIpFrom = choice => {
-        kind: Kind::Choice(&["network", "kubelet"]),
+        kind: ValueKind::Choice(&["network", "kubelet"]),
         default: Some("network"),
         help: "Where the InternalIP of a cloud server's node comes from. network: HCLOUD_NETWORK alone. kubelet: the \
                kubelet's --node-ip, also one that the API does not know, e.g. of a VPN; without --node-ip \
@@ -173,13 +173,13 @@ settings! {
 
     // An empty list means that the setting is unset.
     HCLOUD_INSTANCES_INTERNAL_IP_RANGES internal_ip_ranges: Vec<IpNet> = parsed(values::ip_ranges) => {
-        kind: Kind::List("CIDR"),
+        kind: ValueKind::List("CIDR"),
         help: "The ranges in which the addresses of a node's annotation instance.hetzner.cloud/internal-ip must be: the \
                kubelet can write the annotation. Unset: no limit.",
     }
 
     HCLOUD_INSTANCES_LABEL_PREFIXES label_prefixes: LabelPrefixes = parsed(values::label_prefixes) => {
-        kind: Kind::List("PREFIX"),
+        kind: ValueKind::List("PREFIX"),
         help: "Which labels of cloud servers become labels of their nodes: DOMAIN/ for all of a domain, DOMAIN/NAME for \
                one. Labels of kubernetes.io, k8s.io and hetzner.cloud are refused, except those of \
                topology.kubernetes.io and node-role.kubernetes.io by their whole key. Unset: none.",
@@ -193,7 +193,7 @@ settings! {
     // A maximum age of zero means that every decision requests a new list of servers.
     HCLOUD_SERVER_CACHE_MAX_AGE server_cache_max_age: Duration = parsed(duration) => {
         variables: &[Value(variables::HCLOUD_SERVER_CACHE_MAX_AGE), Older(variables::HCLOUD_SERVER_CACHE_TTL)],
-        kind: Kind::Duration,
+        kind: ValueKind::Duration,
         default: Some("10s"),
         help: "How old a list of servers may be when a decision uses it. A longer time saves API calls \
                (a project has 3600 an hour). 0 requests a new list each time.",
@@ -208,7 +208,7 @@ settings! {
     // User and password are set together or not at all when `robot_enabled` is true.
     ROBOT_USER robot_user: Option<SecretSource> = user => {
         variables: &[Value(variables::ROBOT_USER), OptionalFile(variables::ROBOT_USER_FILE)],
-        kind: Kind::Text("USER"),
+        kind: ValueKind::Text("USER"),
         help: "User of the Robot web service (Robot → Settings → Web service and app settings). The file form is read \
                again whenever the file changes; a file that is missing or empty at the start leaves it unset. \
                Credentials that were refused are not tried again for ten minutes: three failed logins block the IP of \
@@ -218,28 +218,28 @@ settings! {
 
     ROBOT_PASSWORD robot_password: Option<SecretSource> = password => {
         variables: &[Value(variables::ROBOT_PASSWORD), OptionalFile(variables::ROBOT_PASSWORD_FILE)],
-        kind: Kind::Text("PASSWORD"),
+        kind: ValueKind::Text("PASSWORD"),
         help: "Password of that user. The file form is read again whenever the file changes; other credentials are \
                tried at once.",
         secret: true,
     }
 
     ROBOT_ENDPOINT robot_endpoint: String = parsed(values::url) => {
-        kind: Kind::Url,
+        kind: ValueKind::Url,
         default: Some("https://robot-ws.your-server.de"),
         help: "Base URL of the Robot web service.",
     }
 
     // The value is never 0, because the parser replaces 0 with the default.
     ROBOT_CACHE_TIMEOUT robot_cache_timeout: Duration = parsed(values::robot_cache_timeout) => {
-        kind: Kind::Duration,
+        kind: ValueKind::Duration,
         default: Some("5m"),
         help: "How old a list of dedicated servers may be. It is read again at once for a node of an unknown name. The \
                web service takes 200 calls an hour, of which ccm makes 180 at most. 0 is 5m.",
     }
 
     ROBOT_RATE_LIMIT_WAIT_TIME robot_rate_limit_wait_time: Option<Duration> = parsed(values::robot_wait_time) => {
-        kind: Kind::Duration,
+        kind: ValueKind::Duration,
         help: "How long the web service is not called after it reported its rate limit, 1h at most. Unset or 0: as long \
                as it says, 5m at most.",
     }
@@ -257,22 +257,22 @@ settings! {
     }
 
     HCLOUD_LOAD_BALANCERS_TYPE [kind = parsed(values::text)] => {
-        kind: Kind::Text("TYPE"),
+        kind: ValueKind::Text("TYPE"),
         help: "Type of load balancers whose Service sets none, e.g. lb21. Unset: a new one is an lb11, an existing one keeps its type.",
     }
 
     HCLOUD_LOAD_BALANCERS_LOCATION [location = parsed(values::text)] => {
-        kind: Kind::Text("LOCATION"),
+        kind: ValueKind::Text("LOCATION"),
         help: "Location in which load balancers are created, e.g. fsn1. Not together with HCLOUD_LOAD_BALANCERS_NETWORK_ZONE. Unset: the location of most nodes; in profile hcloud the Service must then set it.",
     }
 
     HCLOUD_LOAD_BALANCERS_NETWORK_ZONE [network_zone = parsed(values::text)] => {
-        kind: Kind::Text("ZONE"),
+        kind: ValueKind::Text("ZONE"),
         help: "Network zone in which they are created, e.g. eu-central, when the location does not matter.",
     }
 
     HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE [algorithm = choice] => {
-        kind: Kind::Choice(&["round_robin", "least_connections"]),
+        kind: ValueKind::Choice(&["round_robin", "least_connections"]),
         help: "Which target gets the next connection. Unset: round_robin; profile hcloud leaves it unchanged.",
     }
 
@@ -289,12 +289,12 @@ settings! {
     }
 
     HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE [network.private_subnet = parsed(ip_range)] => {
-        kind: Kind::Text("CIDR"),
+        kind: ValueKind::Text("CIDR"),
         help: "Subnet of the private Network in which they are attached, e.g. 10.0.1.0/24.",
     }
 
     HCLOUD_LOAD_BALANCERS_PRIVATE_IPV4_RANGES [permitted.private_ipv4_ranges = parsed(values::ipv4_ranges)] => {
-        kind: Kind::List("CIDR"),
+        kind: ValueKind::List("CIDR"),
         help: "Addresses of the private Network that Services may ask for by the annotation private-ipv4, e.g. 10.0.1.0/24,10.0.2.8/29. A load balancer that has another address keeps it. Unset: every address of a subnet.",
     }
 
@@ -307,22 +307,22 @@ settings! {
     }
 
     HCLOUD_LOAD_BALANCERS_HEALTH_CHECK [health_check.kind = choice] => {
-        kind: Kind::Choice(&["kube-proxy"]),
+        kind: ValueKind::Choice(&["kube-proxy"]),
         help: "kube-proxy: nodes are checked by GET /healthz on port 10256, where kube-proxy answers 503 when its node is about to be deleted. For ports of Services with externalTrafficPolicy: Cluster that describe no other check. The load balancers must reach that port: ccm help services. Unset: the node port is checked.",
     }
 
     HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL [health_check.interval_s = parsed(whole_seconds)] => {
-        kind: Kind::Duration,
+        kind: ValueKind::Duration,
         help: "Interval of health checks, in whole seconds. Unset: 15s; profile hcloud leaves it unchanged.",
     }
 
     HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT [health_check.timeout_s = parsed(whole_seconds)] => {
-        kind: Kind::Duration,
+        kind: ValueKind::Duration,
         help: "Timeout of a health check, in whole seconds. Unset: 10s; profile hcloud leaves it unchanged.",
     }
 
     HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_RETRIES [health_check.retries = parsed(count)] => {
-        kind: Kind::Integer,
+        kind: ValueKind::Integer,
         help: "How many checks in a row change the health of a target. Unset: 3; profile hcloud leaves it unchanged.",
     }
 
@@ -331,22 +331,22 @@ settings! {
     }
 
     HCLOUD_LOAD_BALANCERS_LABELS [labels = parsed(Labels::parse)] => {
-        kind: Kind::List("KEY=VALUE"),
+        kind: ValueKind::List("KEY=VALUE"),
         help: "Labels of all load balancers of Services, e.g. team=web,cost=42. A label whose key is taken out stays.",
     }
 
     HCLOUD_LOAD_BALANCERS_PRIMARY_IP_SELECTOR [permitted.primary_ip_selector = parsed(Selector::parse)] => {
-        kind: Kind::Text("SELECTOR"),
+        kind: ValueKind::Text("SELECTOR"),
         help: "Labels of the Primary IPs that Services may claim, e.g. use=services; written like a selector of kubectl -l. Unset: they may claim any free one of the project.",
     }
 
     HCLOUD_LOAD_BALANCERS_CERTIFICATE_SELECTOR [permitted.certificate_selector = parsed(Selector::parse)] => {
-        kind: Kind::Text("SELECTOR"),
+        kind: ValueKind::Text("SELECTOR"),
         help: "Labels of the certificates of the project that Services may use besides those of their own namespace, e.g. use=services; written like a selector of kubectl -l. Unset: they may use all that are not another namespace's or cluster's.",
     }
 
     HCLOUD_LOAD_BALANCERS_CERTIFICATE_DOMAINS [permitted.certificate_domains = parsed(CertificateDomains::parse)] => {
-        kind: Kind::List("DOMAIN"),
+        kind: ValueKind::List("DOMAIN"),
         help: "Domains for which Services may have managed certificates, e.g. example.com, each with its subdomains. none: managed certificates are turned off. Unset: all domains.",
     }
 
@@ -357,20 +357,20 @@ settings! {
     KUBECONFIG kubeconfig: Vec<PathBuf> = kubeconfig => {
         flags: &["kubeconfig"],
         variables: &[Value(variables::KUBECONFIG)],
-        kind: Kind::Path,
+        kind: ValueKind::Path,
         help: "How to reach the cluster; the variable may list several files, separated by colons. \
                If neither is set: the service account of the pod, else ~/.kube/config.",
     }
 
     CONTEXT context: Option<String> = parsed(unless_empty(values::text)) => {
         flags: &["context"],
-        kind: Kind::Text("CONTEXT"),
+        kind: ValueKind::Text("CONTEXT"),
         help: "Context of the kubeconfig. Unset: its current-context.",
     }
 
     MASTER master: Option<String> = parsed(unless_empty(values::url)) => {
         flags: &["master"],
-        kind: Kind::Url,
+        kind: ValueKind::Url,
         help: "URL of the Kubernetes API server, instead of the one in the kubeconfig or, in a pod, the \
                cluster's own. The credentials of the kubeconfig, in a pod the token of the service \
                account, are sent to it: use only an address of the same cluster.",
@@ -378,7 +378,7 @@ settings! {
 
     SETTINGS_FROM settings_from: Option<WorkloadName> = parsed(WorkloadName::parse) => {
         flags: &["settings-from"],
-        kind: Kind::Text("NAMESPACE/deployment/NAME"),
+        kind: ValueKind::Text("NAMESPACE/deployment/NAME"),
         help: "Use the settings of the daemon that runs there (or NAMESPACE/daemonset/NAME): its \
                arguments and variables. Your own win. Values in Secrets and ConfigMaps are not read, \
                but reported. Tokens, API addresses and output settings are always your own. Unset, and outside a pod: \
@@ -398,7 +398,7 @@ settings! {
 
     CLOUD_PROVIDER cloud_provider: Profile = choice => {
         flags: &["cloud-provider"],
-        kind: Kind::Choice(&["ccm-from-scratch", "hcloud"]),
+        kind: ValueKind::Choice(&["ccm-from-scratch", "hcloud"]),
         default: Some("ccm-from-scratch"),
         help: "Profile: which provider IDs and labels are written. hcloud replaces \
                hcloud-cloud-controller-manager. A node keeps its provider ID, and a node of the other \
@@ -408,7 +408,7 @@ settings! {
 
     CONTROLLERS controllers: Vec<Controller> = parsed(values::controllers) => {
         flags: &["controllers"],
-        kind: Kind::List("NAME"),
+        kind: ValueKind::List("NAME"),
         default: Some("*"),
         help: "Which controllers run: NAME runs it, -NAME does not, * runs all that are not named. \
                Names: cloud-node, cloud-node-lifecycle, service, route, or their canonical names.",
@@ -417,14 +417,14 @@ settings! {
     // `interval` refuses zero, as for every other interval.
     NODE_SYNC_INTERVAL node_sync_interval: Duration = parsed(interval) => {
         flags: &["node-sync-interval"],
-        kind: Kind::Duration,
+        kind: ValueKind::Duration,
         default: Some("5s"),
         help: "How often ccm polls for new nodes: the longest time that a new node waits.",
     }
 
     NODE_STATUS_UPDATE_FREQUENCY node_status_update_frequency: Duration = parsed(interval) => {
         flags: &["node-status-update-frequency"],
-        kind: Kind::Duration,
+        kind: ValueKind::Duration,
         default: Some("5m"),
         help: "How often addresses and labels of all nodes are compared with their servers. In a project of more than \
                500 servers less often: these lists take 120 calls an hour at most, one for each 50 servers.",
@@ -432,7 +432,7 @@ settings! {
 
     NODE_MONITOR_PERIOD node_monitor_period: Duration = parsed(interval) => {
         flags: &["node-monitor-period"],
-        kind: Kind::Duration,
+        kind: ValueKind::Duration,
         default: Some("5s"),
         help: "How often ccm polls for nodes that are not ready.",
     }
@@ -447,14 +447,14 @@ settings! {
 
     SERVICE_SYNC_INTERVAL service_sync_interval: Duration = parsed(interval) => {
         flags: &["service-sync-interval"],
-        kind: Kind::Duration,
+        kind: ValueKind::Duration,
         default: Some("5s"),
         help: "How often ccm polls for changed Services: the longest time that a new Service waits.",
     }
 
     LOAD_BALANCER_CLASS load_balancer_class: Option<String> = parsed(unless_empty(values::class)) => {
         flags: &["load-balancer-class"],
-        kind: Kind::Text("CLASS"),
+        kind: ValueKind::Text("CLASS"),
         help: "Only Services with this spec.loadBalancerClass get a load balancer. Unset: only those without a class. \
                The load balancers of all others stay as they are.",
         commands: WITH_LOAD_BALANCERS,
@@ -462,7 +462,7 @@ settings! {
 
     SERVICE_SELECTOR service_selector: Option<Selector> = parsed(unless_empty(Selector::parse)) => {
         flags: &["service-selector"],
-        kind: Kind::Text("SELECTOR"),
+        kind: ValueKind::Text("SELECTOR"),
         help: "Only Services whose labels match get a load balancer, e.g. lb!=metallb; written like a selector of kubectl \
                -l. The load balancers of all others stay as they are, with ports, targets and addresses, until their \
                Services match again.",
@@ -471,7 +471,7 @@ settings! {
 
     LOAD_BALANCER_RESYNC_PERIOD load_balancer_resync_period: Duration = parsed(interval) => {
         flags: &["load-balancer-resync-period"],
-        kind: Kind::Duration,
+        kind: ValueKind::Duration,
         default: Some("5m"),
         help: "How often load balancers are compared when their Service did not change. Changes made \
                by hand are undone then. With more than 200 load balancers less often: these lists take 60 calls an hour \
@@ -481,7 +481,7 @@ settings! {
     // This number of concurrent syncs is at least 1.
     CONCURRENT_NODE_SYNCS concurrent_node_syncs: u32 = parsed(count) => {
         flags: &["concurrent-node-syncs"],
-        kind: Kind::Integer,
+        kind: ValueKind::Integer,
         default: Some("5"),
         help: "How many nodes are written at the same time, 100 at most: new nodes, taints of nodes \
                whose server is off, conditions of routes.",
@@ -491,7 +491,7 @@ settings! {
     // This number of concurrent syncs is at least 1.
     CONCURRENT_SERVICE_SYNCS concurrent_service_syncs: u32 = parsed(count) => {
         flags: &["concurrent-service-syncs"],
-        kind: Kind::Integer,
+        kind: ValueKind::Integer,
         default: Some("5"),
         help: "How many requests for load balancers run at the same time.",
         commands: &[Run, LbSync],
@@ -499,7 +499,7 @@ settings! {
 
     CLUSTER_NAME cluster_name: String = parsed(values::cluster_name) => {
         flags: &["cluster-name"],
-        kind: Kind::Text("NAME"),
+        kind: ValueKind::Text("NAME"),
         default: Some("kubernetes"),
         help: "Name of the cluster, for people: the first part of the names of load balancers. Two \
                clusters in one project may have the same name: the UID of their Service \
@@ -510,7 +510,7 @@ settings! {
     // An empty list means that the setting is unset.
     CLUSTER_CIDR cluster_cidrs: Vec<IpNet> = parsed(values::cidrs) => {
         flags: &["cluster-cidr"],
-        kind: Kind::List("CIDR"),
+        kind: ValueKind::List("CIDR"),
         help: "Address ranges of the cluster's pods, the same as for kube-controller-manager. Routes of the \
                Network within them are managed, all others are never changed. Unset: the route \
                controller does not run.",
@@ -526,7 +526,7 @@ settings! {
 
     ROUTE_RECONCILIATION_PERIOD route_reconciliation_period: Duration = parsed(interval) => {
         flags: &["route-reconciliation-period"],
-        kind: Kind::Duration,
+        kind: ValueKind::Duration,
         default: Some("30s"),
         help: "Shortest time between two comparisons of the Network's routes. They are compared when \
                nodes change, and every five minutes.",
@@ -568,7 +568,7 @@ settings! {
     // `leader_elect` is true.
     LEASE_DURATION lease_duration: Duration = parsed(interval) => {
         flags: &["leader-elect-lease-duration"],
-        kind: Kind::Duration,
+        kind: ValueKind::Duration,
         default: Some("15s"),
         help: "How long the others wait for a leader that does not renew its Lease. Must be longer than the \
                renew deadline, and not shorter than the retry period plus 8s (the longest write).",
@@ -576,7 +576,7 @@ settings! {
 
     RENEW_DEADLINE renew_deadline: Duration = parsed(interval) => {
         flags: &["leader-elect-renew-deadline"],
-        kind: Kind::Duration,
+        kind: ValueKind::Duration,
         default: Some("10s"),
         help: "A leader that could not renew its Lease for this time exits with code 1. Must be longer \
                than 1.2 retry periods.",
@@ -584,14 +584,14 @@ settings! {
 
     RETRY_PERIOD retry_period: Duration = parsed(interval) => {
         flags: &["leader-elect-retry-period"],
-        kind: Kind::Duration,
+        kind: ValueKind::Duration,
         default: Some("2s"),
         help: "How often the leader renews its Lease, and the others read it.",
     }
 
     LEASE_NAME lease_name: String = parsed(values::object_name) => {
         flags: &["leader-elect-resource-name"],
-        kind: Kind::Text("NAME"),
+        kind: ValueKind::Text("NAME"),
         default: Some("cloud-controller-manager"),
         help: "Name of the Lease.",
         commands: DAEMON_AND_DOCTOR,
@@ -599,7 +599,7 @@ settings! {
 
     LEASE_NAMESPACE lease_namespace: String = parsed(values::namespace) => {
         flags: &["leader-elect-resource-namespace"],
-        kind: Kind::Text("NAME"),
+        kind: ValueKind::Text("NAME"),
         default: Some("kube-system"),
         help: "Namespace of the Lease.",
         commands: DAEMON_AND_DOCTOR,
@@ -633,7 +633,7 @@ settings! {
     NAMESPACE namespace: Option<String> = parsed(unless_empty(values::text)) => {
         flags: &["namespace"],
         short: Some('n'),
-        kind: Kind::Text("NAMESPACE"),
+        kind: ValueKind::Text("NAMESPACE"),
         help: "Namespace of Services that are named without one. Unset: that of the kubeconfig's context. lb list shows only \
                this namespace.",
         commands: LOAD_BALANCERS,
@@ -651,14 +651,14 @@ settings! {
     SELECTOR selector: Option<Selector> = parsed(unless_empty(Selector::parse)) => {
         flags: &["selector"],
         short: Some('l'),
-        kind: Kind::Text("SELECTOR"),
+        kind: ValueKind::Text("SELECTOR"),
         help: "List only what has these labels, e.g. app=web,tier in (a,b),!old.",
         commands: &[NodeList, LbList],
     }
 
     SORT_BY sort_by: Option<String> = parsed(unless_empty(values::text)) => {
         flags: &["sort-by"],
-        kind: Kind::Text("COLUMN"),
+        kind: ValueKind::Text("COLUMN"),
         help: "Sort by any heading of -o wide, numbers by their value.",
         commands: LISTS,
     }
@@ -684,7 +684,7 @@ settings! {
     FILES files: Vec<String> = parsed(|text| Ok(text.split(',').map(str::to_owned).collect())) => {
         flags: &["filename"],
         short: Some('f'),
-        kind: Kind::List("FILE"),
+        kind: ValueKind::List("FILE"),
         help: "Manifests to check, YAML or JSON, each at most 8 MiB; - is stdin. Folders are not read.",
         commands: &[Lint],
     }
@@ -693,7 +693,7 @@ settings! {
     OUTPUT output: Output = output => {
         flags: &["output"],
         short: Some('o'),
-        kind: Kind::Choice(&["table", "wide", "name", "json", "yaml"]),
+        kind: ValueKind::Choice(&["table", "wide", "name", "json", "yaml"]),
         default: Some("table"),
         help: "Output format on stdout. json and yaml are stable, for scripts. name: of a list only names, e.g. \
                service/default/web.",
@@ -703,7 +703,7 @@ settings! {
     COLOR color: Color = choice => {
         own: true,
         flags: &["color"],
-        kind: Kind::Choice(&["auto", "always", "never"]),
+        kind: ValueKind::Choice(&["auto", "always", "never"]),
         default: Some("auto"),
         help: "Whether text is coloured; json, yaml and the log never are. auto: at a terminal, unless NO_COLOR is set or \
                TERM is dumb.",
@@ -711,7 +711,7 @@ settings! {
 
     LOG_FORMAT log_format: LogFormat = choice => {
         flags: &["log-format", "logging-format"],
-        kind: Kind::Choice(&["text", "json"]),
+        kind: ValueKind::Choice(&["text", "json"]),
         default: Some("text"),
         help: "Format of the log on stderr: lines for people, or one JSON object for each line.",
     }
@@ -720,7 +720,7 @@ settings! {
         called: "verbosity",
         flags: &["v"],
         short: Some('v'),
-        kind: Kind::Integer,
+        kind: ValueKind::Integer,
         default: Some("0"),
         help: "Log level: 0 logs changes and failures, 4 adds every call to both APIs. Secrets are never \
                logged.",
@@ -744,7 +744,7 @@ settings! {
     METRICS_ADDRESS metrics_address: Option<SocketAddr> = parsed(unless_empty(values::listen_address)) => {
         flags: &["metrics-address"],
         variables: &[Value(variables::HCLOUD_METRICS_ADDRESS)],
-        kind: Kind::Text("[IP]:PORT"),
+        kind: ValueKind::Text("[IP]:PORT"),
         default: Some(":8233"),
         help: "Address on which the daemon serves /healthz, /livez, /readyz and /metrics. :PORT listens on every \
                address of the machine. An empty flag (--metrics-address=) turns it off; an empty variable does not.",
@@ -756,7 +756,7 @@ settings! {
     // The factor is greater than zero.
     TEST_TIME_SCALE test_time_scale: f64 = parsed(values::scale) => {
         variables: &[Value(variables::CCM_TEST_TIME_SCALE)],
-        kind: Kind::Number,
+        kind: ValueKind::Number,
         default: Some("1"),
         help: "For tests: a factor on every wait, so that an hour can pass in a second.",
         hidden: true,
@@ -794,7 +794,7 @@ mod tests {
             assert!(setting.help.ends_with('.'), "{}", setting.name());
             assert!(!setting.commands.is_empty(), "{}", setting.name());
             assert!(!setting.flags.is_empty() || !setting.variables.is_empty());
-            let boolean = setting.kind == Kind::Boolean;
+            let boolean = setting.kind == ValueKind::Boolean;
             let is_flag = !setting.flags.is_empty();
             assert!(!boolean || !is_flag || setting.default.is_some(), "{}", setting.name());
         }

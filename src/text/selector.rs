@@ -15,14 +15,14 @@ pub struct Selector {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Requirement {
     key: String,
-    wanted: Wanted,
+    wanted: WantedValue,
     /// Whether the requirement is negative: `!=`, `notin` or `!`. An object without the label fulfils such a
     /// requirement, as in Kubernetes.
     is_negated: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Wanted {
+enum WantedValue {
     Any,
     OneOf(BTreeSet<String>),
     Above(i64),
@@ -63,10 +63,10 @@ impl Requirement {
         let value = value_of(&self.key);
         let number = || value.and_then(|value| value.parse::<i64>().ok());
         let is_met = match &self.wanted {
-            Wanted::Any => value.is_some(),
-            Wanted::OneOf(values) => value.is_some_and(|value| values.contains(value)),
-            Wanted::Above(least) => number().is_some_and(|number| number > *least),
-            Wanted::Below(most) => number().is_some_and(|number| number < *most),
+            WantedValue::Any => value.is_some(),
+            WantedValue::OneOf(values) => value.is_some_and(|value| values.contains(value)),
+            WantedValue::Above(least) => number().is_some_and(|number| number > *least),
+            WantedValue::Below(most) => number().is_some_and(|number| number < *most),
         };
         is_met != self.is_negated
     }
@@ -105,7 +105,7 @@ fn split(text: &str) -> Result<Vec<&str>, String> {
 
 fn requirement(text: &str) -> Result<Requirement, String> {
     if let Some(key) = text.strip_prefix('!') {
-        return made(key, Wanted::Any, true);
+        return made(key, WantedValue::Any, true);
     }
     if let Some(rest) = text.strip_suffix(')') {
         let parts = rest.split_once('(').and_then(|(left, values)| {
@@ -117,7 +117,7 @@ fn requirement(text: &str) -> Result<Requirement, String> {
         };
         let values = values.split(',').map(|text| value(text.trim()));
         let values = values.collect::<Result<_, String>>()?;
-        return made(key, Wanted::OneOf(values), word == "notin");
+        return made(key, WantedValue::OneOf(values), word == "notin");
     }
     // The longer operators come first, because `!=` contains `=`.
     for sign in ["!=", "==", "=", ">", "<"] {
@@ -130,16 +130,16 @@ fn requirement(text: &str) -> Result<Requirement, String> {
             number.map_err(|_| format!("{} behind {sign} is no whole number", quoted(right)))
         };
         let wanted = match sign {
-            ">" => Wanted::Above(number()?),
-            "<" => Wanted::Below(number()?),
-            _ => Wanted::OneOf([value(right)?].into()),
+            ">" => WantedValue::Above(number()?),
+            "<" => WantedValue::Below(number()?),
+            _ => WantedValue::OneOf([value(right)?].into()),
         };
         return made(key, wanted, sign == "!=");
     }
-    made(text, Wanted::Any, false)
+    made(text, WantedValue::Any, false)
 }
 
-fn made(key: &str, wanted: Wanted, is_negated: bool) -> Result<Requirement, String> {
+fn made(key: &str, wanted: WantedValue, is_negated: bool) -> Result<Requirement, String> {
     let key = key.trim();
     if is_label_key(key) {
         Ok(Requirement { key: key.to_owned(), wanted, is_negated })

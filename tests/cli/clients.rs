@@ -3,8 +3,8 @@
 use crate::common::library::http_settings;
 use crate::common::objects::{connection, settings};
 use crate::common::{Cluster, variable};
-use ccm::hetzner::{AddressFamily, CloudConnection, Hetzner, NetworkSelector, Settings};
-use ccm::http::{self, Kind, Method, Proxies, Secret, SecretSource, Timing};
+use ccm::hetzner::{AddressFamily, CloudConnection, Hetzner, HetznerSettings, NetworkSelector};
+use ccm::http::{self, HttpErrorKind, Method, Proxies, Secret, SecretSource, Timing};
 use ccm::kube::{self, ReadFrom, config};
 use ccm::provider::{ErrorKind, Gate, OpenGate, Provider, Refused, Urgency};
 use sandbox::calls::Call;
@@ -50,22 +50,22 @@ impl Gate for Counter {
     }
 }
 
-fn kube_client(sandbox: &Sandbox) -> kube::Client {
+fn kube_client(sandbox: &Sandbox) -> kube::KubeClient {
     kube_client_of(sandbox, Arc::new(OpenGate))
 }
 
-fn kube_client_of(sandbox: &Sandbox, gate: Arc<dyn Gate>) -> kube::Client {
+fn kube_client_of(sandbox: &Sandbox, gate: Arc<dyn Gate>) -> kube::KubeClient {
     let env = sandbox.env_of("ccm");
     let options = config::Options {
         kubeconfig: vec![variable(&env, "KUBECONFIG").into()],
         ..config::Options::default()
     };
     let config = config::load(&options).unwrap();
-    kube::Client::new(config, Proxies::Never, TIMING, gate)
+    kube::KubeClient::new(config, Proxies::Never, TIMING, gate)
 }
 
 fn hetzner(sandbox: &Sandbox, network: Option<NetworkSelector>) -> Hetzner {
-    Hetzner::new(Settings {
+    Hetzner::new(HetznerSettings {
         connection: CloudConnection {
             endpoint: sandbox.hetzner_url(),
             token: SecretSource::fixed(Secret::new(&sandbox.projects().token)),
@@ -78,7 +78,7 @@ fn hetzner(sandbox: &Sandbox, network: Option<NetworkSelector>) -> Hetzner {
 }
 
 /// A plain client of the Hetzner half.
-fn plain(sandbox: &Sandbox, token: SecretSource, body_limit_bytes: u64) -> http::Client {
+fn plain(sandbox: &Sandbox, token: SecretSource, body_limit_bytes: u64) -> http::HttpClient {
     plain_of(sandbox, token, body_limit_bytes, Arc::new(OpenGate))
 }
 
@@ -87,8 +87,8 @@ fn plain_of(
     token: SecretSource,
     body_limit_bytes: u64,
     gate: Arc<dyn Gate>,
-) -> http::Client {
-    http::Client::new(http::Settings {
+) -> http::HttpClient {
+    http::HttpClient::new(http::HttpSettings {
         body_limit_bytes,
         gate,
         ..http_settings(sandbox.hetzner_url(), token, TIMING.read_timeout)
@@ -145,7 +145,7 @@ fn a_write_refused_for_its_token_passes_the_gate_again_with_the_new_one() {
     let token = SecretSource::file(file, None);
     let client = plain_of(&sandbox, token, 1 << 20, Arc::clone(&gate) as _);
     let network = json!({ "name": "new", "ip_range": "10.0.0.0/16" });
-    let write = http::Write {
+    let write = http::HttpWrite {
         pass: <dyn Gate>::pass,
         method: Method::Post,
         path: "/networks",
@@ -309,7 +309,7 @@ fn an_answer_that_is_too_long_or_elsewhere_is_an_error() {
     let small = plain(&sandbox, token(), 10_000);
     let error = small.get::<Value>("/servers?per_page=50").unwrap_err();
     assert!(
-        matches!(error.kind, Kind::TooLarge(10_000))
+        matches!(error.kind, HttpErrorKind::TooLarge(10_000))
             && error.to_string().contains("longer than 10000 bytes"),
         "{error}"
     );

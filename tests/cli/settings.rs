@@ -2,9 +2,9 @@
 
 use crate::common::help::{has_table, with_table};
 use ccm::settings::{
-    AddressFamily, Command, Controller, DaemonSettings, Environment, IGNORED_FLAGS, Kind,
-    LogFormat, NetworkSelector, Output, Parsed, Profile, Setting, Sourced, TABLE, Use, Variable,
-    WorkloadName, parse, parse_with_daemon,
+    AddressFamily, Command, Controller, DaemonSettings, Environment, FlagUse, IGNORED_FLAGS,
+    LogFormat, NetworkSelector, Output, Parsed, Profile, Setting, Sourced, TABLE, ValueKind,
+    Variable, WorkloadName, parse, parse_with_daemon,
 };
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -569,7 +569,7 @@ fn a_flag_without_effect_is_reported_once() {
 fn each_choice_in_the_table_of_settings_can_be_parsed() {
     for setting in TABLE {
         let words: Vec<&str> = match setting.kind {
-            Kind::Choice(words) => words.to_vec(),
+            ValueKind::Choice(words) => words.to_vec(),
             _ => setting.default.into_iter().collect(),
         };
         for (word, command) in
@@ -620,7 +620,7 @@ fn all_flags_of_hcloud_cloud_controller_manager_are_accepted() {
     let ours: BTreeMap<_, _> = ours.chain([("help", false), ("version", false)]).collect();
     let ignored = IGNORED_FLAGS.iter();
     let mut known: BTreeMap<_, _> =
-        ignored.map(|(name, kind)| (*name, *kind == Use::WithValue)).collect();
+        ignored.map(|(name, kind)| (*name, *kind == FlagUse::WithValue)).collect();
     assert_eq!(known.len(), IGNORED_FLAGS.len(), "one is there twice");
     let honoured = ours.into_iter().filter(|(name, _)| expected.contains_key(name));
     for (name, takes_value) in honoured {
@@ -632,7 +632,7 @@ fn all_flags_of_hcloud_cloud_controller_manager_are_accepted() {
 #[test]
 fn every_ignored_flag_is_reported() {
     for (name, kind) in IGNORED_FLAGS {
-        let value = if *kind == Use::WithValue { " 1s" } else { "" };
+        let value = if *kind == FlagUse::WithValue { " 1s" } else { "" };
         let parsed = read_with_token(Command::Run, &format!("--{name}{value}"), "");
         let reported = lines(&parsed.notices).starts_with(&format!("--{name}: "));
         assert!(reported, "{name}");

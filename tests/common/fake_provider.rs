@@ -1,8 +1,8 @@
 //! A second provider of a few lines, which shows that the provider contract is sufficient.
 
 use ccm::provider::{
-    AddressKind, Dedicated, Error, ErrorKind, Finding, Instance, InstanceId, Instances,
-    LabelPrefixes, Metadata, Node, NodeAddress, Provider, ProviderId, Source, Sourced,
+    AddressKind, Dedicated, ErrorKind, Finding, Instance, InstanceId, Instances, LabelPrefixes,
+    Metadata, Node, NodeAddress, Provider, ProviderError, ProviderId, Source, Sourced,
     TopologyLabel, Urgency,
 };
 use ipnet::IpNet;
@@ -52,19 +52,19 @@ impl Provider for FakeProvider {
 }
 
 impl Dedicated for FakeProvider {
-    fn list(&self, _urgency: Urgency) -> Result<Vec<Instance>, Error> {
+    fn list(&self, _urgency: Urgency) -> Result<Vec<Instance>, ProviderError> {
         Ok(self.dedicated.clone().unwrap_or_default())
     }
 
-    fn get(&self, number: u64) -> Result<(), Error> {
+    fn get(&self, number: u64) -> Result<(), ProviderError> {
         let id = InstanceId::Dedicated(number);
         let mut all = self.dedicated.iter().flatten();
         let found = all.any(|instance| instance.id == id);
-        let missing = || Error::new(ErrorKind::NotFound, format!("no server {id}"));
+        let missing = || ProviderError::new(ErrorKind::NotFound, format!("no server {id}"));
         found.then_some(()).ok_or_else(missing)
     }
 
-    fn is_off(&self, _number: u64) -> Result<Option<bool>, Error> {
+    fn is_off(&self, _number: u64) -> Result<Option<bool>, ProviderError> {
         Ok(None)
     }
 
@@ -80,17 +80,19 @@ impl Dedicated for FakeProvider {
 }
 
 impl Instances for FakeProvider {
-    fn list(&self, _urgency: Urgency) -> Result<Vec<Instance>, Error> {
+    fn list(&self, _urgency: Urgency) -> Result<Vec<Instance>, ProviderError> {
         Ok(self.instances.clone())
     }
 
-    fn get(&self, number: u64) -> Result<Instance, Error> {
+    fn get(&self, number: u64) -> Result<Instance, ProviderError> {
         let id = InstanceId::Cloud(number);
         let found = self.instances.iter().find(|instance| instance.id == id);
-        found.cloned().ok_or_else(|| Error::new(ErrorKind::NotFound, format!("no server {id}")))
+        found
+            .cloned()
+            .ok_or_else(|| ProviderError::new(ErrorKind::NotFound, format!("no server {id}")))
     }
 
-    fn named(&self, name: &str) -> Result<Vec<Instance>, Error> {
+    fn named(&self, name: &str) -> Result<Vec<Instance>, ProviderError> {
         let mut named = self.instances.clone();
         named.retain(|instance| instance.name == name);
         Ok(named)
@@ -101,7 +103,7 @@ impl Instances for FakeProvider {
         _numbers: &BTreeSet<u64>,
         _place: &dyn Fn(u64) -> usize,
         _urgency: Urgency,
-    ) -> Result<Vec<Instance>, Error> {
+    ) -> Result<Vec<Instance>, ProviderError> {
         Ok(self.instances.clone())
     }
 

@@ -64,8 +64,8 @@ impl Credentials {
 
 /// Returns the settings of a client without TLS and without a proxy. The client may send every write, and a call
 /// may take `timeout`.
-pub fn http_settings(base: String, login: SecretSource, timeout: Duration) -> http::Settings {
-    http::Settings {
+pub fn http_settings(base: String, login: SecretSource, timeout: Duration) -> http::HttpSettings {
+    http::HttpSettings {
         base,
         tls: Tls::default().into(),
         proxies: Proxies::Never,
@@ -206,7 +206,7 @@ impl SandboxAccess {
         let endpoint = self.robot.clone();
         let endpoint = endpoint.filter(|_| robot != Credentials::Off);
         let timing = self.timing();
-        let hetzner = Hetzner::new(hetzner::Settings {
+        let hetzner = Hetzner::new(hetzner::HetznerSettings {
             profile: Profile::CcmFromScratch,
             connection: hetzner::CloudConnection {
                 endpoint: self.endpoint.clone(),
@@ -228,7 +228,7 @@ impl SandboxAccess {
             load_balancers: load_balancers.map(Arc::new),
             robot: endpoint.map(|endpoint| {
                 let secret = |text: &str| SecretSource::fixed(Secret::new(text));
-                robot::Settings {
+                robot::RobotSettings {
                     endpoint,
                     credentials: login.map(|(_, (user, pass))| (secret(user), secret(pass))),
                     rate_limit_wait: None,
@@ -238,7 +238,7 @@ impl SandboxAccess {
             gate: Arc::clone(&gate),
             urgency: provider::Urgency::Changed,
         });
-        let client = kube::Client::new(self.access(), Proxies::Never, timing, gate);
+        let client = kube::KubeClient::new(self.access(), Proxies::Never, timing, gate);
         Apis::new(client, Box::new(hetzner))
     }
 }

@@ -1,8 +1,8 @@
 //! Nodes and servers for unit tests of plans. A test specifies only the fields that matter.
 
-use ccm::hetzner::{AddressFamily, CloudConnection, NodeSettings, Profile, Settings};
+use ccm::hetzner::{AddressFamily, CloudConnection, HetznerSettings, NodeSettings, Profile};
 use ccm::http::{Proxies, SecretSource, Timing, Tls};
-use ccm::kube::Node;
+use ccm::kube::KubeNode;
 use ccm::provider::{
     Instance, InstanceId, InternalIpFrom, LabelPrefixes, OpenGate, PrivateAddress, Source, Sourced,
     Urgency,
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Returns a node with this name and these fields.
-pub fn node(name: &str, extra: Value) -> Node {
+pub fn node(name: &str, extra: Value) -> KubeNode {
     let mut node = json!({
         "metadata": { "name": name, "uid": format!("uid-{name}"), "resourceVersion": "1" },
         "spec": {}, "status": {},
@@ -81,8 +81,8 @@ pub fn node_settings(family: AddressFamily) -> NodeSettings {
 
 /// Returns the settings of a project, with this family of addresses. There is no token, and nothing listens
 /// at the endpoint.
-pub fn settings(family: AddressFamily) -> Settings {
-    Settings {
+pub fn settings(family: AddressFamily) -> HetznerSettings {
+    HetznerSettings {
         profile: Profile::CcmFromScratch,
         connection: connection(),
         network: None,

@@ -123,7 +123,7 @@ pub struct Daemon {
     machine: Rc<Machine>,
     process: Rc<Process>,
     /// The running daemon, or the exit code of a daemon that ended at its start.
-    daemon: Result<cli::Simulated, u8>,
+    daemon: Result<cli::SimulatedDaemon, u8>,
     /// The daemon's exit code, once it has ended.
     code: Cell<Option<u8>>,
 }
@@ -135,7 +135,7 @@ impl Daemon {
         let process = machine.processes.begin(env);
         let words = words.strip_prefix(&["run"]).unwrap_or(words);
         let words = words.iter().map(OsString::from).collect();
-        let daemon = machine.processes.as_process(&process, || cli::Simulated::start(words));
+        let daemon = machine.processes.as_process(&process, || cli::SimulatedDaemon::start(words));
         Daemon { code: Cell::new(daemon.as_ref().err().copied()), machine, process, daemon }
     }
 
@@ -145,7 +145,7 @@ impl Daemon {
 
     /// Asks the daemon to end.
     pub fn terminate(&self) {
-        let stop = || self.daemon.iter().for_each(cli::Simulated::stop);
+        let stop = || self.daemon.iter().for_each(cli::SimulatedDaemon::stop);
         self.machine.processes.as_process(&self.process, stop);
     }
 

@@ -6,7 +6,7 @@ use crate::common::{
     answer, ccm, env, events, hetzner_calls, is_initialised, is_lease, needs_simulation, on,
     run_in_parallel, second_page, simulated_cluster, socket_cluster, wait_until, with, writes,
 };
-use ccm::controllers::node::{NodeController, NodePlan, Settings};
+use ccm::controllers::node::{NodeController, NodeControllerSettings, NodePlan};
 use ccm::controllers::{Controller, Selection};
 use ccm::provider::{Reason, Urgency};
 use sandbox::calls::Call;
@@ -400,7 +400,7 @@ fn lists_of_servers(sandbox: &Sandbox) -> usize {
 
 /// Returns a controller whose lists of servers are always new.
 fn controller() -> NodeController {
-    NodeController::new(Settings {
+    NodeController::new(NodeControllerSettings {
         sync_interval: Duration::from_secs(5),
         status_update_frequency: LONG,
         server_cache_max_age: LONG,

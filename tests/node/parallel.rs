@@ -4,7 +4,7 @@
 use crate::common::in_flight::InFlight;
 use crate::common::library::{LONG, SandboxAccess, WriteLimit};
 use crate::common::{self, Env, all_initialised, ccm, simulated_cluster, socket_cluster};
-use ccm::controllers::node::{NodeController, Settings};
+use ccm::controllers::node::{NodeController, NodeControllerSettings};
 use ccm::controllers::{Controller, Selection};
 use sandbox::Sandbox;
 use std::time::Duration;
@@ -77,7 +77,7 @@ fn a_pass_whose_gate_closes_starts_no_other_write_and_the_next_pass_finishes() {
         let pass = |gate| {
             let mut apis = place.world_of(WriteLimit::after(gate), &place.token(), None);
             apis.concurrent_nodes = 5;
-            let mut controller = NodeController::new(Settings {
+            let mut controller = NodeController::new(NodeControllerSettings {
                 sync_interval: Duration::from_secs(5),
                 status_update_frequency: LONG,
                 server_cache_max_age: LONG,

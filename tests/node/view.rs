@@ -6,7 +6,7 @@ use crate::common::library::SandboxAccess;
 use crate::common::{Cluster, socket_cluster};
 use ccm::cache::{Apis, Poll, ReadFrom};
 use ccm::http::Proxies;
-use ccm::kube::{self, Labels, Node};
+use ccm::kube::{self, KubeNode, Labels};
 use ccm::provider::{OpenGate, clock};
 use sandbox::Sandbox;
 use serde_json::json;
@@ -25,15 +25,15 @@ const CELLS: Poll = Poll { metadata_max_age: None, ..METADATA };
 fn world(sandbox: &Sandbox) -> Apis {
     let place = SandboxAccess::new(sandbox);
     let (access, timing) = (place.access(), place.timing());
-    let kube = kube::Client::new(access, Proxies::Never, timing, Arc::new(OpenGate));
+    let kube = kube::KubeClient::new(access, Proxies::Never, timing, Arc::new(OpenGate));
     Apis::new(kube, Box::new(FakeProvider::default()))
 }
 
-fn poll(world: &Apis, poll: Poll) -> Arc<Vec<Arc<Node>>> {
+fn poll(world: &Apis, poll: Poll) -> Arc<Vec<Arc<KubeNode>>> {
     world.nodes.poll(poll).unwrap().value
 }
 
-fn named(nodes: &[Arc<Node>], name: &str) -> Arc<Node> {
+fn named(nodes: &[Arc<KubeNode>], name: &str) -> Arc<KubeNode> {
     Arc::clone(nodes.iter().find(|node| node.name() == name).unwrap())
 }
 
@@ -73,18 +73,18 @@ fn a_table_with_metadata_shows_changed_labels_deletions_and_uids() {
     assert_eq!(reads_by_name(&sandbox), 3);
     assert_eq!(named(&nodes, "worker-1").metadata.labels.get("pool"), Some("a"));
     assert!(named(&nodes, "worker-2").metadata.deletion_timestamp.is_some());
-    let uid = |nodes: &[Arc<Node>]| named(nodes, "worker-3").metadata.uid.clone();
+    let uid = |nodes: &[Arc<KubeNode>]| named(nodes, "worker-3").metadata.uid.clone();
     assert_ne!(uid(&nodes), uid(&before));
     let again = poll(&world, METADATA);
     assert_eq!((again, reads_by_name(&sandbox)), (nodes, 3), "known by now");
-    assert_eq!(before.len(), 3, "who holds a view keeps it as it was");
+    assert_eq!(before.len(), 3, "who holds a view keeps it was");
 }
 
 #[test]
 fn a_write_s_answer_is_kept_unless_something_newer_was_read() {
     let sandbox = socket_cluster(1);
     let world = world(&sandbox);
-    let labelled = |node: &Node, value: &str| {
+    let labelled = |node: &KubeNode, value: &str| {
         let mut node = node.clone();
         node.metadata.labels = Labels::from_iter([("written", value)]);
         node

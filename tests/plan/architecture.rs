@@ -1,6 +1,6 @@
 //! The architecture: which modules may use which. The tests read the `crate::` paths of every file.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Each module and the modules it may use.
@@ -358,4 +358,52 @@ fn no_async_runtime_no_openssl_and_each_crate_once() {
     assert_eq!(seen.intersection(&banned).collect::<BTreeSet<_>>(), empty);
     let allowed = crates_of("skip");
     assert_eq!(twice.difference(&allowed).collect::<BTreeSet<_>>(), empty);
+}
+
+/// Names that private types of several files may share, because each of these types is used in its own file alone.
+const SHARED_BY_PRIVATE_TYPES: &[&str] = &["Row", "Entry", "State", "Status"];
+
+/// Returns the name of the type that a line of code declares, and whether the type is private to its file.
+fn type_declared(line: &str) -> Option<(&str, bool)> {
+    // An indented `type` is an associated type of a trait.
+    let can_be_alias = !line.starts_with(' ');
+    let line = line.trim_start();
+    let without_pub = line.strip_prefix("pub").map(|rest| match rest.strip_prefix('(') {
+        Some(place) => place.split_once(')').map_or(place, |(_, rest)| rest),
+        None => rest,
+    });
+    let declaration = without_pub.unwrap_or(line).trim_start();
+    let mut keywords = ["struct ", "enum ", "trait ", "union "].iter();
+    let declared = keywords.find_map(|keyword| declaration.strip_prefix(keyword));
+    let alias = declaration.strip_prefix("type ").filter(|_| can_be_alias);
+    let name = first_word(declared.or(alias)?);
+    let is_named = name.starts_with(char::is_uppercase);
+    is_named.then_some((name, without_pub.is_none()))
+}
+
+#[test]
+fn a_type_name_is_declared_once() {
+    let mut places: BTreeMap<String, Vec<(String, bool)>> = BTreeMap::new();
+    for (file, text) in rust_texts(&source("")) {
+        if file.components().any(|part| part.as_os_str().to_string_lossy().starts_with("tests")) {
+            continue;
+        }
+        let code = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
+        for (name, is_private) in code.lines().filter_map(type_declared) {
+            places
+                .entry(name.to_owned())
+                .or_default()
+                .push((file.display().to_string(), is_private));
+        }
+    }
+    assert!(places.len() > 300, "only {} types were found", places.len());
+    let mut wrong = Vec::new();
+    for (name, places) in places.iter().filter(|(_, places)| places.len() > 1) {
+        let are_private = places.iter().all(|(_, is_private)| *is_private);
+        if !(are_private && SHARED_BY_PRIVATE_TYPES.contains(&name.as_str())) {
+            let files: Vec<&str> = places.iter().map(|(file, _)| file.as_str()).collect();
+            wrong.push(format!("{name}: {}", files.join(", ")));
+        }
+    }
+    assert!(wrong.is_empty(), "types with the same name:\n{}", wrong.join("\n"));
 }

@@ -3,13 +3,13 @@
 use crate::common::{fake_provider, objects, random};
 use ccm::controllers::lifecycle::{Fact, Facts, SHUTDOWN, plan};
 use ccm::controllers::{NodeChange, Plan};
-use ccm::kube::Node;
+use ccm::kube::KubeNode;
 use ccm::provider::{InstanceId, Reason, Severity};
 use fake_provider::FakeProvider;
 use random::Random;
 use serde_json::json;
 
-fn node(provider_id: &str, ready: &str, tainted: bool) -> Node {
+fn node(provider_id: &str, ready: &str, tainted: bool) -> KubeNode {
     let others =
         json!({ "key": "mine", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z" });
     let mut taints = vec![others, json!({ "key": SHUTDOWN, "effect": "NoSchedule" })];
@@ -23,7 +23,7 @@ fn node(provider_id: &str, ready: &str, tainted: bool) -> Node {
     objects::node("n", extra)
 }
 
-fn plan_one(node: &Node, fact: Option<Fact>, guard: bool) -> Plan<NodeChange> {
+fn plan_one(node: &KubeNode, fact: Option<Fact>, guard: bool) -> Plan<NodeChange> {
     let facts = Facts::from_iter(fact.map(|fact| (InstanceId::Cloud(1), fact)));
     plan(node, &facts, &FakeProvider::default(), guard)
 }

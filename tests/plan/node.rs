@@ -3,10 +3,10 @@
 use crate::common::objects::{merge, node, private, server};
 use crate::common::{fake_provider, random};
 use ccm::controllers::NodeChange;
-use ccm::controllers::node::{NodePlan, Server, UNINITIALIZED, is_uninitialized, plan};
-use ccm::kube::{Labels, Node};
+use ccm::controllers::node::{NodePlan, ServerMatch, UNINITIALIZED, is_uninitialized, plan};
+use ccm::kube::{KubeNode, Labels};
 use ccm::provider::{
-    AddressKind, Error, ErrorKind, Instance, InstanceId, NodeAddress, Reason, Servers,
+    AddressKind, ErrorKind, Instance, InstanceId, NodeAddress, ProviderError, Reason, Servers,
     TopologyLabel,
 };
 use fake_provider::FakeProvider;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write;
 
-pub fn new_node(name: &str) -> Node {
+pub fn new_node(name: &str) -> KubeNode {
     node(name, json!({ "spec": { "taints": [taint()] } }))
 }
 
@@ -23,7 +23,7 @@ fn taint() -> Value {
     json!({ "key": UNINITIALIZED, "value": "true", "effect": "NoSchedule" })
 }
 
-pub fn plan_all(nodes: &[Node], cloud: &FakeProvider) -> Vec<NodePlan> {
+pub fn plan_all(nodes: &[KubeNode], cloud: &FakeProvider) -> Vec<NodePlan> {
     plan(nodes, &cloud.instances, cloud, jiff::Timestamp::UNIX_EPOCH)
 }
 
@@ -46,7 +46,7 @@ fn merged(have: &Labels, patch: &BTreeMap<String, Option<String>>) -> Labels {
 }
 
 /// Returns the node as the API server would store it after the changes.
-pub fn applied(plan: &NodePlan) -> Node {
+pub fn applied(plan: &NodePlan) -> KubeNode {
     let mut node = plan.node.clone();
     for change in &plan.changes {
         match change {
@@ -85,7 +85,7 @@ fn a_node_is_matched_by_provider_id_then_name_then_address_and_never_guessed() {
     // Each case has the name, the nodes beside it, its fields, the cloud, and the expected server or reason.
     #[allow(clippy::type_complexity)]
     #[rustfmt::skip] // A case is a line.
-    let cases: [(&str, Vec<Node>, Value, &FakeProvider, Result<u64, Reason>); 13] = [
+    let cases: [(&str, Vec<KubeNode>, Value, &FakeProvider, Result<u64, Reason>); 13] = [
         ("a", vec![], json!({}), &cloud, Ok(1)),
         ("a", vec![], with_id("memory://2"), &cloud, Ok(2)),
         ("x", vec![], json!({}), &cloud, Err(Reason::ServerNotFound)),
@@ -108,7 +108,7 @@ fn a_node_is_matched_by_provider_id_then_name_then_address_and_never_guessed() {
         let plan = plan_all(&nodes, cloud).remove(0);
         match expected {
             Ok(id) => assert!(
-                matches!(&plan.server, Server::Matched(instance, _) if instance.id == InstanceId::Cloud(id)),
+                matches!(&plan.server, ServerMatch::Matched(instance, _) if instance.id == InstanceId::Cloud(id)),
                 "case {number}: {:?}",
                 plan.server
             ),
@@ -187,7 +187,7 @@ fn a_server_belongs_to_one_node_only() {
 /// A Node with a provider ID: its name, the second of its creation, and whether it is new.
 type Claimant = (&'static str, u32, bool);
 
-fn claimant((name, second, is_new): Claimant) -> Node {
+fn claimant((name, second, is_new): Claimant) -> KubeNode {
     let taints = if is_new { json!([taint()]) } else { json!([]) };
     node(
         name,
@@ -221,7 +221,7 @@ fn age_and_name_decide_which_of_several_nodes_gets_a_server() {
     ];
     for (claimants, expected) in cases {
         for is_reversed in [false, true] {
-            let mut nodes: Vec<Node> = claimants.iter().map(|one| claimant(*one)).collect();
+            let mut nodes: Vec<KubeNode> = claimants.iter().map(|one| claimant(*one)).collect();
             if is_reversed {
                 nodes.reverse();
             }
@@ -288,7 +288,7 @@ fn a_reported_address_takes_no_server_from_an_initialised_node() {
             assert!(evil.changes.is_empty(), "{evil:?}");
             let reason = evil.obstacle.as_ref().map(|one| one.reason);
             assert_eq!(reason, Some(Reason::InstanceLookupFailed), "{evil:?}");
-            let is_matched = matches!(&plans[0].server, Server::Matched(..));
+            let is_matched = matches!(&plans[0].server, ServerMatch::Matched(..));
             assert_eq!(is_matched, real == json!({}), "{:?}", plans[0]);
         }
     }
@@ -410,7 +410,7 @@ fn the_order_of_addresses_alone_is_no_difference() {
 }
 
 /// Nodes and servers of every kind, in every state of being half done.
-fn random_world(random: &mut Random) -> (Vec<Node>, FakeProvider) {
+fn random_world(random: &mut Random) -> (Vec<KubeNode>, FakeProvider) {
     let names = ["a", "b", "c", "d", "e", "f"];
     let mut instances = Vec::new();
     for (number, name) in names.iter().enumerate() {
@@ -432,7 +432,7 @@ fn random_world(random: &mut Random) -> (Vec<Node>, FakeProvider) {
     (nodes.collect(), FakeProvider::of(instances))
 }
 
-fn random_node(random: &mut Random, name: &str) -> Node {
+fn random_node(random: &mut Random, name: &str) -> KubeNode {
     #[rustfmt::skip]
     let ids = ["", "", "", "memory://1", "memory://2", "memory://99", "memory://x", "elsewhere://1"];
     let mut extra = json!({ "spec": { "providerID": random.pick(&ids) } });
@@ -480,7 +480,7 @@ fn a_second_plan_is_empty_for_any_nodes() {
     for seed in 0..5_000 {
         let (nodes, cloud) = random_world(&mut Random::new(seed));
         let plans = plan_all(&nodes, &cloud);
-        let after: Vec<Node> = plans.iter().map(applied).collect();
+        let after: Vec<KubeNode> = plans.iter().map(applied).collect();
         for (first, second) in plans.iter().zip(plan_all(&after, &cloud)) {
             let made = &first.changes;
             assert_eq!(second.changes, vec![], "seed {seed}, after {made:?}");
@@ -496,7 +496,7 @@ fn a_second_plan_is_empty_for_any_nodes() {
 fn no_new_provider_id_is_one_that_another_initialised_node_has_in_any_world() {
     for seed in 0..5_000 {
         let (nodes, cloud) = random_world(&mut Random::new(seed));
-        let after: Vec<Node> = plan_all(&nodes, &cloud).iter().map(applied).collect();
+        let after: Vec<KubeNode> = plan_all(&nodes, &cloud).iter().map(applied).collect();
         for (before, now) in nodes.iter().zip(&after) {
             if before.spec.provider_id.is_empty() && !now.spec.provider_id.is_empty() {
                 let holders = after
@@ -519,12 +519,12 @@ fn a_plan_for_any_nodes_rests_on_known_facts() {
             let after = applied(&plan);
             let lost_taint = is_uninitialized(&plan.node) && !is_uninitialized(&after);
             if lost_taint {
-                let is_matched = matches!(plan.server, Server::Matched(..));
+                let is_matched = matches!(plan.server, ServerMatch::Matched(..));
                 assert!(is_matched, "seed {seed}: {plan:?}");
                 let is_known = ids.contains(&after.spec.provider_id);
                 assert!(is_known, "seed {seed}: {plan:?}");
             }
-            let others = |node: &Node| {
+            let others = |node: &KubeNode| {
                 let taints = node.spec.taints.iter();
                 taints.filter(|t| t.key != UNINITIALIZED).count()
             };
@@ -552,10 +552,10 @@ fn metal(number: u64, name: &str) -> Instance {
 
 /// Makes a plan from the list of servers of each API, or from the error instead of it.
 fn plan_by(
-    nodes: &[Node],
+    nodes: &[KubeNode],
     provider: &FakeProvider,
-    cloud: Option<&Error>,
-    dedicated: Option<&Error>,
+    cloud: Option<&ProviderError>,
+    dedicated: Option<&ProviderError>,
 ) -> Vec<NodePlan> {
     let metal = provider.dedicated.clone().unwrap_or_default();
     let servers = Servers {
@@ -568,8 +568,8 @@ fn plan_by(
 /// Returns the server or the reason why there is none, and how much is written.
 fn found(plan: &NodePlan) -> String {
     let server = match &plan.server {
-        Server::Matched(instance, _) => format!("{:?}", instance.id),
-        Server::Gone(id) => format!("no {id:?}"),
+        ServerMatch::Matched(instance, _) => format!("{:?}", instance.id),
+        ServerMatch::Gone(id) => format!("no {id:?}"),
         other => format!("{other:?}"),
     };
     let reasons = reasons(plan).into_iter().map(Reason::name);
@@ -589,7 +589,7 @@ fn an_outage_of_one_api_leaves_the_other_s_servers_and_proves_nothing_about_its_
     let report = json!({ "spec": { "taints": [taint()] }, "status": { "addresses": [
         { "type": "InternalIP", "address": "203.0.113.2" },
     ] } });
-    let away = Error::new(ErrorKind::Unavailable, "away");
+    let away = ProviderError::new(ErrorKind::Unavailable, "away");
     let nodes = [
         ("new worker", new_node("worker")),
         ("new metal", new_node("metal")),

@@ -5,13 +5,13 @@ use crate::common;
 use crate::common::objects::{self, connection, node_settings, private, settings};
 use ccm::controllers::NodeChange;
 use ccm::controllers::node::{NodePlan, PROVIDED_NODE_IP, UNINITIALIZED, plan};
-use ccm::hetzner::robot::Settings as RobotSettings;
+use ccm::hetzner::robot::RobotSettings;
 use ccm::hetzner::{
-    AddressFamily, CloudConnection, EXTERNAL_IPV6, Hetzner, NetworkSelector, NodeSettings, Profile,
-    Settings,
+    AddressFamily, CloudConnection, EXTERNAL_IPV6, Hetzner, HetznerSettings, NetworkSelector,
+    NodeSettings, Profile,
 };
 use ccm::http::{Secret, SecretSource};
-use ccm::kube::Node;
+use ccm::kube::KubeNode;
 use ccm::provider::{
     INTERNAL_IP, Instance, InstanceId, InternalIpFrom, Provider, Servers, Source, Sourced,
 };
@@ -58,7 +58,7 @@ fn connection_to(sandbox: &Sandbox) -> CloudConnection {
 
 /// A provider of which the Network is known, as after the first tick.
 fn provider(sandbox: &Sandbox, family: AddressFamily, network: bool) -> Hetzner {
-    let hetzner = Hetzner::new(Settings {
+    let hetzner = Hetzner::new(HetznerSettings {
         connection: connection_to(sandbox),
         network: network.then(|| NetworkSelector::Name("sandbox".into())),
         ..settings(family)
@@ -76,7 +76,7 @@ fn server(network: u64, ipv4: bool, ipv6: bool) -> Instance {
     }
 }
 
-fn node(provided: Option<&str>, external_ipv6: Option<&str>) -> Node {
+fn node(provided: Option<&str>, external_ipv6: Option<&str>) -> KubeNode {
     let mut annotations = serde_json::Map::new();
     annotations.extend(provided.map(|ip| (PROVIDED_NODE_IP.to_owned(), json!(ip))));
     annotations.extend(external_ipv6.map(|ip| (EXTERNAL_IPV6.to_owned(), json!(ip))));
@@ -85,7 +85,7 @@ fn node(provided: Option<&str>, external_ipv6: Option<&str>) -> Node {
     objects::node("w", json!({ "metadata": metadata, "spec": spec }))
 }
 
-fn plan_one(node: &Node, server: &Instance, hetzner: &Hetzner) -> NodePlan {
+fn plan_one(node: &KubeNode, server: &Instance, hetzner: &Hetzner) -> NodePlan {
     let (nodes, instances) = ([node.clone()], [server.clone()]);
     plan(&nodes, &instances, hetzner, jiff::Timestamp::UNIX_EPOCH).remove(0)
 }
@@ -140,7 +140,7 @@ fn every_combination_of_settings_gives_the_addresses_in_the_table() {
 }
 
 /// Once the addresses are there, nothing more is written, in whatever order they stand.
-fn stays(node: &Node, plan: &NodePlan, server: &Instance, hetzner: &Hetzner) {
+fn stays(node: &KubeNode, plan: &NodePlan, server: &Instance, hetzner: &Hetzner) {
     let [NodeChange::SetAddresses { addresses, .. }] = plan.changes.as_slice() else {
         return;
     };
@@ -168,14 +168,14 @@ fn dedicated(ipv4: bool, ipv6: bool) -> Instance {
     }
 }
 
-fn dedicated_node(reported: &[&str]) -> Node {
+fn dedicated_node(reported: &[&str]) -> KubeNode {
     let addresses = reported.iter().map(|ip| json!({ "type": "InternalIP", "address": ip }));
     let status = json!({ "addresses": Vec::from_iter(addresses) });
     let spec = json!({ "providerID": "hrobot://321" });
     objects::node("w", json!({ "spec": spec, "status": status }))
 }
 
-fn plan_dedicated(node: &Node, server: &Instance, hetzner: &Hetzner) -> NodePlan {
+fn plan_dedicated(node: &KubeNode, server: &Instance, hetzner: &Hetzner) -> NodePlan {
     let nodes = [node.clone()];
     let servers = Servers { cloud: Ok(&[]), dedicated: Ok(std::slice::from_ref(server)) };
     plan(&nodes, servers, hetzner, jiff::Timestamp::UNIX_EPOCH).remove(0)
@@ -189,8 +189,10 @@ fn every_combination_of_settings_gives_the_addresses_of_dedicated_servers_in_the
         for (has, ipv4, ipv6) in SERVERS {
             for (reported_name, reported) in REPORTED {
                 for forward in [true, false] {
-                    let hetzner =
-                        Hetzner::new(Settings { robot: Some(robot(forward)), ..settings(family) });
+                    let hetzner = Hetzner::new(HetznerSettings {
+                        robot: Some(robot(forward)),
+                        ..settings(family)
+                    });
                     let (node, server) = (dedicated_node(reported), dedicated(ipv4, ipv6));
                     let plan = plan_dedicated(&node, &server, &hetzner);
                     let family = family.name();
@@ -220,7 +222,7 @@ fn a_dedicated_server_has_its_labels_and_provider_id() {
     for profile in [Profile::CcmFromScratch, Profile::Hcloud] {
         for zone_label in [true, false] {
             for id in ["", "hrobot://321", "hcloud://bm-321"] {
-                let hetzner = Hetzner::new(Settings {
+                let hetzner = Hetzner::new(HetznerSettings {
                     profile,
                     nodes: NodeSettings {
                         zone_label: Sourced::new(zone_label, Source::Rule("test")),
@@ -312,7 +314,7 @@ fn private_addresses_that_the_api_does_not_know_come_from_annotation_or_kubelet(
         (Ipv4, Network, None, Some("100.64.0.7/32"), "!InvalidInternalIP"),
     ];
     for (family, internal_ip_from, provided, annotation, expected) in cases {
-        let hetzner = Hetzner::new(Settings {
+        let hetzner = Hetzner::new(HetznerSettings {
             connection: connection_to(&sandbox),
             network: Some(NetworkSelector::Id(network)),
             nodes: NodeSettings { internal_ip_from, ..node_settings(family) },
@@ -349,7 +351,7 @@ fn ranges_limit_the_annotation_alone() {
         (&["100.64.0.0/10"], None, own.into()),
     ];
     for (ranges, annotation, expected) in cases {
-        let hetzner = Hetzner::new(Settings {
+        let hetzner = Hetzner::new(HetznerSettings {
             nodes: NodeSettings {
                 internal_ip_ranges: ranges.iter().map(|range| range.parse().unwrap()).collect(),
                 ..node_settings(AddressFamily::Ipv4)

@@ -6,7 +6,7 @@ use crate::common::random::Random;
 use crate::node::{applied, new_node, plan_all, reasons};
 use ccm::controllers::NodeChange;
 use ccm::controllers::node::NodePlan;
-use ccm::kube::Node;
+use ccm::kube::KubeNode;
 use ccm::provider::{Instance, LabelPrefixes, NodeAddress, Reason, SERVER_LABELS, Source};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ fn cloud(labels: &[(&str, &str)], prefixes: &[&str]) -> FakeProvider {
 }
 
 /// Initialised, with its address.
-fn initialised(labels: Value, remembered: Option<&str>) -> Node {
+fn initialised(labels: Value, remembered: Option<&str>) -> KubeNode {
     let address = NodeAddress::new(ccm::provider::AddressKind::ExternalIP, "203.0.113.2");
     let annotations = json!({ SERVER_LABELS: remembered.unwrap_or_default() });
     let extra = json!({
@@ -40,18 +40,18 @@ fn initialised(labels: Value, remembered: Option<&str>) -> Node {
     node("a", extra)
 }
 
-fn plan_one(node: &Node, cloud: &FakeProvider) -> NodePlan {
+fn plan_one(node: &KubeNode, cloud: &FakeProvider) -> NodePlan {
     plan_all(std::slice::from_ref(node), cloud).remove(0)
 }
 
 /// The labels of a node, to be compared and changed.
-fn owned(node: &Node) -> Pairs {
+fn owned(node: &KubeNode) -> Pairs {
     let labels = node.metadata.labels.iter();
     labels.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
 }
 
 /// Plans and applies the plan, and checks that a second plan writes nothing.
-fn plan_and_apply(node: &Node, cloud: &FakeProvider) -> Node {
+fn plan_and_apply(node: &KubeNode, cloud: &FakeProvider) -> KubeNode {
     let after = applied(&plan_one(node, cloud));
     assert_eq!(plan_one(&after, cloud).changes, vec![], "{after:?}");
     after
@@ -167,7 +167,7 @@ fn an_annotation_that_claims_other_labels_removes_none_of_kubernetes() {
                   node.kubernetes.io/exclude-from-external-load-balancers=,…";
     let start = initialised(labels, Some(claims));
     let after = plan_and_apply(&start, &cloud(&[(POOL, "gpu")], &["node.example.com/"]));
-    let count = |node: &Node| node.metadata.labels.iter().count();
+    let count = |node: &KubeNode| node.metadata.labels.iter().count();
     assert_eq!(count(&after), count(&start) + 1);
     let annotation = after.metadata.annotations.get(SERVER_LABELS);
     assert_eq!(annotation, Some(format!("{POOL}=gpu").as_str()));

@@ -5,7 +5,7 @@ use crate::common::{
 };
 use ccm::cache::{self, Apis};
 use ccm::controllers::{Controller, Proposal, Report, Selection};
-use ccm::daemon::{self, Health, HealthSettings, Stop};
+use ccm::daemon::{self, DaemonHealth, HealthSettings, Stop};
 use ccm::http::{Proxies, Timing};
 use ccm::kube::{self, config};
 use ccm::provider::{self, Instances, OpenGate, Provider, ProviderId};
@@ -127,7 +127,7 @@ fn child() {
         config::Options { kubeconfig: vec![kubeconfig.into()], ..config::Options::default() };
     let timing =
         Timing { read_timeout: LIMIT, write_timeout: LIMIT, retry_wait: Duration::from_millis(10) };
-    let client = kube::Client::new(
+    let client = kube::KubeClient::new(
         config::load(&options).unwrap(),
         Proxies::Never,
         timing,
@@ -136,7 +136,7 @@ fn child() {
     let world: &'static Apis = Box::leak(Box::new(Apis::new(client, Box::new(NoCloud))));
     let stop: &'static Stop = Box::leak(Box::default());
     let health =
-        Health::start(HealthSettings { has_metrics: true, address: None }, world, stop, None);
+        DaemonHealth::start(HealthSettings { has_metrics: true, address: None }, world, stop, None);
     let controllers: Vec<Box<dyn Controller>> =
         vec![Box::new(Works), Box::new(Panics { ticks_left: 3 })];
     let running = daemon::begin(world, controllers, stop, |name| health.watch(name));
@@ -166,7 +166,7 @@ impl Controller for Works {
         Report::default()
     }
 
-    fn propose(&self, _: &Apis, _: &Selection) -> Result<Vec<Proposal>, cache::Error> {
+    fn propose(&self, _: &Apis, _: &Selection) -> Result<Vec<Proposal>, cache::CacheError> {
         Ok(Vec::new())
     }
 }
@@ -185,7 +185,7 @@ impl Controller for Panics {
         Report::default()
     }
 
-    fn propose(&self, _: &Apis, _: &Selection) -> Result<Vec<Proposal>, cache::Error> {
+    fn propose(&self, _: &Apis, _: &Selection) -> Result<Vec<Proposal>, cache::CacheError> {
         Ok(Vec::new())
     }
 }
@@ -203,7 +203,7 @@ impl Provider for NoCloud {
         None
     }
 
-    fn prepare(&self) -> Result<(), provider::Error> {
+    fn prepare(&self) -> Result<(), provider::ProviderError> {
         Ok(())
     }
 }

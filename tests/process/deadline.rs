@@ -2,7 +2,7 @@
 
 use crate::common::library::http_settings;
 use crate::common::{contains, wait_until};
-use ccm::http::{self, Authorities, Kind, Method, Roots, Secret, SecretSource, Tls};
+use ccm::http::{self, Authorities, HttpErrorKind, Method, Roots, Secret, SecretSource, Tls};
 use ccm::provider::{Gate, Refused};
 use sandbox::{Half, Sandbox};
 use serde_json::{Value, json};
@@ -44,8 +44,8 @@ fn client(
     token: SecretSource,
     timeout: Duration,
     gate: impl Gate + 'static,
-) -> http::Client {
-    http::Client::new(http::Settings {
+) -> http::HttpClient {
+    http::HttpClient::new(http::HttpSettings {
         tls: tls.into(),
         gate: Arc::new(gate),
         ..http_settings(base, token, timeout)
@@ -53,13 +53,13 @@ fn client(
 }
 
 /// Returns a client without TLS and without a login.
-fn plain(base: String, timeout: Duration, gate: impl Gate + 'static) -> http::Client {
+fn plain(base: String, timeout: Duration, gate: impl Gate + 'static) -> http::HttpClient {
     client(base, Tls::default(), SecretSource::none(), timeout, gate)
 }
 
 /// A request of this body.
-fn post(client: &http::Client, body: &Value) -> http::Error {
-    let write = http::Write {
+fn post(client: &http::HttpClient, body: &Value) -> http::HttpError {
+    let write = http::HttpWrite {
         pass: <dyn Gate>::pass,
         method: Method::Post,
         path: "/x",
@@ -71,11 +71,11 @@ fn post(client: &http::Client, body: &Value) -> http::Error {
 }
 
 /// Fails for its time, and not later.
-fn times_out(what: &str, client: &http::Client, gate: &Passed, body: &Value) {
+fn times_out(what: &str, client: &http::HttpClient, gate: &Passed, body: &Value) {
     let error = post(client, body);
     let took = gate.0.lock().unwrap().unwrap().elapsed();
     assert!(took < TIMEOUT + SLACK, "{what}: {took:?}: {error}");
-    let Kind::TimedOut(after) = error.kind else { panic!("{what}: {took:?}: {error:?}") };
+    let HttpErrorKind::TimedOut(after) = error.kind else { panic!("{what}: {took:?}: {error:?}") };
     // The time begins a moment before the gate lets the write through, which may be some milliseconds on
     // a busy machine.
     assert!(after <= TIMEOUT, "{what}: {error}");

@@ -4,7 +4,7 @@ use crate::common::cluster::Cluster;
 use crate::common::fake_provider::FakeProvider;
 use crate::common::{Daemon, Simulate, env, events, wait_until};
 use ccm::controllers::node::{NodePlan, UNINITIALIZED, plan};
-use ccm::kube::Node;
+use ccm::kube::KubeNode;
 use ccm::provider::Reason;
 use ccm::provider::clock;
 use jiff::Timestamp;
@@ -22,7 +22,7 @@ fn plan_of(created: Value, ready: Value, taints: Value) -> NodePlan {
         "spec": { "taints": taints },
         "status": { "conditions": [{ "type": "DiskPressure", "status": "False" }, ready] },
     });
-    let nodes: [Node; 1] = [serde_json::from_value(object).unwrap()];
+    let nodes: [KubeNode; 1] = [serde_json::from_value(object).unwrap()];
     let overdue = OVERDUE.parse().unwrap();
     plan(&nodes, &[], &FakeProvider::default(), overdue).remove(0)
 }

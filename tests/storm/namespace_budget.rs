@@ -39,7 +39,7 @@ struct World {
     random: Random,
     /// How often the Services of the noisy namespace have changed.
     turn: usize,
-    _simulated: (clock::Simulated, sandbox::time::Simulated),
+    _simulated: (clock::SimulationGuard, sandbox::time::Simulated),
 }
 
 impl World {

@@ -10,7 +10,7 @@ use ccm::controllers::route::{self, RouteController};
 use ccm::controllers::service::{self, ServiceController};
 use ccm::controllers::{Controller, Report, Selection};
 use ccm::daemon::Stop;
-use ccm::daemon::lease::{Lease, Renewer, Settings, WaitPolicy};
+use ccm::daemon::lease::{LeaderElection, LeaseSettings, Renewer, WaitPolicy};
 use ccm::hetzner::load_balancers::{Defaults, Selector};
 use ccm::kube::{self, LeaseKey};
 use ccm::provider::{Gate, OpenGate, PermittedUse, Refused, Source, Sourced, clock};
@@ -80,14 +80,14 @@ pub struct Process {
 }
 
 struct Candidate {
-    lease: Arc<Lease>,
+    lease: Arc<LeaderElection>,
     renewer: RefCell<Renewer>,
     /// Whether the process still tries to get or renew the Lease.
     is_trying: Cell<bool>,
 }
 
 /// A gate that lets a write pass while the process lives and leads.
-struct CombinedGate(Arc<WriteLimit>, Option<Arc<Lease>>);
+struct CombinedGate(Arc<WriteLimit>, Option<Arc<LeaderElection>>);
 
 impl Gate for CombinedGate {
     fn pass(&self, what: &str) -> Result<(), Refused> {
@@ -224,13 +224,13 @@ fn candidate(name: &str, sandbox_access: &SandboxAccess) -> Candidate {
     // A process uses this value until its end. The memory that is leaked is small.
     let stop: &'static Stop = Box::leak(Box::default());
     let timing = sandbox_access.timing();
-    let client = kube::Client::new(
+    let client = kube::KubeClient::new(
         sandbox_access.access(),
         ccm::http::Proxies::Never,
         timing,
         Arc::new(OpenGate),
     );
-    let settings = Settings {
+    let settings = LeaseSettings {
         key: lease_key(),
         identity: name.to_owned(),
         lease_seconds: 15,
@@ -240,7 +240,7 @@ fn candidate(name: &str, sandbox_access: &SandboxAccess) -> Candidate {
         retry_period: Duration::from_secs(2),
         write_timeout: timing.write_timeout,
     };
-    let lease = Arc::new(Lease::new(client, settings, stop));
+    let lease = Arc::new(LeaderElection::new(client, settings, stop));
     Candidate {
         renewer: RefCell::new(lease.renewer(WaitPolicy::Forever)),
         lease,
@@ -253,18 +253,18 @@ fn controllers(start: &Start, sandbox_access: &SandboxAccess) -> Vec<Box<dyn Con
     // A list must live long enough for a write that rests on it, even when a real machine is slow.
     let server_cache_max_age = clock::at_least(seconds(10), Duration::from_millis(500));
     let mut controllers: Vec<Box<dyn Controller>> = vec![
-        Box::new(NodeController::new(node::Settings {
+        Box::new(NodeController::new(node::NodeControllerSettings {
             sync_interval: seconds(5),
             status_update_frequency: seconds(300),
             server_cache_max_age,
         })),
-        Box::new(LifecycleController::new(lifecycle::Settings {
+        Box::new(LifecycleController::new(lifecycle::LifecycleSettings {
             monitor_period: seconds(5),
             node_max_age: seconds(300),
             server_cache_max_age,
             deletion_guard: true,
         })),
-        Box::new(ServiceController::new(service::Settings {
+        Box::new(ServiceController::new(service::ServiceSettings {
             sync_interval: seconds(5),
             resync_period: if start.resyncs { seconds(1) } else { seconds(300) },
             concurrency: start.concurrency,
@@ -273,7 +273,7 @@ fn controllers(start: &Start, sandbox_access: &SandboxAccess) -> Vec<Box<dyn Con
         })),
     ];
     if sandbox_access.network().is_some() {
-        controllers.push(Box::new(RouteController::new(route::Settings {
+        controllers.push(Box::new(RouteController::new(route::RouteSettings {
             cluster_cidrs: vec!["10.244.0.0/16".parse().unwrap()],
             reconciliation_period: seconds(10),
             server_cache_max_age,

@@ -142,7 +142,7 @@ pub struct Story {
     lease_check: Arc<Mutex<LeaseCheck>>,
     stats: RefCell<Stats>,
     /// The simulated clocks of this thread and of the APIs.
-    _simulated: Option<(clock::Simulated, sandbox::time::Simulated)>,
+    _simulated: Option<(clock::SimulationGuard, sandbox::time::Simulated)>,
 }
 
 /// The check that only the leader writes.

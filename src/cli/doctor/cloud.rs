@@ -1,12 +1,12 @@
 //! Checks of the cloud APIs: the token, the project and the private Network. With `ROBOT_ENABLED=true` the login of the
 //! Robot web service, and which of its servers are nodes, are checked as well.
 
-use super::outcome::{Gap, Outcome, Verdict, counted, need, or_ok};
+use super::outcome::{CheckOutcome, CheckResult, Gap, counted, need, or_ok};
 use super::reads;
-use super::view::View;
+use super::view::DoctorView;
 use crate::cli::wire::TOKEN_CHARACTERS;
 use crate::cli::{node, startup};
-use crate::controllers::node::{NodePlan, Server, is_uninitialized};
+use crate::controllers::node::{NodePlan, ServerMatch, is_uninitialized};
 use crate::provider::variables::{HCLOUD_NETWORK, HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK};
 use crate::provider::{Attached, Instance, InstanceId, Permission};
 use crate::text::{self, shell_command};
@@ -22,69 +22,69 @@ const WARN_SKEW_S: u64 = 5;
 /// tokens and certificates sooner or later.
 const FAIL_SKEW_S: u64 = 60;
 
-pub(super) fn token(view: &View) -> Verdict {
+pub(super) fn token(view: &DoctorView) -> CheckResult {
     let characters = *view.token.as_ref()?;
     let source = view.settings.token.source.name();
     let found = format!("{characters} characters, from {source}");
     Ok(vec![match characters {
-        TOKEN_CHARACTERS => Outcome::ok(found),
-        _ => Outcome::warn(
+        TOKEN_CHARACTERS => CheckOutcome::ok(found),
+        _ => CheckOutcome::warn(
             format!("{found}; tokens of the Cloud API have {TOKEN_CHARACTERS}"),
             "copy it anew, whole and without anything else",
         ),
     }])
 }
 
-pub(super) fn api(view: &View) -> Verdict {
+pub(super) fn api(view: &DoctorView) -> CheckResult {
     let servers = view.cloud.servers.as_ref()?;
-    Ok(vec![Outcome::ok(format!(
+    Ok(vec![CheckOutcome::ok(format!(
         "{} accepts the token; its project has {}",
         view.settings.endpoint.value.as_str(),
         counted(servers.len(), "server")
     ))])
 }
 
-pub(super) fn permission(view: &View) -> Verdict {
+pub(super) fn permission(view: &DoctorView) -> CheckResult {
     need(&view.cloud.servers, "api")?;
     Ok(vec![match &view.cloud.checkup.permission {
-        Permission::ReadWrite => Outcome::ok(
+        Permission::ReadWrite => CheckOutcome::ok(
             "the token may write: the test request was answered with not found, and not refused",
         ),
-        Permission::ReadOnly => Outcome::fail(
+        Permission::ReadOnly => CheckOutcome::fail(
             "the token may only read: no load balancer can be made or changed",
             "make a token with Read & Write in the Hetzner Console (Security → API tokens)",
         ),
         Permission::Unknown(why) | Permission::Refused(why) => {
-            Outcome::skipped(format!("whether the token may write is unknown: {why}"))
+            CheckOutcome::skipped(format!("whether the token may write is unknown: {why}"))
         }
     }])
 }
 
-pub(super) fn rate_limit(view: &View) -> Verdict {
+pub(super) fn rate_limit(view: &DoctorView) -> CheckResult {
     let remedy = "see who else uses the project's API up (all its tokens share this: autoscaler, \
                   CSI driver, Terraform), or wait: it is refilled evenly, 3600 an hour";
     let Some((limit, remaining)) = view.cloud.checkup.rate_limit else {
         need(&view.cloud.servers, "api")?;
         let why = "the API did not say how many calls are left";
-        return Ok(vec![Outcome::skipped(why)]);
+        return Ok(vec![CheckOutcome::skipped(why)]);
     };
     let found = format!("{remaining} of {limit} calls an hour are left");
     Ok(vec![match remaining {
-        0 => Outcome::fail(
+        0 => CheckOutcome::fail(
             format!("none of {limit} calls an hour are left: whatever is asked is refused"),
             remedy,
         ),
         _ if remaining < limit / RESERVE_SHARE => {
-            Outcome::warn(format!("{found}: refreshes wait"), remedy)
+            CheckOutcome::warn(format!("{found}: refreshes wait"), remedy)
         }
-        _ => Outcome::ok(found),
+        _ => CheckOutcome::ok(found),
     }])
 }
 
-pub(super) fn clock(view: &View) -> Verdict {
+pub(super) fn clock(view: &DoctorView) -> CheckResult {
     let Some(ahead_s) = view.cloud.checkup.clock_ahead_s else {
         need(&view.cloud.servers, "api")?;
-        return Ok(vec![Outcome::skipped("the API did not say what time it is")]);
+        return Ok(vec![CheckOutcome::skipped("the API did not say what time it is")]);
     };
     let skew_s = ahead_s.unsigned_abs();
     let is = if ahead_s > 0 { "behind" } else { "ahead of" };
@@ -94,19 +94,19 @@ pub(super) fn clock(view: &View) -> Verdict {
     );
     let remedy = "let it follow a time server: timedatectl set-ntp true";
     Ok(vec![match skew_s {
-        FAIL_SKEW_S.. => Outcome::fail(found, remedy),
-        WARN_SKEW_S.. => Outcome::warn(found, remedy),
-        _ => Outcome::ok("this machine's clock agrees with the API's"),
+        FAIL_SKEW_S.. => CheckOutcome::fail(found, remedy),
+        WARN_SKEW_S.. => CheckOutcome::warn(found, remedy),
+        _ => CheckOutcome::ok("this machine's clock agrees with the API's"),
     }])
 }
 
-pub(super) fn network(view: &View) -> Verdict {
+pub(super) fn network(view: &DoctorView) -> CheckResult {
     need(&view.cloud.servers, "api")?;
     Ok(vec![match (&view.cloud.checkup.network, hides_routes(view)) {
-        (None, _) => {
-            Outcome::skipped(format!("{HCLOUD_NETWORK} is not set: no private Network is used"))
-        }
-        (Some(Ok(network)), Some(id)) => Outcome::warn(
+        (None, _) => CheckOutcome::skipped(format!(
+            "{HCLOUD_NETWORK} is not set: no private Network is used"
+        )),
+        (Some(Ok(network)), Some(id)) => CheckOutcome::warn(
             format!(
                 "{network} does not expose its routes to its vSwitch: dedicated servers do not reach pods of cloud \
                  servers by them"
@@ -116,8 +116,8 @@ pub(super) fn network(view: &View) -> Verdict {
                 shell_command("hcloud network expose-routes-to-vswitch", &[id])
             ),
         ),
-        (Some(Ok(network)), None) => Outcome::ok(format!("{network} is there")),
-        (Some(Err(error)), _) => Outcome::fail(
+        (Some(Ok(network)), None) => CheckOutcome::ok(format!("{network} is there")),
+        (Some(Err(error)), _) => CheckOutcome::fail(
             error.message.as_str(),
             format!(
                 "set {HCLOUD_NETWORK} to the ID or the name of one of the project's Networks; digits are always an ID"
@@ -128,27 +128,27 @@ pub(super) fn network(view: &View) -> Verdict {
 
 /// Returns the ID of the Network when there are dedicated servers and routes, and the Network does not expose its
 /// routes to its vSwitch.
-fn hides_routes<'a>(view: &'a View) -> Option<&'a String> {
+fn hides_routes<'a>(view: &'a DoctorView) -> Option<&'a String> {
     let is_closed =
         reads::of_login(view).is_some() && view.cloud.checkup.exposes_routes == Some(false);
     let routes = view.routes.as_ref().ok().filter(|_| is_closed)?;
     Some(&routes.object.uid)
 }
 
-pub(super) fn attached(view: &View) -> Verdict {
+pub(super) fn attached(view: &DoctorView) -> CheckResult {
     need(&view.cloud.servers, "api")?;
     let network = match &view.cloud.checkup.network {
         Some(Ok(network)) => network,
-        Some(Err(_)) => return Ok(vec![Outcome::skipped("not checked: see network")]),
-        None => return Ok(vec![Outcome::skipped(format!("{HCLOUD_NETWORK} is not set"))]),
+        Some(Err(_)) => return Ok(vec![CheckOutcome::skipped("not checked: see network")]),
+        None => return Ok(vec![CheckOutcome::skipped(format!("{HCLOUD_NETWORK} is not set"))]),
     };
     if view.settings.network_disable_attached_check.value {
         let why = format!("{HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK}=true turns this check off");
-        return Ok(vec![Outcome::skipped(why)]);
+        return Ok(vec![CheckOutcome::skipped(why)]);
     }
     Ok(vec![match &view.cloud.checkup.attached {
-        Attached::Yes => Outcome::ok(format!("this machine is attached to {network}")),
-        Attached::Unknown(why) => Outcome::skipped(format!(
+        Attached::Yes => CheckOutcome::ok(format!("this machine is attached to {network}")),
+        Attached::Unknown(why) => CheckOutcome::skipped(format!(
             "the metadata service can't be asked, as outside of Hetzner Cloud: {why}"
         )),
         Attached::No(there) => {
@@ -159,12 +159,12 @@ pub(super) fn attached(view: &View) -> Verdict {
                 "attach it, correct {HCLOUD_NETWORK}, or set {HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK}=true if it need not be"
             );
             // The daemon may run on another machine when this command runs outside of a pod.
-            Outcome::bad(startup::is_set_here("KUBERNETES_SERVICE_HOST"), found, remedy)
+            CheckOutcome::bad(startup::is_set_here("KUBERNETES_SERVICE_HOST"), found, remedy)
         }
     }])
 }
 
-pub(super) fn robot_login(view: &View) -> Verdict {
+pub(super) fn robot_login(view: &DoctorView) -> CheckResult {
     let Some(servers) = reads::of_login(view).transpose()? else {
         return Ok(Vec::new());
     };
@@ -174,22 +174,23 @@ pub(super) fn robot_login(view: &View) -> Verdict {
         view.settings.robot_endpoint.value.as_str()
     );
     let nodes = view.nodes.iter().flatten();
-    let unseen = nodes.filter(|plan| matches!(plan.server, Server::Gone(InstanceId::Dedicated(_))));
+    let unseen =
+        nodes.filter(|plan| matches!(plan.server, ServerMatch::Gone(InstanceId::Dedicated(_))));
     let remedy = "use the web service user of the account that has the servers: the Admin login of one server sees that \
                   one alone, and another account's none of them";
     Ok(vec![match unseen.count() {
-        0 if servers.is_empty() => Outcome::warn(found, remedy),
-        0 => Outcome::ok(found),
+        0 if servers.is_empty() => CheckOutcome::warn(found, remedy),
+        0 => CheckOutcome::ok(found),
         unseen => {
             let unseen = counted(unseen, "node");
-            Outcome::warn(format!("{found}, and not those of {unseen}"), remedy)
+            CheckOutcome::warn(format!("{found}, and not those of {unseen}"), remedy)
         }
     }])
 }
 
 /// Reports what the list of dedicated servers shows beyond each node's own server: servers that may be the missing
 /// server of a node, and servers whose contract ends.
-pub(super) fn dedicated(view: &View) -> Verdict {
+pub(super) fn dedicated(view: &DoctorView) -> CheckResult {
     let servers = match reads::of_login(view) {
         None | Some(Err(Gap::NotHere(_))) => return Ok(Vec::new()),
         Some(servers) => servers.map_err(|gap| gap.behind("robot"))?,
@@ -197,14 +198,15 @@ pub(super) fn dedicated(view: &View) -> Verdict {
     let nodes = need(&view.nodes, "nodes")?;
     let (mut outcomes, mut matched) = (Vec::new(), HashSet::new());
     for plan in nodes {
-        if let Server::Matched(server, _) = &plan.server {
+        if let ServerMatch::Matched(server, _) = &plan.server {
             matched.insert(server.id);
             outcomes.extend(cancelled(server, &plan.object.name));
         }
     }
     let (with_node, others): (Vec<&Instance>, Vec<&Instance>) =
         servers.iter().partition(|instance| matched.contains(&instance.id));
-    let waits = |plan: &NodePlan| plan.server == Server::Unmatched && is_uninitialized(&plan.node);
+    let waits =
+        |plan: &NodePlan| plan.server == ServerMatch::Unmatched && is_uninitialized(&plan.node);
     if nodes.iter().any(waits) {
         outcomes.extend(others.iter().map(unmatched));
     }
@@ -217,26 +219,26 @@ pub(super) fn dedicated(view: &View) -> Verdict {
     or_ok(outcomes, ok)
 }
 
-fn unmatched(server: &&Instance) -> Outcome {
+fn unmatched(server: &&Instance) -> CheckOutcome {
     let found = format!("{} is no node's server, and a node waits for its own", server.id);
     let remedy = "where a waiting node runs on it, give it the node's name in Robot; leave it when it is not this \
                   cluster's";
-    Outcome::warn(found, remedy).on("server", &server.name)
+    CheckOutcome::warn(found, remedy).on("server", &server.name)
 }
 
-fn cancelled(server: &Instance, node: &str) -> Option<Outcome> {
+fn cancelled(server: &Instance, node: &str) -> Option<CheckOutcome> {
     let (id, paid) = (server.id, node::paid_until(server));
     let found = format!("its dedicated server {id} is cancelled{paid}");
     let remedy = format!(
         "move its pods in time ({}), or revoke the cancellation in Robot",
         shell_command("kubectl drain", &[&node])
     );
-    server.is_cancelled.then(|| Outcome::warn(found, remedy).on("node", node))
+    server.is_cancelled.then(|| CheckOutcome::warn(found, remedy).on("node", node))
 }
 
 /// Whether the node is on a dedicated server and no login is set to look the server up. The check `robot` reports the
 /// missing login for all nodes.
-pub(super) fn is_not_looked_up(view: &View, plan: &NodePlan) -> bool {
+pub(super) fn is_not_looked_up(view: &DoctorView, plan: &NodePlan) -> bool {
     let is_dedicated = |id: &str| id.starts_with("hrobot://") || id.starts_with("hcloud://bm-");
     matches!(reads::of_login(view), Some(Err(Gap::NotHere(_))))
         && is_dedicated(&plan.node.spec.provider_id)

@@ -1,8 +1,8 @@
 //! Checks of the API server, of our rights there, of the leader, and of other programs that do the same work.
 
-use super::outcome::{Gap, Outcome, Verdict, need, or_ok};
+use super::outcome::{CheckOutcome, CheckResult, Gap, need, or_ok};
 use super::reads::COUNT_EVENTS;
-use super::view::{Cluster, View};
+use super::view::{ClusterView, DoctorView};
 use crate::cli::leader;
 use crate::kube::Workload;
 use crate::text::shell_command;
@@ -17,42 +17,42 @@ const OTHER: &str = "cloud-controller-manager";
 /// A part of the name of our container image.
 const OURS: &str = "ccm-from-scratch";
 
-pub(super) fn reached(view: &View) -> Verdict {
-    Ok(vec![Outcome::ok(view.cluster.as_ref()?.at.as_str())])
+pub(super) fn reached(view: &DoctorView) -> CheckResult {
+    Ok(vec![CheckOutcome::ok(view.cluster.as_ref()?.at.as_str())])
 }
 
-fn cluster<'a>(view: &'a View) -> Result<&'a Cluster, Gap> {
+fn cluster<'a>(view: &'a DoctorView) -> Result<&'a ClusterView, Gap> {
     need(&view.cluster, "cluster")
 }
 
-pub(super) fn version(view: &View) -> Verdict {
+pub(super) fn version(view: &DoctorView) -> CheckResult {
     let version = &cluster(view)?.version;
     let digits = version.minor.trim_end_matches(|c: char| !c.is_ascii_digit());
     let found = format!("Kubernetes {}", version.name);
     Ok(vec![match (version.major.as_str(), digits.parse::<u32>()) {
-        ("1", Ok(minor)) if minor < MINOR_AT_LEAST => Outcome::fail(
+        ("1", Ok(minor)) if minor < MINOR_AT_LEAST => CheckOutcome::fail(
             format!("{found}, and 1.{MINOR_AT_LEAST} is the oldest that is supported"),
             "upgrade the cluster: an older one drops fields that are written, again and again",
         ),
-        ("1", Ok(_)) => Outcome::ok(found),
-        _ => Outcome::warn(
+        ("1", Ok(_)) => CheckOutcome::ok(found),
+        _ => CheckOutcome::warn(
             format!("{found}: not tested"),
             "watch what ccm run --dry-run would do before you let it write",
         ),
     }])
 }
 
-pub(super) fn rights(view: &View) -> Verdict {
+pub(super) fn rights(view: &DoctorView) -> CheckResult {
     let missing = cluster(view)?.missing.as_ref()?;
     let names = Vec::from_iter(missing.iter().map(|(verb, resource)| format!("{verb} {resource}")));
     let found = format!("this user may not: {}", names.join(", "));
     Ok(vec![match missing.iter().all(|need| *need == COUNT_EVENTS) {
-        _ if missing.is_empty() => Outcome::ok("this user may do all that the daemon does"),
-        true => Outcome::warn(
+        _ if missing.is_empty() => CheckOutcome::ok("this user may do all that the daemon does"),
+        true => CheckOutcome::warn(
             format!("{found}; a repeated event is then not counted, only renewed"),
             "kubectl apply -k manifests/, or leave it unchanged",
         ),
-        false => Outcome::fail(
+        false => CheckOutcome::fail(
             found,
             "bind the roles of manifests/base/role.yaml and manifests/base/lease.yaml to it; if the daemon \
              runs as another user, run doctor as that one",
@@ -60,13 +60,13 @@ pub(super) fn rights(view: &View) -> Verdict {
     }])
 }
 
-pub(super) fn lease(view: &View) -> Verdict {
+pub(super) fn lease(view: &DoctorView) -> CheckResult {
     let spec = view.lease.as_ref()?.as_ref();
     let key = leader::key(view.settings);
     let found = match spec.map(|spec| (&spec.holder, leader::age_s(spec), spec)) {
         None => "no leader, so nothing is done".to_owned(),
         Some((holder, Some(age_s), spec)) if age_s <= i64::from(spec.duration_seconds) => {
-            return Ok(vec![Outcome::ok(format!(
+            return Ok(vec![CheckOutcome::ok(format!(
                 "{key}: {holder} leads, and renewed it {age_s} s ago"
             ))]);
         }
@@ -76,7 +76,7 @@ pub(super) fn lease(view: &View) -> Verdict {
         Some((holder, None, _)) => format!("{holder} holds it and never renewed it"),
     };
     let pods = shell_command("kubectl -n", &[&key.namespace, &"get", &"pods"]);
-    Ok(vec![Outcome::warn(
+    Ok(vec![CheckOutcome::warn(
         format!("{key}: {found}"),
         format!(
             "start the daemon, or see why it does not run: {pods}; where a CronJob does the work, there is no leader \
@@ -87,11 +87,11 @@ pub(super) fn lease(view: &View) -> Verdict {
 
 /// Whether another cloud-controller-manager is at work. Routes, nodes and load balancers may then be as that
 /// program wants them.
-pub(super) fn is_another_at_work(view: &View) -> bool {
-    other_ccm(view).is_ok_and(|others| others.iter().any(Outcome::is_bad))
+pub(super) fn is_another_at_work(view: &DoctorView) -> bool {
+    other_ccm(view).is_ok_and(|others| others.iter().any(CheckOutcome::is_bad))
 }
 
-pub(super) fn other_ccm(view: &View) -> Verdict {
+pub(super) fn other_ccm(view: &DoctorView) -> CheckResult {
     let remedy = |stop: &str| {
         format!(
             "let one of them work: stop the other one{stop}; ccm help migrate shows how to move from one to the other"
@@ -108,16 +108,16 @@ pub(super) fn other_ccm(view: &View) -> Verdict {
         let images = workload.images.join(", ");
         let found = format!("{images} in {namespace} does the same work as ccm");
         let stop = format!(" ({})", stop(namespace, workload));
-        of_workload(Outcome::fail(found, remedy(&stop)), workload)
+        of_workload(CheckOutcome::fail(found, remedy(&stop)), workload)
     });
-    let mut others: Vec<Outcome> = others.collect();
+    let mut others: Vec<CheckOutcome> = others.collect();
     // A name is no proof, because our program may run in a Deployment of that name. An image is a proof.
     if let (true, Some(holder)) = (others.is_empty(), holder)
         && !workloads.iter().any(runs_us)
     {
         let found =
             format!("{holder} holds the Lease: by its name it is hcloud-cloud-controller-manager");
-        others.push(Outcome::warn(found, remedy("")));
+        others.push(CheckOutcome::warn(found, remedy("")));
     }
     or_ok(others, format!("none in {namespace}"))
 }
@@ -134,7 +134,7 @@ fn stop(namespace: &str, workload: &Workload) -> String {
 }
 
 /// Adds the workload to the outcome. A workload's name has the form `deployment/NAME`.
-fn of_workload(outcome: Outcome, workload: &Workload) -> Outcome {
+fn of_workload(outcome: CheckOutcome, workload: &Workload) -> CheckOutcome {
     let (kind, name) = workload.name.split_once('/').unwrap_or_default();
     outcome.on(kind, name)
 }
@@ -154,7 +154,7 @@ fn runs_us(workload: &Workload) -> bool {
 
 /// Returns the workloads in the Lease's namespace that run our program. The error says that there are none, or that the
 /// workloads were not read.
-fn own<'a>(view: &'a View) -> Result<Vec<&'a Workload>, Gap> {
+fn own<'a>(view: &'a DoctorView) -> Result<Vec<&'a Workload>, Gap> {
     let workloads = view.workloads.as_ref()?;
     let ours: Vec<&Workload> = workloads.iter().filter(|workload| runs_us(workload)).collect();
     if ours.is_empty() {
@@ -165,10 +165,10 @@ fn own<'a>(view: &'a View) -> Result<Vec<&'a Workload>, Gap> {
     Ok(ours)
 }
 
-pub(super) fn probes(view: &View) -> Verdict {
+pub(super) fn probes(view: &DoctorView) -> CheckResult {
     let is_wrong = |workload: &&Workload| workload.probed_ports.contains(&SECURE_PORT);
     let wrong = own(view)?.into_iter().filter(is_wrong).map(|workload| {
-        let outcome = Outcome::fail(
+        let outcome = CheckOutcome::fail(
             format!("probed on port {SECURE_PORT}, where nothing is served, so that pods are killed again and again"),
             "let the probes ask /livez and /readyz on port 8233 (--metrics-address), over plain HTTP",
         );
@@ -178,7 +178,7 @@ pub(super) fn probes(view: &View) -> Verdict {
 }
 
 /// Reports workloads of the daemon whose pods do not stay up.
-pub(super) fn daemon(view: &View) -> Verdict {
+pub(super) fn daemon(view: &DoctorView) -> CheckResult {
     let namespace = &view.settings.lease_namespace.value;
     let outcomes = own(view)?.into_iter().filter_map(|workload| {
         let (ready, wanted) = workload.pods.filter(|(ready, wanted)| ready < wanted)?;
@@ -189,7 +189,7 @@ pub(super) fn daemon(view: &View) -> Verdict {
         let pods = shell_command("kubectl -n", &[namespace, &"get", &"pods"]);
         let remedy =
             format!("{logs}: the last line says why (settings, rights, or a lost Lease); {pods}");
-        Some(of_workload(Outcome::bad(ready == 0, found, &remedy), workload))
+        Some(of_workload(CheckOutcome::bad(ready == 0, found, &remedy), workload))
     });
     or_ok(outcomes, "its pods are ready")
 }

@@ -25,14 +25,14 @@ use super::output::{self, Document, Exit, paragraph};
 use super::startup;
 use crate::settings::Command;
 pub(super) use observe::Observer;
-pub(super) use outcome::{Gap, Outcome, Seen};
-use outcome::{SEE_ERROR, Status, Verdict, or_ok};
+pub(super) use outcome::{CheckOutcome, Gap, Seen};
+use outcome::{CheckResult, CheckStatus, SEE_ERROR, or_ok};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
-pub(super) use view::View;
+pub(super) use view::DoctorView;
 
 /// A check, which has its name, what it looks at, the fix for a failed read, and the function that decides.
-type Check = (Text, Text, Text, fn(&View) -> Verdict);
+type Check = (Text, Text, Text, fn(&DoctorView) -> CheckResult);
 type Text = &'static str;
 
 const SEE_API_SERVER: &str = "check the API server's own health";
@@ -113,11 +113,12 @@ pub(super) fn doctor(words: Vec<OsString>) -> Result<Exit, Exit> {
 }
 
 /// Returns the outcomes of all checks, the worst first.
-pub(super) fn outcomes(view: &View) -> Vec<Outcome> {
+pub(super) fn outcomes(view: &DoctorView) -> Vec<CheckOutcome> {
     let mut all = Vec::new();
     for (check, _, if_unread, decide) in CHECKS {
-        let outcomes = decide(view).unwrap_or_else(|gap| vec![Outcome::unread(gap, if_unread)]);
-        all.extend(outcomes.into_iter().map(|outcome| Outcome { check, ..outcome }));
+        let outcomes =
+            decide(view).unwrap_or_else(|gap| vec![CheckOutcome::unread(gap, if_unread)]);
+        all.extend(outcomes.into_iter().map(|outcome| CheckOutcome { check, ..outcome }));
     }
     all.sort_by_key(|outcome| outcome.status);
     all
@@ -126,26 +127,26 @@ pub(super) fn outcomes(view: &View) -> Vec<Outcome> {
 /// Chooses the findings for a screen that has no room for all, and keeps their order. The worst findings are chosen
 /// first. Among findings with the same status, the first of each check is chosen before the second of any check, so
 /// that one check with many objects hides no other check.
-pub(super) fn selected(outcomes: &[Outcome], at_most: usize) -> Vec<&Outcome> {
-    let mut of_check: BTreeMap<(&str, Status), usize> = BTreeMap::new();
+pub(super) fn selected(outcomes: &[CheckOutcome], at_most: usize) -> Vec<&CheckOutcome> {
+    let mut of_check: BTreeMap<(&str, CheckStatus), usize> = BTreeMap::new();
     let ranked = outcomes.iter().enumerate().map(|(place, one)| {
         let before = of_check.entry((one.check, one.status)).or_default();
         *before += 1;
         (one.status, *before, place)
     });
-    let mut ranked: Vec<(Status, usize, usize)> = ranked.collect();
+    let mut ranked: Vec<(CheckStatus, usize, usize)> = ranked.collect();
     ranked.sort_unstable();
     let chosen = BTreeSet::from_iter(ranked.into_iter().take(at_most).map(|(.., place)| place));
     chosen.into_iter().map(|place| &outcomes[place]).collect()
 }
 
-pub(super) fn is_failed(outcomes: &[Outcome]) -> bool {
-    outcomes.iter().any(|outcome| outcome.status == Status::Fail)
+pub(super) fn is_failed(outcomes: &[CheckOutcome]) -> bool {
+    outcomes.iter().any(|outcome| outcome.status == CheckStatus::Fail)
 }
 
-fn settings(view: &View) -> Verdict {
+fn settings(view: &DoctorView) -> CheckResult {
     let remedy = "correct it; until then the checks below rest on its default";
-    let problems = view.problems.iter().map(|problem| Outcome::fail(problem.as_str(), remedy));
+    let problems = view.problems.iter().map(|problem| CheckOutcome::fail(problem.as_str(), remedy));
     or_ok(problems, "every setting has a value that it may have")
 }
 
@@ -157,7 +158,7 @@ const OBJECTS_AT_MOST: usize = 10;
 
 /// Returns the report as text, for a person to read. With `is_wide` the report has every object, and what was checked.
 /// A fix that holds for several objects stands below the last of them.
-pub(super) fn report(outcomes: &[&Outcome], is_wide: bool) -> String {
+pub(super) fn report(outcomes: &[&CheckOutcome], is_wide: bool) -> String {
     let mut text = String::new();
     for of_check in outcomes.chunk_by(|a, b| (a.check, a.status) == (b.check, b.status)) {
         let at_most = if is_wide { usize::MAX } else { OBJECTS_AT_MOST };
@@ -189,13 +190,13 @@ pub(super) fn report(outcomes: &[&Outcome], is_wide: bool) -> String {
     text
 }
 
-fn counts(outcomes: &[Outcome]) -> String {
+fn counts(outcomes: &[CheckOutcome]) -> String {
     let count = |status| outcomes.iter().filter(|outcome| outcome.status == status).count();
     format!(
         "{} failed, {} warnings, {} ok, {} skipped\n",
-        count(Status::Fail),
-        count(Status::Warn),
-        count(Status::Ok),
-        count(Status::Skipped)
+        count(CheckStatus::Fail),
+        count(CheckStatus::Warn),
+        count(CheckStatus::Ok),
+        count(CheckStatus::Skipped)
     )
 }

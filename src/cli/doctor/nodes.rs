@@ -2,10 +2,10 @@
 //! API alone shows is reported without Kubernetes.
 
 use super::cloud;
-use super::outcome::{Gap, Outcome, Verdict, counted, need, or_ok, reported};
-use super::view::View;
+use super::outcome::{CheckOutcome, CheckResult, Gap, counted, need, or_ok, reported};
+use super::view::DoctorView;
 use crate::controllers::lifecycle::{SHUTDOWN, switch_on};
-use crate::controllers::node::{NodePlan, Server, is_uninitialized, join_anew};
+use crate::controllers::node::{NodePlan, ServerMatch, is_uninitialized, join_anew};
 use crate::provider::{Finding, Reason};
 use crate::text::shell_command;
 
@@ -13,12 +13,12 @@ use crate::text::shell_command;
 /// dedicated servers are left out, because the check `robot` reports them.
 fn own(nodes: &[NodePlan]) -> (usize, usize) {
     let server = |plan: &&NodePlan| match &plan.server {
-        Server::Matched(server, _) => server.id.cloud().is_some(),
-        Server::Gone(id) => id.cloud().is_some(),
-        Server::Unmatched => true,
-        Server::Foreign | Server::Unknown | Server::Unclear => false,
+        ServerMatch::Matched(server, _) => server.id.cloud().is_some(),
+        ServerMatch::Gone(id) => id.cloud().is_some(),
+        ServerMatch::Unmatched => true,
+        ServerMatch::Foreign | ServerMatch::Unknown | ServerMatch::Unclear => false,
     };
-    let is_matched = |plan: &&NodePlan| matches!(plan.server, Server::Matched(..));
+    let is_matched = |plan: &&NodePlan| matches!(plan.server, ServerMatch::Matched(..));
     let own = nodes.iter().filter(server);
     (own.clone().count(), own.filter(is_matched).count())
 }
@@ -26,9 +26,9 @@ fn own(nodes: &[NodePlan]) -> (usize, usize) {
 /// Returns the outcomes that `decide` has for the nodes, or the message `ok` when there are none.
 fn each(
     nodes: &[NodePlan],
-    decide: impl Fn(&NodePlan) -> Option<Outcome>,
+    decide: impl Fn(&NodePlan) -> Option<CheckOutcome>,
     ok: impl Into<String>,
-) -> Verdict {
+) -> CheckResult {
     let outcome = |plan: &NodePlan| Some(decide(plan)?.on("node", &plan.object.name));
     or_ok(nodes.iter().filter_map(outcome), ok)
 }
@@ -37,14 +37,14 @@ fn find<'a>(plan: &'a NodePlan, reasons: &[Reason]) -> Option<&'a Finding> {
     plan.all_findings().find(|finding| reasons.contains(&finding.reason))
 }
 
-pub(super) fn project(view: &View) -> Verdict {
+pub(super) fn project(view: &DoctorView) -> CheckResult {
     need(&view.cloud.servers, "api")?;
     let nodes = need(&view.nodes, "nodes")?;
     let (own, matched) = own(nodes);
     let count = counted(own, "node");
     Ok(vec![match (own, matched) {
-        (0, _) => Outcome::skipped("no node is on a server that this project should have"),
-        (_, 0) => Outcome::fail(
+        (0, _) => CheckOutcome::skipped("no node is on a server that this project should have"),
+        (_, 0) => CheckOutcome::fail(
             format!(
                 "of {count} none has its server in the token's project: it is another project's token, or another \
                  cluster"
@@ -52,13 +52,15 @@ pub(super) fn project(view: &View) -> Verdict {
             "use a token of the project that the servers are in, or the right --context; if both are right and \
              the servers were made anew under their names, delete the Node objects, and each kubelet registers again",
         ),
-        _ => Outcome::ok(format!("{matched} of {count} with its server in the token's project")),
+        _ => {
+            CheckOutcome::ok(format!("{matched} of {count} with its server in the token's project"))
+        }
     }])
 }
 
 /// Returns an error when no node has its server in the token's project. The check `project` then reports this for
 /// all nodes, so other checks say nothing about servers.
-pub(super) fn need_project(view: &View) -> Result<(), Gap> {
+pub(super) fn need_project(view: &DoctorView) -> Result<(), Gap> {
     match view.nodes.as_ref().map(|nodes| own(nodes)) {
         Ok((1.., 0)) => {
             Err(Gap::NotHere("of another project there is nothing to say: see project".into()))
@@ -67,13 +69,13 @@ pub(super) fn need_project(view: &View) -> Result<(), Gap> {
     }
 }
 
-pub(super) fn provider_ids(view: &View) -> Verdict {
+pub(super) fn provider_ids(view: &DoctorView) -> CheckResult {
     let nodes = need(&view.nodes, "nodes")?;
     let is_hcloud = |plan: &NodePlan| plan.node.spec.provider_id.starts_with("hcloud://");
     let is_ours_hcloud = view.settings.cloud_provider.value.name() == "hcloud";
     let is_hccm = !is_ours_hcloud && nodes.iter().any(is_hcloud);
-    let is_all = is_hccm || nodes.iter().all(|plan| plan.server == Server::Foreign);
-    let outcome = if is_all { Outcome::fail } else { Outcome::warn };
+    let is_all = is_hccm || nodes.iter().all(|plan| plan.server == ServerMatch::Foreign);
+    let outcome = if is_all { CheckOutcome::fail } else { CheckOutcome::warn };
     let decide = |plan: &NodePlan| {
         let finding = find(plan, &[Reason::UnknownProviderIDPrefix])?;
         let fix = if is_hccm {
@@ -88,17 +90,17 @@ pub(super) fn provider_ids(view: &View) -> Verdict {
     each(nodes, decide, "none is another provider's")
 }
 
-pub(super) fn kubelets(view: &View) -> Verdict {
+pub(super) fn kubelets(view: &DoctorView) -> CheckResult {
     let decide = |plan: &NodePlan| {
         let finding = find(plan, &[Reason::NotExternal])?;
-        Some(reported(Outcome::fail, finding, &inspect(plan)))
+        Some(reported(CheckOutcome::fail, finding, &inspect(plan)))
     };
     let ok = "each runs with --cloud-provider=external";
     each(need(&view.nodes, "nodes")?, decide, ok)
 }
 
 /// Reports the worst problem of each node.
-pub(super) fn servers(view: &View) -> Verdict {
+pub(super) fn servers(view: &DoctorView) -> CheckResult {
     let nodes = view.nodes.as_ref()?;
     need(&view.cloud.servers, "api")?;
     if matches!(own(nodes), (1.., 0)) {
@@ -117,24 +119,28 @@ pub(super) fn servers(view: &View) -> Verdict {
         if cloud::is_not_looked_up(view, plan) {
             return None;
         }
-        let is_new = matches!(plan.server, Server::Matched(..)) && is_uninitialized(&plan.node);
+        let is_new =
+            matches!(plan.server, ServerMatch::Matched(..)) && is_uninitialized(&plan.node);
         // A finding that blocks a node means that the node can't be initialised, or can't be kept as it should be.
         let blocked = find(plan, &[Reason::ServerReplaced]).or(plan.obstacle.as_ref());
         match (blocked, find(plan, &in_doubt)) {
-            (Some(finding), _) => Some(reported(Outcome::fail, finding, &inspect(plan))),
-            (None, Some(finding)) => Some(reported(Outcome::warn, finding, &inspect(plan))),
-            (None, None) if is_new => Some(Outcome::warn("waiting to be initialised", soon(plan))),
+            (Some(finding), _) => Some(reported(CheckOutcome::fail, finding, &inspect(plan))),
+            (None, Some(finding)) => Some(reported(CheckOutcome::warn, finding, &inspect(plan))),
+            (None, None) if is_new => {
+                Some(CheckOutcome::warn("waiting to be initialised", soon(plan)))
+            }
             (None, None) => None,
         }
     };
-    let is_ours = |plan: &&NodePlan| !matches!(plan.server, Server::Foreign | Server::Unknown);
+    let is_ours =
+        |plan: &&NodePlan| !matches!(plan.server, ServerMatch::Foreign | ServerMatch::Unknown);
     let count = counted(nodes.iter().filter(is_ours).count(), "node");
     each(nodes, decide, format!("{count}, none without its server"))
 }
 
 /// Reports nodes that are not ready for another reason than their server, and ready nodes that still have the taint of
 /// a server that is off. The checks `servers` and `nodes` report the nodes that are not ready because of their server.
-pub(super) fn ready(view: &View) -> Verdict {
+pub(super) fn ready(view: &DoctorView) -> CheckResult {
     let nodes = need(&view.nodes, "nodes")?;
     let is_down = |plan: &&NodePlan| !plan.node.is_ready() && !is_uninitialized(&plan.node);
     let down = nodes.iter().filter(is_down).count();
@@ -142,24 +148,24 @@ pub(super) fn ready(view: &View) -> Verdict {
     let decide = |plan: &NodePlan| {
         let is_tainted = plan.node.taint(SHUTDOWN).is_some();
         let (found, remedy) = match &plan.server {
-            server if is_read && (server.is_off() || matches!(server, Server::Gone(_))) => {
+            server if is_read && (server.is_off() || matches!(server, ServerMatch::Gone(_))) => {
                 return None;
             }
             _ if !is_down(&plan) => {
                 let found = "ready, and still has the taint shutdown: nothing is scheduled there";
-                return is_tainted.then(|| Outcome::warn(found, soon(plan)));
+                return is_tainted.then(|| CheckOutcome::warn(found, soon(plan)));
             }
             _ if !is_read && is_tainted => (
                 "not ready; its server was off: it has the taint shutdown",
                 "switch its server on".to_owned(),
             ),
             // The power state of a dedicated server is not known, because Robot is not asked for each of them.
-            Server::Matched(server, _) if server.id.cloud().is_some() => {
+            ServerMatch::Matched(server, _) if server.id.cloud().is_some() => {
                 ("not ready; its server runs", see_kubelet(plan))
             }
             _ => ("not ready; whether its server runs is not known", see_kubelet(plan)),
         };
-        Some(Outcome::bad(down == nodes.len(), found, remedy))
+        Some(CheckOutcome::bad(down == nodes.len(), found, remedy))
     };
     let ok = match down {
         0 => "each node is ready, or still to be initialised".to_owned(),
@@ -191,27 +197,27 @@ fn see_kubelet(plan: &NodePlan) -> String {
 }
 
 /// Reports servers that are off: the servers of nodes, or all servers of the project when the nodes were not read.
-pub(super) fn off(view: &View) -> Verdict {
+pub(super) fn off(view: &DoctorView) -> CheckResult {
     let servers = need(&view.cloud.servers, "api")?;
     let ok = "no server of a node is off";
     let is_all = servers.iter().all(|instance| instance.is_off);
     let Ok(nodes) = &view.nodes else {
         let off = servers.iter().filter(|instance| instance.is_off).map(|instance| {
             let found = format!("server {} is off; its node was not read", instance.id);
-            Outcome::bad(is_all, found, switch_on(instance.id)).on("server", &instance.name)
+            CheckOutcome::bad(is_all, found, switch_on(instance.id)).on("server", &instance.name)
         });
         return or_ok(off, ok);
     };
     let is_all = nodes.iter().all(|plan| plan.server.is_off());
     let decide = |plan: &NodePlan| match &plan.server {
-        Server::Matched(server, _) if server.is_off => {
+        ServerMatch::Matched(server, _) if server.is_off => {
             let effect = if plan.node.is_ready() {
                 "the node still says that it is ready"
             } else {
                 "the node is not ready"
             };
             let found = format!("its server {} is off; {effect}", server.id);
-            Some(Outcome::bad(is_all, found, switch_on(server.id)))
+            Some(CheckOutcome::bad(is_all, found, switch_on(server.id)))
         }
         _ => None,
     };

@@ -2,8 +2,8 @@
 //! needs a failed read is not tried, and credentials that an API refused are not sent again.
 
 use super::outcome::{Credential, Gap, Seen};
-use super::reads::{self, Reader};
-use super::view::{Cloud, Cluster, ServicesView, View};
+use super::reads::{self, DoctorReader};
+use super::view::{CloudView, ClusterView, DoctorView, ServicesView};
 use crate::cli::lists::POLL_INTERVAL;
 use crate::cli::objects::CLOUD_INTERVAL;
 use crate::cli::startup::Started;
@@ -16,7 +16,7 @@ use crate::settings::{Command, Settings};
 use std::time::Duration;
 
 /// A read that the checks need. `STAGES` lists all reads in the order in which they are made.
-struct Stage {
+struct ReadStage {
     /// The name of what the stage reads.
     name: &'static str,
     /// The check that reports why the stage could not be read.
@@ -29,7 +29,7 @@ struct Stage {
     is_of_cloud: bool,
     /// Makes the read, writes its result into the view, and returns this result. When the second argument is an error,
     /// the function reads nothing, and this error is the result.
-    read: fn(&mut View, Seen<&Reader>) -> Seen<()>,
+    read: fn(&mut DoctorView, Seen<&DoctorReader>) -> Seen<()>,
 }
 
 const KUBERNETES: &[Credential] = &[Credential::Kubernetes];
@@ -39,7 +39,7 @@ const BOTH: &[Credential] = &[Credential::Kubernetes, Credential::Cloud];
 /// The stages in the order in which they are read. The login of Robot is not among the credentials of the stages,
 /// because the client of Robot itself sends a refused login only once in ten minutes.
 #[rustfmt::skip] // Each row has what is read, the check that reports it, what it needs, and what it sends.
-const STAGES: &[Stage] = &[
+const STAGES: &[ReadStage] = &[
     stage("the token", "token", &[], &[], |view, may| {
         note(may.and_then(reads::token), &mut view.token)
     }),
@@ -102,13 +102,13 @@ const fn stage(
     check: &'static str,
     needs: &'static [&'static str],
     sends: &'static [Credential],
-    read: fn(&mut View, Seen<&Reader>) -> Seen<()>,
-) -> Stage {
-    Stage { name, check, needs, sends, is_of_cloud: false, read }
+    read: fn(&mut DoctorView, Seen<&DoctorReader>) -> Seen<()>,
+) -> ReadStage {
+    ReadStage { name, check, needs, sends, is_of_cloud: false, read }
 }
 
-impl Stage {
-    const fn of_cloud(mut self) -> Stage {
+impl ReadStage {
+    const fn of_cloud(mut self) -> ReadStage {
         self.is_of_cloud = true;
         self
     }
@@ -124,11 +124,11 @@ fn unread<T>() -> Seen<T> {
 }
 
 /// The stages that have ended so far, with their results.
-type Ended = Vec<(&'static Stage, Seen<()>)>;
+type EndedStages = Vec<(&'static ReadStage, Seen<()>)>;
 
 /// Returns an error when the stage must be skipped. This has two causes only: a stage that it needs was not read, or an
 /// earlier stage showed that an API refuses the credentials that this stage would send.
-fn may_read(stage: &Stage, ended: &Ended) -> Seen<()> {
+fn may_read(stage: &ReadStage, ended: &EndedStages) -> Seen<()> {
     for needed in stage.needs {
         let ended = ended.iter().find(|(stage, _)| stage.name == *needed);
         if let Some((needed, Err(gap))) = ended {
@@ -151,11 +151,11 @@ const ONE_LOOK: Duration = Duration::from_secs(3600);
 /// Reads what the checks need, once or with `--watch` again and again. With `--watch` the cloud is read once a minute,
 /// and the user's rights are not checked again once the user has all of them.
 pub(in crate::cli) struct Observer<'a> {
-    reader: Reader<'a>,
+    reader: DoctorReader<'a>,
     /// How long the answers of the cloud are used again. Zero means that every view asks the cloud anew.
     keep: Duration,
     /// The last answers of the cloud, and the results of the stages that read the cloud.
-    cloud: Option<(Cloud, Ended)>,
+    cloud: Option<(CloudView, EndedStages)>,
 }
 
 impl<'a> Observer<'a> {
@@ -169,23 +169,29 @@ impl<'a> Observer<'a> {
         };
         let kube = wire::kube_client(settings, wire::gate(Command::Doctor, settings));
         let has_cluster = kube.as_ref().map(drop).map_err(|why| reads::failed(why.clone()));
-        let kube = kube.unwrap_or_else(|_| kube::Client::of_nowhere());
+        let kube = kube.unwrap_or_else(|_| kube::KubeClient::of_nowhere());
         let apis = provider(settings).map(|provider| {
             let mut apis = wire::together(settings, kube, provider);
             apis.poll_cloud_every(keep);
             leader::heed_identity(settings, &apis);
             apis
         });
-        let reader =
-            Reader { started, begun: clock::now(), apis, has_cluster, look, has_rights: false };
+        let reader = DoctorReader {
+            started,
+            begun: clock::now(),
+            apis,
+            has_cluster,
+            look,
+            has_rights: false,
+        };
         Observer { reader, keep, cloud: None }
     }
 
     /// Makes every call that is due, and returns what was read.
-    pub(in crate::cli) fn observe(&mut self) -> View<'a> {
+    pub(in crate::cli) fn observe(&mut self) -> DoctorView<'a> {
         let kept = self.cloud.take().filter(|(cloud, _)| clock::since(cloud.asked) < self.keep);
         let mut view = self.blank(kept.as_ref().map(|(cloud, _)| cloud.clone()));
-        let mut ended = Ended::new();
+        let mut ended = EndedStages::new();
         for stage in STAGES {
             let kept = kept.iter().flat_map(|(_, ended)| ended);
             let came = match kept.clone().find(|(kept, _)| kept.name == stage.name) {
@@ -195,7 +201,7 @@ impl<'a> Observer<'a> {
             ended.push((stage, came));
         }
         self.reader.has_rights =
-            matches!(&view.cluster, Ok(Cluster { missing: Ok(none), .. }) if none.is_empty());
+            matches!(&view.cluster, Ok(ClusterView { missing: Ok(none), .. }) if none.is_empty());
         ended.retain(|(stage, _)| stage.is_of_cloud);
         self.cloud = Some((view.cloud.clone(), ended));
         let settings = &self.reader.started.settings;
@@ -209,17 +215,17 @@ impl<'a> Observer<'a> {
     }
 
     /// Returns the view before anything is read. Each stage notes its result in the view.
-    fn blank(&self, cloud: Option<Cloud>) -> View<'a> {
+    fn blank(&self, cloud: Option<CloudView>) -> DoctorView<'a> {
         let problems = self.reader.started.problems.iter();
         let problems = problems.filter(|problem| !reads::is_of_token(problem));
-        View {
+        DoctorView {
             settings: &self.reader.started.settings,
             problems: problems.map(ToString::to_string).collect(),
             token: unread(),
             cluster: unread(),
             lease: unread(),
             workloads: unread(),
-            cloud: cloud.unwrap_or_else(|| Cloud {
+            cloud: cloud.unwrap_or_else(|| CloudView {
                 asked: clock::now(),
                 servers: unread(),
                 dedicated: None,

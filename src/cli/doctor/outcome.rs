@@ -11,7 +11,7 @@ pub(super) const SEE_ERROR: &str = "see what the error names";
 /// The result of a check. Outcomes are listed in the order of these variants, so problems come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(in crate::cli) enum Status {
+pub(in crate::cli) enum CheckStatus {
     /// The daemon can't do its work, or can't do all of it.
     Fail,
     /// The daemon works, but a person should read the message.
@@ -21,24 +21,24 @@ pub(in crate::cli) enum Status {
     Ok,
 }
 
-impl Status {
+impl CheckStatus {
     pub(super) fn word(self) -> &'static str {
         match self {
-            Status::Fail => "FAIL",
-            Status::Warn => "warn",
-            Status::Skipped => "skipped",
-            Status::Ok => "ok",
+            CheckStatus::Fail => "FAIL",
+            CheckStatus::Warn => "warn",
+            CheckStatus::Skipped => "skipped",
+            CheckStatus::Ok => "ok",
         }
     }
 }
 
 /// The result of a check for one object, or for the whole. Programs get it in this form as JSON or YAML.
 #[derive(Serialize)]
-pub(in crate::cli) struct Outcome {
+pub(in crate::cli) struct CheckOutcome {
     pub(in crate::cli) check: &'static str,
     /// The object, e.g. `node/worker-1` or `service/default/web`. Null when the outcome is about the whole.
     pub(in crate::cli) object: Option<String>,
-    pub(super) status: Status,
+    pub(super) status: CheckStatus,
     /// The text that says what was found, and what that means.
     pub(super) message: String,
     /// The fix. Empty when nothing is wrong, or when the message names the fix.
@@ -47,7 +47,7 @@ pub(in crate::cli) struct Outcome {
 
 /// The result of a check: one outcome for the whole, or one for each object that has a problem. The error says that
 /// something the check needs was not read.
-pub(super) type Verdict = Result<Vec<Outcome>, Gap>;
+pub(super) type CheckResult = Result<Vec<CheckOutcome>, Gap>;
 
 /// Something that was read, or the reason why it was not read.
 pub(in crate::cli) type Seen<T> = Result<T, Gap>;
@@ -97,31 +97,31 @@ impl From<&Gap> for Gap {
     }
 }
 
-impl Outcome {
-    pub(super) fn ok(message: impl Into<String>) -> Outcome {
-        Outcome::new(Status::Ok, message, "")
+impl CheckOutcome {
+    pub(super) fn ok(message: impl Into<String>) -> CheckOutcome {
+        CheckOutcome::new(CheckStatus::Ok, message, "")
     }
 
-    pub(super) fn warn(message: impl Into<String>, remedy: impl Into<String>) -> Outcome {
-        Outcome::new(Status::Warn, message, remedy)
+    pub(super) fn warn(message: impl Into<String>, remedy: impl Into<String>) -> CheckOutcome {
+        CheckOutcome::new(CheckStatus::Warn, message, remedy)
     }
 
-    pub(super) fn fail(message: impl Into<String>, remedy: impl Into<String>) -> Outcome {
-        Outcome::new(Status::Fail, message, remedy)
+    pub(super) fn fail(message: impl Into<String>, remedy: impl Into<String>) -> CheckOutcome {
+        CheckOutcome::new(CheckStatus::Fail, message, remedy)
     }
 
-    pub(super) fn skipped(message: impl Into<String>) -> Outcome {
-        Outcome::new(Status::Skipped, message, "")
+    pub(super) fn skipped(message: impl Into<String>) -> CheckOutcome {
+        CheckOutcome::new(CheckStatus::Skipped, message, "")
     }
 
     /// Returns the outcome for something that was not read. `remedy` is the fix for a failed read whose error
     /// shows no fix.
-    pub(super) fn unread(gap: Gap, remedy: &str) -> Outcome {
+    pub(super) fn unread(gap: Gap, remedy: &str) -> CheckOutcome {
         match gap {
-            Gap::Needs(check) => Outcome::skipped(format!("not checked: see {check}")),
-            Gap::NotHere(why) => Outcome::skipped(why),
+            Gap::Needs(check) => CheckOutcome::skipped(format!("not checked: see {check}")),
+            Gap::NotHere(why) => CheckOutcome::skipped(why),
             Gap::Failed(why, fix) | Gap::Refused(_, why, fix) => {
-                Outcome::fail(why, fix.unwrap_or_else(|| remedy.to_owned()))
+                CheckOutcome::fail(why, fix.unwrap_or_else(|| remedy.to_owned()))
             }
         }
     }
@@ -131,21 +131,31 @@ impl Outcome {
         is_grave: bool,
         message: impl Into<String>,
         remedy: impl Into<String>,
-    ) -> Outcome {
-        let status = if is_grave { Status::Fail } else { Status::Warn };
-        Outcome::new(status, message, remedy)
+    ) -> CheckOutcome {
+        let status = if is_grave { CheckStatus::Fail } else { CheckStatus::Warn };
+        CheckOutcome::new(status, message, remedy)
     }
 
     pub(in crate::cli) fn is_bad(&self) -> bool {
-        matches!(self.status, Status::Fail | Status::Warn)
+        matches!(self.status, CheckStatus::Fail | CheckStatus::Warn)
     }
 
-    pub(super) fn on(self, kind: &str, name: &str) -> Outcome {
-        Outcome { object: Some(format!("{kind}/{name}")), ..self }
+    pub(super) fn on(self, kind: &str, name: &str) -> CheckOutcome {
+        CheckOutcome { object: Some(format!("{kind}/{name}")), ..self }
     }
 
-    fn new(status: Status, message: impl Into<String>, remedy: impl Into<String>) -> Outcome {
-        Outcome { check: "", object: None, status, message: message.into(), remedy: remedy.into() }
+    fn new(
+        status: CheckStatus,
+        message: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> CheckOutcome {
+        CheckOutcome {
+            check: "",
+            object: None,
+            status,
+            message: message.into(),
+            remedy: remedy.into(),
+        }
     }
 }
 
@@ -155,10 +165,10 @@ const LONGEST_MESSAGE: usize = 300;
 /// Returns the outcome for a finding of a plan, with the fix of the finding. `inspect` is the command that shows the
 /// object. When the message is cut, the fix names this command.
 pub(super) fn reported(
-    outcome: fn(String, String) -> Outcome,
+    outcome: fn(String, String) -> CheckOutcome,
     finding: &Finding,
     inspect: &str,
-) -> Outcome {
+) -> CheckOutcome {
     let message = without_known_secrets(&finding.message);
     let cut = text::cut(&message, LONGEST_MESSAGE);
     let whole = (*cut != *message).then(|| format!("{inspect} shows the whole message"));
@@ -167,10 +177,13 @@ pub(super) fn reported(
 }
 
 /// Returns the outcomes. When there are none, returns one outcome with the message `ok`.
-pub(super) fn or_ok(outcomes: impl IntoIterator<Item = Outcome>, ok: impl Into<String>) -> Verdict {
-    let mut outcomes: Vec<Outcome> = outcomes.into_iter().collect();
+pub(super) fn or_ok(
+    outcomes: impl IntoIterator<Item = CheckOutcome>,
+    ok: impl Into<String>,
+) -> CheckResult {
+    let mut outcomes: Vec<CheckOutcome> = outcomes.into_iter().collect();
     if outcomes.is_empty() {
-        outcomes.push(Outcome::ok(ok));
+        outcomes.push(CheckOutcome::ok(ok));
     }
     Ok(outcomes)
 }

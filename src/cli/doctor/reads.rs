@@ -1,7 +1,7 @@
 //! The reads of the stages in `observe`, and the rights that a role must allow for them.
 
 use super::outcome::{Credential, Gap, Seen, need};
-use super::view::{Cloud, Cluster, Need, View};
+use super::view::{CloudView, ClusterView, DoctorView, Need};
 use crate::cache::{self, Apis, ReadFrom};
 use crate::cli::startup::Started;
 use crate::cli::{leader, wire};
@@ -9,14 +9,16 @@ use crate::controllers::Selection;
 use crate::controllers::node::{self, NodePlan};
 use crate::controllers::route::{self, RouteController};
 use crate::controllers::service::{self, ServiceController, ServicePlan};
-use crate::kube::{self, Involved, LeaseKey, LeaseSpec, PastEvent, Service, Verb, Workload};
+use crate::kube::{
+    self, AllowedVerb, Involved, KubeService, LeaseKey, LeaseSpec, PastEvent, Workload,
+};
 use crate::provider::variables::{
     HCLOUD_ENDPOINT, HCLOUD_LOAD_BALANCERS_ENABLED, HCLOUD_TOKEN, HCLOUD_TOKEN_FILE,
     ROBOT_ENDPOINT, ROBOT_PASSWORD, ROBOT_USER,
 };
 use crate::provider::{
-    self, Balancer, ErrorKind, Instance, Kept, Orphan, Permission, Servers, TargetCounts, Urgency,
-    clock,
+    self, Balancer, ErrorKind, Instance, KeptObject, Orphan, Permission, Servers, TargetCounts,
+    Urgency, clock,
 };
 use crate::settings::{self, Controller, Problem};
 use jiff::Timestamp;
@@ -25,7 +27,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The clients, the settings and the state that the reads use.
-pub(super) struct Reader<'a> {
+pub(super) struct DoctorReader<'a> {
     pub(super) started: &'a Started,
     pub(super) begun: Instant,
     /// The clients of both APIs.
@@ -61,21 +63,21 @@ pub(super) const COUNT_EVENTS: Need = ("get", "events");
 /// the verb `create` can't be limited to the name of an object.
 const LEASES: &str = "leases";
 
-fn question<'a>((verb, resource): Need, lease: &'a LeaseKey) -> Verb<'a> {
+fn question<'a>((verb, resource): Need, lease: &'a LeaseKey) -> AllowedVerb<'a> {
     let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
     let (group, namespace, name) = match (resource, verb) {
         (LEASES, "create") => ("coordination.k8s.io", &*lease.namespace, ""),
         (LEASES, _) => ("coordination.k8s.io", &*lease.namespace, &*lease.name),
         _ => ("", "", ""),
     };
-    Verb { verb, group, resource, subresource, namespace, name }
+    AllowedVerb { verb, group, resource, subresource, namespace, name }
 }
 
 pub(super) fn is_of_token(problem: &Problem) -> bool {
     problem.is_about(&settings::HCLOUD_TOKEN)
 }
 
-pub(super) fn token(reader: &Reader) -> Seen<usize> {
+pub(super) fn token(reader: &DoctorReader) -> Seen<usize> {
     let started = reader.started;
     if let Some(token) = &started.settings.token.value {
         return Ok(token.length());
@@ -84,10 +86,10 @@ pub(super) fn token(reader: &Reader) -> Seen<usize> {
     Err(failed(problem.map_or_else(|| "it is not set".into(), ToString::to_string)))
 }
 
-pub(super) fn cluster(reader: &Reader) -> Seen<Cluster> {
+pub(super) fn cluster(reader: &DoctorReader) -> Seen<ClusterView> {
     reader.has_cluster.as_ref()?;
     let kube = &*need(&reader.apis, "api")?.kube;
-    let unreached = |error: kube::Error| {
+    let unreached = |error: kube::KubeError| {
         let why = format!("{error} ({})", kube.origin());
         if error.is_unauthorized() {
             Gap::Refused(Credential::Kubernetes, why, None)
@@ -105,10 +107,10 @@ pub(super) fn cluster(reader: &Reader) -> Seen<Cluster> {
         }
         answer => answer.map_err(|error| failed(error.to_string())),
     };
-    Ok(Cluster { at: format!("{} ({})", kube.server(), kube.origin()), version, missing })
+    Ok(ClusterView { at: format!("{} ({})", kube.server(), kube.origin()), version, missing })
 }
 
-fn missing(reader: &Reader, kube: &kube::Client) -> Result<Vec<Need>, kube::Error> {
+fn missing(reader: &DoctorReader, kube: &kube::KubeClient) -> Result<Vec<Need>, kube::KubeError> {
     let settings = &reader.started.settings;
     let key = leader::key(settings);
     let has_lease = settings.leader_elect.value;
@@ -122,7 +124,7 @@ fn missing(reader: &Reader, kube: &kube::Client) -> Result<Vec<Need>, kube::Erro
 }
 
 /// Reads the Lease, and takes the cluster's identity from it. Returns `None` when nobody holds the Lease.
-pub(super) fn lease(reader: &Reader) -> Seen<Option<LeaseSpec>> {
+pub(super) fn lease(reader: &DoctorReader) -> Seen<Option<LeaseSpec>> {
     let (apis, settings) = (reader.apis.as_ref()?, &reader.started.settings);
     if !settings.leader_elect.value {
         let why = "--leader-elect=false: no Lease is used";
@@ -134,7 +136,7 @@ pub(super) fn lease(reader: &Reader) -> Seen<Option<LeaseSpec>> {
     Ok(lease.map(|lease| lease.spec()).filter(|spec| !spec.holder.is_empty()))
 }
 
-pub(super) fn workloads(reader: &Reader) -> Seen<Vec<Workload>> {
+pub(super) fn workloads(reader: &DoctorReader) -> Seen<Vec<Workload>> {
     let namespace = leader::key(&reader.started.settings).namespace;
     reader.apis.as_ref()?.kube.workloads(&namespace).map_err(|error| {
         let what = format!("Deployments and DaemonSets in {namespace}; an administrator may");
@@ -143,14 +145,16 @@ pub(super) fn workloads(reader: &Reader) -> Seen<Vec<Workload>> {
 }
 
 /// Reads from the Lease how long no login may be tried after the daemon's login was refused.
-pub(super) fn wait_of_login(reader: &Reader) {
+pub(super) fn wait_of_login(reader: &DoctorReader) {
     if let Ok(apis) = &reader.apis {
         leader::heed_refused_login(&reader.started.settings, apis);
     }
 }
 
 /// Lists the dedicated servers with one call. Later stages take the list from the cache.
-pub(super) fn dedicated(reader: &Reader) -> Option<Result<Arc<Vec<Instance>>, provider::Error>> {
+pub(super) fn dedicated(
+    reader: &DoctorReader,
+) -> Option<Result<Arc<Vec<Instance>>, provider::ProviderError>> {
     let apis = reader.apis.as_ref().ok()?;
     apis.provider.dedicated()?;
     let listed = apis.dedicated(None, Urgency::Needed);
@@ -158,13 +162,13 @@ pub(super) fn dedicated(reader: &Reader) -> Option<Result<Arc<Vec<Instance>>, pr
 }
 
 /// Returns the dedicated servers that the login of Robot may see, or `None` when `ROBOT_ENABLED` is false.
-pub(super) fn of_login(view: &View) -> Option<Seen<Arc<Vec<Instance>>>> {
+pub(super) fn of_login(view: &DoctorView) -> Option<Seen<Arc<Vec<Instance>>>> {
     let dedicated = view.cloud.dedicated.clone();
     let read = || dedicated.ok_or_else(without_login)?.map_err(robot_gap);
     view.settings.robot_enabled.value.then(read)
 }
 
-pub(super) fn servers(reader: &Reader, cloud: &mut Cloud) -> Seen<Arc<Vec<Instance>>> {
+pub(super) fn servers(reader: &DoctorReader, cloud: &mut CloudView) -> Seen<Arc<Vec<Instance>>> {
     let apis = reader.apis.as_ref()?;
     cloud.asked = clock::now();
     let instances = apis.provider.instances();
@@ -175,7 +179,7 @@ pub(super) fn servers(reader: &Reader, cloud: &mut Cloud) -> Seen<Arc<Vec<Instan
     Ok(apis.instances_listed(servers, cloud.asked).value)
 }
 
-pub(super) fn checkup(reader: &Reader, cloud: &mut Cloud) -> Seen<()> {
+pub(super) fn checkup(reader: &DoctorReader, cloud: &mut CloudView) -> Seen<()> {
     cloud.checkup = reader.apis.as_ref()?.provider.checkup(true);
     match &cloud.checkup.permission {
         Permission::Refused(why) => Err(Gap::Refused(Credential::Cloud, why.clone(), None)),
@@ -185,7 +189,7 @@ pub(super) fn checkup(reader: &Reader, cloud: &mut Cloud) -> Seen<()> {
 
 /// Returns an error when the named private Network was not found or read. Without it neither routes nor load
 /// balancers are planned.
-pub(super) fn network(cloud: &Cloud) -> Seen<()> {
+pub(super) fn network(cloud: &CloudView) -> Seen<()> {
     match &cloud.checkup.network {
         Some(Err(error)) => Err(cloud_gap(error.clone())),
         _ => Ok(()),
@@ -194,7 +198,10 @@ pub(super) fn network(cloud: &Cloud) -> Seen<()> {
 
 /// Returns the load balancers of the project that were made for this or any other cluster. They are read only when the
 /// cluster does not answer.
-pub(super) fn balancers(reader: &Reader, has_cluster: bool) -> Seen<Vec<(String, TargetCounts)>> {
+pub(super) fn balancers(
+    reader: &DoctorReader,
+    has_cluster: bool,
+) -> Seen<Vec<(String, TargetCounts)>> {
     let provider = &reader.apis.as_ref()?.provider;
     let balancers = provider.load_balancers().filter(|_| !has_cluster);
     let balancers = balancers.ok_or(Gap::Needs("services"))?;
@@ -203,7 +210,7 @@ pub(super) fn balancers(reader: &Reader, has_cluster: bool) -> Seen<Vec<(String,
     Ok(all.map(|(balancer, _)| (balancer.name.clone(), balancer.target_counts(None))).collect())
 }
 
-pub(super) fn nodes(reader: &Reader, cloud: &Cloud) -> Seen<Vec<NodePlan>> {
+pub(super) fn nodes(reader: &DoctorReader, cloud: &CloudView) -> Seen<Vec<NodePlan>> {
     let apis = reader.apis.as_ref()?;
     let nodes = apis.nodes.whole(reader.look, ReadFrom::Latest);
     let servers = cloud.servers.as_ref();
@@ -218,7 +225,7 @@ pub(super) fn nodes(reader: &Reader, cloud: &Cloud) -> Seen<Vec<NodePlan>> {
     Ok(node::plan(&nodes, known, &*apis.provider, Timestamp::MIN))
 }
 
-pub(super) fn routes(reader: &Reader) -> Seen<route::RoutePlan> {
+pub(super) fn routes(reader: &DoctorReader) -> Seen<route::RoutePlan> {
     let (apis, settings) = (reader.apis.as_ref()?, &reader.started.settings);
     if !settings.controllers.value.contains(&Controller::Route) {
         return Err(Gap::NotHere("--controllers leaves routes out".into()));
@@ -235,13 +242,16 @@ pub(super) fn routes(reader: &Reader) -> Seen<route::RoutePlan> {
     RouteController::new(routes).evaluate(apis, reader.look).map_err(gap)
 }
 
-pub(super) fn services(reader: &Reader, external: &mut Vec<Balancer>) -> Seen<Vec<ServicePlan>> {
+pub(super) fn services(
+    reader: &DoctorReader,
+    external: &mut Vec<Balancer>,
+) -> Seen<Vec<ServicePlan>> {
     let (apis, settings) = (reader.apis.as_ref()?, &reader.started.settings);
     if apis.provider.load_balancers().is_none() {
         let why = format!("{HCLOUD_LOAD_BALANCERS_ENABLED}=false: no Service gets a load balancer");
         return Err(Gap::NotHere(why));
     }
-    let services = ServiceController::new(service::Settings {
+    let services = ServiceController::new(service::ServiceSettings {
         // The controller accepts lists that are half as old as these periods, so it accepts lists that are as
         // old as `look`.
         sync_interval: reader.look * 2,
@@ -256,15 +266,15 @@ pub(super) fn services(reader: &Reader, external: &mut Vec<Balancer>) -> Seen<Ve
 }
 
 /// Returns the Services of type LoadBalancer. They come from the cache when an earlier stage planned them.
-pub(super) fn listed(reader: &Reader) -> Seen<Arc<Vec<Arc<Service>>>> {
+pub(super) fn listed(reader: &DoctorReader) -> Seen<Arc<Vec<Arc<KubeService>>>> {
     let apis = reader.apis.as_ref()?;
     let listed = apis.load_balancer_services(reader.look, ReadFrom::Latest);
     Ok(listed.map_err(gap)?.value)
 }
 
 pub(super) fn failed_tries(
-    reader: &Reader,
-    services: &Seen<Arc<Vec<Arc<Service>>>>,
+    reader: &DoctorReader,
+    services: &Seen<Arc<Vec<Arc<KubeService>>>>,
 ) -> Seen<HashMap<Involved, Arc<PastEvent>>> {
     if services.as_ref()?.is_empty() {
         return Ok(HashMap::new());
@@ -274,11 +284,11 @@ pub(super) fn failed_tries(
     tries.map_err(|error| unlisted(error, "events, which say what came of the last try"))
 }
 
-pub(super) fn orphans(reader: &Reader) -> Seen<Vec<Orphan>> {
+pub(super) fn orphans(reader: &DoctorReader) -> Seen<Vec<Orphan>> {
     service::known_orphans(reader.apis.as_ref()?, reader.begun).map_err(gap)
 }
 
-pub(super) fn kept(reader: &Reader) -> Seen<Vec<Kept>> {
+pub(super) fn kept(reader: &DoctorReader) -> Seen<Vec<KeptObject>> {
     service::kept(reader.apis.as_ref()?).map(|(_, kept)| kept).map_err(gap)
 }
 
@@ -289,7 +299,7 @@ fn without_login() -> Gap {
     ))
 }
 
-fn cloud_gap(error: provider::Error) -> Gap {
+fn cloud_gap(error: provider::ProviderError) -> Gap {
     let fix = match error.kind {
         ErrorKind::Unauthorized | ErrorKind::Forbidden => {
             let fix = format!(
@@ -310,7 +320,7 @@ fn cloud_gap(error: provider::Error) -> Gap {
     Gap::Failed(error.message, Some(fix))
 }
 
-fn robot_gap(error: provider::Error) -> Gap {
+fn robot_gap(error: provider::ProviderError) -> Gap {
     let fix = match error.kind {
         ErrorKind::Unauthorized | ErrorKind::Forbidden => format!(
             "set {ROBOT_USER} and {ROBOT_PASSWORD}, or their _FILE forms, to a user of the web service (Robot → Settings → \
@@ -332,7 +342,7 @@ fn robot_gap(error: provider::Error) -> Gap {
 
 /// Returns the gap for objects that could not be listed. Unless the API refused the credentials, this is
 /// no fault, because not every user may list such objects.
-fn unlisted(error: kube::Error, what: &str) -> Gap {
+fn unlisted(error: kube::KubeError, what: &str) -> Gap {
     if error.is_unauthorized() {
         Gap::Refused(Credential::Kubernetes, error.to_string(), None)
     } else if error.is_forbidden() {
@@ -343,14 +353,14 @@ fn unlisted(error: kube::Error, what: &str) -> Gap {
 }
 
 /// Returns the gap for a failed call to either API.
-fn gap(error: cache::Error) -> Gap {
+fn gap(error: cache::CacheError) -> Gap {
     match error {
-        cache::Error::Kube(error) if error.is_forbidden() => Gap::Needs("rights"),
-        cache::Error::Kube(error) if error.is_unauthorized() => {
+        cache::CacheError::Kube(error) if error.is_forbidden() => Gap::Needs("rights"),
+        cache::CacheError::Kube(error) if error.is_unauthorized() => {
             Gap::Refused(Credential::Kubernetes, error.to_string(), None)
         }
-        cache::Error::Cloud(error) => cloud_gap(error),
-        cache::Error::Dedicated(error) => robot_gap(error),
+        cache::CacheError::Cloud(error) => cloud_gap(error),
+        cache::CacheError::Dedicated(error) => robot_gap(error),
         error => failed(error.to_string()),
     }
 }

@@ -1,32 +1,32 @@
 //! Checks of the private Network's routes, as the route controller sees them, and of what nodes report about
 //! their pods' network.
 
-use super::outcome::{Gap, Outcome, Verdict, need, or_ok, reported};
-use super::view::View;
+use super::outcome::{CheckOutcome, CheckResult, Gap, need, or_ok, reported};
+use super::view::DoctorView;
 use super::{cluster, nodes};
 use crate::controllers::NETWORK_UNAVAILABLE;
-use crate::controllers::node::{self, Server};
-use crate::controllers::route::{RoutePlan, State, Step};
+use crate::controllers::node::{self, ServerMatch};
+use crate::controllers::route::{RoutePlan, RouteStep, State};
 use crate::provider::Severity;
 use crate::provider::variables::HCLOUD_NETWORK_ROUTES_ENABLED;
 use std::collections::HashSet;
 use std::iter;
 
-pub(super) fn routes(view: &View) -> Verdict {
+pub(super) fn routes(view: &DoctorView) -> CheckResult {
     let plan = view.routes.as_ref()?;
     nodes::need_project(view)?;
     if cluster::is_another_at_work(view) {
         let why = "another controller may keep them as it wants: see other-ccm";
         return Err(Gap::NotHere(why.into()));
     }
-    let mut outcomes: Vec<Outcome> = blocked(view, plan).collect();
+    let mut outcomes: Vec<CheckOutcome> = blocked(view, plan).collect();
     let network = iter::once(("network", &plan.object, &plan.findings));
     // A node has findings when its pods have addresses outside of `--cluster-cidr`.
     let nodes = plan.nodes.iter().map(|node| ("node", &node.object, &node.findings));
     for (kind, object, findings) in network.chain(nodes) {
         let warnings = findings.iter().filter(|finding| finding.severity == Severity::Warning);
         outcomes.extend(warnings.map(|finding| {
-            reported(Outcome::warn, finding, "ccm route list").on(kind, &object.name)
+            reported(CheckOutcome::warn, finding, "ccm route list").on(kind, &object.name)
         }));
     }
     outcomes.extend(without_pod_cidr(view));
@@ -52,25 +52,29 @@ fn in_order(plan: &RoutePlan) -> String {
 
 /// Reports nodes that get no route, whatever the daemon does. Nodes whose server does not exist are left out, because
 /// the check `nodes` reports them.
-fn blocked<'a>(view: &'a View, plan: &'a RoutePlan) -> impl Iterator<Item = Outcome> + 'a {
-    let gone = view.nodes.iter().flatten().filter(|plan| matches!(plan.server, Server::Gone(_)));
+fn blocked<'a>(
+    view: &'a DoctorView,
+    plan: &'a RoutePlan,
+) -> impl Iterator<Item = CheckOutcome> + 'a {
+    let gone =
+        view.nodes.iter().flatten().filter(|plan| matches!(plan.server, ServerMatch::Gone(_)));
     let gone: HashSet<&str> = gone.map(|plan| plan.object.name.as_str()).collect();
     plan.nodes.iter().filter_map(move |node| {
         let name = node.object.name.as_str();
         let why = node.obstacle.as_ref().filter(|_| !gone.contains(name))?;
-        Some(reported(Outcome::fail, why, "ccm route list").on("node", name))
+        Some(reported(CheckOutcome::fail, why, "ccm route list").on("node", name))
     })
 }
 
 /// Reports initialised nodes on cloud servers that have no `spec.podCIDR`.
-fn without_pod_cidr<'a>(view: &'a View) -> impl Iterator<Item = Outcome> + 'a {
+fn without_pod_cidr<'a>(view: &'a DoctorView) -> impl Iterator<Item = CheckOutcome> + 'a {
     let without = |plan: &&node::NodePlan| {
-        matches!(&plan.server, Server::Matched(server, _) if server.id.cloud().is_some())
+        matches!(&plan.server, ServerMatch::Matched(server, _) if server.id.cloud().is_some())
             && !node::is_uninitialized(&plan.node)
             && plan.node.spec.pod_cidrs.is_empty()
     };
     view.nodes.iter().flatten().filter(without).map(|plan| {
-        let outcome = Outcome::warn(
+        let outcome = CheckOutcome::warn(
             "without spec.podCIDR, so that no route leads to its pods",
             format!(
                 "start kube-controller-manager with --allocate-node-cidrs=true and --cluster-cidr; where the CNI hands \
@@ -83,7 +87,7 @@ fn without_pod_cidr<'a>(view: &'a View) -> impl Iterator<Item = Outcome> + 'a {
 
 /// Reports the routes that the next tick changes, and the routes that the tick would delete if it were sure that the
 /// Network is this cluster's.
-fn to_change(plan: &RoutePlan) -> impl Iterator<Item = Outcome> + '_ {
+fn to_change(plan: &RoutePlan) -> impl Iterator<Item = CheckOutcome> + '_ {
     plan.rows.iter().filter_map(|row| {
         let state = row.state.name();
         let state = match (&row.have, &row.node) {
@@ -92,12 +96,12 @@ fn to_change(plan: &RoutePlan) -> impl Iterator<Item = Outcome> + '_ {
             (None, None) => state.to_owned(),
         };
         let outcome = match (row.step, row.state) {
-            (Step::Add | Step::Delete | Step::Replace, _) => Outcome::warn(
+            (RouteStep::Add | RouteStep::Delete | RouteStep::Replace, _) => CheckOutcome::warn(
                 state,
                 "the daemon does that within five minutes: see lease whether one runs; ccm route list shows each, and \
                  ccm route sync does it now",
             ),
-            (Step::Nothing, State::Blackhole | State::Unwanted) => Outcome::warn(
+            (RouteStep::Nothing, State::Blackhole | State::Unwanted) => CheckOutcome::warn(
                 format!(
                     "{state}: left unchanged, because no route of a node shows that the Network is this cluster's"
                 ),
@@ -110,7 +114,7 @@ fn to_change(plan: &RoutePlan) -> impl Iterator<Item = Outcome> + '_ {
 }
 
 /// Reports nodes that say that their pods can't be reached. Nothing new is scheduled on such a node.
-pub(super) fn pod_network(view: &View) -> Verdict {
+pub(super) fn pod_network(view: &DoctorView) -> CheckResult {
     let nodes = need(&view.nodes, "nodes")?;
     let cut_off =
         nodes.iter().filter(|plan| plan.node.condition(NETWORK_UNAVAILABLE) == Some("True"));
@@ -131,7 +135,7 @@ pub(super) fn pod_network(view: &View) -> Verdict {
         }
     };
     let found = format!("{NETWORK_UNAVAILABLE}=True, so that nothing new is scheduled there");
-    let outcome = |name: &String| Outcome::warn(found.as_str(), remedy).on("node", name);
+    let outcome = |name: &String| CheckOutcome::warn(found.as_str(), remedy).on("node", name);
     or_ok(cut_off.iter().map(outcome), format!("no node says {NETWORK_UNAVAILABLE}=True"))
 }
 

@@ -1,11 +1,11 @@
 //! Checks of Services and their load balancers.
 
 use super::nodes;
-use super::outcome::{Gap, Outcome, SEE_ERROR, Verdict, counted, need, or_ok, reported};
-use super::view::View;
+use super::outcome::{CheckOutcome, CheckResult, Gap, SEE_ERROR, counted, need, or_ok, reported};
+use super::view::DoctorView;
 use crate::controllers::service::{ServicePlan, Want, ago, inspect, trouble, want};
 use crate::hetzner::load_balancers::annotations::PRIVATE_IPV4;
-use crate::kube::{Involved, Service};
+use crate::kube::{Involved, KubeService};
 use crate::provider::variables::HCLOUD_LOAD_BALANCERS_PRIVATE_IPV4_RANGES;
 use crate::provider::{Balancer, BalancerHealth, Finding, PortOwner, Reason, Target, clock};
 use crate::text::{quoted, shell_command, some_of};
@@ -21,7 +21,7 @@ const EXPIRES_SOON: SignedDuration = SignedDuration::from_hours(14 * 24);
 /// When a CronJob runs `ccm`, an hour may lie between two runs.
 const LATE: SignedDuration = SignedDuration::from_hours(1);
 
-pub(super) fn services(view: &View) -> Verdict {
+pub(super) fn services(view: &DoctorView) -> CheckResult {
     let plans = match &view.services.plans {
         Err(Gap::Needs(check @ ("api" | "network" | "routes"))) => return unplanned(view, check),
         plans => plans.as_ref()?,
@@ -31,8 +31,8 @@ pub(super) fn services(view: &View) -> Verdict {
     for plan in plans {
         let shows = inspect(&plan.service);
         let blocked =
-            plan.obstacle.as_ref().map(|finding| reported(Outcome::fail, finding, &shows));
-        let warned = plan.warnings().map(|finding| reported(Outcome::warn, finding, &shows));
+            plan.obstacle.as_ref().map(|finding| reported(CheckOutcome::fail, finding, &shows));
+        let warned = plan.warnings().map(|finding| reported(CheckOutcome::warn, finding, &shows));
         let all =
             blocked.into_iter().chain(lacking(view, plan)).chain(warned).chain(expiring(plan));
         outcomes.extend(all.map(|outcome| on(&plan.service, outcome)));
@@ -41,9 +41,9 @@ pub(super) fn services(view: &View) -> Verdict {
     outcomes.extend(left_over_ports(&view.services.external, plans));
     match &view.services.failed_tries {
         Err(Gap::NotHere(why)) if !outcomes.is_empty() => {
-            outcomes.push(Outcome::warn(why.as_str(), ""));
+            outcomes.push(CheckOutcome::warn(why.as_str(), ""));
         }
-        Err(gap @ Gap::Refused(..)) => outcomes.push(Outcome::unread(gap.clone(), SEE_ERROR)),
+        Err(gap @ Gap::Refused(..)) => outcomes.push(CheckOutcome::unread(gap.clone(), SEE_ERROR)),
         _ => {}
     }
     let ok = match plans.len() {
@@ -55,7 +55,7 @@ pub(super) fn services(view: &View) -> Verdict {
 
 /// Recommends to limit the private addresses that Services may choose, when Services of several namespaces choose such
 /// addresses. Without a limit, tenants may take private addresses from each other.
-fn unlimited_addresses(view: &View, plans: &[ServicePlan]) -> Option<Outcome> {
+fn unlimited_addresses(view: &DoctorView, plans: &[ServicePlan]) -> Option<CheckOutcome> {
     let key = PRIVATE_IPV4.key();
     let asks = |plan: &&ServicePlan| {
         let mut set = plan.service.metadata.annotations.iter();
@@ -77,12 +77,12 @@ fn unlimited_addresses(view: &View, plans: &[ServicePlan]) -> Option<Outcome> {
         "set {HCLOUD_LOAD_BALANCERS_PRIVATE_IPV4_RANGES} for the daemon to the addresses that are meant for load \
          balancers; each load balancer keeps the address that it has"
     );
-    Some(Outcome::warn(what, remedy))
+    Some(CheckOutcome::warn(what, remedy))
 }
 
 /// Reports ports of external load balancers that no label assigns to a Service, although a Service probably had them.
 /// Only the owner of the load balancer knows whether such a port is the owner's own, so ccm never removes the port.
-fn left_over_ports(external: &[Balancer], plans: &[ServicePlan]) -> Vec<Outcome> {
+fn left_over_ports(external: &[Balancer], plans: &[ServicePlan]) -> Vec<CheckOutcome> {
     let outcomes = external.iter().flat_map(|balancer| {
         balancer.ports.iter().filter(|port| port.uid.is_none()).filter_map(|port| {
             let why = why_left_over(balancer, port, plans)?;
@@ -94,7 +94,7 @@ fn left_over_ports(external: &[Balancer], plans: &[ServicePlan]) -> Vec<Outcome>
             let words: [&dyn Display; 2] = [&number, &balancer.id];
             let command = shell_command("hcloud load-balancer delete-service --listen-port", &words);
             let remedy = format!("if it is not the owner's, the owner removes it: {command}");
-            Some(Outcome::warn(what, remedy).on("load-balancer", &balancer.name))
+            Some(CheckOutcome::warn(what, remedy).on("load-balancer", &balancer.name))
         })
     });
     outcomes.collect()
@@ -126,29 +126,29 @@ fn why_left_over(balancer: &Balancer, port: &PortOwner, plans: &[ServicePlan]) -
     is_dead.then(|| format!("no target answers at its node port {to}"))
 }
 
-fn on(service: &Service, outcome: Outcome) -> Outcome {
+fn on(service: &KubeService, outcome: CheckOutcome) -> CheckOutcome {
     outcome.on("service", &service.full_name())
 }
 
 /// Reports what Kubernetes alone shows when the cloud was not read. The check
 /// that `check` names reports why the cloud was not read.
-fn unplanned(view: &View, check: &'static str) -> Verdict {
+fn unplanned(view: &DoctorView, check: &'static str) -> CheckResult {
     let services = view.services.listed.as_ref()?;
-    let waits = |service: &&Service| {
+    let waits = |service: &&KubeService| {
         want(service) == Want::Ensure && service.status.load_balancer.ingress.is_empty()
     };
     let outcomes = services.iter().map(|service| &**service).filter(waits).map(|service| {
         let found = format!("without an address{}", history(view, service).unwrap_or_default());
         let remedy = format!("fix what {check} reports; then the daemon does what is left to do");
-        on(service, Outcome::warn(found, remedy))
+        on(service, CheckOutcome::warn(found, remedy))
     });
-    let outcomes: Vec<Outcome> = outcomes.collect();
+    let outcomes: Vec<CheckOutcome> = outcomes.collect();
     if outcomes.is_empty() { Err(Gap::Needs(check)) } else { Ok(outcomes) }
 }
 
 /// Returns what the event of the last try says when that try failed. The event is quoted and is not a finding, because
 /// a tenant may have written it.
-fn history(view: &View, service: &Service) -> Option<String> {
+fn history(view: &DoctorView, service: &KubeService) -> Option<String> {
     let about = Involved::from(&service.object());
     let event = view.services.failed_tries.as_ref().ok()?.get(&about)?;
     let (when, reason) = (ago(event.at()), &event.reason);
@@ -156,7 +156,7 @@ fn history(view: &View, service: &Service) -> Option<String> {
 }
 
 /// Reports a Service for which a sync would do something.
-fn lacking(view: &View, plan: &ServicePlan) -> Option<Outcome> {
+fn lacking(view: &DoctorView, plan: &ServicePlan) -> Option<CheckOutcome> {
     let (lack, remedy) = lacks(plan)?;
     let failed = history(view, &plan.service);
     let remedy = match failed {
@@ -164,7 +164,7 @@ fn lacking(view: &View, plan: &ServicePlan) -> Option<Outcome> {
         _ => remedy,
     };
     let message = lack + &failed.unwrap_or_default();
-    Some(Outcome::bad(is_late(plan), message, remedy))
+    Some(CheckOutcome::bad(is_late(plan), message, remedy))
 }
 
 /// Whether the Service has waited longer than a working daemon would let it wait for its address or its end.
@@ -181,7 +181,7 @@ fn is_late(plan: &ServicePlan) -> bool {
 }
 
 /// Returns the fix that says what the daemon has left to do for the Service, and what a person may do now.
-fn left_to_do(service: &Service) -> String {
+fn left_to_do(service: &KubeService) -> String {
     let name = &service.full_name();
     format!(
         "the daemon does what is left to do: see lease whether one runs; {} shows it, {} does it now",
@@ -193,7 +193,7 @@ fn left_to_do(service: &Service) -> String {
 /// Returns the fix after a try that failed. The next try fails as well until the cause is
 /// removed. The fix never repeats advice from the event, because anybody may have written the
 /// event. The command in the fix prints the error itself.
-fn tries_again(service: &Service) -> String {
+fn tries_again(service: &KubeService) -> String {
     let sync = shell_command("ccm lb sync", &[&service.full_name()]);
     format!(
         "first remove the cause of the failure; then {sync} tries again, and prints what still fails; {} shows what is \
@@ -246,7 +246,7 @@ fn lacks(plan: &ServicePlan) -> Option<(String, String)> {
 }
 
 /// Reports certificates that the load balancer shows, and that expire soon or have expired.
-fn expiring(plan: &ServicePlan) -> impl Iterator<Item = Outcome> {
+fn expiring(plan: &ServicePlan) -> impl Iterator<Item = CheckOutcome> {
     plan.cloud.found.iter().flat_map(|found| &found.certificates).filter_map(|other| {
         let at = other.not_valid_after?;
         let left = at.duration_since(clock::timestamp());
@@ -271,17 +271,17 @@ fn expiring(plan: &ServicePlan) -> impl Iterator<Item = Outcome> {
         let (ports, from) = (ports.join(", "), other.origin());
         let verb = if is_over { "expired" } else { "expires" };
         let message = format!("certificate {name} ({id}) of port {ports} ({from}) {verb} at {at}");
-        (left <= EXPIRES_SOON).then(|| Outcome::bad(is_over, message, remedy))
+        (left <= EXPIRES_SOON).then(|| CheckOutcome::bad(is_over, message, remedy))
     })
 }
 
 /// Reports load balancers whose targets get no traffic. When the cluster was not read, these are the load balancers of
 /// every cluster in the project.
-pub(super) fn targets(view: &View) -> Verdict {
+pub(super) fn targets(view: &DoctorView) -> CheckResult {
     if let Ok(balancers) = &view.cloud.balancers {
         let outcomes = balancers.iter().filter_map(|(name, counts)| {
             let health = counts.health();
-            let outcome = Outcome::bad(
+            let outcome = CheckOutcome::bad(
                 health == BalancerHealth::None,
                 counts.to_string(),
                 "once the cluster answers, ccm doctor names the cause",
@@ -293,7 +293,7 @@ pub(super) fn targets(view: &View) -> Verdict {
     let plans = need(&view.services.plans, "services")?;
     let outcomes = plans.iter().filter_map(|plan| {
         let trouble = trouble(plan)?;
-        let outcome = Outcome::bad(trouble.is_outage, trouble.message, trouble.fix);
+        let outcome = CheckOutcome::bad(trouble.is_outage, trouble.message, trouble.fix);
         Some(on(&plan.service, outcome))
     });
     let ok =
@@ -301,13 +301,13 @@ pub(super) fn targets(view: &View) -> Verdict {
     or_ok(outcomes, ok)
 }
 
-pub(super) fn orphans(view: &View) -> Verdict {
+pub(super) fn orphans(view: &DoctorView) -> CheckResult {
     let outcomes = view.services.orphans.as_ref()?.iter().map(|orphan| {
         let balancer = &orphan.balancer;
         let what = format!("load balancer {} of {}, costs money", balancer.id, orphan.made_for());
         let outcome = match &orphan.removal {
-            Ok(_) => Outcome::warn(what, "ccm lb sync --delete-orphans lists them, asks, and deletes them"),
-            Err(why) => Outcome::warn(
+            Ok(_) => CheckOutcome::warn(what, "ccm lb sync --delete-orphans lists them, asks, and deletes them"),
+            Err(why) => CheckOutcome::warn(
                 format!("{what}; ccm does not delete it: {why}"),
                 format!(
                     "only you can delete it, when it is not needed: {}, after {} where it is protected",

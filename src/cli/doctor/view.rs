@@ -5,26 +5,26 @@ use crate::cache::Refresh;
 use crate::controllers::node::NodePlan;
 use crate::controllers::route;
 use crate::controllers::service::ServicePlan;
-use crate::kube::{Involved, LeaseSpec, PastEvent, Service, Version, Workload};
-use crate::provider::{self, Balancer, Checkup, Instance, Kept, Orphan, TargetCounts};
+use crate::kube::{Involved, KubeService, LeaseSpec, PastEvent, Version, Workload};
+use crate::provider::{self, Balancer, Checkup, Instance, KeptObject, Orphan, TargetCounts};
 use crate::settings::Settings;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
 /// The results of all reads. A field that could not be read holds the reason.
-pub(in crate::cli) struct View<'a> {
+pub(in crate::cli) struct DoctorView<'a> {
     pub(in crate::cli) settings: &'a Settings,
     /// The problems of the settings, except those of the token.
     pub(in crate::cli) problems: Vec<String>,
     /// The length of the token in characters.
     pub(in crate::cli) token: Seen<usize>,
-    pub(in crate::cli) cluster: Seen<Cluster>,
+    pub(in crate::cli) cluster: Seen<ClusterView>,
     /// `None` means that nobody holds the Lease.
     pub(in crate::cli) lease: Seen<Option<LeaseSpec>>,
     /// The workloads in the namespace of the Lease.
     pub(in crate::cli) workloads: Seen<Vec<Workload>>,
-    pub(in crate::cli) cloud: Cloud,
+    pub(in crate::cli) cloud: CloudView,
     /// The plans of the nodes. When the servers were not read, a plan holds only what Kubernetes alone shows
     /// of its node.
     pub(in crate::cli) nodes: Seen<Vec<NodePlan>>,
@@ -35,7 +35,7 @@ pub(in crate::cli) struct View<'a> {
 }
 
 /// An API server that answers.
-pub(in crate::cli) struct Cluster {
+pub(in crate::cli) struct ClusterView {
     /// The address of the API server, and the source of this address.
     pub(in crate::cli) at: String,
     pub(in crate::cli) version: Version,
@@ -45,12 +45,12 @@ pub(in crate::cli) struct Cluster {
 
 /// The answers of the cloud APIs.
 #[derive(Clone)]
-pub(in crate::cli) struct Cloud {
+pub(in crate::cli) struct CloudView {
     pub(in crate::cli) asked: Instant,
     /// All servers of the project.
     pub(in crate::cli) servers: Seen<Arc<Vec<Instance>>>,
     /// `None` means that no login of Robot is set.
-    pub(super) dedicated: Option<Result<Arc<Vec<Instance>>, provider::Error>>,
+    pub(super) dedicated: Option<Result<Arc<Vec<Instance>>, provider::ProviderError>>,
     /// The facts that the API shows about itself, e.g. the rate limit. They are taken from the answers to failed
     /// calls as well.
     pub(in crate::cli) checkup: Checkup,
@@ -65,12 +65,12 @@ pub(in crate::cli) struct ServicesView {
     /// Load balancers of other owners that Services may use. Empty when the Services were not planned.
     pub(in crate::cli) external: Vec<Balancer>,
     /// The Services as Kubernetes alone shows them.
-    pub(in crate::cli) listed: Seen<Arc<Vec<Arc<Service>>>>,
+    pub(in crate::cli) listed: Seen<Arc<Vec<Arc<KubeService>>>>,
     /// The events of failed tries, by the Service that each event is about.
     pub(in crate::cli) failed_tries: Seen<HashMap<Involved, Arc<PastEvent>>>,
     pub(in crate::cli) orphans: Seen<Vec<Orphan>>,
     /// The load balancers that are kept although no Service wants them any more.
-    pub(in crate::cli) kept: Seen<Vec<Kept>>,
+    pub(in crate::cli) kept: Seen<Vec<KeptObject>>,
 }
 
 /// A verb, and the resource that the daemon uses the verb on. A subresource follows the resource behind a slash. A role

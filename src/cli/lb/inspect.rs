@@ -9,8 +9,8 @@ use crate::cli::table;
 use crate::controllers::service::{self, ServicePlan, Want};
 use crate::kube::{Involved, PastEvent};
 use crate::provider::{
-    Balancer, BalancerUse, Field, Finding, Health, Protocol, ServicePort, Severity,
-    ShownCertificate, Target,
+    Balancer, BalancerUse, Field, Finding, Protocol, ServicePort, Severity, ShownCertificate,
+    Target, TargetHealth,
 };
 use crate::settings::Command;
 use crate::text;
@@ -284,7 +284,7 @@ fn port(port: &ServicePort) -> String {
 }
 
 /// Returns the health check of each port of each target.
-fn checks(plan: &ServicePlan) -> impl Iterator<Item = (&Target, &Health)> {
+fn checks(plan: &ServicePlan) -> impl Iterator<Item = (&Target, &TargetHealth)> {
     let targets = plan.cloud.found.iter().flat_map(|found| &found.targets);
     targets.flat_map(|target| target.health.iter().map(move |health| (target, health)))
 }
@@ -298,7 +298,7 @@ fn health(plan: &ServicePlan) -> String {
     table_of(&["TARGET", "PORT", "HEALTH", "DETAIL"], rows)
 }
 
-fn why(health: &Health) -> String {
+fn why(health: &TargetHealth) -> String {
     if let Some(cause) = &health.cause {
         return cause.message.to_string();
     }

@@ -6,7 +6,7 @@ use crate::cli::objects::Sides;
 use crate::cli::output::{Exit, Printer, or_dash, paragraph, without};
 use crate::cli::table::Columns;
 use crate::controllers::service::{ServiceChange, ServicePlan, ServiceWrite, Want};
-use crate::provider::{Balancer, Field, Kept, Protocol, ServicePort, clock};
+use crate::provider::{Balancer, Field, KeptObject, Protocol, ServicePort, clock};
 use crate::settings::{Command, Output};
 use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsString;
@@ -53,7 +53,7 @@ pub(in crate::cli) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
 }
 
 /// Returns the lines below the table about what is kept although no Service wants it any more.
-fn kept_lines<'a>(kept: impl Iterator<Item = &'a Kept>) -> String {
+fn kept_lines<'a>(kept: impl Iterator<Item = &'a KeptObject>) -> String {
     let lines = kept.map(|kept| {
         let addresses = kept.addresses.iter().map(ToString::to_string);
         let of = Vec::from_iter(kept.domains.iter().cloned().chain(addresses)).join(", ");

@@ -9,7 +9,7 @@ mod plans;
 pub(super) use inspect::inspect;
 pub(super) use list::list;
 
-use super::objects::{Context, Planned, proposed};
+use super::objects::{CommandContext, PlannedObjects, proposed};
 use super::output::{Exit, Printer, usage};
 use crate::controllers::service::{Management, ServicePlan};
 use crate::controllers::{Progress, Selection};
@@ -130,7 +130,7 @@ fn check_answer(services: &Services, what: &str) -> Result<(), Exit> {
 }
 
 /// Shows the plans, and reads an answer. Nothing but a clear yes confirms the plans.
-fn is_confirmed(context: &Context, plans: &Vec<ServicePlan>, question: &str) -> bool {
+fn is_confirmed(context: &CommandContext, plans: &Vec<ServicePlan>, question: &str) -> bool {
     if context.settings.yes.value {
         return true;
     }

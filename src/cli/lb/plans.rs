@@ -1,13 +1,13 @@
 //! The plans of Services and their load balancers, and the form of these plans for programs.
 
 use crate::cache::{self, ReadFrom};
-use crate::cli::names::{self, Known, Word};
-use crate::cli::objects::{Context, Item, Planned, Sides, error_of, warnings};
-use crate::cli::output::{Exit, Failed, Printer, usage};
+use crate::cli::names::{self, KnownObject, Word};
+use crate::cli::objects::{CommandContext, Item, PlannedObjects, Sides, error_of, warnings};
+use crate::cli::output::{CommandFailure, Exit, Printer, usage};
 use crate::cli::{startup, wire};
 use crate::controllers::service::{ServiceController, ServicePlan, Want, want};
 use crate::controllers::{Proposal, Report, Selection};
-use crate::kube::{SERVICE, Service};
+use crate::kube::{KubeService, SERVICE};
 use crate::provider::PortOwner;
 use crate::provider::variables::HCLOUD_LOAD_BALANCERS_ENABLED;
 use crate::settings::Command;
@@ -27,7 +27,7 @@ pub(super) fn turned_off() -> String {
 
 /// The context, the controller and the command with which the commands on Services work.
 pub(super) struct Services {
-    pub(super) context: Context,
+    pub(super) context: CommandContext,
     pub(super) controller: ServiceController,
     pub(super) command: Command,
 }
@@ -39,7 +39,7 @@ impl Services {
         for text in &started.words {
             check_form(text, given.as_deref()).map_err(|why| usage(&why))?;
         }
-        let context = Context::new(started)?;
+        let context = CommandContext::new(started)?;
         // `lb list` goes on, and prints the message about load balancers that are turned off in the place of its rows.
         if command != Command::LbList && context.apis.provider.load_balancers().is_none() {
             return Err(Printer::failure(turned_off()));
@@ -53,7 +53,7 @@ impl Services {
 
     /// Returns the plans that the user asked for. When only one API answers, nothing is planned, and the plans hold
     /// what that API knows.
-    pub(super) fn read(&self, sides: Sides) -> Result<Vec<ServicePlan>, Failed> {
+    pub(super) fn read(&self, sides: Sides) -> Result<Vec<ServicePlan>, CommandFailure> {
         let (context, apis) = (&self.context, &self.context.apis);
         let mut plans = match sides {
             Sides::Both => return self.evaluate_shown(),
@@ -75,7 +75,7 @@ impl Services {
     }
 
     /// Returns what the user asked for: the names, else the namespace, else everything.
-    pub(super) fn selection(&self) -> Result<Selection, Failed> {
+    pub(super) fn selection(&self) -> Result<Selection, CommandFailure> {
         if !self.context.names.is_empty() {
             return Ok(Selection::Names(self.named()?));
         }
@@ -87,13 +87,16 @@ impl Services {
         Ok(Selection::Names(in_it.map(|service| service.full_name()).collect()))
     }
 
-    pub(super) fn evaluate(&self, selection: &Selection) -> Result<Vec<ServicePlan>, Failed> {
+    pub(super) fn evaluate(
+        &self,
+        selection: &Selection,
+    ) -> Result<Vec<ServicePlan>, CommandFailure> {
         Ok(self.controller.evaluate(&self.context.apis, selection)?)
     }
 
     /// Returns the plans that the user asked for. A named Service that is left alone has a plan only when it has a load
     /// balancer. Without a plan, the error says why the Service is left alone.
-    fn evaluate_shown(&self) -> Result<Vec<ServicePlan>, Failed> {
+    fn evaluate_shown(&self) -> Result<Vec<ServicePlan>, CommandFailure> {
         let selection = self.selection()?;
         let plans = self.evaluate(&selection)?;
         let names = match &selection {
@@ -127,27 +130,27 @@ impl Services {
     }
 
     /// Returns every Service of type LoadBalancer in the cluster.
-    fn there(&self) -> Result<Arc<Vec<Arc<Service>>>, Failed> {
+    fn there(&self) -> Result<Arc<Vec<Arc<KubeService>>>, CommandFailure> {
         let apis = &self.context.apis;
         Ok(apis.load_balancer_services(Duration::MAX, ReadFrom::Latest)?.value)
     }
 
     /// Returns the full names of the Services that the words name. The error says why the command can't work on
     /// one of them.
-    fn named(&self) -> Result<BTreeSet<String>, Failed> {
+    fn named(&self) -> Result<BTreeSet<String>, CommandFailure> {
         let given = self.context.settings.namespace.value.as_deref();
         let namespace = given.unwrap_or(self.context.apis.kube.namespace());
         let is_in_it = |name: &str| given.is_none_or(|given| is_in(name, given));
         let there = self.there()?;
         let mut known =
-            Vec::from_iter(there.iter().map(|service| Known::new(&service.full_name())));
+            Vec::from_iter(there.iter().map(|service| KnownObject::new(&service.full_name())));
         for text in &self.context.names {
             let word = word(text, namespace);
             for name in word.readings() {
                 // The Service may have been of type LoadBalancer before, so that its load balancer is still
                 // to be removed.
                 if !known.iter().any(|known| known.name == name) && self.is_ours(&name)? {
-                    known.push(Known::new(&name));
+                    known.push(KnownObject::new(&name));
                 }
             }
         }
@@ -157,7 +160,7 @@ impl Services {
         };
         let (words, kind) = (&self.context.names, &names::SERVICES);
         let names = names::resolve(kind, words, Some(namespace), known, in_cloud, not_there)?;
-        let is_other = |service: &&Arc<Service>| match self.command {
+        let is_other = |service: &&Arc<KubeService>| match self.command {
             Command::LbInspect | Command::LbList => false,
             Command::LbAdopt => service.left_alone.is_some(),
             _ => want(service) == Want::Nothing,
@@ -169,12 +172,12 @@ impl Services {
 
     /// Whether a Service of this name exists and has or had a load balancer of ours. A Service that exists and never
     /// had a load balancer is an error.
-    fn is_ours(&self, full_name: &str) -> Result<bool, Failed> {
+    fn is_ours(&self, full_name: &str) -> Result<bool, CommandFailure> {
         let (namespace, name) = full_name.split_once('/').unwrap_or_default();
         let service = self.context.apis.kube.service(namespace, name);
-        match service.map_err(cache::Error::Kube)? {
+        match service.map_err(cache::CacheError::Kube)? {
             Some(service) if want(&service) == Want::Nothing => {
-                Err(Failed::Shown(Printer::failure(format_args!(
+                Err(CommandFailure::Shown(Printer::failure(format_args!(
                     "Service {full_name} is of type {}; only those of type LoadBalancer get a load balancer",
                     service.spec.kind
                 ))))
@@ -184,10 +187,10 @@ impl Services {
     }
 }
 
-fn left_alone(service: &Service) -> Failed {
+fn left_alone(service: &KubeService) -> CommandFailure {
     let why = service.left_alone.unwrap_or("it is deleted");
     let name = service.full_name();
-    Failed::Shown(Printer::failure(format_args!("Service {name} is left alone: {why}")))
+    CommandFailure::Shown(Printer::failure(format_args!("Service {name} is left alone: {why}")))
 }
 
 fn word<'a>(text: &'a str, namespace: &'a str) -> Word<'a> {
@@ -199,7 +202,7 @@ fn is_in(full_name: &str, namespace: &str) -> bool {
 }
 
 /// Returns the Service's name, and what its load balancer is called in both APIs.
-fn called(plan: &ServicePlan) -> Known {
+fn called(plan: &ServicePlan) -> KnownObject {
     let status = plan.service.status.load_balancer.ingress.iter();
     let status = status.flat_map(|ingress| ingress.ip.iter().chain(&ingress.hostname));
     let mut others: Vec<String> = status.cloned().collect();
@@ -207,7 +210,7 @@ fn called(plan: &ServicePlan) -> Known {
         others.extend([found.id.to_string(), found.name.clone()]);
         others.extend(found.addresses.iter().map(ToString::to_string));
     }
-    Known {
+    KnownObject {
         name: if plan.service.metadata.name.is_empty() {
             // The labels of the load balancer do not name the Service.
             plan.object.name.clone()
@@ -242,14 +245,14 @@ fn check_form(text: &str, given: Option<&str>) -> Result<(), String> {
     }
 }
 
-impl Planned for Vec<ServicePlan> {
+impl PlannedObjects for Vec<ServicePlan> {
     const KIND: &'static str = "LoadBalancer";
 
     fn items<'a>(&'a self, report: Option<&'a Report>) -> Vec<impl Serialize> {
         let items = self.iter().map(|plan| {
             let (fields, events) = (plan.cloud.fields.iter(), plan.events.as_ref());
             Item {
-                object: (plan.object.kind == SERVICE).then_some(Object(plan)),
+                object: (plan.object.kind == SERVICE).then_some(ServiceJson(plan)),
                 cloud: plan.cloud.found.as_ref(),
                 differences: fields.filter(|field| field.differs()).collect(),
                 changes: report.map_or_else(|| plan.json(), |_| plan.made.clone()),
@@ -273,11 +276,11 @@ impl Planned for Vec<ServicePlan> {
     }
 }
 
-struct Object<'a>(&'a ServicePlan);
+struct ServiceJson<'a>(&'a ServicePlan);
 
-impl Serialize for Object<'_> {
+impl Serialize for ServiceJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Object(plan) = self;
+        let ServiceJson(plan) = self;
         let (service, metadata) = (&plan.service, &plan.service.metadata);
         let wants = match plan.want {
             Want::Ensure => "loadBalancer",

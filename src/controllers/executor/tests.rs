@@ -353,7 +353,7 @@ fn a_change_that_is_put_off_again_and_again_fails() {
     let _simulated = simulated();
     let fake = Fake::default();
     let works = fake.run(vec![vec![step("a", &[PUT_OFF; 100])]]);
-    assert!(works[0].error().is_some_and(Error::is_put_off));
+    assert!(works[0].error().is_some_and(ProviderError::is_put_off));
     assert_eq!(fake.sent().len(), TRIES_AT_MOST as usize + 1);
 }
 
@@ -511,12 +511,12 @@ fn changes_in_turn_share_questions() {
 /// another namespace asked for them.
 #[test]
 fn an_execution_stops_when_its_share_is_used_up() {
-    use crate::controllers::share::{Payer, Share};
+    use crate::controllers::share::{CallShare, Payer};
     use Answer::Done;
     for (can_stop, expected) in [(true, &["free"][..]), (false, &["free", "paid"])] {
         let fake = Fake::default();
         let mut executor = fake.executor(Vec::new());
-        let share = Arc::new(Share::full(clock::now()));
+        let share = Arc::new(CallShare::full(clock::now()));
         share.charge(1000.0, clock::now());
         for (name, payer) in [("free", None), ("paid", Some(Payer { share, can_stop }))] {
             let changes = fake.changes(vec![step(name, &[Done])]);

@@ -15,11 +15,11 @@ pub use plan::{Fact, Facts, LifecyclePlan, SHUTDOWN, plan};
 use super::backoff::Backoff;
 use super::controller::{Controller, Outage, Proposal, Report, Selection};
 use super::matching::Claims;
-use super::node_writes::{Applied, NodeChange, apply};
+use super::node_writes::{AppliedPlan, NodeChange, apply};
 use super::parallel::in_parallel;
 use super::report::{publish, recovered};
-use crate::cache::{Apis, Error};
-use crate::kube::{self, Node};
+use crate::cache::{Apis, CacheError};
+use crate::kube::{self, KubeNode};
 use crate::provider::{Finding, InstanceId, Reason, Write, clock};
 use crate::text::shell_command;
 use std::collections::{HashMap, HashSet};
@@ -34,7 +34,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// Settings of the lifecycle controller.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct LifecycleSettings {
     /// How often not-ready nodes are looked for. This is the setting `--node-monitor-period`.
     pub monitor_period: Duration,
     /// The greatest age of those facts about nodes that a table of nodes can't show. This
@@ -57,7 +57,7 @@ pub fn switch_on(server: InstanceId) -> String {
 }
 
 pub struct LifecycleController {
-    settings: Settings,
+    settings: LifecycleSettings,
     /// The pauses between two reads of the server of a node that is not ready.
     pauses: Backoff,
     /// The backoff of nodes that are ready and keep the shutdown taint, because the taint could not be removed.
@@ -77,14 +77,14 @@ impl Controller for LifecycleController {
         self.sync(apis, selection).0
     }
 
-    fn propose(&self, apis: &Apis, selection: &Selection) -> Result<Vec<Proposal>, Error> {
+    fn propose(&self, apis: &Apis, selection: &Selection) -> Result<Vec<Proposal>, CacheError> {
         let plans = self.evaluate(apis, selection)?;
         Ok(plans.iter().map(LifecyclePlan::proposal).collect())
     }
 }
 
 impl LifecycleController {
-    pub fn new(settings: Settings) -> LifecycleController {
+    pub fn new(settings: LifecycleSettings) -> LifecycleController {
         LifecycleController {
             pauses: Backoff::exact(FIRST_PAUSE, LONGEST_PAUSE),
             backoff: Backoff::new(),
@@ -97,7 +97,7 @@ impl LifecycleController {
         &self,
         apis: &Apis,
         selection: &Selection,
-    ) -> Result<Vec<LifecyclePlan>, Error> {
+    ) -> Result<Vec<LifecyclePlan>, CacheError> {
         self.plan(apis, selection).map(|(plans, ..)| plans)
     }
 
@@ -118,12 +118,12 @@ impl LifecycleController {
         let guard = self.settings.deletion_guard;
         // The facts of this tick stay valid. A server that was deleted does not come back, because its ID is
         // never used again.
-        let plan_again = |node: &Node| Ok(plan(node, &facts, &*apis.provider, guard));
+        let plan_again = |node: &KubeNode| Ok(plan(node, &facts, &*apis.provider, guard));
         let write = |plan: &LifecyclePlan| apply(apis, NAME, plan.clone(), true, plan_again);
         // A deletion is made alone, not in parallel with another write.
         for batch in plans.chunk_by(|one, next| !is_deletion(one) && !is_deletion(next)) {
-            let all = in_parallel(batch, apis.concurrent_nodes, write, Applied::is_closed);
-            let is_over = all.iter().any(Applied::is_closed);
+            let all = in_parallel(batch, apis.concurrent_nodes, write, AppliedPlan::is_closed);
+            let is_over = all.iter().any(AppliedPlan::is_closed);
             for (plan, applied) in batch.iter().zip(all) {
                 publish(apis, NAME, &plan.object, &plan.obstacle);
                 self.note(apis, &mut report, plan, applied);
@@ -139,7 +139,7 @@ impl LifecycleController {
         &self,
         apis: &Apis,
         selection: &Selection,
-    ) -> Result<(Vec<LifecyclePlan>, Facts, Option<Error>), Error> {
+    ) -> Result<(Vec<LifecyclePlan>, Facts, Option<CacheError>), CacheError> {
         let table_max_age = self.settings.monitor_period / 2;
         let mut nodes = selection.nodes(apis, table_max_age, self.settings.node_max_age)?;
         let due = self.due(apis, &nodes.value, selection);
@@ -168,9 +168,14 @@ impl LifecycleController {
 
     /// Returns the nodes that are not ready, or from which the shutdown taint must be removed, unless their pause or
     /// backoff still lasts. A node is neither tainted nor deleted when another node has its server.
-    fn due<'a>(&self, apis: &Apis, nodes: &'a [Arc<Node>], selection: &Selection) -> Vec<&'a Node> {
+    fn due<'a>(
+        &self,
+        apis: &Apis,
+        nodes: &'a [Arc<KubeNode>],
+        selection: &Selection,
+    ) -> Vec<&'a KubeNode> {
         let now = clock::now();
-        let is_waiting = |node: &Node| {
+        let is_waiting = |node: &KubeNode| {
             if node.is_ready() {
                 self.backoff.is_waiting(&node.metadata.uid, now)
             } else {
@@ -178,7 +183,7 @@ impl LifecycleController {
             }
         };
         let claims = Claims::new(&*apis.provider, nodes);
-        let is_due = |node: &&Node| {
+        let is_due = |node: &&KubeNode| {
             concerns_us(node)
                 && selection.names(node.name())
                 && (selection.is_explicit() || !is_waiting(node))
@@ -193,7 +198,7 @@ impl LifecycleController {
         apis: &Apis,
         report: &mut Report,
         planned: &LifecyclePlan,
-        applied: Applied<()>,
+        applied: AppliedPlan<()>,
     ) {
         let (uid, object) = (&planned.object.uid, planned.object.for_people());
         self.pauses.ended(uid, true);
@@ -218,16 +223,17 @@ impl LifecycleController {
             return;
         };
         let nodes = nodes.value.iter();
-        let nodes: HashMap<&str, &Arc<Node>> =
+        let nodes: HashMap<&str, &Arc<KubeNode>> =
             nodes.map(|node| (node.metadata.uid.as_str(), node)).collect();
-        let is = |uid: &str, such: fn(&Node) -> bool| nodes.get(uid).is_some_and(|node| such(node));
+        let is =
+            |uid: &str, such: fn(&KubeNode) -> bool| nodes.get(uid).is_some_and(|node| such(node));
         self.pauses.keep(|uid| is(uid, |node| !node.is_ready()));
         self.backoff.keep(|uid| is(uid, |node| node.is_ready() && concerns_us(node)));
     }
 }
 
 /// Whether the node is not ready, or has a shutdown taint that may have to be removed.
-fn concerns_us(node: &Node) -> bool {
+fn concerns_us(node: &KubeNode) -> bool {
     !node.is_ready() || node.taint(SHUTDOWN).is_some()
 }
 
@@ -237,7 +243,7 @@ fn is_deletion(plan: &LifecyclePlan) -> bool {
 
 /// Returns the finding for a change that was not made. A node that is to be tainted often changes, so a conflict with
 /// another writer is not worth an event.
-fn not_written(change: &NodeChange, error: &kube::Error) -> Option<Finding> {
+fn not_written(change: &NodeChange, error: &kube::KubeError) -> Option<Finding> {
     let (reason, message) = match change {
         _ if error.is_refused() => return None,
         NodeChange::DeleteNode { .. } => {

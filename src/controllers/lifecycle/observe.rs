@@ -1,9 +1,9 @@
 //! Reads what the cloud says about the servers of nodes that are not ready. Nothing is written, and nothing is guessed.
 
 use super::plan::{Fact, Facts};
-use crate::cache::{Apis, Error, Instances};
+use crate::cache::{Apis, CacheError, ListedServers};
 use crate::controllers::matching::server_of;
-use crate::kube::Node;
+use crate::kube::KubeNode;
 use crate::provider::variables::ROBOT_USER;
 use crate::provider::{self, ErrorKind, Instance, InstanceId, Urgency, clock};
 use std::collections::BTreeSet;
@@ -25,11 +25,11 @@ const FAILURES_AT_MOST: usize = 3;
 /// of the other API alone.
 pub(super) fn facts(
     apis: &Apis,
-    nodes: &[Arc<Node>],
-    due: &[&Node],
+    nodes: &[Arc<KubeNode>],
+    due: &[&KubeNode],
     list_max_age: Duration,
-) -> (Facts, Option<Error>) {
-    let server = |node: &Node| server_of(node, &*apis.provider);
+) -> (Facts, Option<CacheError>) {
+    let server = |node: &KubeNode| server_of(node, &*apis.provider);
     let asked =
         due.iter().filter(|node| !node.is_ready() && node.metadata.deletion_timestamp.is_none());
     let ids: BTreeSet<InstanceId> = asked.filter_map(|node| server(node)).collect();
@@ -44,7 +44,7 @@ pub(super) fn facts(
     let cloud = observation.of_cloud(&ids.iter().filter_map(|id| id.cloud()).collect());
     let dedicated = observation.of_dedicated(ids.iter().filter_map(|id| id.dedicated()).collect());
     let (mut facts, mut error) = (Facts::new(), None);
-    for found in [cloud, dedicated.map_err(Error::Dedicated)] {
+    for found in [cloud, dedicated.map_err(CacheError::Dedicated)] {
         match found {
             Ok(found) => facts.extend(found),
             Err(why) => error = error.or(Some(why)),
@@ -65,9 +65,9 @@ struct Observation<'a> {
 }
 
 impl Observation<'_> {
-    fn of_cloud(&self, numbers: &BTreeSet<u64>) -> Result<Facts, Error> {
+    fn of_cloud(&self, numbers: &BTreeSet<u64>) -> Result<Facts, CacheError> {
         let apis = self.apis;
-        let mut found = Found::default();
+        let mut found = FoundServers::default();
         if numbers.is_empty() {
             return Ok(found.facts);
         }
@@ -106,8 +106,8 @@ impl Observation<'_> {
     fn cloud_witness(
         &self,
         missing: Vec<InstanceId>,
-        around: Option<Instances>,
-    ) -> Result<Facts, Error> {
+        around: Option<ListedServers>,
+    ) -> Result<Facts, CacheError> {
         let apis = self.apis;
         let numbers = missing.iter().filter_map(|id| id.cloud()).collect();
         let around = match around {
@@ -130,14 +130,14 @@ impl Observation<'_> {
     /// Returns the facts about dedicated servers. The shared list of all dedicated servers shows that a server exists.
     /// The two calls for a single server are limited to a few an hour. When the budget has none of these calls left,
     /// nothing is concluded about the server in this tick.
-    fn of_dedicated(&self, numbers: BTreeSet<u64>) -> Result<Facts, provider::Error> {
+    fn of_dedicated(&self, numbers: BTreeSet<u64>) -> Result<Facts, provider::ProviderError> {
         let apis = self.apis;
         if numbers.is_empty() || apis.provider.dedicated().is_none() {
             return Ok(Facts::new());
         }
         let list = apis.dedicated(None, Urgency::Needed)?;
         let listed: BTreeSet<InstanceId> = list.value.iter().map(|it| it.id).collect();
-        let mut found = Found::default();
+        let mut found = FoundServers::default();
         for number in numbers {
             let id = InstanceId::Dedicated(number);
             let is_off = apis.ask_dedicated(|api| match listed.contains(&id) {
@@ -192,14 +192,14 @@ impl Observation<'_> {
 
 /// The results of reads of single servers.
 #[derive(Default)]
-struct Found {
+struct FoundServers {
     facts: Facts,
     /// The servers that the API itself calls not found. No other error is taken as a sign that a server is gone.
     missing: Vec<InstanceId>,
     failures: usize,
 }
 
-impl Found {
+impl FoundServers {
     fn note_listed(&mut self, list: &[Instance], numbers: &BTreeSet<u64>) {
         let is_asked = |id: InstanceId| id.cloud().is_some_and(|id| numbers.contains(&id));
         let listed = list.iter().filter(|it| is_asked(it.id));
@@ -212,8 +212,8 @@ impl Found {
     fn note(
         &mut self,
         id: InstanceId,
-        is_off: Result<bool, provider::Error>,
-    ) -> Result<(), provider::Error> {
+        is_off: Result<bool, provider::ProviderError>,
+    ) -> Result<(), provider::ProviderError> {
         match is_off {
             Ok(is_off) => drop(self.facts.insert(id, Fact::Exists { is_off })),
             Err(error) if error.kind == ErrorKind::NotFound => self.missing.push(id),

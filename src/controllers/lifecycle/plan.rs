@@ -2,7 +2,7 @@
 
 use crate::controllers::matching::server_of;
 use crate::controllers::{NodeChange, Plan};
-use crate::kube::{Node, Taint};
+use crate::kube::{KubeNode, Taint};
 use crate::provider::variables::ROBOT_USER;
 use crate::provider::{Finding, InstanceId, Provider, Reason};
 use std::collections::BTreeMap;
@@ -35,7 +35,7 @@ pub type LifecyclePlan = Plan<NodeChange>;
 
 /// Plans for a node that is not ready, or that has the shutdown taint. When `guard` is set, the node is deleted only if
 /// the list of servers holds the server of another node.
-pub fn plan(node: &Node, facts: &Facts, provider: &dyn Provider, guard: bool) -> LifecyclePlan {
+pub fn plan(node: &KubeNode, facts: &Facts, provider: &dyn Provider, guard: bool) -> LifecyclePlan {
     let mut plan = Plan::new(node.object(), &node.metadata.resource_version, ());
     if node.metadata.deletion_timestamp.is_some() {
         return plan;
@@ -86,7 +86,7 @@ pub fn plan(node: &Node, facts: &Facts, provider: &dyn Provider, guard: bool) ->
 
 /// Returns the taints of the node, with or without the taint by which k8s.io/cloud-provider marks a node whose
 /// server is off.
-fn taints(node: &Node, is_off: bool) -> Vec<Taint> {
+fn taints(node: &KubeNode, is_off: bool) -> Vec<Taint> {
     let others = node.spec.taints.iter().filter(|taint| taint.key != SHUTDOWN);
     let shutdown = is_off.then(|| Taint {
         key: SHUTDOWN.into(),

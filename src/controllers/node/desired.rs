@@ -4,7 +4,7 @@
 //! k8s.io/cloud-provider's node helpers: a provided IP must be an IP of the server, comes first, and is the only one of
 //! its type. The addresses of other types follow.
 
-use crate::kube::{Node, Taint};
+use crate::kube::{KubeNode, Taint};
 use crate::provider::variables::HCLOUD_INSTANCES_LABEL_PREFIXES;
 use crate::provider::{
     AddressKind, Finding, Instance, Instances, Metadata, NodeAddress, PROVIDED_NODE_IP, Reason,
@@ -27,7 +27,7 @@ const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
 /// Returns the addresses in the order in which they should stand. The error says why the addresses stay as they are.
 pub(super) fn addresses(
-    node: &Node,
+    node: &KubeNode,
     instance: &Instance,
     instances: &dyn Instances,
     metadata: &Metadata,
@@ -78,7 +78,7 @@ pub(super) fn addresses(
 }
 
 /// Keeps the host name that the kubelet reported when the cloud names none.
-fn keep_hostname(node: &Node, addresses: &mut Vec<Sourced<NodeAddress>>) {
+fn keep_hostname(node: &KubeNode, addresses: &mut Vec<Sourced<NodeAddress>>) {
     if addresses.iter().any(|address| address.value.kind == AddressKind::Hostname) {
         return;
     }
@@ -107,7 +107,7 @@ pub(super) type WantedLabel = (String, Sourced<Option<String>>);
 
 /// Returns the labels that a node gets at its initialisation. Each topology value is set under both of its keys. A
 /// label that the provider itself adds is set only when the node has no label with that key.
-pub(super) fn labels_at_initialisation(node: &Node, metadata: &Metadata) -> Vec<WantedLabel> {
+pub(super) fn labels_at_initialisation(node: &KubeNode, metadata: &Metadata) -> Vec<WantedLabel> {
     let topology = metadata.topology.iter().flat_map(|(label, wanted)| {
         [label.beta_key(), label.stable_key()].map(|key| (key.to_owned(), wanted.clone()))
     });
@@ -126,7 +126,7 @@ pub(super) fn labels_at_initialisation(node: &Node, metadata: &Metadata) -> Vec<
 /// Returns the labels of an initialised node, as k8s.io/cloud-provider wants them. The stable label follows its
 /// beta twin, so that an operator who wants another value changes the beta label. A stable label without a beta
 /// twin is left unchanged.
-pub(super) fn labels_afterwards(node: &Node) -> Vec<WantedLabel> {
+pub(super) fn labels_afterwards(node: &KubeNode) -> Vec<WantedLabel> {
     let twin = |label: TopologyLabel| {
         let beta = node.metadata.labels.get(label.beta_key())?;
         let source = Source::Label(label.beta_key().to_owned());
@@ -150,7 +150,7 @@ pub(super) struct FromServer {
 /// annotation could make us remove a label. Therefore a label of Kubernetes' domains, which Kubernetes protects from
 /// kubelets, is removed only while `allows` accepts the label.
 pub(super) fn from_server(
-    node: &Node,
+    node: &KubeNode,
     instance: &Instance,
     allows: impl Fn(&str) -> bool,
 ) -> FromServer {

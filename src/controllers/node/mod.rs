@@ -12,18 +12,18 @@ mod plan;
 
 pub use super::matching::{UNINITIALIZED, is_uninitialized};
 pub use crate::provider::PROVIDED_NODE_IP;
-pub use plan::{NodePlan, Server, join_anew, plan};
+pub use plan::{NodePlan, ServerMatch, join_anew, plan};
 
 use super::backoff::Backoff;
 use super::controller::{self, Controller, Outage, Progress, Proposal, Report, Selection};
 use super::lifecycle::SHUTDOWN;
-use super::matching::Index;
-use super::node_writes::{Applied, NodeChange, apply};
+use super::matching::MatchIndex;
+use super::node_writes::{AppliedPlan, NodeChange, apply};
 use super::parallel::in_parallel;
 use super::report::{publish, recovered};
 use super::schedule::Schedule;
-use crate::cache::{self, AllServers, Apis, Error, ServerNeeds};
-use crate::kube::{self, Node};
+use crate::cache::{self, AllServers, Apis, CacheError, ServerNeeds};
+use crate::kube::{self, KubeNode};
 use crate::metrics::NODES;
 use crate::provider::{Finding, InstanceId, Provider, ProviderId, Reason, Urgency, clock};
 use jiff::Timestamp;
@@ -46,7 +46,7 @@ const NOT_READY_PATIENCE: Duration = Duration::from_secs(600);
 
 /// Settings of the node controller.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct NodeControllerSettings {
     /// The setting `--node-sync-interval`.
     pub sync_interval: Duration,
     /// How often initialised nodes are compared. This is the setting `--node-status-update-frequency`.
@@ -56,23 +56,23 @@ pub struct Settings {
 }
 
 pub struct NodeController {
-    settings: Settings,
+    settings: NodeControllerSettings,
     schedule: Schedule,
 }
 
 /// The answers of both APIs: all nodes, and servers when they are needed.
-struct Observed {
-    nodes: cache::Nodes,
+struct ObservedNodes {
+    nodes: cache::ListedNodes,
     servers: Option<AllServers>,
     /// The moment when the tick began.
     begun: Instant,
 }
 
-impl Observed {
-    fn index<'a>(&'a self, provider: &'a dyn Provider) -> Index<'a> {
+impl ObservedNodes {
+    fn index<'a>(&'a self, provider: &'a dyn Provider) -> MatchIndex<'a> {
         let servers = self.servers.as_ref();
         let servers = servers.map_or_else(|| [][..].into(), AllServers::servers);
-        Index::new(provider, self.nodes.value.as_slice(), servers)
+        MatchIndex::new(provider, self.nodes.value.as_slice(), servers)
     }
 }
 
@@ -89,22 +89,26 @@ impl Controller for NodeController {
         self.tick_with(apis, selection, drop)
     }
 
-    fn propose(&self, apis: &Apis, selection: &Selection) -> Result<Vec<Proposal>, Error> {
+    fn propose(&self, apis: &Apis, selection: &Selection) -> Result<Vec<Proposal>, CacheError> {
         let plans = self.evaluate(apis, selection)?;
         Ok(plans.iter().map(|plan| plan.proposal()).collect())
     }
 }
 
 impl NodeController {
-    pub fn new(settings: Settings) -> NodeController {
+    pub fn new(settings: NodeControllerSettings) -> NodeController {
         NodeController { settings, schedule: Schedule::default() }
     }
 
     /// Returns the plans for the nodes that are due or selected.
-    pub fn evaluate(&self, apis: &Apis, selection: &Selection) -> Result<Vec<NodePlan>, Error> {
+    pub fn evaluate(
+        &self,
+        apis: &Apis,
+        selection: &Selection,
+    ) -> Result<Vec<NodePlan>, CacheError> {
         let (observed, wanted) = self.observe(apis, selection)?;
         let index = observed.index(&*apis.provider);
-        let plan = |node: &Arc<Node>| plan_node(node, &index, self.overdue());
+        let plan = |node: &Arc<KubeNode>| plan_node(node, &index, self.overdue());
         Ok(wanted.iter().map(plan).collect())
     }
 
@@ -143,7 +147,11 @@ impl NodeController {
     }
 
     /// Returns all nodes. An evaluation that follows within half of the sync interval plans on the same nodes.
-    pub fn nodes(&self, apis: &Apis, selection: &Selection) -> Result<cache::Nodes, Error> {
+    pub fn nodes(
+        &self,
+        apis: &Apis,
+        selection: &Selection,
+    ) -> Result<cache::ListedNodes, CacheError> {
         let whole_max_age = self.whole_max_age(clock::now());
         selection.nodes(apis, self.settings.sync_interval / 2, whole_max_age)
     }
@@ -154,14 +162,14 @@ impl NodeController {
         &self,
         apis: &Apis,
         selection: &Selection,
-    ) -> Result<(Observed, Vec<Arc<Node>>), Error> {
+    ) -> Result<(ObservedNodes, Vec<Arc<KubeNode>>), CacheError> {
         let nodes = self.nodes(apis, selection)?;
         let now = clock::now();
-        let is_due = |node: &Node| self.is_due(node, apis, now);
+        let is_due = |node: &KubeNode| self.is_due(node, apis, now);
         let is_refresh = selection.is_explicit() || self.is_refresh_due(apis, now);
-        let due: Vec<&Arc<Node>> = nodes.value.iter().filter(|node| is_due(node)).collect();
+        let due: Vec<&Arc<KubeNode>> = nodes.value.iter().filter(|node| is_due(node)).collect();
         if due.is_empty() && !is_refresh {
-            let observed = Observed { nodes, servers: None, begun: now };
+            let observed = ObservedNodes { nodes, servers: None, begun: now };
             return Ok((observed, Vec::new()));
         }
         let can_wait =
@@ -185,12 +193,12 @@ impl NodeController {
             apis.nodes.again(&names, self.settings.sync_interval / 2)?
         };
         // A node that appeared during this tick would need a list of its own, so it is left to the next tick.
-        let is_late = |node: &Node| apis.nodes.first_seen(node).is_some_and(|seen| seen > now);
-        let is_wanted = |node: &&Arc<Node>| {
+        let is_late = |node: &KubeNode| apis.nodes.first_seen(node).is_some_and(|seen| seen > now);
+        let is_wanted = |node: &&Arc<KubeNode>| {
             selection.names(node.name()) && (is_refresh || is_due(node)) && !is_late(node)
         };
-        let wanted: Vec<Arc<Node>> = nodes.value.iter().filter(is_wanted).cloned().collect();
-        let mut observed = Observed { nodes, servers: Some(servers.clone()), begun: now };
+        let wanted: Vec<Arc<KubeNode>> = nodes.value.iter().filter(is_wanted).cloned().collect();
+        let mut observed = ObservedNodes { nodes, servers: Some(servers.clone()), begun: now };
         // These plans rest on the data that were read last. They only show which data must be read for the plans
         // that are applied.
         let index = observed.index(&*apis.provider);
@@ -211,9 +219,10 @@ impl NodeController {
     fn read_by_name(
         &self,
         apis: &Apis,
-        due: &[&Arc<Node>],
-    ) -> Option<(cache::Instances, HashSet<InstanceId>)> {
-        let has_failed = |node: &&Arc<Node>| self.schedule.backoff.has_failed(&node.metadata.uid);
+        due: &[&Arc<KubeNode>],
+    ) -> Option<(cache::ListedServers, HashSet<InstanceId>)> {
+        let has_failed =
+            |node: &&Arc<KubeNode>| self.schedule.backoff.has_failed(&node.metadata.uid);
         let is_fewer = due.len() <= apis.server_pages() as usize;
         if !apis.is_large() || !is_fewer || due.iter().any(has_failed) {
             return None;
@@ -227,8 +236,8 @@ impl NodeController {
     fn write_all(
         &mut self,
         apis: &Apis,
-        mut observed: Observed,
-        mut queue: VecDeque<Arc<Node>>,
+        mut observed: ObservedNodes,
+        mut queue: VecDeque<Arc<KubeNode>>,
         mut done: impl FnMut(NodePlan),
     ) -> Report {
         let mut report = Report::default();
@@ -260,27 +269,28 @@ impl NodeController {
     fn write_while_satisfied(
         &mut self,
         apis: &Apis,
-        observed: &Observed,
-        queue: &mut VecDeque<Arc<Node>>,
+        observed: &ObservedNodes,
+        queue: &mut VecDeque<Arc<KubeNode>>,
         report: &mut Report,
         done: &mut impl FnMut(NodePlan),
     ) -> Option<ServerNeeds> {
         let servers = observed.servers.as_ref()?;
         let index = observed.index(&*apis.provider);
         let (young, overdue) = (self.young(), self.overdue());
-        let plan_for = |node: &Node| {
+        let plan_for = |node: &KubeNode| {
             let plan = plan_node(node, &index, overdue);
             let needs = needs_of(&plan, apis, young, observed.begun);
             if plan.changes.is_empty() || servers.satisfy(&needs) { Ok(plan) } else { Err(needs) }
         };
-        let plan_and_write = |node: &Arc<Node>| {
-            let replan = |node: &Node| plan_for(node).map_err(|_| TOO_OLD);
+        let plan_and_write = |node: &Arc<KubeNode>| {
+            let replan = |node: &KubeNode| plan_for(node).map_err(|_| TOO_OLD);
             plan_for(node).map(|plan| apply(apis, NAME, plan, false, replan))
         };
-        let ends = |it: &Result<Applied<_>, _>| it.as_ref().map_or(true, Applied::is_closed);
+        let ends =
+            |it: &Result<AppliedPlan<_>, _>| it.as_ref().map_or(true, AppliedPlan::is_closed);
         while !queue.is_empty() {
             let count = queue.len().min(NODES_FOR_EACH_WRITER * apis.concurrent_nodes);
-            let batch: Vec<Arc<Node>> = queue.drain(..count).collect();
+            let batch: Vec<Arc<KubeNode>> = queue.drain(..count).collect();
             let all = in_parallel(&batch, apis.concurrent_nodes, plan_and_write, ends);
             let is_over = all.iter().any(ends);
             let (mut needs, mut left) = (None, Vec::new());
@@ -309,8 +319,8 @@ impl NodeController {
         &mut self,
         apis: &Apis,
         report: &mut Report,
-        node: &Node,
-        applied: Applied<NodeFacts>,
+        node: &KubeNode,
+        applied: AppliedPlan<NodeFacts>,
     ) -> Option<NodePlan> {
         let uid = &node.metadata.uid;
         applied.note_in(report, node.object().for_people(), None);
@@ -368,7 +378,7 @@ impl NodeController {
 
     /// Whether a node waits for its initialisation or has failed before, and its backoff is over. A node that is being
     /// deleted, or that belongs to another cloud, gets nothing, so that no call is made for it.
-    fn is_due(&self, node: &Node, apis: &Apis, now: Instant) -> bool {
+    fn is_due(&self, node: &KubeNode, apis: &Apis, now: Instant) -> bool {
         let uid = &node.metadata.uid;
         let is_new = is_uninitialized(node)
             && node.metadata.deletion_timestamp.is_none()
@@ -391,15 +401,15 @@ fn needs_of(plan: &NodePlan, apis: &Apis, young: Duration, begun: Instant) -> Se
     plan.needs(young, begun, first_seen.unwrap_or(begun))
 }
 
-fn has_foreign_id(node: &Node, provider: &dyn Provider) -> bool {
+fn has_foreign_id(node: &KubeNode, provider: &dyn Provider) -> bool {
     let id = &node.spec.provider_id;
     !id.is_empty() && !matches!(provider.parse_provider_id(id), ProviderId::Ours(_))
 }
 
 /// Counts the nodes in each state, for the metrics.
-fn count_states(nodes: &[Arc<Node>], provider: &dyn Provider, backoff: &Backoff) {
+fn count_states(nodes: &[Arc<KubeNode>], provider: &dyn Provider, backoff: &Backoff) {
     // When several states fit a node, the first one is used.
-    let state = |node: &Node| match node {
+    let state = |node: &KubeNode| match node {
         _ if has_foreign_id(node, provider) => "foreign",
         _ if is_uninitialized(node) && backoff.has_failed(&node.metadata.uid) => "unmatched",
         _ if is_uninitialized(node) => "uninitialized",

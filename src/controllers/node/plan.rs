@@ -2,15 +2,17 @@
 
 use super::desired::{self, FromServer};
 use crate::cache::{Covers, ServerNeeds};
-use crate::controllers::matching::{Index, MatchedBy, Outcome, UNINITIALIZED, is_uninitialized};
+use crate::controllers::matching::{
+    MatchIndex, MatchOutcome, MatchedBy, UNINITIALIZED, is_uninitialized,
+};
 use crate::controllers::node_writes::Values;
 use crate::controllers::{NodeChange, Plan};
-use crate::kube::{Node, ObjectReference, Taint};
+use crate::kube::{KubeNode, ObjectReference, Taint};
 use crate::provider::variables::{ROBOT_ENABLED, ROBOT_PASSWORD, ROBOT_USER};
 use crate::provider::{
-    self, AddressKind, Description, Error, Field, Finding, INTERNAL_IP, Instance, InstanceId,
-    Instances, Metadata, NodeAddress, Provider, ProviderId, Reason, SERVER_LABELS, Servers, Source,
-    Sourced, Verb,
+    self, AddressKind, Description, Field, Finding, INTERNAL_IP, Instance, InstanceId, Instances,
+    Metadata, NodeAddress, Provider, ProviderError, ProviderId, Reason, SERVER_LABELS, Servers,
+    Source, Sourced, WriteVerb,
 };
 use crate::text::shell_command;
 use jiff::Timestamp;
@@ -28,8 +30,8 @@ pub type NodePlan = Plan<NodeChange, NodeFacts>;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeFacts {
     /// The node for which the plan was made.
-    pub node: Node,
-    pub server: Server,
+    pub node: KubeNode,
+    pub server: ServerMatch,
     /// The addresses, each with its present value, its desired value, and the source of the desired value.
     pub address_fields: Vec<Field>,
     /// The labels, the provider ID and the taints, each with its present value, its desired value, and the source of
@@ -39,7 +41,7 @@ pub struct NodeFacts {
 
 /// The result of the search for the server of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Server {
+pub enum ServerMatch {
     Matched(Box<Instance>, MatchedBy),
     Gone(InstanceId),
     Foreign,
@@ -50,42 +52,42 @@ pub enum Server {
     Unclear,
 }
 
-impl Server {
+impl ServerMatch {
     pub fn is_off(&self) -> bool {
-        matches!(self, Server::Matched(instance, _) if instance.is_off)
+        matches!(self, ServerMatch::Matched(instance, _) if instance.is_off)
     }
 }
 
 /// Plans for all nodes with all servers. A new node that no server matches is reported as left over when it became not
 /// ready before `overdue`.
-pub fn plan<'a, N: Borrow<Node>>(
+pub fn plan<'a, N: Borrow<KubeNode>>(
     nodes: &'a [N],
     servers: impl Into<Servers<'a>>,
     provider: &'a dyn Provider,
     overdue: Timestamp,
 ) -> Vec<NodePlan> {
-    let index = Index::new(provider, nodes, servers.into());
+    let index = MatchIndex::new(provider, nodes, servers.into());
     let nodes = nodes.iter().map(Borrow::borrow);
     let plan = |node| plan_node(node, &index, overdue);
     nodes.map(plan).collect()
 }
 
 /// Plans for one node as it is now, among the others.
-pub(super) fn plan_node(node: &Node, index: &Index, overdue: Timestamp) -> NodePlan {
+pub(super) fn plan_node(node: &KubeNode, index: &MatchIndex, overdue: Timestamp) -> NodePlan {
     let provider = index.provider;
     let facts = NodeFacts { node: node.clone(), ..NodeFacts::default() };
     let mut plan = NodePlan::new(node.object(), &node.metadata.resource_version, facts);
     match index.find(node) {
-        Outcome::Foreign => {
-            plan.server = Server::Foreign;
+        MatchOutcome::Foreign => {
+            plan.server = ServerMatch::Foreign;
             let (id, ours) = (&node.spec.provider_id, provider.name());
             let message = format!(
                 "provider ID {id:?} belongs to another cloud provider (ours begin with {ours}://): the node is left alone"
             );
             plan.warn(Reason::UnknownProviderIDPrefix, message);
         }
-        Outcome::Unknown(why) => {
-            plan.server = Server::Unknown;
+        MatchOutcome::Unknown(why) => {
+            plan.server = ServerMatch::Unknown;
             let id = &node.spec.provider_id;
             let message = format!("provider ID {id:?}: {why}: the node is left alone");
             let fix = match provider.parse_provider_id(id) {
@@ -96,11 +98,11 @@ pub(super) fn plan_node(node: &Node, index: &Index, overdue: Timestamp) -> NodeP
             };
             plan.findings.push(Finding::warning(Reason::UnknownProviderID, message).with_fix(fix));
         }
-        Outcome::Gone(id) => plan.gone(id, index),
-        Outcome::Unclear(error) => plan.unclear(error),
-        Outcome::Unmatched(finding) => plan.unmatched(finding, overdue),
-        Outcome::Matched(instance, by) => {
-            plan.server = Server::Matched(Box::new(instance.clone()), by);
+        MatchOutcome::Gone(id) => plan.gone(id, index),
+        MatchOutcome::Unclear(error) => plan.unclear(error),
+        MatchOutcome::Unmatched(finding) => plan.unmatched(finding, overdue),
+        MatchOutcome::Matched(instance, by) => {
+            plan.server = ServerMatch::Matched(Box::new(instance.clone()), by);
             plan.note_match(instance, by);
             if let Some(finding) = index.claimed_twice(instance, node) {
                 // The node keeps everything as it is.
@@ -130,7 +132,7 @@ impl NodePlan {
             internal.map(|address| NodeAddress::new(AddressKind::InternalIP, address.ip));
         let mut plan = NodePlan::new(object, "", NodeFacts::default());
         plan.node.status.addresses = external.chain(internal).collect();
-        plan.server = Server::Matched(Box::new(instance.clone()), MatchedBy::Name);
+        plan.server = ServerMatch::Matched(Box::new(instance.clone()), MatchedBy::Name);
         plan
     }
 
@@ -156,7 +158,7 @@ impl NodePlan {
             needs.max_age = young;
         }
         match &self.server {
-            Server::Matched(instance, by) if has_changes => match instance.id {
+            ServerMatch::Matched(instance, by) if has_changes => match instance.id {
                 InstanceId::Cloud(_) => {
                     // A server that has the node's name or address may be an earlier machine, which the node's own
                     // machine has replaced. The list must therefore be newer than the first sight of the node.
@@ -170,12 +172,15 @@ impl NodePlan {
                 }
             },
             // A server that is missing in a list from before this moment may have been created since.
-            Server::Gone(_) => needs.since = Some(first_seen),
-            Server::Unmatched => needs.dedicated_since = Some(first_seen),
-            Server::Matched(..) | Server::Foreign | Server::Unknown | Server::Unclear => {}
+            ServerMatch::Gone(_) => needs.since = Some(first_seen),
+            ServerMatch::Unmatched => needs.dedicated_since = Some(first_seen),
+            ServerMatch::Matched(..)
+            | ServerMatch::Foreign
+            | ServerMatch::Unknown
+            | ServerMatch::Unclear => {}
         }
         let misses_its_server =
-            matches!(self.server, Server::Unmatched | Server::Gone(InstanceId::Cloud(_)));
+            matches!(self.server, ServerMatch::Unmatched | ServerMatch::Gone(InstanceId::Cloud(_)));
         if misses_its_server && self.obstacle.is_some() {
             // The node waits for its initialisation, and its server may have been made since the list was read.
             needs.since = Some(begun);
@@ -184,8 +189,8 @@ impl NodePlan {
         needs
     }
 
-    fn gone(&mut self, id: InstanceId, index: &Index) {
-        self.server = Server::Gone(id);
+    fn gone(&mut self, id: InstanceId, index: &MatchIndex) {
+        self.server = ServerMatch::Gone(id);
         let is_being_deleted = self.node.metadata.deletion_timestamp.is_some();
         let replacement = index.named_as(&self.node).filter(|_| !is_being_deleted);
         let provider_id = &self.node.spec.provider_id;
@@ -221,8 +226,8 @@ impl NodePlan {
 
     /// Plans for a node whose server is not known during an outage. An outage is reported once for all nodes, so only a
     /// new node, which has to wait, gets a finding.
-    fn unclear(&mut self, error: &Error) {
-        self.server = Server::Unclear;
+    fn unclear(&mut self, error: &ProviderError) {
+        self.server = ServerMatch::Unclear;
         if is_uninitialized(&self.node) {
             let message = format!("not known yet which server the node runs on: {error}");
             self.obstacle = Some(Finding::warning(Reason::InstanceLookupFailed, message));
@@ -315,7 +320,7 @@ impl NodePlan {
         }
     }
 
-    fn for_server(&mut self, instance: &Instance, instances: &dyn Instances, index: &Index) {
+    fn for_server(&mut self, instance: &Instance, instances: &dyn Instances, index: &MatchIndex) {
         self.findings.extend(impairment(instance));
         let annotations = self.node.metadata.annotations.iter();
         let about = provider::Node {
@@ -350,7 +355,7 @@ impl NodePlan {
 
     /// Returns why the node does not get an address for which its kubelet asks. An address that the cloud names is
     /// always the node's.
-    fn address_of_another(&mut self, metadata: &Metadata, index: &Index) -> Option<Finding> {
+    fn address_of_another(&mut self, metadata: &Metadata, index: &MatchIndex) -> Option<Finding> {
         let is_asked = |address: &&Sourced<NodeAddress>| match address.source {
             Source::Annotation(_) | Source::Kept => address.value.kind != AddressKind::Hostname,
             _ => false,
@@ -501,7 +506,7 @@ fn impairment(server: &Instance) -> Option<Finding> {
 }
 
 /// Returns the steps by which a node gets another provider ID. The provider ID of an existing node can't be changed.
-pub fn join_anew(node: &Node) -> String {
+pub fn join_anew(node: &KubeNode) -> String {
     let name = node.name();
     format!(
         "drain the node ({}), delete it ({}), and let it join again",
@@ -540,7 +545,7 @@ fn describe(fields: &[Field]) -> Description {
     let described = |field: &Field| {
         let name = &field.field;
         if name == UNINITIALIZED_TAINT {
-            return Some(Description::new(Verb::REMOVE, name, ""));
+            return Some(Description::new(WriteVerb::REMOVE, name, ""));
         }
         let (have, want) = (field.have.as_deref(), field.want.as_deref());
         (have != want).then(|| Description::value(name, have, want))

@@ -15,19 +15,19 @@ mod plan;
 mod sync;
 mod types;
 
-pub use observe::{RouteController, Settings};
+pub use observe::{RouteController, RouteSettings};
 pub use plan::{Inputs, plan};
 pub use sync::Synced;
-pub use types::{NAME, NodePlan, RoutePlan, Row, State, Step};
+pub use types::{NAME, NodeRoutePlan, RoutePlan, RouteRow, RouteStep, State};
 
-use crate::cache::{Apis, Error, ReadFrom};
+use crate::cache::{Apis, CacheError, ReadFrom};
 use crate::controllers::report::{Report, component, publish, recovered};
 use crate::controllers::{Controller, Proposal, Selection};
 use crate::metrics::ROUTES;
 use crate::provider::{Network, Urgency, clock};
 use observe::{Ages, NETWORK, POLL_INTERVAL};
 use std::time::Duration;
-use sync::Sync;
+use sync::RouteSync;
 
 /// The source of the events, which is the one that upstream's events have.
 const EVENT_COMPONENT: &str = "route_controller";
@@ -48,7 +48,7 @@ impl Controller for RouteController {
         self.compare(apis).unwrap_or_else(|error| Report::outage(error, String::new()))
     }
 
-    fn propose(&self, apis: &Apis, _: &Selection) -> Result<Vec<Proposal>, Error> {
+    fn propose(&self, apis: &Apis, _: &Selection) -> Result<Vec<Proposal>, CacheError> {
         Ok(self.evaluate(apis, POLL_INTERVAL / 2)?.proposals())
     }
 }
@@ -56,12 +56,12 @@ impl Controller for RouteController {
 impl RouteController {
     /// Returns the plan that rests on reads no older than `max_age`. All servers are listed again when a server
     /// seems to be gone.
-    pub fn evaluate(&self, apis: &Apis, max_age: Duration) -> Result<RoutePlan, Error> {
+    pub fn evaluate(&self, apis: &Apis, max_age: Duration) -> Result<RoutePlan, CacheError> {
         Ok(self.observe_all(apis, max_age)?.plan)
     }
 
     /// Returns the routes that nodes want when the cloud does not answer. Nothing is planned.
-    pub fn by_kubernetes(&self, apis: &Apis) -> Result<RoutePlan, Error> {
+    pub fn by_kubernetes(&self, apis: &Apis) -> Result<RoutePlan, CacheError> {
         let nodes = apis.nodes.whole(Duration::ZERO, ReadFrom::Latest)?.value;
         let network = Network { routes_at_most: usize::MAX, ..Network::default() };
         let mut plan = self.plan(apis, &nodes, &[], &network);
@@ -70,7 +70,7 @@ impl RouteController {
     }
 
     /// Returns the routes of the Network when Kubernetes does not answer. Nothing is planned.
-    pub fn by_cloud(&self, apis: &Apis) -> Result<RoutePlan, Error> {
+    pub fn by_cloud(&self, apis: &Apis) -> Result<RoutePlan, CacheError> {
         let ages =
             Ages { network: Duration::ZERO, instances: Duration::ZERO, urgency: Urgency::Asked };
         let mut plan = self.observe(apis, &[], &ages)?.plan;
@@ -84,7 +84,7 @@ impl RouteController {
         let Some(cloud) = apis.provider.routes() else {
             return Synced::default();
         };
-        let synced = Sync::new(apis, self).run(cloud);
+        let synced = RouteSync::new(apis, self).run(cloud);
         self.schedule.last_write = Some(clock::now());
         report_findings(apis, &synced);
         synced
@@ -92,7 +92,7 @@ impl RouteController {
 
     /// Compares the nodes that are due, using the data that were read last when these are young enough. When there is
     /// something to write, the routes are synced with a new read of both APIs.
-    fn compare(&mut self, apis: &Apis) -> Result<Report, Error> {
+    fn compare(&mut self, apis: &Apis) -> Result<Report, CacheError> {
         let Some((nodes, ages)) = self.due(apis)? else {
             return Ok(Report::default());
         };
@@ -101,7 +101,7 @@ impl RouteController {
         let planned = plan.changes.len();
         // The server of a new node may be missing in an older list.
         let is_changed = ages.urgency == Urgency::Changed;
-        let has_writes = plan.has_writes() || plan.nodes.iter().any(NodePlan::has_writes);
+        let has_writes = plan.has_writes() || plan.nodes.iter().any(NodeRoutePlan::has_writes);
         let needs_sync = has_writes || (is_changed && plan.is_blocked());
         self.memory.note_routes(plan, &observed.network.value);
         let mut synced = Synced::nothing(observed);

@@ -3,12 +3,12 @@
 //! it is time.
 
 use super::plan::{Inputs, plan};
-use super::types::{RoutePlan, Row, State, Step};
-use crate::cache::{self, Apis, Error, Poll, ReadFrom};
+use super::types::{RoutePlan, RouteRow, RouteStep, State};
+use crate::cache::{self, Apis, CacheError, Poll, ReadFrom};
 use crate::controllers::Controller;
 use crate::controllers::matching::{Claims, server_of};
 use crate::controllers::schedule::{Reads, Schedule, Why};
-use crate::kube::Node;
+use crate::kube::KubeNode;
 use crate::provider::{Instance, InstanceId, Network, Provider, Route, Urgency, clock};
 use ipnet::IpNet;
 use std::collections::{HashMap, HashSet};
@@ -39,11 +39,11 @@ const NEW_FOR: Duration = Duration::from_secs(600);
 /// The key under which the failures of a sync are remembered.
 pub(super) const NETWORK: &str = "network";
 
-type Nodes = Arc<Vec<Arc<Node>>>;
+type SharedNodes = Arc<Vec<Arc<KubeNode>>>;
 
 /// Settings of the route controller.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct RouteSettings {
     /// The ranges for whose routes the controller is responsible. This is the setting `--cluster-cidr`.
     pub cluster_cidrs: Vec<IpNet>,
     /// The shortest time between two comparisons. This is the setting `--route-reconciliation-period`.
@@ -54,8 +54,8 @@ pub struct Settings {
 
 /// The route controller, with what it knows from earlier comparisons.
 pub struct RouteController {
-    pub(super) settings: Settings,
-    pub(super) memory: Memory,
+    pub(super) settings: RouteSettings,
+    pub(super) memory: RouteMemory,
     pub(super) schedule: Schedule,
     /// The fingerprint of the nodes and servers that were compared last.
     compared: Option<u64>,
@@ -65,7 +65,7 @@ pub struct RouteController {
 }
 
 /// Everything on which a plan rests, and the plan.
-pub(super) struct Observed {
+pub(super) struct ObservedRoutes {
     pub(super) plan: RoutePlan,
     pub(super) network: cache::View<Network>,
     pub(super) instances: Arc<Vec<Instance>>,
@@ -82,7 +82,7 @@ pub(super) struct Ages {
 
 /// The results of earlier comparisons.
 #[derive(Debug, Default)]
-pub(super) struct Memory {
+pub(super) struct RouteMemory {
     /// The routes that nodes of this cluster wanted. They are remembered because the address of a server may be another
     /// server's by the time its node does not exist any more. A route is forgotten when it was deleted, and when the
     /// network does not have it, because a route that comes back has another owner.
@@ -92,10 +92,10 @@ pub(super) struct Memory {
 }
 
 impl RouteController {
-    pub fn new(settings: Settings) -> RouteController {
+    pub fn new(settings: RouteSettings) -> RouteController {
         RouteController {
             settings,
-            memory: Memory::default(),
+            memory: RouteMemory::default(),
             schedule: Schedule::default(),
             compared: None,
             begun: None,
@@ -104,7 +104,11 @@ impl RouteController {
     }
 
     /// Reads everything, no older than `max_age`, and plans by servers on which a write may rest.
-    pub(super) fn observe_all(&self, apis: &Apis, max_age: Duration) -> Result<Observed, Error> {
+    pub(super) fn observe_all(
+        &self,
+        apis: &Apis,
+        max_age: Duration,
+    ) -> Result<ObservedRoutes, CacheError> {
         // Routes are deleted by this list, and a list from the API server's cache may lack a node that is there.
         let nodes = apis.nodes.whole(max_age, ReadFrom::Latest)?.value;
         let mut ages = Ages {
@@ -127,12 +131,12 @@ impl RouteController {
     pub(super) fn observe(
         &self,
         apis: &Apis,
-        nodes: &[Arc<Node>],
+        nodes: &[Arc<KubeNode>],
         ages: &Ages,
-    ) -> Result<Observed, Error> {
+    ) -> Result<ObservedRoutes, CacheError> {
         let network = apis.network(ages.network, ages.urgency)?;
         let instances = apis.instances(ages.instances, ages.urgency)?.value;
-        Ok(Observed {
+        Ok(ObservedRoutes {
             plan: self.plan(apis, nodes, &instances, &network.value),
             instances,
             complete: clock::now(),
@@ -143,7 +147,7 @@ impl RouteController {
     pub(super) fn plan(
         &self,
         apis: &Apis,
-        nodes: &[Arc<Node>],
+        nodes: &[Arc<KubeNode>],
         instances: &[Instance],
         network: &Network,
     ) -> RoutePlan {
@@ -162,7 +166,7 @@ impl RouteController {
     }
 
     /// Returns the nodes to be compared, and how the cloud is read for that. `None` when no comparison is due.
-    pub(super) fn due(&mut self, apis: &Apis) -> Result<Option<(Nodes, Ages)>, Error> {
+    pub(super) fn due(&mut self, apis: &Apis) -> Result<Option<(SharedNodes, Ages)>, CacheError> {
         let now = clock::now();
         let poll = Poll {
             table_max_age: self.interval() / 2,
@@ -172,8 +176,8 @@ impl RouteController {
         };
         let nodes = self.with_new_ranges(apis, &apis.nodes.poll(poll)?.value)?;
         let provider = &*apis.provider;
-        let is_ours = |node: &Node| server_of(node, provider).is_some();
-        let has_pods = |node: &Arc<Node>| !node.spec.pod_cidrs.is_empty() && is_ours(node);
+        let is_ours = |node: &KubeNode| server_of(node, provider).is_some();
+        let has_pods = |node: &Arc<KubeNode>| !node.spec.pod_cidrs.is_empty() && is_ours(node);
         if !nodes.iter().any(has_pods) {
             // No node needs a route, so no route may be deleted either.
             return Ok(None);
@@ -205,9 +209,13 @@ impl RouteController {
 
     /// Reads new nodes again whose pods have no addresses yet. Such a node gets the addresses after its registration,
     /// and no read of the table of nodes shows them. Old nodes may never get any, so they are not read again.
-    fn with_new_ranges(&self, apis: &Apis, nodes: &[Arc<Node>]) -> Result<Nodes, Error> {
+    fn with_new_ranges(
+        &self,
+        apis: &Apis,
+        nodes: &[Arc<KubeNode>],
+    ) -> Result<SharedNodes, CacheError> {
         let old = clock::timestamp().checked_sub(NEW_FOR).unwrap_or_default();
-        let is_lacking = |node: &&Arc<Node>| {
+        let is_lacking = |node: &&Arc<KubeNode>| {
             let created = node.metadata.creation_timestamp;
             let is_new = created.is_some_and(|created| created > old);
             let is_ours = || server_of(node, &*apis.provider).is_some();
@@ -219,13 +227,13 @@ impl RouteController {
     }
 
     /// Notes that these nodes were compared, together with these servers.
-    pub(super) fn compared(&mut self, apis: &Apis, nodes: &[Arc<Node>], servers: &[Instance]) {
+    pub(super) fn compared(&mut self, apis: &Apis, nodes: &[Arc<KubeNode>], servers: &[Instance]) {
         self.compared = Some(fingerprint(nodes, servers, &*apis.provider));
         self.schedule.compared = Some(clock::now());
     }
 }
 
-impl Memory {
+impl RouteMemory {
     /// Remembers the nodes' routes from a plan for this network, and forgets the routes that the network does not have.
     pub(super) fn note_routes(&mut self, plan: &RoutePlan, network: &Network) {
         let there: HashSet<&Route> = network.routes.iter().collect();
@@ -247,14 +255,14 @@ impl Memory {
 /// Returns the route that the node of a row needs, if that route exists or is about to be added. A route that only
 /// leads to the node's server is not returned, because the list of servers may be old, and another server may have
 /// that address now.
-fn of_node(row: &Row) -> Option<Route> {
-    let is_its = row.state == State::Ok || matches!(row.step, Step::Add | Step::Replace);
+fn of_node(row: &RouteRow) -> Option<Route> {
+    let is_its = row.state == State::Ok || matches!(row.step, RouteStep::Add | RouteStep::Replace);
     row.want.filter(|_| is_its)
 }
 
 /// Returns a hash of everything on which a plan depends. That is each node without its condition, which this controller
 /// sets, whether another node has its server, and the private addresses of its server.
-fn fingerprint(nodes: &[Arc<Node>], servers: &[Instance], provider: &dyn Provider) -> u64 {
+fn fingerprint(nodes: &[Arc<KubeNode>], servers: &[Instance], provider: &dyn Provider) -> u64 {
     let by_id: HashMap<InstanceId, &Instance> =
         servers.iter().map(|instance| (instance.id, instance)).collect();
     let claims = Claims::new(provider, nodes);
@@ -285,9 +293,9 @@ mod tests {
         }
     }
 
-    fn row(n: usize, state: State, step: Step) -> Row {
+    fn row(n: usize, state: State, step: RouteStep) -> RouteRow {
         let is_there = state != State::Missing;
-        Row {
+        RouteRow {
             destination: route(n).destination,
             have: is_there.then(|| route(n)),
             want: (state == State::Ok || !is_there).then(|| route(n)),
@@ -312,20 +320,20 @@ mod tests {
 
     #[test]
     fn a_route_is_forgotten_when_the_network_lacks_it() {
-        let mut memory = Memory::default();
+        let mut memory = RouteMemory::default();
         let plan = |rows| {
             let facts = RouteFacts { rows, ..RouteFacts::default() };
             RoutePlan { facts, ..RoutePlan::default() }
         };
         let rows = vec![
-            row(1, State::Ok, Step::Nothing),
-            row(2, State::Ok, Step::Nothing),
-            row(3, State::Missing, Step::Add),
-            row(4, State::Missing, Step::Cannot),
-            row(5, State::NotOurs, Step::Nothing),
-            row(6, State::Ok, Step::Nothing),
-            row(7, State::Unwanted, Step::Nothing),
-            row(8, State::LeftAlone, Step::Nothing),
+            row(1, State::Ok, RouteStep::Nothing),
+            row(2, State::Ok, RouteStep::Nothing),
+            row(3, State::Missing, RouteStep::Add),
+            row(4, State::Missing, RouteStep::Cannot),
+            row(5, State::NotOurs, RouteStep::Nothing),
+            row(6, State::Ok, RouteStep::Nothing),
+            row(7, State::Unwanted, RouteStep::Nothing),
+            row(8, State::LeftAlone, RouteStep::Nothing),
         ];
         memory.note_routes(&plan(rows), &network([1, 2, 5, 6, 7, 8].into_iter()));
         assert_eq!(memory.routes, [1, 2, 3, 6].map(route).into_iter().collect());
@@ -335,9 +343,9 @@ mod tests {
 
     #[test]
     fn however_many_routes_there_are_no_more_than_a_thousand_are_remembered() {
-        let mut memory = Memory::default();
+        let mut memory = RouteMemory::default();
         for of in [0..5000, 5000..9000] {
-            let rows = of.clone().map(|n| row(n, State::Ok, Step::Nothing));
+            let rows = of.clone().map(|n| row(n, State::Ok, RouteStep::Nothing));
             let facts = RouteFacts { rows: rows.collect(), ..RouteFacts::default() };
             let plan = RoutePlan { facts, ..RoutePlan::default() };
             memory.note_routes(&plan, &network(of));

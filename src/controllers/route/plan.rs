@@ -3,11 +3,11 @@
 //! The controller is responsible for routes within the cluster's CIDRs and for no others. A deletion takes packets
 //! away, so a route whose owner is in doubt is kept.
 
-use super::types::{NodePlan, NodeRoutes, RouteFacts, RoutePlan, Row, State, Step};
+use super::types::{NodeRoutePlan, NodeRoutes, RouteFacts, RoutePlan, RouteRow, RouteStep, State};
 use crate::controllers::NETWORK_UNAVAILABLE;
 use crate::controllers::matching::{Claims, server_of};
 use crate::controllers::node_writes::ROUTE_CREATED;
-use crate::kube::{Node, ObjectReference};
+use crate::kube::{KubeNode, ObjectReference};
 use crate::provider::variables::HCLOUD_NETWORK;
 use crate::provider::{
     Finding, Instance, InstanceId, Network, Provider, Reason, Route, RouteChange,
@@ -24,7 +24,7 @@ const ROOM_FOR_FEW: usize = 10;
 
 /// The answers of both APIs, and what earlier comparisons showed.
 pub struct Inputs<'a> {
-    pub nodes: &'a [Arc<Node>],
+    pub nodes: &'a [Arc<KubeNode>],
     pub instances: &'a [Instance],
     pub network: &'a Network,
     /// The setting `--cluster-cidr`.
@@ -38,7 +38,7 @@ pub struct Inputs<'a> {
 /// The routes that one node wants.
 struct DesiredRoutes {
     /// The plan for the node. Its obstacle is the reason why one of the routes can't be made.
-    plan: NodePlan,
+    plan: NodeRoutePlan,
     server: InstanceId,
     /// The name of another node to which this server belongs. No missing route is added for this node.
     kept_by: Option<String>,
@@ -58,7 +58,7 @@ struct DesiredRoutes {
 impl DesiredRoutes {
     fn new(
         inputs: &Inputs,
-        node: &Arc<Node>,
+        node: &Arc<KubeNode>,
         server: InstanceId,
         instance: Option<&Instance>,
     ) -> DesiredRoutes {
@@ -72,7 +72,7 @@ impl DesiredRoutes {
             Finding::warning(Reason::ClusterCIDRMisconfigured, why).with_fix(fix)
         };
         let facts = NodeRoutes { node: Arc::clone(node), ..NodeRoutes::default() };
-        let plan = NodePlan::new(node.object(), "", facts);
+        let plan = NodeRoutePlan::new(node.object(), "", facts);
         let mut desired = DesiredRoutes {
             plan,
             server,
@@ -127,7 +127,8 @@ pub fn plan(inputs: &Inputs, provider: &dyn Provider) -> RoutePlan {
     let mut planner = Planner::new(inputs, provider);
     planner.accept();
     planner.withdraw_doubtful();
-    let mut rows: Vec<Row> = inputs.network.routes.iter().map(|route| planner.row(route)).collect();
+    let mut rows: Vec<RouteRow> =
+        inputs.network.routes.iter().map(|route| planner.row(route)).collect();
     planner.add_missing(&mut rows);
     rows.sort_by_key(|row| (row.destination, row.have));
     let (id, name) = (inputs.network.id, &inputs.network.name);
@@ -165,7 +166,7 @@ impl<'a> Planner<'a> {
                 let instance = by_id.get(&server).copied();
                 let mut desired = DesiredRoutes::new(inputs, node, server, instance);
                 if claims.is_second(node) {
-                    let keeper = claims.keeper(server).map_or("another new one", Node::name);
+                    let keeper = claims.keeper(server).map_or("another new one", KubeNode::name);
                     desired.kept_by = Some(keeper.to_owned());
                 }
                 planner.desired.push(desired);
@@ -351,20 +352,20 @@ impl<'a> Planner<'a> {
     }
 
     /// Returns the row of a route that is there.
-    fn row(&self, route: &Route) -> Row {
+    fn row(&self, route: &Route) -> RouteRow {
         let server = self.servers.get(&route.gateway);
         let leads_to = server.and_then(|server| self.of_server(server));
         let wanted = self.accepted.get(&route.destination);
         let wanted_by = wanted.map(|(_, place)| &self.desired[*place]);
         let state = self.state(route, leads_to);
         let step = match state {
-            State::WrongGateway => Step::Replace,
-            State::Blackhole | State::Unwanted if self.is_anchored => Step::Delete,
-            _ => Step::Nothing,
+            State::WrongGateway => RouteStep::Replace,
+            State::Blackhole | State::Unwanted if self.is_anchored => RouteStep::Delete,
+            _ => RouteStep::Nothing,
         };
         let is_ours = state != State::NotOurs;
         let node = wanted_by.or(leads_to).filter(|_| is_ours);
-        Row {
+        RouteRow {
             destination: route.destination,
             have: Some(*route),
             want: wanted.map(|(route, _)| *route).filter(|_| is_ours),
@@ -395,9 +396,9 @@ impl<'a> Planner<'a> {
     }
 
     /// Adds a row for each route that is needed and does not exist. A route is added only while the network has room.
-    fn add_missing(&mut self, rows: &mut Vec<Row>) {
+    fn add_missing(&mut self, rows: &mut Vec<RouteRow>) {
         let network = self.inputs.network;
-        let deleted = rows.iter().filter(|row| row.step == Step::Delete).count();
+        let deleted = rows.iter().filter(|row| row.step == RouteStep::Delete).count();
         let mut there = network.routes.len() + network.other_routes - deleted;
         // A route to a server of another owner is not the node's route, so the node's own route is missing.
         let rows_of_nodes = rows.iter().filter(|row| row.state != State::Stale);
@@ -415,9 +416,9 @@ impl<'a> Planner<'a> {
                 }
                 let is_added = want.is_some() && has_room;
                 there += usize::from(is_added);
-                let step = if is_added { Step::Add } else { Step::Cannot };
+                let step = if is_added { RouteStep::Add } else { RouteStep::Cannot };
                 let server = want.and_then(|route| self.servers.get(&route.gateway));
-                rows.push(Row {
+                rows.push(RouteRow {
                     destination: *destination,
                     have: None,
                     want,
@@ -431,7 +432,7 @@ impl<'a> Planner<'a> {
     }
 
     /// Returns the plans for the nodes about which there is something to say.
-    fn into_nodes(mut self) -> Vec<NodePlan> {
+    fn into_nodes(mut self) -> Vec<NodeRoutePlan> {
         let desired = std::mem::take(&mut self.desired).into_iter().enumerate();
         let is_wanted = |(_, desired): &(usize, DesiredRoutes)| {
             !(desired.cidrs.is_empty() && desired.plan.findings.is_empty())
@@ -471,10 +472,10 @@ impl<'a> Planner<'a> {
     }
 
     /// Returns the findings about the network.
-    fn findings(&self, rows: &[Row]) -> Vec<Finding> {
+    fn findings(&self, rows: &[RouteRow]) -> Vec<Finding> {
         let network = self.inputs.network;
         let mut findings = Vec::new();
-        let is_gone = |row: &Row| matches!(row.step, Step::Delete | Step::Cannot);
+        let is_gone = |row: &RouteRow| matches!(row.step, RouteStep::Delete | RouteStep::Cannot);
         let there = rows.iter().filter(|row| !is_gone(row)).count() + network.other_routes;
         if there + ROOM_FOR_FEW >= network.routes_at_most {
             let why = format!(
@@ -489,7 +490,7 @@ impl<'a> Planner<'a> {
         // that node say more.
         let lost = self.desired.iter().filter(|desired| desired.gateway.is_none());
         let lost: Vec<&Ipv4Net> = lost.flat_map(|desired| &desired.cidrs).collect();
-        let is_lost = |row: &Row| lost.iter().any(|net| overlap(**net, row.destination));
+        let is_lost = |row: &RouteRow| lost.iter().any(|net| overlap(**net, row.destination));
         let stale = rows.iter().filter(|row| row.state == State::Stale);
         findings.extend(stale.filter(|row| !is_lost(row)).filter_map(|row| {
             let (route, server) = (row.have?, row.server.as_deref().unwrap_or_default());
@@ -562,9 +563,9 @@ fn no_route(why: &str) -> Finding {
 
 /// Returns the changes in their order. Deletions come first, because they make room. Replacements follow, each as a
 /// pair, so that a route is missing for no longer than the pair takes. New routes come last.
-fn changes(rows: &[Row]) -> Vec<RouteChange> {
+fn changes(rows: &[RouteRow]) -> Vec<RouteChange> {
     let mut changes = Vec::new();
-    for step in [Step::Delete, Step::Replace, Step::Add] {
+    for step in [RouteStep::Delete, RouteStep::Replace, RouteStep::Add] {
         for row in rows.iter().filter(|row| row.step == step) {
             let change = |is_deletion, route, why| RouteChange {
                 is_deletion,
@@ -587,7 +588,7 @@ fn changes(rows: &[Row]) -> Vec<RouteChange> {
 }
 
 /// Whether a route controller said that it made a route for this node. Network plugins give other reasons.
-fn had_its_route(node: &Node) -> bool {
+fn had_its_route(node: &KubeNode) -> bool {
     node.status.conditions.iter().any(|condition| {
         condition.kind == NETWORK_UNAVAILABLE
             && condition.status == "False"

@@ -1,15 +1,15 @@
 //! Brings the network in order. Both APIs are read again, a new plan is made, and only that plan is applied. This is
 //! repeated when what was read became too old, or when a change was refused that another program may have made.
 
-use super::observe::{Observed, RouteController};
-use super::types::{NAME, NodePlan, RoutePlan};
-use crate::cache::{Apis, Error};
+use super::observe::{ObservedRoutes, RouteController};
+use super::types::{NAME, NodeRoutePlan, RoutePlan};
+use crate::cache::{Apis, CacheError};
 use crate::controllers::executor::{End, Execution, Executor, Requests};
-use crate::controllers::node_writes::{Applied, apply};
+use crate::controllers::node_writes::{AppliedPlan, apply};
 use crate::controllers::parallel::in_parallel;
 use crate::controllers::report::{Outage, Report};
 use crate::controllers::{NodeChange, Progress};
-use crate::kube::{self, Node};
+use crate::kube::{self, KubeNode};
 use crate::provider::{self, ErrorKind, Instance, Route, RouteChange, Routes, Write};
 use ipnet::Ipv4Net;
 use serde_json::Value;
@@ -43,7 +43,7 @@ pub struct Synced {
     pub(super) is_interrupted: bool,
 }
 
-pub(super) struct Sync<'a> {
+pub(super) struct RouteSync<'a> {
     apis: &'a Apis,
     controller: &'a mut RouteController,
     /// The name of each node whose condition was set, and the write.
@@ -51,19 +51,19 @@ pub(super) struct Sync<'a> {
     /// The UIDs of the nodes whose condition this sync has already handled, with or without success.
     said: HashSet<String>,
     /// The error because of which no other condition is written. The API server did not answer, or the gate is closed.
-    mute: Option<Error>,
+    mute: Option<CacheError>,
     /// The changes that were refused, with the error. They are not tried again in this sync.
-    refused: Vec<(RouteChange, provider::Error)>,
+    refused: Vec<(RouteChange, provider::ProviderError)>,
     /// The destinations whose route this sync deleted, or may have deleted.
     deleted: HashSet<Ipv4Net>,
     /// The error because of which the sync has stopped. An API did not answer, or the gate is closed.
-    stopped: Option<Error>,
+    stopped: Option<CacheError>,
     synced: Synced,
 }
 
-impl<'a> Sync<'a> {
-    pub(super) fn new(apis: &'a Apis, controller: &'a mut RouteController) -> Sync<'a> {
-        Sync {
+impl<'a> RouteSync<'a> {
+    pub(super) fn new(apis: &'a Apis, controller: &'a mut RouteController) -> RouteSync<'a> {
+        RouteSync {
             apis,
             controller,
             conditions: Vec::new(),
@@ -102,7 +102,7 @@ impl<'a> Sync<'a> {
     }
 
     /// Reads both APIs as they are now, and makes a new plan.
-    fn observe(&mut self) -> Result<Instant, Error> {
+    fn observe(&mut self) -> Result<Instant, CacheError> {
         let mut observed = self.controller.observe_all(self.apis, Duration::ZERO)?;
         let (plan, network) = (&mut observed.plan, &observed.network.value);
         self.controller.memory.note_routes(plan, network);
@@ -189,7 +189,7 @@ impl<'a> Sync<'a> {
                 if change.is_deletion {
                     self.deleted.insert(change.route.destination);
                 }
-                self.stopped.get_or_insert(Error::Cloud(error));
+                self.stopped.get_or_insert(CacheError::Cloud(error));
             }
         }
     }
@@ -201,7 +201,7 @@ impl<'a> Sync<'a> {
         if self.mute.is_some() {
             return;
         }
-        let is_due = |node: &&NodePlan| {
+        let is_due = |node: &&NodeRoutePlan| {
             let is_reached = || node.routes.iter().all(|it| self.synced.routes.contains(it));
             let may_be_set = match node.unavailable {
                 Some(true) => is_end || !node.is_in_doubt,
@@ -211,22 +211,22 @@ impl<'a> Sync<'a> {
             may_be_set && !self.said.contains(&node.object.uid)
         };
         let apis = self.apis;
-        let due: Vec<&NodePlan> = self.synced.plan.nodes.iter().filter(is_due).collect();
-        let mutes = |error: &kube::Error| {
+        let due: Vec<&NodeRoutePlan> = self.synced.plan.nodes.iter().filter(is_due).collect();
+        let mutes = |error: &kube::KubeError| {
             error.is_refused() || error.is_unavailable() || error.is_permanent()
         };
-        let set = |node: &&NodePlan| {
-            apply(apis, NAME, NodePlan::clone(node), false, |now| {
+        let set = |node: &&NodeRoutePlan| {
+            apply(apis, NAME, NodeRoutePlan::clone(node), false, |now| {
                 if !is_as_planned(now, &node.node) {
                     return Err("another program changed it");
                 }
-                let mut plan = NodePlan::clone(node);
+                let mut plan = NodeRoutePlan::clone(node);
                 plan.node = Arc::new(now.clone());
                 plan.set_condition();
                 Ok(plan)
             })
         };
-        let ends = |applied: &Applied<_>| applied.error.as_ref().is_some_and(mutes);
+        let ends = |applied: &AppliedPlan<_>| applied.error.as_ref().is_some_and(mutes);
         let all = in_parallel(&due, apis.concurrent_nodes, set, ends);
         for (node, applied) in due.into_iter().zip(all) {
             self.said.insert(node.object.uid.clone());
@@ -239,7 +239,7 @@ impl<'a> Sync<'a> {
                     self.synced.report.fail(object, error.to_string(), None);
                 }
                 if mutes(&error) {
-                    self.mute.get_or_insert(Error::Kube(error));
+                    self.mute.get_or_insert(CacheError::Kube(error));
                 }
             }
         }
@@ -294,7 +294,7 @@ impl<'a> Sync<'a> {
 
 impl Synced {
     /// Returns the result of a comparison that found nothing to do.
-    pub(super) fn nothing(observed: Observed) -> Synced {
+    pub(super) fn nothing(observed: ObservedRoutes) -> Synced {
         let mut report = Report::default();
         note_outcomes(&mut report, &observed.plan);
         Synced {
@@ -319,7 +319,7 @@ fn note_outcomes(report: &mut Report, plan: &RoutePlan) {
 }
 
 /// Whether the UID, the provider ID and the pod ranges, on which the plan of a node rests, have not changed.
-fn is_as_planned(now: &Node, then: &Node) -> bool {
+fn is_as_planned(now: &KubeNode, then: &KubeNode) -> bool {
     now.metadata.uid == then.metadata.uid
         && now.spec.provider_id == then.spec.provider_id
         && now.spec.pod_cidrs == then.spec.pod_cidrs

@@ -2,8 +2,8 @@
 
 use crate::controllers::node_writes::status;
 use crate::controllers::{NETWORK_UNAVAILABLE, NodeChange, Plan, Proposal};
-use crate::kube::Node;
-use crate::provider::{Error, Finding, Reason, Route, RouteChange, Write};
+use crate::kube::KubeNode;
+use crate::provider::{Finding, ProviderError, Reason, Route, RouteChange, Write};
 use crate::text::named;
 use ipnet::Ipv4Net;
 use serde::Serialize;
@@ -20,9 +20,9 @@ pub type RoutePlan = Plan<RouteChange, RouteFacts>;
 #[derive(Debug, Default)]
 pub struct RouteFacts {
     /// Every route that exists or is needed, sorted by destination.
-    pub rows: Vec<Row>,
+    pub rows: Vec<RouteRow>,
     /// The nodes of ours about which there is something to say, sorted by name.
-    pub nodes: Vec<NodePlan>,
+    pub nodes: Vec<NodeRoutePlan>,
     /// Whether routes that block others may be another cluster's. The doubt may end when routes that nothing
     /// blocks are added.
     pub is_in_doubt: bool,
@@ -30,12 +30,12 @@ pub struct RouteFacts {
 
 /// The plan for one node whose pods are within the cluster's CIDRs, or should be. The write, if there is one, makes the
 /// node's condition say what it should. The obstacle is the reason why one of the node's routes can't be made.
-pub type NodePlan = Plan<NodeChange, NodeRoutes>;
+pub type NodeRoutePlan = Plan<NodeChange, NodeRoutes>;
 
 /// The routes of one node.
 #[derive(Clone, Debug, Default)]
 pub struct NodeRoutes {
-    pub node: Arc<Node>,
+    pub node: Arc<KubeNode>,
     /// The routes that the node needs and can have.
     pub routes: Vec<Route>,
     /// The status that the condition `NetworkUnavailable` must have after the sync. `None` means that the condition
@@ -47,7 +47,7 @@ pub struct NodeRoutes {
 
 /// The route of one destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct RouteRow {
     pub destination: Ipv4Net,
     /// The route that exists. `None` when there is no route to the destination.
     pub have: Option<Route>,
@@ -58,7 +58,7 @@ pub struct Row {
     /// The name of the server to which the route leads.
     pub server: Option<String>,
     pub state: State,
-    pub step: Step,
+    pub step: RouteStep,
 }
 
 named! {
@@ -86,7 +86,7 @@ named! {
 
 /// The step that is to be done about a destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum RouteStep {
     Nothing,
     Add,
     Delete,
@@ -109,7 +109,7 @@ impl RoutePlan {
 
     /// Notes that the cloud refused this change of the plan, because of which the node of the change can't
     /// get its route.
-    pub(super) fn block(&mut self, change: &RouteChange, error: &Error) {
+    pub(super) fn block(&mut self, change: &RouteChange, error: &ProviderError) {
         let mut nodes = self.nodes.iter_mut();
         let node = nodes.find(|node| Some(&node.object.name) == change.node.as_ref());
         if let Some(node) = node.filter(|_| !change.is_deletion) {
@@ -139,7 +139,7 @@ impl RoutePlan {
             obstacle: None,
         });
         let mut by_object: BTreeMap<String, Proposal> = BTreeMap::new();
-        for proposal in routes.chain(self.nodes.iter().map(NodePlan::proposal)) {
+        for proposal in routes.chain(self.nodes.iter().map(NodeRoutePlan::proposal)) {
             let joined = match by_object.remove(&proposal.object) {
                 Some(first) => first.and(proposal),
                 None => proposal,
@@ -150,7 +150,7 @@ impl RoutePlan {
     }
 }
 
-impl Row {
+impl RouteRow {
     /// Returns the state when the network has these routes. `None` when the route does not exist any more and
     /// is not needed.
     pub(super) fn state_with(&self, routes: &HashSet<Route>) -> Option<State> {
@@ -170,7 +170,7 @@ impl State {
     }
 }
 
-impl NodePlan {
+impl NodeRoutePlan {
     /// Plans the write that makes the condition of the node say what it should.
     pub(super) fn set_condition(&mut self) {
         self.version = self.node.metadata.resource_version.clone();
@@ -203,14 +203,14 @@ mod tests {
             (State::Missing, None, None, [missing; 3]),
         ];
         for (state, have, want, expected) in cases {
-            let row = Row {
+            let row = RouteRow {
                 destination: new.destination,
                 have,
                 want,
                 node: None,
                 server: None,
                 state,
-                step: Step::Nothing,
+                step: RouteStep::Nothing,
             };
             let networks = [&[old][..], &[], &[new]];
             let states = networks.map(|all| row.state_with(&all.iter().copied().collect()));

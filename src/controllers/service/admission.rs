@@ -8,8 +8,8 @@
 
 use super::agenda::{Agenda, News};
 use super::plan::{Want, want};
-use crate::controllers::share::{Payer, Share};
-use crate::kube::Service;
+use crate::controllers::share::{CallShare, Payer};
+use crate::kube::KubeService;
 use crate::provider::clock;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ const CALLS_OF_A_CHANGE: f64 = 5.0;
 #[derive(Default)]
 pub(super) struct Admission {
     /// The share of each namespace. A share that is full again is dropped.
-    shares: HashMap<String, Arc<Share>>,
+    shares: HashMap<String, Arc<CallShare>>,
     /// The Services that want a load balancer, by UID. A new Service that waits is not in this map.
     admitted: HashMap<String, Admitted>,
     /// The time since which a change of a Service waits, by the UID of the Service.
@@ -34,13 +34,13 @@ pub(super) struct Admission {
 
 struct Admitted {
     /// The Service as it may be planned. While a change waits, annotations and spec are those before the change.
-    service: Arc<Service>,
+    service: Arc<KubeService>,
     /// The payer of the Service's calls until the Service is in order. `None` when the Service was in order since its
     /// last change, or existed before this process started.
     payer: Option<Payer>,
     /// The Service as it was before the change that is paid for. With this change, the Service may have left a load
     /// balancer that other Services still use.
-    before: Option<Arc<Service>>,
+    before: Option<Arc<KubeService>>,
 }
 
 impl Admission {
@@ -48,15 +48,15 @@ impl Admission {
     /// which begins to wait. `busy` are the payers of the changes that are being made.
     pub(super) fn look(
         &mut self,
-        services: &mut Vec<Arc<Service>>,
+        services: &mut Vec<Arc<KubeService>>,
         agenda: &Agenda,
         busy: &[Payer],
-    ) -> Vec<Arc<Service>> {
+    ) -> Vec<Arc<KubeService>> {
         let now = clock::now();
         let listed = std::mem::take(services);
         self.forget(&listed, now);
         let is_first = !std::mem::replace(&mut self.has_looked, true);
-        let mut shown: Vec<Option<Arc<Service>>> = listed.iter().cloned().map(Some).collect();
+        let mut shown: Vec<Option<Arc<KubeService>>> = listed.iter().cloned().map(Some).collect();
         let changed = listed.iter().zip(&mut shown);
         let mut changed: Vec<_> =
             changed.filter(|(service, _)| self.is_changed(service, agenda)).collect();
@@ -90,7 +90,11 @@ impl Admission {
 
     /// Returns the version that may be planned now of a Service that was just read again. `None` when the Service was
     /// created since the last look, and has to wait for the next look.
-    pub(super) fn again(&mut self, service: Arc<Service>, agenda: &Agenda) -> Option<Arc<Service>> {
+    pub(super) fn again(
+        &mut self,
+        service: Arc<KubeService>,
+        agenda: &Agenda,
+    ) -> Option<Arc<KubeService>> {
         if !self.has_looked || !self.is_changed(&service, agenda) {
             return Some(service);
         }
@@ -104,7 +108,7 @@ impl Admission {
     /// change. `of_groups` is the result of [`Admission::payers_of_groups`].
     pub(super) fn payer(
         &self,
-        service: &Service,
+        service: &KubeService,
         group: Option<String>,
         of_groups: &HashMap<String, Payer>,
     ) -> Option<Payer> {
@@ -122,7 +126,7 @@ impl Admission {
     /// Returns the payer for each group in which a Service has an unfinished change that its namespace pays for.
     pub(super) fn payers_of_groups(
         &self,
-        group: impl Fn(&Service) -> Option<String>,
+        group: impl Fn(&KubeService) -> Option<String>,
     ) -> HashMap<String, Payer> {
         let mut payers = HashMap::new();
         for admitted in self.admitted.values() {
@@ -152,7 +156,7 @@ impl Admission {
     }
 
     /// Returns the UIDs of the given Services that are planned as they were before a change, because the change waits.
-    pub(super) fn waiting_of(&self, services: &[Arc<Service>]) -> HashSet<String> {
+    pub(super) fn waiting_of(&self, services: &[Arc<KubeService>]) -> HashSet<String> {
         let uids = services.iter().map(|service| &service.metadata.uid);
         uids.filter(|uid| self.waiting.contains_key(*uid)).cloned().collect()
     }
@@ -175,7 +179,7 @@ impl Admission {
 
     /// Notes that the plan of the Service has ended. `unfinished` is who pays for the next try, if the Service is tried
     /// again and anybody pays.
-    pub(super) fn ended(&mut self, service: &Arc<Service>, unfinished: Option<Payer>) {
+    pub(super) fn ended(&mut self, service: &Arc<KubeService>, unfinished: Option<Payer>) {
         if let Some(admitted) = self.admitted.get_mut(&service.metadata.uid)
             && !asks_otherwise(&admitted.service, service)
         {
@@ -185,7 +189,7 @@ impl Admission {
     }
 
     /// Forgets Services that do not exist any more or want no load balancer any more, and shares that nobody uses.
-    fn forget(&mut self, listed: &[Arc<Service>], now: Instant) {
+    fn forget(&mut self, listed: &[Arc<KubeService>], now: Instant) {
         let wanting = listed.iter().filter(|service| want(service) == Want::Ensure);
         let uids: HashSet<&str> = wanting.map(|service| &*service.metadata.uid).collect();
         self.admitted.retain(|uid, _| uids.contains(uid.as_str()));
@@ -195,7 +199,7 @@ impl Admission {
 
     /// Whether the Service asks for something other than the admitted version. When it does not, the given version
     /// replaces the admitted version.
-    fn is_changed(&mut self, service: &Arc<Service>, agenda: &Agenda) -> bool {
+    fn is_changed(&mut self, service: &Arc<KubeService>, agenda: &Agenda) -> bool {
         let uid = &service.metadata.uid;
         let known = self.admitted.get(uid);
         let is_known = known.is_some_and(|known| Arc::ptr_eq(&known.service, service));
@@ -225,10 +229,10 @@ impl Admission {
     /// Service as it was before the change, or `None` when the Service is new and has to wait.
     fn admit(
         &mut self,
-        service: &Arc<Service>,
+        service: &Arc<KubeService>,
         agenda: &Agenda,
         has_room: bool,
-    ) -> Option<Arc<Service>> {
+    ) -> Option<Arc<KubeService>> {
         let own = Payer { share: self.share(&service.metadata.namespace), can_stop: true };
         if has_room {
             self.take(service, Some(own));
@@ -244,15 +248,15 @@ impl Admission {
         Some(Arc::clone(&known.service))
     }
 
-    fn take(&mut self, service: &Arc<Service>, payer: Option<Payer>) {
+    fn take(&mut self, service: &Arc<KubeService>, payer: Option<Payer>) {
         let uid = &service.metadata.uid;
         let before = self.admitted.remove(uid).map(|known| known.service);
         let admitted = Admitted { service: Arc::clone(service), payer, before };
         self.admitted.insert(uid.clone(), admitted);
     }
 
-    fn share(&mut self, namespace: &str) -> Arc<Share> {
-        let full = || Arc::new(Share::full(clock::now()));
+    fn share(&mut self, namespace: &str) -> Arc<CallShare> {
+        let full = || Arc::new(CallShare::full(clock::now()));
         Arc::clone(self.shares.entry(namespace.to_owned()).or_insert_with(full))
     }
 
@@ -291,18 +295,18 @@ pub(super) fn charge(payers: &[Payer], calls: u64) {
     }
 }
 
-fn calls_left(share: &Share) -> f64 {
+fn calls_left(share: &CallShare) -> f64 {
     share.left_after_reads(clock::now())
 }
 
 /// Whether the Services differ in a part that their owner may change and whose change costs calls.
-fn asks_otherwise(one: &Arc<Service>, other: &Arc<Service>) -> bool {
+fn asks_otherwise(one: &Arc<KubeService>, other: &Arc<KubeService>) -> bool {
     !Arc::ptr_eq(one, other)
         && (one.spec != other.spec || one.metadata.annotations != other.metadata.annotations)
 }
 
 /// Returns the Service in its present version, but with the spec and annotations from before the change that waits.
-fn as_before(now: &Arc<Service>, before: &Arc<Service>) -> Arc<Service> {
+fn as_before(now: &Arc<KubeService>, before: &Arc<KubeService>) -> Arc<KubeService> {
     if before.metadata.resource_version == now.metadata.resource_version {
         return Arc::clone(before);
     }
@@ -320,8 +324,8 @@ mod tests {
     use super::*;
 
     /// Returns a Service of namespace `a`.
-    fn service(uid: &str, version: &str, ip: &str) -> Arc<Service> {
-        let mut service = Service::default();
+    fn service(uid: &str, version: &str, ip: &str) -> Arc<KubeService> {
+        let mut service = KubeService::default();
         service.metadata.namespace = "a".into();
         service.metadata.uid = uid.into();
         service.metadata.resource_version = version.into();
@@ -334,7 +338,7 @@ mod tests {
     fn look(
         admission: &mut Admission,
         agenda: &Agenda,
-        listed: &[Arc<Service>],
+        listed: &[Arc<KubeService>],
     ) -> (String, usize) {
         let mut shown = listed.to_vec();
         let begin_to_wait = admission.look(&mut shown, agenda, &[]);

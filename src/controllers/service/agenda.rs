@@ -3,12 +3,12 @@
 //!
 //! [`Agenda`] takes note of what was seen, planned, written, missed and ended. [`Agenda::next`] says what comes next.
 
-use super::observe::{self, FullName, Seen, candidates, full_name};
+use super::observe::{self, FullName, SeenObjects, candidates, full_name};
 use super::plan::{Want, want};
 use crate::cache::Apis;
 use crate::controllers::controller::Selection;
 use crate::controllers::schedule::{Reads, Schedule, Why};
-use crate::kube::{Node, Service};
+use crate::kube::{KubeNode, KubeService};
 use crate::provider::{Urgency, clock};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -29,7 +29,7 @@ pub(super) struct Agenda {
     /// When Services failed, when all of them were compared, and when load balancers were written to.
     pub(super) schedule: Schedule,
     /// The facts for which each Service was planned last, by UID.
-    planned: HashMap<String, Planned>,
+    planned: HashMap<String, PlannedFacts>,
     /// Name and resource version of each Service that was seen last, by UID.
     seen: HashMap<String, (FullName, String)>,
     dependencies: Dependencies,
@@ -47,8 +47,8 @@ pub(super) struct Agenda {
 }
 
 /// The Services that are planned next, and what must be read for that.
-pub(super) struct Next {
-    pub(super) services: Vec<(Arc<Service>, Why)>,
+pub(super) struct NextServices {
+    pub(super) services: Vec<(Arc<KubeService>, Why)>,
     pub(super) reads: Reads,
 }
 
@@ -66,7 +66,7 @@ pub(super) enum News {
 }
 
 /// The Services that a pass may plan.
-pub(super) struct Scope<'a> {
+pub(super) struct PassScope<'a> {
     pub(super) selection: &'a Selection,
     /// Whether Services that are left alone are planned, too.
     pub(super) shows_all: bool,
@@ -78,10 +78,10 @@ pub(super) struct Scope<'a> {
 
 /// Lists of Services and nodes as they were read. Two reads returned the same list when both lists have the
 /// same memory address.
-type Lists = (Weak<Vec<Arc<Service>>>, Weak<Vec<Arc<Node>>>);
+type Lists = (Weak<Vec<Arc<KubeService>>>, Weak<Vec<Arc<KubeNode>>>);
 
 /// The facts for which a plan was made.
-struct Planned {
+struct PlannedFacts {
     service: u64,
     dependencies: u64,
     /// The version in the last list, when the Service that was planned or written had a newer version.
@@ -104,16 +104,16 @@ pub(super) struct Dependencies {
 
 impl Agenda {
     /// Returns the Services to be planned next, among those that Kubernetes showed.
-    pub(super) fn next(&self, seen: &Seen, scope: &Scope) -> Next {
+    pub(super) fn next(&self, seen: &SeenObjects, scope: &PassScope) -> NextServices {
         let now = clock::now();
-        let may_be_planned = |service: &&Arc<Service>| {
+        let may_be_planned = |service: &&Arc<KubeService>| {
             let is_shown = scope.shows_all && service.left_alone.is_some();
             (is_shown || want(service) != Want::Nothing)
                 && !scope.barred.contains(service.metadata.uid.as_str())
                 && scope.selection.names(&service.full_name())
         };
         let is_asked = scope.selection.is_explicit();
-        let why = |service: &Service| {
+        let why = |service: &KubeService| {
             let asked = is_asked.then_some(Why::Asked);
             asked.or_else(|| self.why(service, seen.is_comparison, now))
         };
@@ -124,7 +124,7 @@ impl Agenda {
         let compared = seen.is_comparison.then_some(Why::Compared);
         let whys = services.iter().map(|(_, why)| *why).chain(compared);
         let reads = self.schedule.reads(whys, scope.period);
-        Next { services, reads }
+        NextServices { services, reads }
     }
 
     /// Returns how the load balancers are read for plans that are carried out. A list must have been requested after
@@ -136,7 +136,7 @@ impl Agenda {
     }
 
     /// Returns the reason why the Service is due without a person's request. `None` when the Service is not due.
-    fn why(&self, service: &Service, is_comparison: bool, now: Instant) -> Option<Why> {
+    fn why(&self, service: &KubeService, is_comparison: bool, now: Instant) -> Option<Why> {
         let uid = &service.metadata.uid;
         if self.released.contains(uid) {
             return None;
@@ -152,7 +152,7 @@ impl Agenda {
     }
 
     /// Returns the reason why the last plan of the Service is out of date. `None` when the plan is still valid.
-    pub(super) fn outdated(&self, service: &Service) -> Option<Why> {
+    pub(super) fn outdated(&self, service: &KubeService) -> Option<Why> {
         if matches!(self.news(service), News::New | News::Changed) {
             return Some(Why::Changed);
         }
@@ -163,7 +163,7 @@ impl Agenda {
     }
 
     /// Returns how the Service differs from the Service for which its last plan was made.
-    pub(super) fn news(&self, service: &Service) -> News {
+    pub(super) fn news(&self, service: &KubeService) -> News {
         let version = Some(&service.metadata.resource_version);
         match self.planned.get(&service.metadata.uid) {
             None => News::New,
@@ -175,9 +175,10 @@ impl Agenda {
 
     /// Whether the lists are the same as when no Service was due, and no Service is due now. Secrets, and Services of
     /// other types, are not part of these lists, so the answer is `false` when there are any.
-    pub(super) fn is_settled(&self, seen: &Seen, now: Instant) -> bool {
-        let is_retry_due =
-            |service: &Arc<Service>| self.schedule.backoff.is_retry_due(&service.metadata.uid, now);
+    pub(super) fn is_settled(&self, seen: &SeenObjects, now: Instant) -> bool {
+        let is_retry_due = |service: &Arc<KubeService>| {
+            self.schedule.backoff.is_retry_due(&service.metadata.uid, now)
+        };
         let (services, nodes) = lists(seen);
         self.settled.0.ptr_eq(&services)
             && self.settled.1.ptr_eq(&nodes)
@@ -198,7 +199,7 @@ impl Agenda {
     }
 
     /// Notes the result of a look at Kubernetes. Services that do not exist any more are forgotten.
-    pub(super) fn saw(&mut self, seen: &Seen, dependencies: Dependencies) {
+    pub(super) fn saw(&mut self, seen: &SeenObjects, dependencies: Dependencies) {
         let listed = seen.services.iter().map(|service| {
             let metadata = &service.metadata;
             let version = metadata.resource_version.clone();
@@ -217,13 +218,13 @@ impl Agenda {
     }
 
     /// Takes note that no Service was due, and that no Service is worked on.
-    pub(super) fn settle(&mut self, seen: &Seen) {
+    pub(super) fn settle(&mut self, seen: &SeenObjects) {
         self.settled = lists(seen);
     }
 
     /// Notes that this version of the Service was planned, with nodes that are no older than those in the last look.
-    pub(super) fn planned(&mut self, service: &Service) {
-        let planned = Planned {
+    pub(super) fn planned(&mut self, service: &KubeService) {
+        let planned = PlannedFacts {
             service: fingerprint(service),
             dependencies: self.dependencies.of(service),
             superseded: self.superseded(service),
@@ -233,7 +234,7 @@ impl Agenda {
     }
 
     /// Takes note that a plan has written to the Service. `service` is the Service after the write.
-    pub(super) fn written(&mut self, service: &Service) {
+    pub(super) fn written(&mut self, service: &KubeService) {
         let superseded = self.superseded(service);
         if let Some(planned) = self.planned.get_mut(&service.metadata.uid) {
             planned.service = fingerprint(service);
@@ -246,7 +247,7 @@ impl Agenda {
 
     /// Returns the version that the Service has in the last list, when that version differs from the
     /// version of `service`.
-    fn superseded(&self, service: &Service) -> Option<String> {
+    fn superseded(&self, service: &KubeService) -> Option<String> {
         let (_, listed) = self.seen.get(&service.metadata.uid)?;
         let is_newer = *listed != service.metadata.resource_version;
         is_newer.then(|| listed.clone())
@@ -293,7 +294,7 @@ impl Agenda {
 }
 
 impl Dependencies {
-    pub(super) fn new(apis: &Apis, seen: &Seen) -> Dependencies {
+    pub(super) fn new(apis: &Apis, seen: &SeenObjects) -> Dependencies {
         let provider = &*apis.provider;
         let mut of_nodes = DefaultHasher::new();
         for (node, _) in candidates(&seen.nodes, provider) {
@@ -322,20 +323,20 @@ impl Dependencies {
         Dependencies { nodes: of_nodes.finish(), others, has_groups }
     }
 
-    fn of(&self, service: &Service) -> u64 {
+    fn of(&self, service: &KubeService) -> u64 {
         self.nodes ^ self.others.get(&service.metadata.uid).copied().unwrap_or_default()
     }
 }
 
-fn lists(seen: &Seen) -> Lists {
+fn lists(seen: &SeenObjects) -> Lists {
     (Arc::downgrade(&seen.list), Arc::downgrade(&seen.nodes))
 }
 
 /// Returns a hash of all Services of each group, by the UID of each Service in the group. `key` returns the group
 /// of a Service.
 fn of_groups(
-    services: &[Arc<Service>],
-    key: impl Fn(&Service) -> Option<String>,
+    services: &[Arc<KubeService>],
+    key: impl Fn(&KubeService) -> Option<String>,
 ) -> HashMap<String, u64> {
     let mut groups: HashMap<String, (DefaultHasher, Vec<String>)> = HashMap::new();
     for service in services.iter().filter(|service| service.wants_load_balancer()) {
@@ -356,7 +357,7 @@ fn of_groups(
 }
 
 /// Returns a hash of everything in a Service on which a plan depends.
-pub(super) fn fingerprint(service: &Service) -> u64 {
+pub(super) fn fingerprint(service: &KubeService) -> u64 {
     let mut hasher = DefaultHasher::new();
     service.for_cloud().hash(&mut hasher);
     want(service).hash(&mut hasher);
@@ -368,13 +369,13 @@ pub(super) fn fingerprint(service: &Service) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::provider::clock::Simulated;
+    use crate::provider::clock::SimulationGuard;
     use crate::provider::clock::for_tests::simulated;
 
     const PERIOD: Duration = Duration::from_secs(300);
 
-    fn service(uid: &str, version: u32, ip: &str) -> Service {
-        let mut service = Service::default();
+    fn service(uid: &str, version: u32, ip: &str) -> KubeService {
+        let mut service = KubeService::default();
         service.metadata.uid = uid.into();
         service.metadata.name = uid.into();
         service.metadata.resource_version = version.to_string();
@@ -385,9 +386,9 @@ mod tests {
 
     /// An agenda, and what Kubernetes shows to it.
     struct World {
-        _clock: Simulated,
+        _clock: SimulationGuard,
         agenda: Agenda,
-        seen: Seen,
+        seen: SeenObjects,
         nodes: u64,
         selection: Selection,
         at_work: HashSet<&'static str>,
@@ -399,7 +400,7 @@ mod tests {
             let mut world = World {
                 _clock: simulated(),
                 agenda: Agenda::default(),
-                seen: Seen::default(),
+                seen: SeenObjects::default(),
                 nodes: 1,
                 selection: Selection::Due,
                 at_work: HashSet::new(),
@@ -411,7 +412,7 @@ mod tests {
             world
         }
 
-        fn lists(&mut self, services: &[Service]) {
+        fn lists(&mut self, services: &[KubeService]) {
             self.seen.services = services.iter().cloned().map(Arc::new).collect();
             self.seen.list = Arc::new(self.seen.services.clone());
             self.sees();
@@ -446,7 +447,7 @@ mod tests {
             self.seen.is_comparison = self.agenda.schedule.is_comparison_due(PERIOD, now);
             let next = self.agenda.next(
                 &self.seen,
-                &Scope {
+                &PassScope {
                     selection: &self.selection,
                     shows_all: false,
                     barred: self.at_work.clone(),
@@ -483,7 +484,7 @@ mod tests {
         ("a Service comes", |it| it.lists(&[service("a", 1, "old"), service("c", 1, "old")]), "c Changed: any age, Changed"),
         ("a Service was away", |it| { it.lists(&[]); it.agenda.written(&service("a", 2, "old")); it.shows(2, "old"); }, "a Changed, b Changed: any age, Changed"),
         ("a node comes", |it| { it.nodes = 2; it.sees(); }, "a Overtaken, b Overtaken: any age, Changed"),
-        ("a Service is neither ours nor ever was", |it| it.lists(&[Service::default()]), ""),
+        ("a Service is neither ours nor ever was", |it| it.lists(&[KubeService::default()]), ""),
         // The process died.
         ("a new process begins", |it| it.agenda = Agenda::default(), "a Changed, b Changed: 150 s, Changed"),
         // Many changes come.
@@ -514,7 +515,7 @@ mod tests {
         ("a Service that waits is not compared", |it| { it.passes(300); it.fails(1); }, "b Compared: 150 s, CanWait"),
         ("the wait grows with each failure", |it| { it.fails(5); it.passes(79); }, ""),
         ("the next try is in order", |it| { it.fails(5); it.passes(150); it.plans("a", 1, "old"); }, ""),
-        ("a Service is let go", |it| { let left = |version| Service { left_alone: Some("it is"), ..service("a", version, "old") }; it.lists(&[left(1)]); it.agenda.written(&left(2)); it.passes(300); }, ""),
+        ("a Service is let go", |it| { let left = |version| KubeService { left_alone: Some("it is"), ..service("a", version, "old") }; it.lists(&[left(1)]); it.agenda.written(&left(2)); it.passes(300); }, ""),
     ];
 
     #[test]
@@ -569,7 +570,7 @@ mod tests {
         assert!(search(&mut world, true).is_some(), "Services came");
     }
 
-    type Edit = fn(&mut Vec<Service>);
+    type Edit = fn(&mut Vec<KubeService>);
 
     /// The namespace is the group in this test.
     #[test]
@@ -580,8 +581,8 @@ mod tests {
             service
         };
         let all = [("a", "one"), ("b", "one"), ("c", "two"), ("d", "")].map(service);
-        let numbers = |all: &[Service]| {
-            let all: Vec<Arc<Service>> = all.iter().cloned().map(Arc::new).collect();
+        let numbers = |all: &[KubeService]| {
+            let all: Vec<Arc<KubeService>> = all.iter().cloned().map(Arc::new).collect();
             of_groups(&all, |one| {
                 Some(one.metadata.namespace.clone()).filter(|group| !group.is_empty())
             })

@@ -7,7 +7,7 @@ use super::admission;
 use super::observe;
 use super::orphans;
 use super::plan::{ServiceChange, ServiceFacts, ServicePlan, Want};
-use crate::cache::{Apis, Error};
+use crate::cache::{Apis, CacheError};
 use crate::controllers::report::Report;
 use crate::controllers::share::Payer;
 use crate::kube::ObjectReference;
@@ -20,7 +20,7 @@ const KIND: &str = "certificates";
 
 /// The certificates that Services want, and the state of the search for certificates that nothing uses.
 #[derive(Default)]
-pub(super) struct Certificates {
+pub(super) struct CertificateSearch {
     /// The contents of the Secrets that Services name, as of the last tick.
     wanted: TlsSecrets,
     /// Whether the certificates that Services want, or the load balancers that use them, may have changed.
@@ -30,7 +30,7 @@ pub(super) struct Certificates {
     none_exist: bool,
 }
 
-impl Certificates {
+impl CertificateSearch {
     /// Takes note of the current contents of the Secrets that Services name.
     pub(super) fn saw(&mut self, wanted: &TlsSecrets) {
         self.is_due |= self.wanted != *wanted;
@@ -67,7 +67,7 @@ pub(super) fn find(
     apis: &Apis,
     wanted: &TlsSecrets,
     urgency: Urgency,
-) -> Result<Option<Vec<Box<dyn Change>>>, Error> {
+) -> Result<Option<Vec<Box<dyn Change>>>, CacheError> {
     let Some(provider) = apis.provider.load_balancers() else {
         return Ok(None);
     };
@@ -79,7 +79,7 @@ pub(super) fn find(
     }
     cluster.tls_secrets = wanted.clone();
     let unused = provider.unused_certificates(&cluster, urgency);
-    unused.map_err(Error::Cloud)
+    unused.map_err(CacheError::Cloud)
 }
 
 /// Returns a plan with these deletions, whose object is not a Service, so that commands display the deletions like

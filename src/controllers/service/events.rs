@@ -1,14 +1,14 @@
 //! Reports the events of a Service: findings of its plan, and what was begun, made or failed in the cloud. Tells from
 //! past events how the last try went.
 
-use super::health::{Look, Outages};
+use super::health::{Look, ServiceOutages};
 use super::observe::NAME;
 use super::plan::{self, ServicePlan, Want};
 use crate::cache::Apis;
 use crate::controllers::report::{
     component, publish, publish_beside_failures, publish_now, recovered,
 };
-use crate::kube::{self, Involved, ObjectReference, PastEvent, Service};
+use crate::kube::{self, Involved, KubeService, ObjectReference, PastEvent};
 use crate::provider::{Change, ChangeKind, Finding, Reason, clock};
 use jiff::Timestamp;
 use std::borrow::Borrow;
@@ -82,12 +82,12 @@ pub(super) fn failed(apis: &Apis, object: &ObjectReference, reason: Reason, why:
 }
 
 /// Reports that a change of the Service waits for calls.
-pub(super) fn waits(apis: &Apis, service: &Service) {
+pub(super) fn waits(apis: &Apis, service: &KubeService) {
     report(apis, &service.object(), [plan::waiting(service)]);
 }
 
 /// Reports the Services that began to get no traffic, or that get traffic again.
-pub(super) fn outages(apis: &Apis, outages: &mut Outages, look: &Look) {
+pub(super) fn outages(apis: &Apis, outages: &mut ServiceOutages, look: &Look) {
     let (changed, is_first) = outages.changed(look);
     for (service, finding) in changed {
         publish_now(apis, source(apis), &service.object(), &finding, is_first);
@@ -120,7 +120,7 @@ fn source(apis: &Apis) -> &'static str {
 pub fn past_events(
     apis: &Apis,
     one: Option<&ObjectReference>,
-) -> Result<Vec<Arc<PastEvent>>, kube::Error> {
+) -> Result<Vec<Arc<PastEvent>>, kube::KubeError> {
     let mut components = vec![NAME, EVENT_COMPONENT];
     components.extend(apis.provider.event_component());
     let mut events = apis.kube.service_events(one, &components)?;

@@ -6,7 +6,7 @@ use super::plan::{ServicePlan, Want, want};
 use crate::cache::Apis;
 use crate::controllers::lifecycle::switch_on;
 use crate::controllers::matching::server_of;
-use crate::kube::{Node, Service};
+use crate::kube::{KubeNode, KubeService};
 use crate::provider::{
     BalancerHealth, Cause, CauseKind, Finding, InstanceId, Reason, SeenHealth, TargetCounts,
     Urgency, clock,
@@ -28,7 +28,7 @@ const NAMES_SHOWN: usize = 3;
 /// Adds the cause to each failed health check of the Services' own ports. The servers are those that were read last,
 /// usually for the plans. No call is made when no target is unhealthy. When the servers can't be read, no server is
 /// reported as off.
-pub(super) fn explain(apis: &Apis, nodes: &[Arc<Node>], plans: &mut [ServicePlan]) {
+pub(super) fn explain(apis: &Apis, nodes: &[Arc<KubeNode>], plans: &mut [ServicePlan]) {
     let mut found = plans.iter().filter_map(|plan| plan.cloud.found.as_ref());
     if found.all(|balancer| balancer.target_counts(None).unhealthy == 0) {
         return;
@@ -72,7 +72,7 @@ pub(super) fn explain(apis: &Apis, nodes: &[Arc<Node>], plans: &mut [ServicePlan
 }
 
 /// Returns the command that shows the Service beside its load balancer.
-pub fn inspect(service: &Service) -> String {
+pub fn inspect(service: &KubeService) -> String {
     shell_command("ccm lb inspect", &[&service.full_name()])
 }
 
@@ -137,7 +137,7 @@ pub fn trouble(plan: &ServicePlan) -> Option<Trouble> {
     })
 }
 
-fn is_young(service: &Service, at: Timestamp) -> bool {
+fn is_young(service: &KubeService, at: Timestamp) -> bool {
     let created = service.metadata.creation_timestamp;
     created.is_some_and(|created| at.duration_since(created) < GRACE)
 }
@@ -147,9 +147,9 @@ fn is_young(service: &Service, at: Timestamp) -> bool {
 /// port of the Service.
 ///
 /// A new process does not know what the process before it saw. The new process reports what it finds, and leaves the
-/// event of the process before it as it is. An outage that ended between the two processes is not reported.
+/// event of the process before it is. An outage that ended between the two processes is not reported.
 #[derive(Default)]
-pub(super) struct Outages {
+pub(super) struct ServiceOutages {
     /// The UIDs of the Services without a healthy target.
     without_target: HashSet<String>,
     /// Whether this process has looked at all Services at least once.
@@ -158,7 +158,7 @@ pub(super) struct Outages {
 
 /// The results of the health checks when all load balancers were compared.
 pub(super) struct Look<'a> {
-    pub(super) services: &'a [Arc<Service>],
+    pub(super) services: &'a [Arc<KubeService>],
     pub(super) health: &'a [SeenHealth],
     /// How old the answer of the cloud is, by the wall clock.
     pub(super) age: Duration,
@@ -166,13 +166,13 @@ pub(super) struct Look<'a> {
     pub(super) period: Duration,
 }
 
-impl Outages {
+impl ServiceOutages {
     /// Returns a finding for each Service whose state has changed since the last look. The second value is `true` when
     /// there was no look before this one.
     pub(super) fn changed<'a>(
         &mut self,
         look: &Look<'a>,
-    ) -> (Vec<(&'a Arc<Service>, Finding)>, bool) {
+    ) -> (Vec<(&'a Arc<KubeService>, Finding)>, bool) {
         let mut counts: HashMap<&str, TargetCounts> = HashMap::new();
         for (uid, seen) in look.health.iter().flat_map(|health| &health.of_services) {
             // A Service that moves between load balancers is seen on both. The load balancer with more healthy targets
@@ -212,7 +212,7 @@ impl Outages {
 }
 
 impl Look<'_> {
-    fn begins(&self, service: &Service, counts: TargetCounts) -> Finding {
+    fn begins(&self, service: &KubeService, counts: TargetCounts) -> Finding {
         let what = match counts.serving {
             0 => "no traffic reaches the Service",
             _ => "no target is healthy on every port of the Service",
@@ -267,7 +267,7 @@ mod tests {
             age: Duration::from_secs(age_s),
             period: Duration::from_secs(300),
         };
-        let (changed, _) = Outages::default().changed(&look);
+        let (changed, _) = ServiceOutages::default().changed(&look);
         changed[0].1.message.clone()
     }
 

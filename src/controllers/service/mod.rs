@@ -33,7 +33,7 @@ mod sync;
 
 pub use events::{ago, failed_tries, past_events};
 pub use health::{inspect, trouble};
-pub use observe::{Management, NAME, Settings, groups};
+pub use observe::{Management, NAME, ServiceSettings, groups};
 pub use orphans::{kept, known_orphans};
 pub use plan::{ServiceChange, ServicePlan, ServiceWrite, Want, check, want};
 pub use sync::ServiceController;
@@ -42,26 +42,26 @@ use super::controller::{self, Controller, Progress, Proposal, Selection};
 use super::executor::{Execution, Executor, Requests};
 use super::report::{Outage, Report};
 use super::schedule::{Reads, Why};
-use crate::cache::{Apis, Error, Poll, ReadFrom};
-use crate::kube::Service;
+use crate::cache::{Apis, CacheError, Poll, ReadFrom};
+use crate::kube::KubeService;
 use crate::metrics::{
     CERTIFICATE_EXPIRY, LOAD_BALANCERS, LOAD_BALANCERS_HEALTH, LOAD_BALANCERS_READ,
     LOAD_BALANCERS_USE,
 };
 use crate::provider::{
-    Balancer, BalancerHealth, BalancerUse, Cluster, Kept, LoadBalancers, SeenHealth, Snapshot,
-    TlsSecrets, Urgency, calls::counted, clock,
+    Balancer, BalancerHealth, BalancerUse, Cluster, KeptObject, LoadBalancers, SeenHealth,
+    Snapshot, TlsSecrets, Urgency, calls::counted, clock,
 };
 use admission::Admission;
-use agenda::{Agenda, Dependencies, Scope};
-use certificates::Certificates;
-use health::{Look, Outages};
+use agenda::{Agenda, Dependencies, PassScope};
+use certificates::CertificateSearch;
+use health::{Look, ServiceOutages};
 use jiff::Timestamp;
-use observe::{Observed, Seen, full_name};
+use observe::{ObservedServices, SeenObjects, full_name};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use sync::{Sync, Task};
+use sync::{ServiceSync, Task};
 
 /// The longest time until a label is noticed whose change makes a node a target, or ends that.
 const METADATA_MAX_AGE: Duration = Duration::from_secs(30);
@@ -79,14 +79,14 @@ impl Controller for ServiceController {
         self.sync_services(apis, selection, false).0
     }
 
-    fn propose(&self, apis: &Apis, selection: &Selection) -> Result<Vec<Proposal>, Error> {
+    fn propose(&self, apis: &Apis, selection: &Selection) -> Result<Vec<Proposal>, CacheError> {
         let plans = self.evaluate_pass(apis, selection)?;
         Ok(plans.iter().map(|plan| plan.proposal()).collect())
     }
 }
 
 impl ServiceController {
-    pub fn new(settings: Settings) -> ServiceController {
+    pub fn new(settings: ServiceSettings) -> ServiceController {
         ServiceController {
             management: Management::Usual,
             agenda: Agenda::default(),
@@ -94,8 +94,8 @@ impl ServiceController {
             executor: Executor::new(NAME),
             queued: Vec::new(),
             settings,
-            certificates: Certificates::default(),
-            outages: Outages::default(),
+            certificates: CertificateSearch::default(),
+            outages: ServiceOutages::default(),
         }
     }
 
@@ -109,7 +109,7 @@ impl ServiceController {
         &self,
         apis: &Apis,
         selection: &Selection,
-    ) -> Result<Vec<ServicePlan>, Error> {
+    ) -> Result<Vec<ServicePlan>, CacheError> {
         let begun = clock::now();
         let (mut plans, wanted) = self.evaluate_with_secrets(apis, selection)?;
         if self.settings.delete_orphans {
@@ -124,7 +124,11 @@ impl ServiceController {
 
     /// Returns the plans for the selected Services, made from what both APIs return. A Service that is left alone has a
     /// plan only when it has a load balancer.
-    pub fn evaluate(&self, apis: &Apis, selection: &Selection) -> Result<Vec<ServicePlan>, Error> {
+    pub fn evaluate(
+        &self,
+        apis: &Apis,
+        selection: &Selection,
+    ) -> Result<Vec<ServicePlan>, CacheError> {
         Ok(self.evaluate_with_secrets(apis, selection)?.0)
     }
 
@@ -133,7 +137,7 @@ impl ServiceController {
         &self,
         apis: &Apis,
         selection: &Selection,
-    ) -> Result<(Vec<ServicePlan>, TlsSecrets), Error> {
+    ) -> Result<(Vec<ServicePlan>, TlsSecrets), CacheError> {
         if apis.provider.load_balancers().is_none() {
             return Ok(Default::default());
         }
@@ -160,11 +164,11 @@ impl ServiceController {
         &self,
         apis: &Apis,
         manifests: &dyn Snapshot,
-    ) -> Result<Vec<ServicePlan>, Error> {
+    ) -> Result<Vec<ServicePlan>, CacheError> {
         let seen = self.look(apis, &Selection::All)?;
         let services = seen.services.iter().map(|service| &**service);
         let cluster = Cluster { groups: groups(&*apis.provider, services), ..Cluster::default() };
-        let plan = |service: &Arc<Service>| {
+        let plan = |service: &Arc<KubeService>| {
             let mut plan = ServicePlan::of(service, want(service));
             plan.findings = check(service, manifests, &cluster).unwrap_or_default();
             plan
@@ -174,7 +178,7 @@ impl ServiceController {
 
     /// Returns a plan without changes for each load balancer of a Service of any cluster, when Kubernetes
     /// does not answer.
-    pub fn by_cloud(&self, apis: &Apis) -> Result<Vec<ServicePlan>, Error> {
+    pub fn by_cloud(&self, apis: &Apis) -> Result<Vec<ServicePlan>, CacheError> {
         let snapshot = apis.load_balancers(&[], Duration::ZERO, Urgency::Asked)?;
         let plan =
             |(balancer, service): (Balancer, String)| orphans::plan_alone(&service, balancer);
@@ -182,12 +186,12 @@ impl ServiceController {
     }
 
     /// Returns the objects that remain in the cloud because Services that do not exist any more asked to keep them.
-    pub fn kept(&self, apis: &Apis) -> Result<Vec<Kept>, Error> {
+    pub fn kept(&self, apis: &Apis) -> Result<Vec<KeptObject>, CacheError> {
         let Some(provider) = apis.provider.load_balancers() else {
             return Ok(Vec::new());
         };
         let (cluster, mut kept) = orphans::kept(apis)?;
-        kept.extend(provider.kept(&cluster).map_err(Error::Cloud)?);
+        kept.extend(provider.kept(&cluster).map_err(CacheError::Cloud)?);
         Ok(kept)
     }
 
@@ -205,7 +209,7 @@ impl ServiceController {
         let Some(provider) = apis.provider.load_balancers() else {
             return (Report::default(), Vec::new());
         };
-        let mut sync = Sync {
+        let mut sync = ServiceSync {
             state: self,
             apis,
             selection,
@@ -219,7 +223,8 @@ impl ServiceController {
             has_written: false,
         };
         sync.run(provider);
-        let Sync { payers, mut report, mut plans, compared, is_closed, has_written, .. } = sync;
+        let ServiceSync { payers, mut report, mut plans, compared, is_closed, has_written, .. } =
+            sync;
         if for_people {
             // The plans have ended in no particular order, and the lines of each Service should stand together.
             plans.sort_by_cached_key(|plan| plan.name());
@@ -250,7 +255,7 @@ impl ServiceController {
 
     /// Returns the plans for load balancers of this cluster whose Service does not exist. The plans rest on data that
     /// were read after `begun`.
-    pub fn orphans(&self, apis: &Apis, begun: Instant) -> Result<Vec<ServicePlan>, Error> {
+    pub fn orphans(&self, apis: &Apis, begun: Instant) -> Result<Vec<ServicePlan>, CacheError> {
         let found = orphans::find(apis, begun, Duration::ZERO, Urgency::Needed)?;
         Ok(found.into_iter().map(orphans::plan).collect())
     }
@@ -264,7 +269,7 @@ impl ServiceController {
     }
 }
 
-impl Sync<'_> {
+impl ServiceSync<'_> {
     /// Takes up due Services at each interval, even while executions wait for something. When the interval is over,
     /// executions that only wait for actions are left to the next tick. When a person has selected the Services, the
     /// work goes on until all their executions have ended.
@@ -358,7 +363,7 @@ impl Sync<'_> {
     }
 
     /// Reads Services and nodes, without the changes of Services that wait for calls.
-    fn look_admitted(&mut self) -> Result<Seen, Error> {
+    fn look_admitted(&mut self) -> Result<SeenObjects, CacheError> {
         let (apis, selection, state) = (self.apis, self.selection, &mut *self.state);
         let mut seen = state.list(apis, selection)?;
         if self.is_limited {
@@ -388,7 +393,7 @@ impl Sync<'_> {
 
 impl ServiceController {
     /// Reads Services and what their plans depend on, from Kubernetes alone.
-    fn look(&self, apis: &Apis, selection: &Selection) -> Result<Seen, Error> {
+    fn look(&self, apis: &Apis, selection: &Selection) -> Result<SeenObjects, CacheError> {
         let mut seen = self.list(apis, selection)?;
         self.read_dependencies(apis, selection, &mut seen)?;
         Ok(seen)
@@ -410,7 +415,7 @@ impl ServiceController {
 
     /// Reads the Services alone. A Service that is missing in this list and was in an earlier list may be of
     /// another type now.
-    fn list(&self, apis: &Apis, selection: &Selection) -> Result<Seen, Error> {
+    fn list(&self, apis: &Apis, selection: &Selection) -> Result<SeenObjects, CacheError> {
         let period = apis.resync_period(self.settings.resync_period);
         let is_comparison = self.agenda.schedule.is_comparison_due(period, clock::now());
         let (age, from) = self.reads_of_kubernetes(selection);
@@ -433,7 +438,7 @@ impl ServiceController {
             }));
         }
         services.sort_by_cached_key(|service| service.full_name());
-        Ok(Seen { list, services, is_comparison, ..Seen::default() })
+        Ok(SeenObjects { list, services, is_comparison, ..SeenObjects::default() })
     }
 
     /// Reads the nodes and the Secrets for these Services.
@@ -441,8 +446,8 @@ impl ServiceController {
         &self,
         apis: &Apis,
         selection: &Selection,
-        seen: &mut Seen,
-    ) -> Result<(), Error> {
+        seen: &mut SeenObjects,
+    ) -> Result<(), CacheError> {
         if selection.is_of_all() {
             let names = observe::tls_secret_names(&*apis.provider, &seen.services);
             apis.keep_tls_secrets(&names);
@@ -464,7 +469,7 @@ impl ServiceController {
     }
 
     /// Notes the result of a look at Kubernetes, and stops changes that do not fit this result any more.
-    fn saw(&mut self, apis: &Apis, seen: &Seen) {
+    fn saw(&mut self, apis: &Apis, seen: &SeenObjects) {
         self.agenda.saw(seen, Dependencies::new(apis, seen));
         self.certificates.saw(&seen.tls_secrets);
         self.stop_stale(&seen.services);
@@ -477,14 +482,14 @@ impl ServiceController {
         &self,
         apis: &Apis,
         selection: &Selection,
-        seen: &Seen,
+        seen: &SeenObjects,
         shows_all: bool,
-    ) -> Result<Option<Observed>, Error> {
+    ) -> Result<Option<ObservedServices>, CacheError> {
         let mut barred = self.busy();
         if !selection.is_explicit() {
             barred.extend(self.admission.held_back());
         }
-        let scope = Scope {
+        let scope = PassScope {
             selection,
             shows_all,
             barred,
@@ -506,19 +511,19 @@ impl ServiceController {
     fn observe(
         &self,
         apis: &Apis,
-        services: Vec<Arc<Service>>,
-        seen: &Seen,
+        services: Vec<Arc<KubeService>>,
+        seen: &SeenObjects,
         reads: Reads,
-    ) -> Result<Observed, Error> {
+    ) -> Result<ObservedServices, CacheError> {
         let waiting = self.admission.waiting_of(&services);
         let observed = observe::observe(apis, &self.settings.cluster_name, services, seen, reads)?;
-        Ok(Observed { management: self.management, waiting, ..observed })
+        Ok(ObservedServices { management: self.management, waiting, ..observed })
     }
 }
 
 /// Sets the metrics of Services by their state.
-fn measure(seen: &Seen) {
-    let state = |service: &Arc<Service>| match want(service) {
+fn measure(seen: &SeenObjects) {
+    let state = |service: &Arc<KubeService>| match want(service) {
         Want::Nothing | Want::Release => "",
         Want::Remove => "leaving",
         Want::Ensure if service.status.load_balancer.ingress.is_empty() => "pending",
@@ -532,7 +537,7 @@ fn measure(seen: &Seen) {
 
 /// Sets the metrics of load balancers by what was read for the plans, and returns the health that was read. The metrics
 /// stay as they are until the next read.
-fn measure_health(seen: &Seen, observed: Option<&Observed>) -> Vec<SeenHealth> {
+fn measure_health(seen: &SeenObjects, observed: Option<&ObservedServices>) -> Vec<SeenHealth> {
     let wanted = ours(&seen.services).filter(|service| want(service) == Want::Ensure);
     let wanted: HashSet<&str> = wanted.map(|service| &*service.metadata.uid).collect();
     let health = match observed {
@@ -565,6 +570,6 @@ fn measure_health(seen: &Seen, observed: Option<&Observed>) -> Vec<SeenHealth> {
     health
 }
 
-fn ours(services: &[Arc<Service>]) -> impl Iterator<Item = &Arc<Service>> {
+fn ours(services: &[Arc<KubeService>]) -> impl Iterator<Item = &Arc<KubeService>> {
     services.iter().filter(|service| want(service) != Want::Nothing)
 }

@@ -3,10 +3,10 @@
 //! A node need not be ready, because the load balancer has health checks of its own, and nodes that flap must
 //! not churn targets.
 
-use crate::cache::{self, Apis, Error, View};
+use crate::cache::{self, Apis, CacheError, View};
 use crate::controllers::matching::{Claims, server_of};
 use crate::controllers::schedule::Reads;
-use crate::kube::{AnyService, Node, Service};
+use crate::kube::{AnyService, KubeNode, KubeService};
 use crate::provider::{
     self, AddressKind, Cluster, ErrorKind, Groups, Instance, InstanceId, Needs, NodeAddress,
     OfferedNode, Provider, ProviderId, Reach, Snapshot, TlsSecrets, Urgency, clock,
@@ -33,7 +33,7 @@ const GROUP_AT_MOST: usize = 100;
 
 /// Settings of the service controller.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct ServiceSettings {
     /// How often Services are read. This is the setting `--service-sync-interval`.
     pub sync_interval: Duration,
     /// How often unchanged load balancers are compared. This is the setting `--load-balancer-resync-period`.
@@ -49,14 +49,14 @@ pub struct Settings {
 /// The namespace and the name of a Service.
 pub(super) type FullName = (String, String);
 
-pub(super) fn full_name(service: &Service) -> FullName {
+pub(super) fn full_name(service: &KubeService) -> FullName {
     let meta = &service.metadata;
     (meta.namespace.clone(), meta.name.clone())
 }
 
 /// Everything on which a plan rests.
-pub(super) struct Observed {
-    pub(super) services: Vec<Arc<Service>>,
+pub(super) struct ObservedServices {
+    pub(super) services: Vec<Arc<KubeService>>,
     pub(super) nodes: Vec<OfferedNode>,
     pub(super) cluster: Cluster,
     pub(super) snapshot: Arc<dyn Snapshot>,
@@ -74,12 +74,12 @@ pub(super) struct Observed {
 
 /// The objects that Kubernetes showed at one moment.
 #[derive(Default)]
-pub(super) struct Seen {
+pub(super) struct SeenObjects {
     /// The Services of type LoadBalancer, as the API server listed them.
-    pub(super) list: Arc<Vec<Arc<Service>>>,
+    pub(super) list: Arc<Vec<Arc<KubeService>>>,
     /// Every Service with which this controller may have to do, by name.
-    pub(super) services: Vec<Arc<Service>>,
-    pub(super) nodes: Arc<Vec<Arc<Node>>>,
+    pub(super) services: Vec<Arc<KubeService>>,
+    pub(super) nodes: Arc<Vec<Arc<KubeNode>>>,
     /// The contents of the Secrets that these Services name. Empty when a person chose Services.
     pub(super) tls_secrets: TlsSecrets,
     /// Whether all Services are compared.
@@ -97,7 +97,7 @@ pub enum Management {
     Ends,
 }
 
-impl Observed {
+impl ObservedServices {
     /// Sets the groups. Their Services are added to those that exist, because the list of all Services may be older.
     fn set_groups(&mut self, groups: Groups) {
         let members = groups.services().map(|service| service.uid.clone());
@@ -110,10 +110,10 @@ impl Observed {
     pub(super) fn read_needs(
         &mut self,
         apis: &Apis,
-        nodes: &[Arc<Node>],
+        nodes: &[Arc<KubeNode>],
         needs: Needs,
         since: Instant,
-    ) -> Result<bool, Error> {
+    ) -> Result<bool, CacheError> {
         if needs.services {
             let all = all_services(apis, clock::since(since))?;
             let now = cluster(apis, &all.value, nodes)?;
@@ -140,17 +140,17 @@ impl Observed {
     }
 
     /// Whether the server with the lowest number of the cluster's servers exists now.
-    fn has_first_server(&self, apis: &Apis) -> Result<bool, Error> {
+    fn has_first_server(&self, apis: &Apis) -> Result<bool, CacheError> {
         let first = self.cluster.servers.keys().min();
         match first.map(|id| apis.instance(id.number())) {
-            Some(Err(error)) if error.kind != ErrorKind::NotFound => Err(Error::Cloud(error)),
+            Some(Err(error)) if error.kind != ErrorKind::NotFound => Err(CacheError::Cloud(error)),
             found => Ok(matches!(found, Some(Ok(_)))),
         }
     }
 }
 
 /// Returns the key of the load balancer that this Service uses together with others.
-pub(super) fn group(provider: &dyn Provider, service: &Service) -> Option<String> {
+pub(super) fn group(provider: &dyn Provider, service: &KubeService) -> Option<String> {
     let metadata = &service.metadata;
     let balancers = provider.load_balancers()?;
     balancers.group(&metadata.namespace, &mut metadata.annotations.iter())
@@ -158,7 +158,7 @@ pub(super) fn group(provider: &dyn Provider, service: &Service) -> Option<String
 
 /// Returns a function that returns the key of a Service's group. When the last list shows the load balancer of the
 /// group, the key is that of this load balancer.
-pub(super) fn known_group(apis: &Apis) -> impl Fn(&Service) -> Option<String> {
+pub(super) fn known_group(apis: &Apis) -> impl Fn(&KubeService) -> Option<String> {
     let snapshot = apis.load_balancers_last();
     move |service| {
         let key = group(&*apis.provider, service)?;
@@ -172,7 +172,7 @@ pub(super) fn known_group(apis: &Apis) -> impl Fn(&Service) -> Option<String> {
 /// Returns the namespaces and names of the Secrets for which ports of these Services ask.
 pub(super) fn tls_secret_names<'a>(
     provider: &dyn Provider,
-    services: impl IntoIterator<Item = &'a Arc<Service>>,
+    services: impl IntoIterator<Item = &'a Arc<KubeService>>,
 ) -> BTreeSet<FullName> {
     let mut names = BTreeSet::new();
     let Some(balancers) = provider.load_balancers() else {
@@ -192,7 +192,7 @@ pub(super) fn tls_secret_names<'a>(
 /// that has it.
 pub fn groups<'a>(
     provider: &dyn Provider,
-    services: impl IntoIterator<Item = &'a Service>,
+    services: impl IntoIterator<Item = &'a KubeService>,
 ) -> Groups {
     let mut groups: HashMap<String, Vec<provider::Service>> = HashMap::new();
     let mut seen = HashSet::new();
@@ -224,13 +224,13 @@ fn limit(group: &mut Vec<provider::Service>) {
 pub(super) fn observe(
     apis: &Apis,
     cluster_name: &str,
-    services: Vec<Arc<Service>>,
-    seen: &Seen,
+    services: Vec<Arc<KubeService>>,
+    seen: &SeenObjects,
     reads: Reads,
-) -> Result<Observed, Error> {
+) -> Result<ObservedServices, CacheError> {
     let all = services.iter().chain(&seen.services);
     // Nothing of these Services is removed from a load balancer that several Services use.
-    let untouched = |service: &Arc<Service>| {
+    let untouched = |service: &Arc<KubeService>| {
         let is_unread = service.too_large().is_some();
         let left =
             provider::UntouchedService { namespace: service.metadata.namespace.clone(), is_unread };
@@ -243,12 +243,12 @@ pub(super) fn observe(
     let for_cloud: Vec<&provider::Service> = for_cloud.iter().chain(groups.services()).collect();
     let snapshot = apis.load_balancers(&for_cloud, reads.max_age, reads.urgency)?;
     let tls_secrets = apis.tls_secrets(&tls_secret_names(&*apis.provider, &services))?;
-    // These servers are those of the last list, whichever reader read that list, see `Observed::read_needs`.
+    // These servers are those of the last list, whichever reader read that list, see `ObservedServices::read_needs`.
     let servers = apis.instances_last();
     let servers = servers.as_deref().map(Vec::as_slice);
     // This list may be old, because Services are seldom created or deleted, and only a take-over rests on the list.
     let all = all_services(apis, Duration::MAX)?;
-    let mut observed = Observed {
+    let mut observed = ObservedServices {
         cluster: cluster(apis, &all.value, &seen.nodes)?,
         nodes: offered(apis, &seen.nodes, servers, false),
         services,
@@ -269,22 +269,25 @@ pub(super) fn observe(
 }
 
 /// The dedicated servers of the last list, however old that list is.
-struct Dedicated {
-    servers: Option<cache::Instances>,
+struct DedicatedServers {
+    servers: Option<cache::ListedServers>,
     /// Whether there are credentials for the API of dedicated servers.
     is_known: bool,
 }
 
-impl Dedicated {
-    fn of(apis: &Apis) -> Dedicated {
-        Dedicated { servers: apis.dedicated_last(), is_known: apis.provider.dedicated().is_some() }
+impl DedicatedServers {
+    fn of(apis: &Apis) -> DedicatedServers {
+        DedicatedServers {
+            servers: apis.dedicated_last(),
+            is_known: apis.provider.dedicated().is_some(),
+        }
     }
 
     /// Returns the dedicated servers of the last list. When there was no list yet, they are listed now, because only a
     /// list proves which address belongs to a node.
-    fn listed(apis: &Apis, nodes: &[Arc<Node>]) -> Dedicated {
-        let mut dedicated = Dedicated::of(apis);
-        let number = |node: &Arc<Node>| server_of(node, &*apis.provider)?.dedicated();
+    fn listed(apis: &Apis, nodes: &[Arc<KubeNode>]) -> DedicatedServers {
+        let mut dedicated = DedicatedServers::of(apis);
+        let number = |node: &Arc<KubeNode>| server_of(node, &*apis.provider)?.dedicated();
         let mut numbers = nodes.iter().filter_map(number);
         if dedicated.servers.is_none() && dedicated.is_known && numbers.next().is_some() {
             // No address is proven while Robot does not answer.
@@ -305,7 +308,7 @@ impl Dedicated {
 
     /// Returns the public address of a node's dedicated server. Until the servers are listed, this is the address that
     /// the node got at its initialisation.
-    fn ipv4(&self, node: &Node, id: InstanceId) -> Option<Ipv4Addr> {
+    fn ipv4(&self, node: &KubeNode, id: InstanceId) -> Option<Ipv4Addr> {
         id.dedicated().filter(|_| self.is_known)?;
         if let Some(server) = self.server(id) {
             return server.public_ipv4;
@@ -317,7 +320,7 @@ impl Dedicated {
     }
 
     /// Returns all addresses by which a node on this server can be a target.
-    fn addresses(&self, node: &Node, id: InstanceId) -> impl Iterator<Item = IpAddr> {
+    fn addresses(&self, node: &KubeNode, id: InstanceId) -> impl Iterator<Item = IpAddr> {
         let own = node.status.addresses.iter();
         let own = own.filter(|address| self.is_known && address.kind != AddressKind::Hostname);
         let public = self.ipv4(node, id).map(IpAddr::from);
@@ -338,11 +341,11 @@ pub(super) fn identity_in(all: &[Arc<AnyService>]) -> Option<&str> {
 pub(super) fn all_services(
     apis: &Apis,
     max_age: Duration,
-) -> Result<View<Vec<Arc<AnyService>>>, Error> {
+) -> Result<View<Vec<Arc<AnyService>>>, CacheError> {
     let is_whole = |all: &View<Vec<Arc<AnyService>>>| identity_in(&all.value).is_some();
     let all = apis.any_services(max_age)?;
     let (namespace, name) = IDENTITY;
-    let exists = || apis.kube.service(namespace, name).map_err(Error::Kube);
+    let exists = || apis.kube.service(namespace, name).map_err(CacheError::Kube);
     if is_whole(&all) || exists()?.is_none() {
         return Ok(all);
     }
@@ -357,8 +360,8 @@ pub(super) fn all_services(
 }
 
 /// Returns the error that says that not enough is known of the cluster.
-pub(super) fn not_known(why: &str) -> Error {
-    Error::Cloud(provider::Error::new(ErrorKind::Other, why))
+pub(super) fn not_known(why: &str) -> CacheError {
+    CacheError::Cloud(provider::ProviderError::new(ErrorKind::Other, why))
 }
 
 /// Returns the result of [`cluster`] for a caller that needs the cluster's identity, or an error when the
@@ -366,8 +369,8 @@ pub(super) fn not_known(why: &str) -> Error {
 pub(super) fn known_cluster(
     apis: &Apis,
     all: &[Arc<AnyService>],
-    nodes: &[Arc<Node>],
-) -> Result<Cluster, Error> {
+    nodes: &[Arc<KubeNode>],
+) -> Result<Cluster, CacheError> {
     let cluster = cluster(apis, all, nodes)?;
     if cluster.uid.is_empty() {
         return Err(not_known(NO_IDENTITY));
@@ -380,8 +383,8 @@ pub(super) fn known_cluster(
 pub(super) fn cluster(
     apis: &Apis,
     all: &[Arc<AnyService>],
-    nodes: &[Arc<Node>],
-) -> Result<Cluster, Error> {
+    nodes: &[Arc<KubeNode>],
+) -> Result<Cluster, CacheError> {
     // The identity is empty when neither a Lease nor the list of all Services has one.
     let known = apis.identities(identity_in(all))?.unwrap_or_default();
     let mut cluster = Cluster {
@@ -390,7 +393,7 @@ pub(super) fn cluster(
         service_uids: all.iter().map(|service| service.metadata.uid.clone()).collect(),
         ..Cluster::default()
     };
-    let dedicated = Dedicated::listed(apis, nodes);
+    let dedicated = DedicatedServers::listed(apis, nodes);
     let claims = Claims::new(&*apis.provider, nodes);
     for node in nodes {
         let id = &node.spec.provider_id;
@@ -430,11 +433,11 @@ pub(super) fn cluster(
 /// they were not read. `is_certain` means that the list of servers was requested after this pass began.
 fn offered(
     apis: &Apis,
-    nodes: &[Arc<Node>],
+    nodes: &[Arc<KubeNode>],
     servers: Option<&[Instance]>,
     is_certain: bool,
 ) -> Vec<OfferedNode> {
-    let dedicated = Dedicated::of(apis);
+    let dedicated = DedicatedServers::of(apis);
     let list = servers.unwrap_or_default().iter();
     let by_id: HashMap<InstanceId, &Instance> =
         list.map(|instance| (instance.id, instance)).collect();
@@ -462,9 +465,9 @@ fn offered(
 /// the cluster autoscaler is about to remove stays a target until its Node is deleted, because its health check ends
 /// its traffic (KEP-3836), and a target that is removed loses its connections.
 pub(super) fn candidates<'a>(
-    nodes: &'a [Arc<Node>],
+    nodes: &'a [Arc<KubeNode>],
     provider: &'a dyn Provider,
-) -> impl Iterator<Item = (&'a Node, InstanceId)> {
+) -> impl Iterator<Item = (&'a KubeNode, InstanceId)> {
     let claims = Claims::new(provider, nodes);
     nodes.iter().filter_map(move |node| {
         let id = claims.server_of(node)?;
@@ -475,7 +478,7 @@ pub(super) fn candidates<'a>(
 
 /// Whether the node has the label that excludes it from load balancers. The label has no effect when its value is a Go
 /// boolean that is false.
-fn is_excluded(node: &Node) -> bool {
+fn is_excluded(node: &KubeNode) -> bool {
     let value = node.metadata.labels.get(EXCLUDED);
     value.is_some_and(|value| !["0", "f", "F", "false", "FALSE", "False"].contains(&value))
 }

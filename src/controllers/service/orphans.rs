@@ -6,17 +6,17 @@
 //! the first deletion. Then each load balancer's own Service is read by its name. The provider reads the load
 //! balancer itself last.
 
-use super::observe::{self, NAME, Settings};
+use super::observe::{self, NAME, ServiceSettings};
 use super::plan::{ServiceChange, ServiceFacts, ServicePlan, Want, want};
-use crate::cache::{Apis, Error, ReadFrom};
+use crate::cache::{Apis, CacheError, ReadFrom};
 use crate::controllers::Progress;
 use crate::controllers::executor::Executor;
 use crate::controllers::report::{Outage, Report, publish};
 use crate::controllers::share::Payer;
-use crate::kube::{AnyService, ObjectReference, Service};
+use crate::kube::{AnyService, KubeService, ObjectReference};
 use crate::metrics::LOAD_BALANCERS;
 use crate::provider::{
-    Balancer, BalancerUse, Cluster, ErrorKind, Kept, Orphan, Reason, Snapshot, Urgency, clock,
+    Balancer, BalancerUse, Cluster, ErrorKind, KeptObject, Orphan, Reason, Snapshot, Urgency, clock,
 };
 use crate::text;
 use std::collections::HashSet;
@@ -27,13 +27,13 @@ const KIND: &str = "load-balancer";
 
 /// Returns the load balancers of this cluster whose Service does not exist. `doctor` uses this function, because it
 /// plans nothing. Reads that were made after `begun` are not repeated.
-pub fn known_orphans(apis: &Apis, begun: Instant) -> Result<Vec<Orphan>, Error> {
+pub fn known_orphans(apis: &Apis, begun: Instant) -> Result<Vec<Orphan>, CacheError> {
     find(apis, begun, Duration::MAX, Urgency::Needed)
 }
 
 /// Returns the cluster, and the load balancers that their Services asked to keep before they were deleted. Both are as
 /// they were read last.
-pub fn kept(apis: &Apis) -> Result<(Cluster, Vec<Kept>), Error> {
+pub fn kept(apis: &Apis) -> Result<(Cluster, Vec<KeptObject>), CacheError> {
     let snapshot = apis.load_balancers(&[], Duration::MAX, Urgency::Needed)?;
     let all = observe::all_services(apis, Duration::MAX)?;
     let cluster = observe::known_cluster(apis, &all.value, &[])?;
@@ -48,7 +48,7 @@ pub(super) fn find(
     begun: Instant,
     age: Duration,
     urgency: Urgency,
-) -> Result<Vec<Orphan>, Error> {
+) -> Result<Vec<Orphan>, CacheError> {
     if apis.provider.load_balancers().is_none() {
         return Ok(Vec::new());
     }
@@ -86,7 +86,7 @@ fn orphans(
     snapshot: &dyn Snapshot,
     mut cluster: Cluster,
     all: &[Arc<AnyService>],
-    wanting: &[Arc<Service>],
+    wanting: &[Arc<KubeService>],
 ) -> Vec<Orphan> {
     let without_service = snapshot.orphans(&cluster);
     let without_service: HashSet<u64> =
@@ -111,7 +111,12 @@ fn orphans(
 
 /// Counts and reports the orphans after the daemon has compared all Services. Deletes the orphans when a setting
 /// asks for that.
-pub(super) fn look_after(apis: &Apis, settings: &Settings, begun: Instant, report: &mut Report) {
+pub(super) fn look_after(
+    apis: &Apis,
+    settings: &ServiceSettings,
+    begun: Instant,
+    report: &mut Report,
+) {
     let age = apis.resync_period(settings.resync_period) / 2;
     let mut left: Vec<ServicePlan> = match find(apis, begun, age, Urgency::CanWait) {
         Ok(orphans) => orphans.into_iter().map(plan).collect(),
@@ -159,7 +164,7 @@ pub(super) fn plan(orphan: Orphan) -> ServicePlan {
 /// Returns a plan whose Service does not exist, so that its load balancer is displayed and deleted like those of other
 /// plans. `service` is the name in the labels of the load balancer.
 pub(super) fn plan_alone(service: &str, balancer: Balancer) -> ServicePlan {
-    let mut of = Service::default();
+    let mut of = KubeService::default();
     let (namespace, name) = service.split_once('.').unwrap_or(("", service));
     of.metadata.namespace = namespace.to_owned();
     of.metadata.name = name.to_owned();
@@ -180,7 +185,7 @@ impl ServicePlan {
 /// Deletes the chosen orphans one after the other. Returns a plan for each, with what was made.
 pub(super) fn delete(
     apis: &Apis,
-    settings: &Settings,
+    settings: &ServiceSettings,
     is_chosen: impl Fn(u64) -> bool,
     report: &mut Report,
 ) -> Vec<ServicePlan> {
@@ -243,7 +248,11 @@ pub(super) fn carry_out(
 
 /// Reads everything again from the APIs themselves. A load balancer that a Service is about to take over by its name is
 /// treated as that Service's, because operators keep an address by such a take-over.
-fn make_certain(apis: &Apis, name: &str, begun: Instant) -> Result<(Cluster, Vec<Orphan>), Error> {
+fn make_certain(
+    apis: &Apis,
+    name: &str,
+    begun: Instant,
+) -> Result<(Cluster, Vec<Orphan>), CacheError> {
     let nodes = apis.nodes.whole(clock::since(begun), ReadFrom::Latest)?;
     let services = apis.load_balancer_services(Duration::ZERO, ReadFrom::Latest)?.value;
     let wanting = services.iter().filter(|service| want(service) == Want::Ensure);
@@ -268,7 +277,7 @@ fn make_certain(apis: &Apis, name: &str, begun: Instant) -> Result<(Cluster, Vec
 
 /// Whether the Service of the load balancer exists after all. A new Service with the same name counts, too, when
 /// `cluster` does not have that Service yet.
-fn came_up(apis: &Apis, orphan: &Orphan, cluster: &Cluster) -> Result<bool, Error> {
+fn came_up(apis: &Apis, orphan: &Orphan, cluster: &Cluster) -> Result<bool, CacheError> {
     let Some((namespace, name)) = orphan.service.split_once('.') else {
         return Ok(false);
     };

@@ -1,11 +1,12 @@
 //! Plans what should be done for Services, as a pure function of what both APIs say.
 
-use super::observe::{self, Management, NO_IDENTITY, Observed};
+use super::observe::{self, Management, NO_IDENTITY, ObservedServices};
 use crate::controllers::Plan;
-use crate::kube::{PastEvent, Service};
+use crate::kube::{KubeService, PastEvent};
 use crate::provider::{
-    Change, ChangeKind, Cluster, Description, Finding, Ingress, LoadBalancerPlan, Needs, Outcome,
-    Provider, Reason, Severity, Snapshot, Source, Sourced, Verb, Write, heartbeat,
+    Change, ChangeKind, Cluster, Description, Finding, Ingress, LoadBalancerPlan, Needs,
+    PlanOutcome, Provider, Reason, Severity, Snapshot, Source, Sourced, Write, WriteVerb,
+    heartbeat,
 };
 use crate::text::shell_command;
 use serde_json::{Value, json};
@@ -33,7 +34,7 @@ pub type ServicePlan = Plan<ServiceChange, ServiceFacts>;
 /// The facts on which the writes for a Service rest.
 #[derive(Debug)]
 pub struct ServiceFacts {
-    pub service: Arc<Service>,
+    pub service: Arc<KubeService>,
     pub want: Want,
     /// What else the plan in the cloud says. Its findings, its changes and the status are taken out of it.
     pub cloud: LoadBalancerPlan,
@@ -44,7 +45,7 @@ pub struct ServiceFacts {
 }
 
 impl ServiceFacts {
-    pub(super) fn new(service: &Arc<Service>, want: Want) -> ServiceFacts {
+    pub(super) fn new(service: &Arc<KubeService>, want: Want) -> ServiceFacts {
         ServiceFacts {
             service: Arc::clone(service),
             want,
@@ -86,7 +87,7 @@ pub enum ServiceWrite {
 
 /// Plans for all observed Services. Each field and target is kept in the plans only `for_people`, because twenty load
 /// balancers of a hundred targets would take most of a daemon's memory.
-pub(super) fn plan(observed: &Observed, for_people: bool) -> Vec<ServicePlan> {
+pub(super) fn plan(observed: &ObservedServices, for_people: bool) -> Vec<ServicePlan> {
     let plan = |service| {
         // A pass over thousands of Services takes time, so a heartbeat for each plan shows that the
         // process does not hang.
@@ -100,9 +101,9 @@ pub(super) fn plan(observed: &Observed, for_people: bool) -> Vec<ServicePlan> {
 
 /// Plans for one Service by what this snapshot shows.
 pub(super) fn plan_for(
-    observed: &Observed,
+    observed: &ObservedServices,
     snapshot: &dyn Snapshot,
-    service: &Arc<Service>,
+    service: &Arc<KubeService>,
     for_people: bool,
 ) -> ServicePlan {
     let is_end = observed.management == Management::Ends;
@@ -152,7 +153,7 @@ pub(super) fn plan_for(
 }
 
 /// Returns the finding that a change of the Service waits, because its namespace has no calls left.
-pub(super) fn waiting(service: &Service) -> Finding {
+pub(super) fn waiting(service: &KubeService) -> Finding {
     let namespace = &service.metadata.namespace;
     let message = format!(
         "the change waits, because Services of namespace {namespace} have used up their share of the project's calls, \
@@ -168,7 +169,7 @@ pub(super) fn waiting(service: &Service) -> Finding {
 /// wants no load balancer from us. `snapshot` shows a project without load balancers, and `cluster` has the known
 /// groups of Services.
 pub fn check(
-    service: &Service,
+    service: &KubeService,
     snapshot: &dyn Snapshot,
     cluster: &Cluster,
 ) -> Option<Vec<Finding>> {
@@ -180,7 +181,7 @@ pub fn check(
     }
     let mut plan = snapshot.plan(&service.for_cloud(), &[], cluster);
     let mut findings = Vec::new();
-    if let Outcome::Refused { problems, .. } = plan.outcome {
+    if let PlanOutcome::Refused { problems, .. } = plan.outcome {
         let problem = |why| Finding::warning(Reason::SyncLoadBalancerFailed, why);
         findings.extend(problems.into_iter().map(problem));
     }
@@ -191,7 +192,7 @@ pub fn check(
 
 /// Returns a finding when the Service is larger than what the controller reads of it. Too little is known of such a
 /// Service, so its load balancer stays as it is. To end a Service, only its finalizers must have been read.
-fn too_large(service: &Service, want: Want) -> Option<Finding> {
+fn too_large(service: &KubeService, want: Want) -> Option<Finding> {
     let why = match want {
         Want::Nothing => None,
         Want::Remove | Want::Release => service.too_many_finalizers(),
@@ -214,7 +215,7 @@ pub(super) fn needs(plans: &[ServicePlan]) -> Needs {
 /// is let go would leave its real load balancer behind. Plans that do not rest on the Service's own load balancer are
 /// therefore refused when the project also has no server of the cluster's nodes. In a cluster without nodes on cloud
 /// servers, projects can't be distinguished.
-fn refuse_in_wrong_project(observed: &Observed, plans: &mut [ServicePlan]) {
+fn refuse_in_wrong_project(observed: &ObservedServices, plans: &mut [ServicePlan]) {
     let count = observed.cluster.servers.len();
     if count == 0 || observed.has_own_servers != Some(false) {
         return;
@@ -250,7 +251,7 @@ impl Write for AddToNew {
     fn description(&self) -> Description {
         let Self { name, created_for } = self;
         let to = format!(" to load balancer {name}, which is created for Service {created_for}");
-        Description::new(Verb::ADD, "ports", to)
+        Description::new(WriteVerb::ADD, "ports", to)
     }
 
     fn json(&self) -> Value {
@@ -311,7 +312,7 @@ pub(super) fn in_turn(provider: &dyn Provider, plans: &mut [ServicePlan]) {
 /// Returns what a Service wants, judging by the Service alone. Other controllers use a finalizer with the same name.
 /// The finalizer of a Service that is left alone is therefore removed only when the load balancer says that the
 /// finalizer was ours, see `ServicePlan::leave_alone`.
-pub fn want(service: &Service) -> Want {
+pub fn want(service: &KubeService) -> Want {
     // A Service of another type keeps the finalizer, so that its load balancer is removed when the Service
     // is ours again.
     let may_end =
@@ -336,7 +337,7 @@ impl Want {
 
 impl ServicePlan {
     /// Creates the plan of a Service, without writes.
-    pub(super) fn of(service: &Arc<Service>, want: Want) -> ServicePlan {
+    pub(super) fn of(service: &Arc<KubeService>, want: Want) -> ServicePlan {
         let version = &service.metadata.resource_version;
         Plan::new(service.object(), version, ServiceFacts::new(service, want))
     }
@@ -349,7 +350,7 @@ impl ServicePlan {
         let outcome = &mut cloud.outcome;
         let (first, last) = match self.want {
             Want::Ensure => {
-                let is_synced = matches!(outcome, Outcome::Change { .. });
+                let is_synced = matches!(outcome, PlanOutcome::Change { .. });
                 let first = (is_synced && !has_finalizer).then_some(ServiceWrite::AddFinalizer);
                 (first, status.filter(|status| status != has).map(ServiceWrite::SetStatus))
             }
@@ -377,7 +378,7 @@ impl ServicePlan {
     /// change. The plan has the load balancer when a person reads the plan.
     fn leave_unread(
         &mut self,
-        observed: &Observed,
+        observed: &ObservedServices,
         snapshot: &dyn Snapshot,
         obstacle: Finding,
         for_people: bool,
@@ -493,7 +494,7 @@ impl ServicePlan {
     pub(super) fn refuse(&mut self, obstacle: Finding) {
         self.changes.clear();
         self.obstacle = Some(obstacle);
-        self.cloud.outcome = Outcome::default();
+        self.cloud.outcome = PlanOutcome::default();
     }
 
     /// Removes the changes in the cloud that are made now from a plan whose first write was made, and returns them.
@@ -566,17 +567,17 @@ impl Write for ServiceWrite {
     /// Returns a text such as `set status to 192.0.2.7, 2001:db8::1`.
     fn description(&self) -> Description {
         let finalizer = |verb| Description::new(verb, "finalizer", "");
-        let emptied = Description::new(Verb::EMPTY, "status", "");
+        let emptied = Description::new(WriteVerb::EMPTY, "status", "");
         match self {
-            ServiceWrite::AddFinalizer => finalizer(Verb::ADD),
+            ServiceWrite::AddFinalizer => finalizer(WriteVerb::ADD),
             ServiceWrite::SetStatus(status) if status.is_empty() => emptied,
             ServiceWrite::SetStatus(status) => {
                 Description::value("status", None, Some(&addresses(status)))
             }
-            ServiceWrite::EndManagement => finalizer(Verb::REMOVE),
+            ServiceWrite::EndManagement => finalizer(WriteVerb::REMOVE),
             ServiceWrite::RemoveFinalizer { empties_status } => {
                 let emptied = Some(emptied).filter(|_| *empties_status);
-                emptied.into_iter().chain([finalizer(Verb::REMOVE)]).collect()
+                emptied.into_iter().chain([finalizer(WriteVerb::REMOVE)]).collect()
             }
         }
     }
@@ -602,7 +603,7 @@ mod tests {
     use super::*;
     use crate::provider::clock::{self, Simulation};
     use crate::provider::{
-        self, Balancer, Kept, OfferedNode, Orphan, SeenHealth, ShownCertificate,
+        self, Balancer, KeptObject, OfferedNode, Orphan, SeenHealth, ShownCertificate,
     };
     use std::cell::Cell;
     use std::io;
@@ -656,7 +657,7 @@ mod tests {
         fn all(&self) -> Vec<(Balancer, String)> { Vec::new() }
         fn known_group(&self, key: String) -> String { key }
         fn orphans(&self, _: &Cluster) -> Vec<Orphan> { Vec::new() }
-        fn kept(&self, _: &Cluster) -> Vec<Kept> { Vec::new() }
+        fn kept(&self, _: &Cluster) -> Vec<KeptObject> { Vec::new() }
     }
 
     #[test]
@@ -665,7 +666,7 @@ mod tests {
         let machine = Rc::new(Counting(Instant::now(), Cell::default()));
         let _simulated = clock::simulate(machine.clone());
         heartbeat::install(Arc::default());
-        let observed = Observed {
+        let observed = ObservedServices {
             services: vec![Arc::default(); SERVICES],
             nodes: Vec::new(),
             cluster: Cluster::default(),

@@ -7,18 +7,18 @@
 
 use super::admission::{self, Admission};
 use super::agenda::{self, Agenda};
-use super::certificates::Certificates;
+use super::certificates::CertificateSearch;
 use super::events;
-use super::health::Outages;
-use super::observe::{self, Management, NAME, Observed, Seen, Settings};
+use super::health::ServiceOutages;
+use super::observe::{self, Management, NAME, ObservedServices, SeenObjects, ServiceSettings};
 use super::plan::{self, ServiceChange, ServicePlan, ServiceWrite, Want};
-use crate::cache::{Apis, Error, ReadFrom};
+use crate::cache::{Apis, CacheError, ReadFrom};
 use crate::controllers::controller::{Progress, Selection};
 use crate::controllers::executor::{End, Execution, Executor, Requests};
 use crate::controllers::report::{Report, count_write, log_change};
 use crate::controllers::schedule::Why;
 use crate::controllers::share::Payer;
-use crate::kube::{self, LOAD_BALANCER_FINALIZER, Service, retry_on_conflict};
+use crate::kube::{self, KubeService, LOAD_BALANCER_FINALIZER, retry_on_conflict};
 use crate::provider::{
     ChangeKind, Claim, ErrorKind, Finding, Write, calls::counted, clock, without_correlations,
 };
@@ -35,7 +35,7 @@ const PLANS_AT_MOST: u32 = kube::CONFLICT_TRIES;
 
 /// The controller of Services, with the state that is kept from one tick to the next.
 pub struct ServiceController {
-    pub(super) settings: Settings,
+    pub(super) settings: ServiceSettings,
     pub(super) management: Management,
     pub(super) agenda: Agenda,
     pub(super) admission: Admission,
@@ -44,13 +44,13 @@ pub struct ServiceController {
     /// The Services that wait for the end of an execution, because the execution claims the load balancer or the
     /// name that they want.
     pub(super) queued: Vec<Task>,
-    pub(super) certificates: Certificates,
+    pub(super) certificates: CertificateSearch,
     /// The Services that get no traffic, as of the last comparison of all load balancers.
-    pub(super) outages: Outages,
+    pub(super) outages: ServiceOutages,
 }
 
 /// The work of one tick.
-pub(super) struct Sync<'a> {
+pub(super) struct ServiceSync<'a> {
     pub(super) state: &'a mut ServiceController,
     pub(super) apis: &'a Apis,
     pub(super) selection: &'a Selection,
@@ -75,7 +75,7 @@ pub(super) struct Sync<'a> {
 /// A Service on which this controller works, from the moment when the Service is taken up until the work ends.
 pub(super) struct Task {
     /// The Service as it was read or written last.
-    pub(super) service: Arc<Service>,
+    pub(super) service: Arc<KubeService>,
     /// The payer of the calls. `None` means that no change of a Service asked for them.
     payer: Option<Payer>,
     /// The moment since which the list of load balancers for a plan must have been requested. Before this moment,
@@ -105,12 +105,12 @@ pub(super) struct Work {
     plan: ServicePlan,
     /// The facts on which the plan rests, if the plan creates a load balancer. Other plans drop their facts, because
     /// the facts about thousands of nodes should not be kept for each round of plans.
-    observed: Option<Arc<Observed>>,
+    observed: Option<Arc<ObservedServices>>,
     claims: HashSet<Claim>,
 }
 
 /// The plans, and the facts on which they rest. The facts are `None` when none of the Services exists any more.
-type Plans = (Option<Arc<Observed>>, Vec<ServicePlan>);
+type Plans = (Option<Arc<ObservedServices>>, Vec<ServicePlan>);
 
 impl ServiceController {
     /// Returns the Services whose changes are being made, or wait for the changes of another Service.
@@ -135,7 +135,7 @@ impl ServiceController {
     /// a target may be another owner's now. Changes that only add targets do no harm, and are followed by the next
     /// plan. A Service that waits for a load balancer leaves the queue when the Service has changed, because it may
     /// want another load balancer, and is due again.
-    pub(super) fn stop_stale(&mut self, services: &[Arc<Service>]) {
+    pub(super) fn stop_stale(&mut self, services: &[Arc<KubeService>]) {
         let agenda = &self.agenda;
         let services = by_uid(services);
         let is_stale = |uid: &str, takes_away: bool| match services.get(uid) {
@@ -151,7 +151,7 @@ impl ServiceController {
     }
 }
 
-impl Sync<'_> {
+impl ServiceSync<'_> {
     /// Works on all executions until none is left, or until the moment `until`. When the execution of a Service has
     /// ended, the Service is finished at once, or planned again at once if a new plan is needed.
     pub(super) fn execute(&mut self, requests: &mut Requests, until: Option<Instant>) {
@@ -180,7 +180,7 @@ impl Sync<'_> {
 
     /// Reads everything again for these Services, plans, and begins the changes, until no Service has to
     /// be planned again.
-    pub(super) fn plan_and_begin(&mut self, mut tasks: Vec<Task>) -> Result<(), Error> {
+    pub(super) fn plan_and_begin(&mut self, mut tasks: Vec<Task>) -> Result<(), CacheError> {
         loop {
             let may_plan = |task: &mut Task| task.plans < PLANS_AT_MOST && !self.is_closed;
             let now = tasks.extract_if(.., may_plan).collect();
@@ -251,7 +251,7 @@ impl Sync<'_> {
 
     /// Reads both APIs as they are now, and plans what should be done. A Service that does not exist any more
     /// has no plan.
-    fn plan(&mut self, tasks: &mut [Task]) -> Result<Plans, Error> {
+    fn plan(&mut self, tasks: &mut [Task]) -> Result<Plans, CacheError> {
         let begun = clock::now();
         let apis = self.apis;
         let list = || apis.load_balancer_services(clock::since(begun), ReadFrom::Latest);
@@ -273,15 +273,16 @@ impl Sync<'_> {
         let nodes = apis.nodes.whole(clock::since(begun), ReadFrom::Latest)?;
         let listed_since = tasks.iter().map(|task| task.since).max().unwrap_or(begun);
         let reads = Agenda::reads_for_writes(listed_since, self.for_people);
-        let shares = |service: &Arc<Service>| observe::group(&*apis.provider, service).is_some();
+        let shares =
+            |service: &Arc<KubeService>| observe::group(&*apis.provider, service).is_some();
         if listed.is_empty() && services.iter().any(shares) {
             listed = list()?.value;
         }
         let listed = listed.iter().cloned();
-        let seen = Seen {
+        let seen = SeenObjects {
             services: listed.filter_map(|service| self.admitted(service)).collect(),
             nodes: nodes.value,
-            ..Seen::default()
+            ..SeenObjects::default()
         };
         let mut observed = self.state.observe(apis, services, &seen, reads)?;
         let mut plans = plan::plan(&observed, self.for_people);
@@ -298,8 +299,8 @@ impl Sync<'_> {
     fn read_again(
         &mut self,
         task: &mut Task,
-        listed: Option<&Arc<Service>>,
-    ) -> Result<Option<Arc<Service>>, Error> {
+        listed: Option<&Arc<KubeService>>,
+    ) -> Result<Option<Arc<KubeService>>, CacheError> {
         let meta = &task.service.metadata;
         let now = match listed {
             Some(now) => Some(Arc::clone(now)),
@@ -321,7 +322,7 @@ impl Sync<'_> {
 
     /// Returns the Service, which was just read again, as it may be planned now. A change that waits for calls
     /// is left out.
-    fn admitted(&mut self, service: Arc<Service>) -> Option<Arc<Service>> {
+    fn admitted(&mut self, service: Arc<KubeService>) -> Option<Arc<KubeService>> {
         if !self.is_limited {
             return Some(service);
         }
@@ -521,7 +522,7 @@ impl Sync<'_> {
 
     /// Makes the next write of the plan if it is one to the Service itself. Returns `false` when what the plan rests on
     /// changed in the meantime.
-    fn write(&mut self, task: &mut Task, plan: &mut ServicePlan) -> Result<bool, kube::Error> {
+    fn write(&mut self, task: &mut Task, plan: &mut ServicePlan) -> Result<bool, kube::KubeError> {
         let Some(ServiceChange::Own(write)) = plan.changes.first() else {
             return Ok(true);
         };
@@ -564,7 +565,12 @@ impl Sync<'_> {
         }
     }
 
-    fn not_written(&mut self, task: Task, plan: ServicePlan, error: &kube::Error) -> Option<Task> {
+    fn not_written(
+        &mut self,
+        task: Task,
+        plan: ServicePlan,
+        error: &kube::KubeError,
+    ) -> Option<Task> {
         if error.is_not_found() {
             // The Service does not exist any more, so nothing is left to be done.
             task.warn_of_leftover();
@@ -601,10 +607,10 @@ impl Sync<'_> {
 
 /// Makes one write to the Service itself.
 fn patched(
-    kube: &kube::Client,
-    service: &Arc<Service>,
+    kube: &kube::KubeClient,
+    service: &Arc<KubeService>,
     write: &ServiceWrite,
-) -> Result<Arc<Service>, kube::Error> {
+) -> Result<Arc<KubeService>, kube::KubeError> {
     let meta = &service.metadata;
     let written = kube.patch_service_status(&meta.namespace, &meta.name, &patch(service, write));
     count_write(NAME, write.word(), written.as_ref().map(drop));
@@ -621,7 +627,7 @@ fn patched(
 
 /// Returns a merge patch for the status subresource, because the official role allows no other write. The patch names
 /// the version for which it was planned.
-fn patch(service: &Service, write: &ServiceWrite) -> Value {
+fn patch(service: &KubeService, write: &ServiceWrite) -> Value {
     let own = LOAD_BALANCER_FINALIZER;
     let finalizers = service.metadata.finalizers.iter().map(String::as_str);
     let others = finalizers.filter(|finalizer| *finalizer != own);
@@ -643,7 +649,7 @@ fn patch(service: &Service, write: &ServiceWrite) -> Value {
 }
 
 impl Task {
-    pub(super) fn new(service: Arc<Service>, payer: Option<Payer>, since: Instant) -> Task {
+    pub(super) fn new(service: Arc<KubeService>, payer: Option<Payer>, since: Instant) -> Task {
         Task {
             service,
             payer,
@@ -695,7 +701,7 @@ fn claims(plan: &ServicePlan) -> HashSet<Claim> {
     cloud.claims.iter().cloned().chain(found).chain(name).collect()
 }
 
-fn by_uid(services: &[Arc<Service>]) -> HashMap<&str, &Arc<Service>> {
+fn by_uid(services: &[Arc<KubeService>]) -> HashMap<&str, &Arc<KubeService>> {
     services.iter().map(|service| &*service.metadata.uid).zip(services).collect()
 }
 

@@ -13,13 +13,13 @@
 
 mod server;
 
-use super::lease::Lease;
+use super::lease::LeaderElection;
 use super::stop::Stop;
 use crate::cache::Apis;
 use crate::metrics;
 use crate::provider::heartbeat::Heartbeat;
 use crate::provider::lock;
-use server::Verdict;
+use server::ProbeAnswer;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -40,12 +40,12 @@ pub struct HealthSettings {
 }
 
 /// Whether the daemon lives and is ready.
-pub struct Health {
+pub struct DaemonHealth {
     settings: HealthSettings,
     apis: &'static Apis,
     threads: Mutex<Vec<Watched>>,
     /// `None` when this process does not wait for a Lease.
-    lease: Option<Arc<Lease>>,
+    lease: Option<Arc<LeaderElection>>,
 }
 
 /// A thread that must show signs of life. The thread owns its heartbeat, which is dropped when the thread ends.
@@ -54,16 +54,16 @@ struct Watched {
     heartbeat: Weak<Heartbeat>,
 }
 
-impl Health {
+impl DaemonHealth {
     /// Begins to answer when an address is set. The returned value lives as long as the process.
     pub fn start(
         settings: HealthSettings,
         apis: &'static Apis,
         stop: &'static Stop,
-        lease: Option<Arc<Lease>>,
-    ) -> &'static Health {
-        let health: &'static Health =
-            Box::leak(Box::new(Health { settings, apis, threads: Mutex::default(), lease }));
+        lease: Option<Arc<LeaderElection>>,
+    ) -> &'static DaemonHealth {
+        let health: &'static DaemonHealth =
+            Box::leak(Box::new(DaemonHealth { settings, apis, threads: Mutex::default(), lease }));
         if let Some(address) = health.settings.address {
             let verdict = |path: &str| health.verdict(path);
             server::start(address, stop, verdict);
@@ -81,7 +81,7 @@ impl Health {
     }
 
     /// Returns the answer for a path, or `None` when there is no such path.
-    fn verdict(&self, path: &str) -> Option<Verdict> {
+    fn verdict(&self, path: &str) -> Option<ProbeAnswer> {
         match path {
             "/healthz" | "/livez" => Some(live(&lock(&self.threads), SILENCE_LIMIT)),
             "/readyz" => Some(ready(
@@ -89,16 +89,16 @@ impl Health {
                 self.apis.kube.is_reached(),
                 self.apis.provider.is_reached(),
             )),
-            "/metrics" if self.settings.has_metrics => Some(Verdict {
+            "/metrics" if self.settings.has_metrics => Some(ProbeAnswer {
                 content_type: EXPOSITION,
-                ..Verdict::new(200, metrics::exposition())
+                ..ProbeAnswer::new(200, metrics::exposition())
             }),
             _ => None,
         }
     }
 }
 
-fn live(threads: &[Watched], silence_limit: Duration) -> Verdict {
+fn live(threads: &[Watched], silence_limit: Duration) -> ProbeAnswer {
     let mut text = String::new();
     for Watched { name, heartbeat } in threads {
         match heartbeat.upgrade().map(|heartbeat| heartbeat.silent_for()) {
@@ -113,9 +113,9 @@ fn live(threads: &[Watched], silence_limit: Duration) -> Verdict {
     ok_unless(500, text)
 }
 
-fn ready(is_standby: bool, is_kube_reached: bool, is_cloud_reached: bool) -> Verdict {
+fn ready(is_standby: bool, is_kube_reached: bool, is_cloud_reached: bool) -> ProbeAnswer {
     if is_standby {
-        return Verdict::new(200, "ok: standby\n");
+        return ProbeAnswer::new(200, "ok: standby\n");
     }
     let mut text = String::new();
     for (name, is_reached) in [("Kubernetes", is_kube_reached), ("cloud", is_cloud_reached)] {
@@ -127,8 +127,8 @@ fn ready(is_standby: bool, is_kube_reached: bool, is_cloud_reached: bool) -> Ver
 }
 
 /// Returns an answer with what is wrong and this status, or with status 200 when nothing is wrong.
-fn ok_unless(status: u16, wrong: String) -> Verdict {
-    if wrong.is_empty() { Verdict::new(200, "ok\n") } else { Verdict::new(status, wrong) }
+fn ok_unless(status: u16, wrong: String) -> ProbeAnswer {
+    if wrong.is_empty() { ProbeAnswer::new(200, "ok\n") } else { ProbeAnswer::new(status, wrong) }
 }
 
 #[cfg(test)]
@@ -142,10 +142,10 @@ mod tests {
             Watched { name: "first", heartbeat: Arc::downgrade(&first) },
             Watched { name: "second", heartbeat: Arc::downgrade(&second) },
         ];
-        assert_eq!(live(&[], SILENCE_LIMIT), Verdict::new(200, "ok\n"));
-        assert_eq!(live(&threads, SILENCE_LIMIT), Verdict::new(200, "ok\n"));
+        assert_eq!(live(&[], SILENCE_LIMIT), ProbeAnswer::new(200, "ok\n"));
+        assert_eq!(live(&threads, SILENCE_LIMIT), ProbeAnswer::new(200, "ok\n"));
         drop(second);
-        let ended = Verdict::new(500, "second: has ended\n");
+        let ended = ProbeAnswer::new(500, "second: has ended\n");
         assert_eq!(live(&threads, SILENCE_LIMIT), ended);
         while first.silent_for() == Duration::ZERO {
             std::thread::yield_now();
@@ -164,7 +164,7 @@ mod tests {
             (false, true, false, 503, "the cloud API was not reached yet\n"),
         ] {
             let verdict = ready(is_standby, kube, cloud);
-            assert_eq!(verdict, Verdict::new(status, text));
+            assert_eq!(verdict, ProbeAnswer::new(status, text));
         }
         assert_eq!(ready(false, false, false).text.lines().count(), 2);
     }

@@ -47,7 +47,7 @@ struct Connection {
 pub(super) fn start(
     address: SocketAddr,
     stop: &'static Stop,
-    verdict: impl Fn(&str) -> Option<Verdict> + Copy + Send + 'static,
+    verdict: impl Fn(&str) -> Option<ProbeAnswer> + Copy + Send + 'static,
 ) {
     spawn(move || {
         for listener in bind_in_the_end(address, stop) {
@@ -106,7 +106,7 @@ fn bind(address: SocketAddr) -> io::Result<Vec<TcpListener>> {
 
 fn serve(
     listener: &TcpListener,
-    verdict: impl Fn(&str) -> Option<Verdict> + Copy + Send + 'static,
+    verdict: impl Fn(&str) -> Option<ProbeAnswer> + Copy + Send + 'static,
 ) {
     // The open connections, the oldest first. Each thread owns its connection.
     let mut open: VecDeque<Weak<Connection>> = VecDeque::new();
@@ -139,7 +139,10 @@ fn serve(
 }
 
 /// Reads one request and answers it.
-fn respond(connection: &Connection, verdict: impl Fn(&str) -> Option<Verdict>) -> io::Result<()> {
+fn respond(
+    connection: &Connection,
+    verdict: impl Fn(&str) -> Option<ProbeAnswer>,
+) -> io::Result<()> {
     let mut stream = &connection.stream;
     let had_turn = || connection.had_turn.store(true, Ordering::Relaxed);
     let deadline = clock::now() + clock::from_machine(LIFETIME);
@@ -195,17 +198,17 @@ fn left(deadline: Instant) -> io::Result<Duration> {
 
 /// The answer to a probe.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Verdict {
+pub(super) struct ProbeAnswer {
     pub(super) status: StatusCode,
     pub(super) content_type: &'static str,
     /// The body, which has one or more lines.
     pub(super) text: String,
 }
 
-impl Verdict {
-    pub(super) fn new(status: u16, text: impl Into<String>) -> Verdict {
+impl ProbeAnswer {
+    pub(super) fn new(status: u16, text: impl Into<String>) -> ProbeAnswer {
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        Verdict { status, content_type: "text/plain; charset=utf-8", text: text.into() }
+        ProbeAnswer { status, content_type: "text/plain; charset=utf-8", text: text.into() }
     }
 }
 
@@ -217,7 +220,7 @@ const REQUEST_LIMIT_BYTES: usize = 4096;
 /// The first request is answered, and then the connection ends. Bodies and pipelined requests are not read.
 pub(super) fn answer(
     received: &[u8],
-    verdict: impl Fn(&str) -> Option<Verdict>,
+    verdict: impl Fn(&str) -> Option<ProbeAnswer>,
 ) -> Option<Vec<u8>> {
     // TLS and other protocols are refused at once.
     if received.first().is_some_and(|byte| !byte.is_ascii_uppercase()) {
@@ -257,13 +260,13 @@ fn contains(text: &[u8], wanted: &[u8]) -> bool {
 }
 
 fn refusal(status: u16) -> Vec<u8> {
-    let mut verdict = Verdict::new(status, "");
+    let mut verdict = ProbeAnswer::new(status, "");
     verdict.text = format!("{}\n", verdict.status.canonical_reason().unwrap_or_default());
     response(&verdict, true)
 }
 
-fn response(verdict: &Verdict, with_body: bool) -> Vec<u8> {
-    let Verdict { status, content_type, text } = verdict;
+fn response(verdict: &ProbeAnswer, with_body: bool) -> Vec<u8> {
+    let ProbeAnswer { status, content_type, text } = verdict;
     let is_wrong_method = *status == StatusCode::METHOD_NOT_ALLOWED;
     let allow = if is_wrong_method { "Allow: GET, HEAD\r\n" } else { "" };
     // The status is written as its number and its reason, e.g. `404 Not Found`.
@@ -299,7 +302,7 @@ mod tests {
         let serving = std::thread::spawn(move || {
             let had_turn = AtomicBool::new(false);
             let connection = Connection { stream, had_turn };
-            drop(respond(&connection, |_| Some(Verdict::new(200, text.as_str()))));
+            drop(respond(&connection, |_| Some(ProbeAnswer::new(200, text.as_str()))));
         });
         let mut received = String::new();
         client.read_to_string(&mut received).unwrap();
@@ -308,10 +311,10 @@ mod tests {
         assert!(received.split_once("\r\n\r\n").unwrap().1 == expected);
     }
 
-    fn verdict(path: &str) -> Option<Verdict> {
+    fn verdict(path: &str) -> Option<ProbeAnswer> {
         match path {
-            "/livez" => Some(Verdict::new(200, "ok\n")),
-            "/readyz" => Some(Verdict::new(503, "later\n")),
+            "/livez" => Some(ProbeAnswer::new(200, "ok\n")),
+            "/readyz" => Some(ProbeAnswer::new(503, "later\n")),
             _ => None,
         }
     }

@@ -19,11 +19,11 @@ pub(super) struct Election {
     lease_seconds: u32,
     /// How long one second of `leaseDurationSeconds` lasts.
     second: Duration,
-    seen: Option<Seen>,
+    seen: Option<SeenRecord>,
 }
 
 /// A record of the Lease, and the moment in which this process first saw this record.
-struct Seen {
+struct SeenRecord {
     spec: LeaseSpec,
     since: Instant,
     /// Whether we saw an earlier record change into this one.
@@ -32,7 +32,7 @@ struct Seen {
 
 /// The next step of a candidate or a leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum LeaseStep {
     /// The Lease is ours, or may be ours. This record is written over the Lease that was read, or as a new Lease when
     /// there was none.
     Write(LeaseSpec),
@@ -52,24 +52,24 @@ impl Election {
     }
 
     /// Decides what to do about the Lease that was read just now.
-    pub(super) fn step(&mut self, read: Option<&LeaseSpec>, leads: bool, now: Moment) -> Step {
+    pub(super) fn step(&mut self, read: Option<&LeaseSpec>, leads: bool, now: Moment) -> LeaseStep {
         let Some(spec) = read else {
             self.seen = None;
-            return Step::Write(self.record(0, None, now));
+            return LeaseStep::Write(self.record(0, None, now));
         };
         self.see(spec, now.monotonic);
         let holder = spec.holder.clone();
         if holder == self.identity {
-            Step::Write(self.renewal(spec, now))
+            LeaseStep::Write(self.renewal(spec, now))
         } else if leads {
             // The Lease is lost even when it has no holder now, because another process may have led in between.
-            Step::Lost { holder }
+            LeaseStep::Lost { holder }
         } else if holder.is_empty() || self.has_run_out(now.monotonic) {
             let transitions = spec.transitions.saturating_add(1).min(TRANSITIONS_AT_MOST);
-            Step::Write(self.record(transitions, None, now))
+            LeaseStep::Write(self.record(transitions, None, now))
         } else {
             let renewed = self.seen.as_ref().is_some_and(|seen| seen.changed);
-            Step::Wait { holder, renewed }
+            LeaseStep::Wait { holder, renewed }
         }
     }
 
@@ -93,7 +93,7 @@ impl Election {
         let changed = before.is_some();
         self.seen = Some(match before {
             Some(seen) if seen.spec == *spec => seen,
-            _ => Seen { spec: spec.clone(), since: now, changed },
+            _ => SeenRecord { spec: spec.clone(), since: now, changed },
         });
     }
 
@@ -146,14 +146,16 @@ mod tests {
         })
     }
 
-    fn shown(step: Step) -> String {
+    fn shown(step: LeaseStep) -> String {
         match step {
-            Step::Write(spec) if spec.acquire_time == T0 => format!("renew {}", spec.transitions),
-            Step::Write(spec) => format!("take {}", spec.transitions),
-            Step::Wait { holder, renewed } => {
+            LeaseStep::Write(spec) if spec.acquire_time == T0 => {
+                format!("renew {}", spec.transitions)
+            }
+            LeaseStep::Write(spec) => format!("take {}", spec.transitions),
+            LeaseStep::Wait { holder, renewed } => {
                 format!("wait for {holder}{}", if renewed { ", alive" } else { "" })
             }
-            Step::Lost { holder } => format!("lost to {holder}"),
+            LeaseStep::Lost { holder } => format!("lost to {holder}"),
         }
     }
 

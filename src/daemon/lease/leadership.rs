@@ -5,8 +5,8 @@
 //! the wall clock goes on while the machine is suspended.
 
 use super::super::stop::Stop;
-use crate::cache::Identity;
-use crate::kube::{self, Client, LeaseKey};
+use crate::cache::ClusterIdentity;
+use crate::kube::{self, KubeClient, LeaseKey};
 use crate::metrics::LEADER;
 use crate::provider::{Dedicated, Gate, Moment, Refused, clock, lock};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct LeaseSettings {
     pub key: LeaseKey,
     /// The identity `<hostname>_<uuid>`, which is different for each process.
     pub identity: String,
@@ -49,10 +49,10 @@ pub enum Acquired {
 }
 
 /// The participation of this process in the leader election of one Lease, for as long as the process lives.
-pub struct Lease {
+pub struct LeaderElection {
     /// The client for this Lease alone, with time-outs that fit into the deadline.
-    pub(super) client: Client,
-    pub(super) settings: Settings,
+    pub(super) client: KubeClient,
+    pub(super) settings: LeaseSettings,
     pub(super) stop: &'static Stop,
     /// The clock, which is [`Moment::now`] outside of tests.
     clock: Box<dyn Fn() -> Moment + Send + Sync>,
@@ -63,7 +63,7 @@ pub struct Lease {
     /// acquires the Lease obeys the note, so that a restart costs no other failed login.
     pub dedicated: OnceLock<&'static dyn Dedicated>,
     /// The identity of the cluster, which is noted on the Lease.
-    pub cluster: OnceLock<Arc<Identity>>,
+    pub cluster: OnceLock<Arc<ClusterIdentity>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,7 +78,7 @@ pub(super) enum Leadership {
     Refused(Acquired),
 }
 
-impl Gate for Lease {
+impl Gate for LeaderElection {
     /// Waits for the next renewal when the last one is too old for a write. Either the renewal comes, or the Lease is
     /// lost and the process ends.
     fn pass(&self, what: &str) -> Result<(), Refused> {
@@ -99,7 +99,7 @@ impl Gate for Lease {
 
 /// The answer to the question whether a write may start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Answer {
+enum MayWrite {
     Pass,
     /// The write may start after the next renewal.
     Wait,
@@ -107,10 +107,10 @@ enum Answer {
     Never,
 }
 
-impl Lease {
-    pub fn new(client: Client, settings: Settings, stop: &'static Stop) -> Lease {
+impl LeaderElection {
+    pub fn new(client: KubeClient, settings: LeaseSettings, stop: &'static Stop) -> LeaderElection {
         LEADER.set(&[], 0.0);
-        Lease {
+        LeaderElection {
             client,
             settings,
             stop,
@@ -165,27 +165,27 @@ impl Lease {
     }
 
     fn wait_for_renewal(&self) {
-        self.stop.wait_until_set_or(|| self.answer() != Answer::Wait);
+        self.stop.wait_until_set_or(|| self.answer() != MayWrite::Wait);
     }
 
     fn pass_now(&self) -> Result<(), Refused> {
         match self.answer() {
-            Answer::Pass => Ok(()),
-            Answer::Wait => Err(Refused("the lease may run out before it is done".into())),
-            Answer::Never => Err(Refused("this ccm does not lead".into())),
+            MayWrite::Pass => Ok(()),
+            MayWrite::Wait => Err(Refused("the lease may run out before it is done".into())),
+            MayWrite::Never => Err(Refused("this ccm does not lead".into())),
         }
     }
 
-    fn answer(&self) -> Answer {
+    fn answer(&self) -> MayWrite {
         let Leadership::Leading { renewed } = *lock(&self.leadership) else {
-            return Answer::Never;
+            return MayWrite::Never;
         };
         let (write, lease) = (self.settings.write_timeout, self.settings.lease_duration);
         match self.now().since(renewed) {
-            Some(since) if fits(since, write, lease) => Answer::Pass,
+            Some(since) if fits(since, write, lease) => MayWrite::Pass,
             // The renewal is too late, or one of the clocks jumped. Another candidate may lead by now. The next renewal
             // shows whether this process still leads.
-            Some(_) | None => Answer::Wait,
+            Some(_) | None => MayWrite::Wait,
         }
     }
 
@@ -288,8 +288,8 @@ mod tests {
     type Clock = Arc<Mutex<Moment>>;
 
     /// Returns a Lease that makes no call.
-    fn lease(clock: &Clock, stop: &'static Stop) -> Arc<Lease> {
-        let settings = Settings {
+    fn lease(clock: &Clock, stop: &'static Stop) -> Arc<LeaderElection> {
+        let settings = LeaseSettings {
             key: LeaseKey { namespace: "kube-system".into(), name: "ccm".into() },
             identity: "us".into(),
             lease_seconds: 15,
@@ -299,7 +299,7 @@ mod tests {
             retry_period: Duration::from_secs(2),
             write_timeout: Duration::from_secs(8),
         };
-        let mut lease = Lease::new(Client::of_nowhere(), settings, stop);
+        let mut lease = LeaderElection::new(KubeClient::of_nowhere(), settings, stop);
         let clock = Arc::clone(clock);
         lease.clock = Box::new(move || *clock.lock().unwrap());
         Arc::new(lease)
@@ -321,20 +321,20 @@ mod tests {
         let clock: Clock = Arc::new(Mutex::new(Moment::now()));
         let lease = lease(&clock, stop);
         let now = || *clock.lock().unwrap();
-        assert_eq!(lease.answer(), Answer::Never);
+        assert_eq!(lease.answer(), MayWrite::Never);
         // Each case has the seconds that pass by the monotonic clock and by the wall clock.
         for (name, monotonic_s, wall_s, expected) in [
-            ("at once", 0, 0, Answer::Pass),
-            ("in time", 6, 6, Answer::Pass),
-            ("slewed", 5, 6, Answer::Pass),
-            ("too late", 8, 8, Answer::Wait),
-            ("too late by the wall clock", 6, 8, Answer::Wait),
-            ("suspended for a while", 1, 6, Answer::Wait),
-            ("suspended for a day", 0, 86_400, Answer::Wait),
-            ("set back", 5, -3600, Answer::Wait),
+            ("at once", 0, 0, MayWrite::Pass),
+            ("in time", 6, 6, MayWrite::Pass),
+            ("slewed", 5, 6, MayWrite::Pass),
+            ("too late", 8, 8, MayWrite::Wait),
+            ("too late by the wall clock", 6, 8, MayWrite::Wait),
+            ("suspended for a while", 1, 6, MayWrite::Wait),
+            ("suspended for a day", 0, 86_400, MayWrite::Wait),
+            ("set back", 5, -3600, MayWrite::Wait),
         ] {
             lease.renewed(now());
-            assert_eq!(lease.answer(), Answer::Pass, "{name}");
+            assert_eq!(lease.answer(), MayWrite::Pass, "{name}");
             let sent = now();
             pass_time(&clock, monotonic_s, wall_s);
             assert_eq!(lease.answer(), expected, "{name}");

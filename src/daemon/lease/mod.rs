@@ -8,11 +8,11 @@
 mod election;
 mod leadership;
 
-pub use leadership::{Acquired, Lease, Settings, identity};
+pub use leadership::{Acquired, LeaderElection, LeaseSettings, identity};
 
 use crate::kube::{self, retry_on_conflict};
 use crate::provider::{Moment, clock, lock};
-use election::{Election, Step};
+use election::{Election, LeaseStep};
 use leadership::Leadership;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
@@ -30,7 +30,7 @@ pub enum WaitPolicy {
     UntilRenewed,
 }
 
-impl Lease {
+impl LeaderElection {
     /// Waits until we lead, and keeps the Lease from then on. When the Lease is lost, `stop` is set.
     pub fn acquire(self: &Arc<Self>, policy: WaitPolicy) -> Acquired {
         self.begin(policy);
@@ -89,7 +89,7 @@ impl Lease {
     }
 
     /// Releases the Lease. A conflict is possible, because a renewal may be under way.
-    fn release_now(&self) -> Result<(), kube::Error> {
+    fn release_now(&self) -> Result<(), kube::KubeError> {
         let (key, election) = (&self.settings.key, election(self));
         retry_on_conflict(|_| {
             let Some(read) = self.client.lease(key)? else {
@@ -107,14 +107,14 @@ impl Lease {
     }
 }
 
-fn election(lease: &Lease) -> Election {
+fn election(lease: &LeaderElection) -> Election {
     let settings = &lease.settings;
     Election::new(&settings.identity, settings.lease_seconds, settings.second)
 }
 
 /// Tries to acquire the Lease, and then renews it.
 pub struct Renewer {
-    lease: Arc<Lease>,
+    lease: Arc<LeaderElection>,
     policy: WaitPolicy,
     election: Election,
     /// The Lease as this process wrote it last.
@@ -136,9 +136,9 @@ impl Renewer {
     /// Tries once to acquire or to renew the Lease, and returns the step that was taken. A leader first tries a single
     /// PUT over the Lease that it wrote last. Otherwise, or when the PUT failed, the Lease is read, and the step
     /// depends on its content. When the step is a write, the write was made.
-    fn try_once(&mut self) -> Result<Step, kube::Error> {
+    fn try_once(&mut self) -> Result<LeaseStep, kube::KubeError> {
         if let Some(held) = &self.held {
-            let renewal = Step::Write(self.election.renewal(&held.spec(), Moment::now()));
+            let renewal = LeaseStep::Write(self.election.renewal(&held.spec(), Moment::now()));
             match self.take(Some(held.clone()), &renewal) {
                 Ok(()) => return Ok(renewal),
                 Err(error) => log::debug!("{error}"),
@@ -156,8 +156,8 @@ impl Renewer {
 
     /// Makes the write of a step, guarded by the resourceVersion. After the wish to end, the release is the only write
     /// of the Lease that passes the gate.
-    fn take(&mut self, read: Option<kube::Lease>, step: &Step) -> Result<(), kube::Error> {
-        let Step::Write(record) = step else {
+    fn take(&mut self, read: Option<kube::Lease>, step: &LeaseStep) -> Result<(), kube::KubeError> {
+        let LeaseStep::Write(record) = step else {
             return Ok(());
         };
         let settings = &self.lease.settings;
@@ -176,21 +176,21 @@ impl Renewer {
     }
 
     /// Logs changes since the last try, e.g. another leader. Returns false when no other try may follow.
-    fn continues(&mut self, outcome: Result<Step, kube::Error>) -> bool {
+    fn continues(&mut self, outcome: Result<LeaseStep, kube::KubeError>) -> bool {
         let key = &self.lease.settings.key;
         let step = match outcome {
             Ok(step) => step,
             Err(error) => return self.failed(&error),
         };
         self.worked_once = true;
-        let is_standby = matches!(step, Step::Wait { .. });
+        let is_standby = matches!(step, LeaseStep::Wait { .. });
         self.lease.is_standby.store(is_standby, Ordering::Relaxed);
         if std::mem::take(&mut self.is_failing) {
             log::info!("{key}: the API server answers again");
         }
         match step {
-            Step::Write(_) => true,
-            Step::Lost { holder } => {
+            LeaseStep::Write(_) => true,
+            LeaseStep::Lost { holder } => {
                 let holder = match holder.as_str() {
                     "" => "no process",
                     holder => holder,
@@ -198,7 +198,7 @@ impl Renewer {
                 self.lease.lose(&format!("held by {holder} now"));
                 false
             }
-            Step::Wait { holder, renewed } => {
+            LeaseStep::Wait { holder, renewed } => {
                 if renewed && self.policy == WaitPolicy::UntilRenewed {
                     self.lease.refuse(Acquired::HeldBy(holder));
                     return false;
@@ -212,7 +212,7 @@ impl Renewer {
         }
     }
 
-    fn failed(&mut self, error: &kube::Error) -> bool {
+    fn failed(&mut self, error: &kube::KubeError) -> bool {
         let key = &self.lease.settings.key;
         let is_final = match self.policy {
             WaitPolicy::Forever => error.is_permanent() && !self.worked_once,

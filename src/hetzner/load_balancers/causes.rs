@@ -3,11 +3,11 @@
 use super::annotations::{
     HEALTH_CHECK, HEALTH_CHECK_HTTP_PATH, HTTP_STATUS_CODES, USES_PROXYPROTOCOL,
 };
-use crate::provider::{Cause, CauseKind, Health, Service, TrafficPolicy};
+use crate::provider::{Cause, CauseKind, Service, TargetHealth, TrafficPolicy};
 use crate::text::shell_command;
 
 /// See [`LoadBalancers::cause`](crate::provider::LoadBalancers::cause).
-pub(crate) fn cause(health: &Health, service: &Service) -> Cause {
+pub(crate) fn cause(health: &TargetHealth, service: &Service) -> Cause {
     let is_local = service.traffic_policy == TrafficPolicy::Local;
     let detail = health.detail.as_deref().unwrap_or_default();
     let answers = format!("answers {}", health.http_status.unwrap_or_default());

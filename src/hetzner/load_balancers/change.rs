@@ -2,16 +2,16 @@
 
 use super::annotations::{self as a, Annotation};
 use super::model::balancer::{LoadBalancer, TargetInRequest};
-use super::ownership::context::{Observed, Project, Snapshot};
-use super::ownership::guard::{Guard, Seen};
+use super::ownership::context::{BalancerSnapshot, ObservedBalancers, Project};
+use super::ownership::guard::{Guard, SeenState};
 use crate::hetzner::actions;
-use crate::hetzner::api::Failed;
+use crate::hetzner::api::CloudFailure;
 use crate::hetzner::certificates::Certificate;
 use crate::http::{Method, Secret};
 use crate::provider::variables::VariableName;
 use crate::provider::{
-    self, Applied, ChangeKind, Description, Error, ErrorKind, Finding, Sourced, TlsPair, Urgency,
-    Verb,
+    self, Applied, ChangeKind, Description, ErrorKind, Finding, ProviderError, Sourced, TlsPair,
+    Urgency, WriteVerb,
 };
 use crate::text::shell_command;
 use serde::de::IgnoredAny;
@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 /// The properties of an action besides its name.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Trait {
+enum ActionTrait {
     FollowsAtOnce,
     FailsAlone,
     Deletes,
@@ -32,26 +32,26 @@ enum Trait {
     /// the next change.
     ReadAgain,
 }
-use Trait::{Deletes, FailsAlone, FollowsAtOnce, OfCertificate, ReadAgain};
+use ActionTrait::{Deletes, FailsAlone, FollowsAtOnce, OfCertificate, ReadAgain};
 
 macro_rules! actions {
     ($($action:ident: $name:literal $($of:ident)*;)*) => {
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(super) enum Action {
+        pub(super) enum BalancerAction {
             $($action,)*
         }
 
-        impl Action {
+        impl BalancerAction {
             /// The API's name for the action.
             fn name(self) -> &'static str {
                 match self {
-                    $(Action::$action => $name,)*
+                    $(BalancerAction::$action => $name,)*
                 }
             }
 
-            fn is(self, one: Trait) -> bool {
-                let traits: &[Trait] = match self {
-                    $(Action::$action => &[$($of),*],)*
+            fn is(self, one: ActionTrait) -> bool {
+                let traits: &[ActionTrait] = match self {
+                    $(BalancerAction::$action => &[$($of),*],)*
                 };
                 traits.contains(&one)
             }
@@ -106,9 +106,9 @@ pub(super) enum Purpose {
 
 /// A planned write to the API.
 #[derive(Clone)]
-pub struct Change {
+pub struct BalancerChange {
     project: Project,
-    pub(super) action: Action,
+    pub(super) action: BalancerAction,
     /// The ID of the load balancer or certificate. `None` when it is created.
     id: Option<u64>,
     pub(super) request: Request,
@@ -139,21 +139,21 @@ pub(super) struct Request {
     targets: Option<Vec<TargetInRequest>>,
 }
 
-impl Change {
+impl BalancerChange {
     pub(super) fn new(
         project: &Project,
-        action: Action,
+        action: BalancerAction,
         id: Option<u64>,
         body: Value,
         description: Description,
-    ) -> Change {
+    ) -> BalancerChange {
         let mut body = match body {
             Value::Object(body) => body,
             _ => Map::new(),
         };
         // The API chooses a value for each field that is not sent.
         body.retain(|_, value| !value.is_null());
-        Change {
+        BalancerChange {
             project: project.clone(),
             action,
             id,
@@ -173,8 +173,14 @@ impl Change {
         name: Sourced<String>,
         body: Value,
         targets: Vec<TargetInRequest>,
-    ) -> Change {
-        let mut change = Change::new(project, Action::Create, None, body, Description::default());
+    ) -> BalancerChange {
+        let mut change = BalancerChange::new(
+            project,
+            BalancerAction::Create,
+            None,
+            body,
+            Description::default(),
+        );
         change.request.targets = Some(targets);
         let parts = match change.parts() {
             (0, 0) => "without ports and targets as yet".to_owned(),
@@ -184,7 +190,7 @@ impl Change {
         };
         let (kind, place) = (change.text("load_balancer_type"), change.place().0);
         change.description = Description::new(
-            Verb::CREATE,
+            WriteVerb::CREATE,
             format!("load balancer {}", change.text("name")),
             format!(", {kind} in {place}, {parts}"),
         );
@@ -192,7 +198,7 @@ impl Change {
         change
     }
 
-    pub(super) fn guarded(mut self, guard: Guard) -> Change {
+    pub(super) fn guarded(mut self, guard: Guard) -> BalancerChange {
         self.set_labels(guard.labels());
         self.guard = Some(Box::new(guard));
         self
@@ -230,15 +236,19 @@ impl Change {
             return (Method::Post, all.to_owned());
         };
         match self.action {
-            Action::Edit | Action::EditCertificate => (Method::Put, format!("{all}/{id}")),
-            Action::Delete | Action::DeleteCertificate => (Method::Delete, format!("{all}/{id}")),
+            BalancerAction::Edit | BalancerAction::EditCertificate => {
+                (Method::Put, format!("{all}/{id}"))
+            }
+            BalancerAction::Delete | BalancerAction::DeleteCertificate => {
+                (Method::Delete, format!("{all}/{id}"))
+            }
             action => (Method::Post, format!("{all}/{id}/actions/{}", action.name())),
         }
     }
 
     /// Checks the write against a new read, and updates the labels of the request. Returns the outcome when the write
     /// is not made.
-    fn rebase(&mut self) -> Result<Option<Applied>, Error> {
+    fn rebase(&mut self) -> Result<Option<Applied>, ProviderError> {
         let Some((guard, id)) = self.guard.take().zip(self.id) else {
             return Ok(None);
         };
@@ -252,9 +262,9 @@ impl Change {
             actions::check_none_runs(api, &path)?;
         }
         let now = if self.action.is(OfCertificate) {
-            api.one::<Certificate>(id, Urgency::Needed).map(|now| Seen::from(&now))
+            api.one::<Certificate>(id, Urgency::Needed).map(|now| SeenState::from(&now))
         } else {
-            api.one::<LoadBalancer>(id, Urgency::Needed).map(|now| Seen::from(&now))
+            api.one::<LoadBalancer>(id, Urgency::Needed).map(|now| SeenState::from(&now))
         };
         let is_deletion = self.action.is(Deletes);
         let now = match now {
@@ -271,21 +281,21 @@ impl Change {
         let description = &self.description;
         let message = format!("{description}: not done, {why}; reading and planning again");
         if self.purpose == Purpose::Orphan {
-            return Err(Error::new(ErrorKind::Other, message));
+            return Err(ProviderError::new(ErrorKind::Other, message));
         }
         log::info!("{message}");
         Ok(Some(Applied::Overtaken))
     }
 
-    fn answered(&self, answer: Option<Answer>) -> Result<Applied, Error> {
+    fn answered(&self, answer: Option<WriteAnswer>) -> Result<Applied, ProviderError> {
         let (action, balancer) = match answer {
             None => (None, None),
             // An answer with status 200 and none of these fields does not come from the API. It does not say whether
             // the write was made.
-            Some(Answer { action: None, load_balancer: None, certificate: None }) => {
+            Some(WriteAnswer { action: None, load_balancer: None, certificate: None }) => {
                 let name = self.action.name();
                 let why = format!("{name}: answered neither an action nor what was changed");
-                return Err(Error::new(ErrorKind::Unavailable, why));
+                return Err(ProviderError::new(ErrorKind::Unavailable, why));
             }
             Some(answer) => (answer.action, answer.load_balancer),
         };
@@ -293,17 +303,20 @@ impl Change {
         let whole = balancer.filter(|balancer| self.is_whole(balancer));
         Ok(match (self.action, whole, running) {
             // The load balancer was created for one Service, and the plan of this Service needs no other load balancer.
-            (Action::Create, Some(balancer), running) => {
-                let observed = Observed { balancers: vec![*balancer], ..Observed::default() };
+            (BalancerAction::Create, Some(balancer), running) => {
+                let observed = ObservedBalancers {
+                    balancers: vec![*balancer],
+                    ..ObservedBalancers::default()
+                };
                 let project = self.project.clone();
-                Applied::Shown(running, Arc::new(Snapshot::new(project, observed)))
+                Applied::Shown(running, Arc::new(BalancerSnapshot::new(project, observed)))
             }
-            (Action::Create, None, running) => Applied::LookAgain(running),
-            (Action::CreateCertificate, ..) if self.purpose == Purpose::LastUpload => {
+            (BalancerAction::Create, None, running) => Applied::LookAgain(running),
+            (BalancerAction::CreateCertificate, ..) if self.purpose == Purpose::LastUpload => {
                 Applied::LookAgain(None)
             }
             // Issuance may take minutes, and only one port waits for it. The certificate's status shows its end.
-            (Action::CreateCertificate, ..) => Applied::Done,
+            (BalancerAction::CreateCertificate, ..) => Applied::Done,
             (action, _, running) if action.is(ReadAgain) => Applied::LookAgain(running),
             (_, _, Some(running)) => Applied::Running(running),
             (_, _, None) => Applied::Done,
@@ -320,30 +333,30 @@ impl Change {
         (has_public || !public.enabled) && network.is_none_or(is_attached)
     }
 
-    fn failed(&self, failed: Failed) -> Result<Applied, Error> {
+    fn failed(&self, failed: CloudFailure) -> Result<Applied, ProviderError> {
         match (self.action, failed.code.as_str()) {
             // Another object has got the name. The list is read again to see who owns this object.
-            (Action::Create | Action::Edit | Action::CreateCertificate, "uniqueness_error")
+            (BalancerAction::Create | BalancerAction::Edit | BalancerAction::CreateCertificate, "uniqueness_error")
             // The load balancer was protected from deletion after the last read, so it stays.
-            | (Action::Delete, "protected")
+            | (BalancerAction::Delete, "protected")
             // A load balancer has begun to use the certificate after the last read, so the certificate stays.
-            | (Action::DeleteCertificate, "resource_in_use")
+            | (BalancerAction::DeleteCertificate, "resource_in_use")
             // Another program has made the same change first.
-            | (Action::AddTarget, "target_already_defined")
-            | (Action::AddService, "source_port_already_used")
-            | (Action::Attach, "load_balancer_already_attached")
-            | (Action::RemoveTarget, "load_balancer_target_not_found") => {
+            | (BalancerAction::AddTarget, "target_already_defined")
+            | (BalancerAction::AddService, "source_port_already_used")
+            | (BalancerAction::Attach, "load_balancer_already_attached")
+            | (BalancerAction::RemoveTarget, "load_balancer_target_not_found") => {
                 log::info!("{}; reading again", failed.error);
                 Ok(Applied::Overtaken)
             }
-            (Action::Create, _) if self.is_refused_for_a_part(&failed) => {
-                Err(Error::new(ErrorKind::InPart, failed.error.message))
+            (BalancerAction::Create, _) if self.is_refused_for_a_part(&failed) => {
+                Err(ProviderError::new(ErrorKind::InPart, failed.error.message))
             }
             _ if self.action.is(Deletes) && failed.error.kind == ErrorKind::NotFound => Ok(Applied::Done),
             _ => Err(match self.next_step(&failed) {
                 Some(step) => {
                     let message = format!("{}; {step}", failed.error);
-                    Error::new(failed.error.kind, message)
+                    ProviderError::new(failed.error.kind, message)
                 }
                 None => failed.error,
             }),
@@ -352,7 +365,7 @@ impl Change {
 
     /// Whether the creation was refused because of a port, a certificate or a target. Then the load balancer can be
     /// created without these parts, so that it gets its address. Afterwards each part is added by itself.
-    fn is_refused_for_a_part(&self, failed: &Failed) -> bool {
+    fn is_refused_for_a_part(&self, failed: &CloudFailure) -> bool {
         const PARTS: [&str; 11] = [
             "server_not_attached_to_network",
             "resolve_cloud_private_targets_error",
@@ -380,7 +393,7 @@ impl Change {
             "use_private_ip",
         ];
         let has_parts = self.parts() != (0, 0);
-        let Failed { code, fields, .. } = failed;
+        let CloudFailure { code, fields, .. } = failed;
         // Examples of field names are `services[0].http.certificates`, `http.certificates`, and
         // the limit `load_balancer_targets`.
         let of_a_part = |field: &String| {
@@ -393,14 +406,14 @@ impl Change {
     }
 
     /// The next step that a user can take after an error.
-    fn next_step(&self, failed: &Failed) -> Option<String> {
-        let Failed { code, fields, .. } = failed;
+    fn next_step(&self, failed: &CloudFailure) -> Option<String> {
+        let CloudFailure { code, fields, .. } = failed;
         let names = |wanted: &str| fields.iter().any(|field| field == wanted);
         let mut parts = ["targets", "services", "certificates"].iter();
         let names_part = parts.any(|part| names(&format!("load_balancer_{part}")));
         let is_not_found = code == "not_found" && fields.is_empty();
         let names_place = names("location") || names("network_zone") || is_not_found;
-        let is_created = self.action == Action::Create;
+        let is_created = self.action == BalancerAction::Create;
         let (location, kind) = (a::LOCATION.key(), a::TYPE.key());
         Some(match code.as_str() {
             code if code.starts_with("primary_ip_") => format!(
@@ -456,16 +469,16 @@ impl Change {
 
 /// The API's answer to a write. A write may also be answered without any content.
 #[derive(Deserialize)]
-struct Answer {
+struct WriteAnswer {
     #[serde(default)]
-    action: Option<actions::Action>,
+    action: Option<actions::ApiAction>,
     #[serde(default)]
     load_balancer: Option<Box<LoadBalancer>>,
     #[serde(default)]
     certificate: Option<IgnoredAny>,
 }
 
-impl provider::Write for Change {
+impl provider::Write for BalancerChange {
     /// The API's name for the action.
     fn word(&self) -> &'static str {
         self.action.name()
@@ -485,8 +498,8 @@ impl provider::Write for Change {
     }
 }
 
-impl provider::Change for Change {
-    fn apply(&self) -> Result<Applied, Error> {
+impl provider::Change for BalancerChange {
+    fn apply(&self) -> Result<Applied, ProviderError> {
         let mut change = self.clone();
         if let Some(instead) = change.rebase()? {
             return Ok(instead);
@@ -520,8 +533,8 @@ impl provider::Change for Change {
     fn kind(&self) -> ChangeKind {
         match self.action {
             _ if self.purpose == Purpose::Release => ChangeKind::Release,
-            Action::Delete => ChangeKind::Removal,
-            Action::AddTarget | Action::RemoveTarget => ChangeKind::Targets,
+            BalancerAction::Delete => ChangeKind::Removal,
+            BalancerAction::AddTarget | BalancerAction::RemoveTarget => ChangeKind::Targets,
             _ => ChangeKind::Settings,
         }
     }
@@ -539,7 +552,7 @@ impl provider::Change for Change {
         let name = self.new_name.clone()?;
         let mut body = self.request.body.clone();
         body.insert("services".to_owned(), json!([]));
-        let bare = Change::creation(&self.project, name, Value::Object(body), Vec::new());
+        let bare = BalancerChange::creation(&self.project, name, Value::Object(body), Vec::new());
         Some(Box::new(bare))
     }
 
@@ -552,14 +565,14 @@ impl provider::Change for Change {
     }
 }
 
-impl fmt::Debug for Change {
+impl fmt::Debug for BalancerChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.description.fmt(f)
     }
 }
 
 /// The changes in the form that the executor takes.
-pub(super) fn boxed(changes: Vec<Change>) -> Vec<Box<dyn provider::Change>> {
+pub(super) fn boxed(changes: Vec<BalancerChange>) -> Vec<Box<dyn provider::Change>> {
     let mut boxed: Vec<_> = changes.into_iter().map(|change| Box::new(change) as Box<_>).collect();
     // `collect` reuses the memory of the unboxed changes, which is ten times as much as the boxed changes need.
     boxed.shrink_to_fit();

@@ -6,7 +6,7 @@ use super::annotations::parser::AnnotationParser;
 use super::desired::Desired;
 use super::diff::USUAL_TYPE;
 use super::model::balancer::BalancerType;
-use super::ownership::context::Context;
+use super::ownership::context::PlanContext;
 use super::ownership::labels::Labelled;
 use crate::provider::{Finding, InstanceId, Reason};
 use std::collections::BTreeSet;
@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 /// Returns why the load balancer must not be changed, when one of its targets is a node that the other profile has
 /// initialised. This controller would remove such a target, because it manages only nodes of its own profile. A start
 /// with the wrong profile must not lose the traffic.
-pub(super) fn serves_other_profile(context: &Context, balancer: Labelled) -> Option<String> {
+pub(super) fn serves_other_profile(context: &PlanContext, balancer: Labelled) -> Option<String> {
     let own = context.project.profile;
     let other = own.other();
     let is_target = |id: &str| {
@@ -36,7 +36,7 @@ pub(super) fn serves_other_profile(context: &Context, balancer: Labelled) -> Opt
 /// the smallest type.
 pub(super) fn kind<'a>(
     parser: &mut AnnotationParser,
-    context: &Context<'a>,
+    context: &PlanContext<'a>,
     desired: &Desired,
     there: Option<Labelled<'a>>,
 ) -> Option<&'a BalancerType> {
@@ -89,7 +89,7 @@ pub(super) fn kind<'a>(
 /// one by one.
 pub(super) fn check_services(
     parser: &mut AnnotationParser,
-    context: &Context,
+    context: &PlanContext,
     desired: &Desired,
     kind: Option<&BalancerType>,
     there: Option<Labelled>,

@@ -6,10 +6,10 @@
 //!
 //! | who asks | when | what stops it besides the rules below |
 //! |---|---|---|
-//! | `Snapshot::plan_end` | the Service is deleted, or of another type | two load balancers carry its UID; the management of this load balancer ended |
+//! | `BalancerSnapshot::plan_end` | the Service is deleted, or of another type | two load balancers carry its UID; the management of this load balancer ended |
 //! | [`leave_others`] | the Service moves to another load balancer | anything that is wrong with the plan; the new load balancer can't serve yet; the status does not name the new load balancer yet |
 //! | [`leave_unused`] | the Service can't have what it asks for, and has another load balancer that serves nothing | the status does not say which load balancer serves the Service; the Service asks for this one |
-//! | `Snapshot::orphans`, worked off by `controllers/service/orphans.rs` | no Service has it, and an operator or `--delete-orphaned-load-balancers` asks for it | a Service takes it over; anything that could not be read |
+//! | `BalancerSnapshot::orphans`, worked off by `controllers/service/orphans.rs` | no Service has it, and an operator or `--delete-orphaned-load-balancers` asks for it | a Service takes it over; anything that could not be read |
 //!
 //! All four have the same conditions. The judge says that the load balancer is the Service's or nobody's, and that it
 //! need not stay (`ownership/judge.rs`). The load balancer is not protected. The identity of the cluster is known. The
@@ -17,13 +17,13 @@
 //! (`ownership/guard.rs`). The gate of each write is open.
 
 use super::annotations::parser::AnnotationParser;
-use super::change::{Action, Change, Purpose, boxed};
+use super::change::{BalancerAction, BalancerChange, Purpose, boxed};
 use super::checks::serves_other_profile;
 use super::desired::Desired;
 use super::diff::status;
 use super::model::balancer::TargetId;
 use super::model::listener::Listener;
-use super::ownership::context::{Context, Project};
+use super::ownership::context::{PlanContext, Project};
 use super::ownership::facts::{
     is_kept, is_of, is_released_by_another, is_served_by, is_used_by_others, tcp,
 };
@@ -33,8 +33,8 @@ use super::ownership::judge::{Stake, owned, stake, why_it_stays};
 use super::ownership::labels::Labelled;
 use super::ownership::removal::{after_management, without_service};
 use crate::provider::{
-    self, Claim, Cluster, Description, Finding, LoadBalancerPlan, Outcome, Reason, Service, Then,
-    Verb,
+    self, Claim, Cluster, Description, Finding, LoadBalancerPlan, PlanOutcome, Reason, Service,
+    Then, WriteVerb,
 };
 use crate::text::shell_command;
 use serde_json::{Value, json};
@@ -51,7 +51,7 @@ pub(super) struct Leaving {
 /// The changes that take the Service off all its load balancers except `there`. `there` is the load balancer to which
 /// the Service moves. `None` means that it is still to be created.
 pub(super) fn leave_others(
-    context: &Context,
+    context: &PlanContext,
     there: Option<Labelled>,
     parser: &mut AnnotationParser,
 ) -> Leaving {
@@ -86,7 +86,7 @@ pub(super) fn leave_others(
 /// and is refused again.
 pub(super) fn leave_unused(
     mut plan: LoadBalancerPlan,
-    context: &Context,
+    context: &PlanContext,
     desired: &Desired,
     there: Option<Labelled>,
 ) -> LoadBalancerPlan {
@@ -105,12 +105,12 @@ pub(super) fn leave_unused(
     }
     plan.carries_uid = true;
     plan.outcome = match plan.outcome {
-        Outcome::Refused { why, .. } => {
+        PlanOutcome::Refused { why, .. } => {
             plan.findings.push(why);
-            Outcome::Change { changes: Vec::new(), then: Then::Leave(leaves) }
+            PlanOutcome::Change { changes: Vec::new(), then: Then::Leave(leaves) }
         }
-        Outcome::Change { changes, then } => {
-            Outcome::Change { changes, then: then.and_leave(leaves) }
+        PlanOutcome::Change { changes, then } => {
+            PlanOutcome::Change { changes, then: then.and_leave(leaves) }
         }
         other => other,
     };
@@ -118,7 +118,7 @@ pub(super) fn leave_unused(
 }
 
 fn unused<'a>(
-    context: &Context<'a>,
+    context: &PlanContext<'a>,
     desired: &Desired,
     there: Option<Labelled>,
 ) -> Vec<Labelled<'a>> {
@@ -143,7 +143,7 @@ fn unused<'a>(
 
 /// The changes that take a Service off a load balancer. Others that use the load balancer keep their ports.
 pub(super) fn leave(
-    context: &Context,
+    context: &PlanContext,
     balancer: Labelled,
 ) -> (Vec<Box<dyn provider::Change>>, Option<Finding>) {
     if let Stake::Copy(uid) = stake(balancer, context.service, context.cluster) {
@@ -174,9 +174,9 @@ pub(super) fn removal(
     purpose: Purpose,
 ) -> Box<dyn provider::Change> {
     let name = format!("load balancer {}", balancer.shown());
-    let deleted = Description::new(Verb::DELETE, name, "");
+    let deleted = Description::new(WriteVerb::DELETE, name, "");
     let id = Some(balancer.id);
-    let mut change = Change::new(project, Action::Delete, id, Value::Null, deleted);
+    let mut change = BalancerChange::new(project, BalancerAction::Delete, id, Value::Null, deleted);
     change.purpose = purpose;
     Box::new(change.guarded(Guard::of(balancer.balancer)))
 }
@@ -185,7 +185,7 @@ pub(super) fn removal(
 /// last, so that after a restart the labels still say what must be removed. Whatever others added stays: ports that the
 /// Service does not have, servers that are no nodes, addresses and label selectors.
 pub(super) fn take_off(
-    context: &Context,
+    context: &PlanContext,
     balancer: Labelled,
     why: &str,
 ) -> Vec<Box<dyn provider::Change>> {
@@ -208,7 +208,7 @@ pub(super) fn take_off(
 
 /// The data for taking one Service off a load balancer that stays.
 struct TakenOff<'a> {
-    context: &'a Context<'a>,
+    context: &'a PlanContext<'a>,
     balancer: Labelled<'a>,
     /// Whether the load balancer has no other user. A Service whose management on the load balancer has ended is a
     /// user, too, because its ports stay.
@@ -219,16 +219,21 @@ struct TakenOff<'a> {
 }
 
 impl TakenOff<'_> {
-    fn part(&self, action: Action, body: Value, description: Description) -> Change {
+    fn part(
+        &self,
+        action: BalancerAction,
+        body: Value,
+        description: Description,
+    ) -> BalancerChange {
         let (project, id) = (self.context.project, Some(self.balancer.id));
-        let mut part = Change::new(project, action, id, body, description);
+        let mut part = BalancerChange::new(project, action, id, body, description);
         part.purpose = Purpose::Release;
         part
     }
 
     /// Returns the removals of ports. All ports are removed from a load balancer that this controller created and that
     /// is kept. Nobody else added ports to it, and a port that is left would block the next Service.
-    fn ports(&self) -> Vec<Change> {
+    fn ports(&self) -> Vec<BalancerChange> {
         let (service, ownership) = (self.context.service, self.balancer.ownership);
         let takes_all = self.is_kept && ownership.created.is_some();
         let is_alone = ownership.service_uid.as_ref() == Some(&service.uid);
@@ -243,16 +248,16 @@ impl TakenOff<'_> {
         let removed = self.balancer.balancer.services.iter().filter(is_own);
         let removal = |port: &Listener| {
             let name = format!("port {}", port.listen_port);
-            let removed = Description::new(Verb::REMOVE, name, "");
+            let removed = Description::new(WriteVerb::REMOVE, name, "");
             let body = json!({ "listen_port": port.listen_port });
-            self.part(Action::DeleteService, body, removed)
+            self.part(BalancerAction::DeleteService, body, removed)
         };
         removed.map(removal).collect()
     }
 
     /// Returns the removals of targets. Nodes of this cluster are removed only when no other Service uses
     /// the load balancer.
-    fn targets(&self) -> Vec<Change> {
+    fn targets(&self) -> Vec<BalancerChange> {
         let (balancer, cluster) = (self.balancer, self.context.cluster);
         let stays = |target| self.is_external && was_before(balancer, target, cluster);
         let targets = balancer.single_targets().map(|(target, _)| target);
@@ -260,8 +265,8 @@ impl TakenOff<'_> {
             targets.filter(|target| self.is_last && target.is_proven(cluster) && !stays(*target));
         let removal = |target: TargetId| {
             let name = format!("target {}", target.shown(cluster));
-            let removed = Description::new(Verb::REMOVE, name, "");
-            let mut removal = self.part(Action::RemoveTarget, Value::Null, removed);
+            let removed = Description::new(WriteVerb::REMOVE, name, "");
+            let mut removal = self.part(BalancerAction::RemoveTarget, Value::Null, removed);
             removal.request.target = Some(target.in_request(None));
             removal
         };
@@ -270,7 +275,7 @@ impl TakenOff<'_> {
 
     /// Returns the change of the labels. `None` when there is no label to change, because the load balancer has
     /// lost its labels.
-    fn labels(&self, why: &str) -> Option<Change> {
+    fn labels(&self, why: &str) -> Option<BalancerChange> {
         let (balancer, cluster) = (self.balancer, self.context.cluster);
         let mut to = without_service(balancer, self.context.service, cluster, self.is_last);
         if self.is_kept {
@@ -283,17 +288,17 @@ impl TakenOff<'_> {
                 "Released load balancer {shown}: the ports, targets and labels of this Service were removed, and it was \
                  not deleted, because {why}; it costs money until you delete it"
             );
-            (Verb::RELEASE, format!(", because {why}"), event)
+            (WriteVerb::RELEASE, format!(", because {why}"), event)
         } else {
             let event = format!(
                 "Left load balancer {shown}: the ports of this Service were removed; {why}"
             );
-            (Verb::LEAVE, format!("; {why}"), event)
+            (WriteVerb::LEAVE, format!("; {why}"), event)
         };
         let guard = Guard::to(Some(balancer), &to);
         let has_labels = self.is_kept || guard.changes_labels();
         let release = Description::new(verb, format!("load balancer {shown}"), detail);
-        let mut last = self.part(Action::Edit, Value::Null, release).guarded(guard);
+        let mut last = self.part(BalancerAction::Edit, Value::Null, release).guarded(guard);
         last.event = Some(Finding::info(Reason::LoadBalancerReleased, event).by_provider());
         has_labels.then_some(last)
     }
@@ -310,9 +315,9 @@ pub(super) fn end_management(
     let to = after_management(balancer, service, cluster);
     let shown = balancer.shown();
     let name = format!("load balancer {shown}");
-    let ends = Description::new(Verb::RELEASE, name, "; ports, targets and addresses stay");
+    let ends = Description::new(WriteVerb::RELEASE, name, "; ports, targets and addresses stay");
     let id = Some(balancer.id);
-    let mut change = Change::new(project, Action::Edit, id, Value::Null, ends);
+    let mut change = BalancerChange::new(project, BalancerAction::Edit, id, Value::Null, ends);
     change.purpose = Purpose::Release;
     let event = format!(
         "Management of load balancer {shown} ended: its ports, targets and addresses stay as they are"

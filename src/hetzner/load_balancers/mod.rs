@@ -57,11 +57,12 @@ pub use super::certificates::{Certificate, CertificateError, CertificateStatus};
 pub use super::networks::Subnet;
 pub use crate::text::selector::Selector;
 pub use model::balancer::{
-    Algorithm, AlgorithmOf, BalancerType, Deprecation, HealthStatus, IpRef, LoadBalancer, PriceOf,
-    PrimaryIp, PrivateNet, Protection, PublicIp, PublicNet, SelectedServer, SelectorRef, Target,
+    Algorithm, AlgorithmOf, ApiTarget, BalancerPrivateNet, BalancerPublicIp, BalancerPublicNet,
+    BalancerType, Deprecation, HealthStatus, IpRef, LoadBalancer, PriceOf, PrimaryIp, Protection,
+    SelectedServer, SelectorRef,
 };
 pub use model::listener::{Listener, PortField};
-pub use ownership::context::{Defaults, Observed, Project, Snapshot};
+pub use ownership::context::{BalancerSnapshot, Defaults, ObservedBalancers, Project};
 pub use ownership::labels::{
     ADOPT, ADOPTED, CLUSTER, CLUSTER_UID, CREATED, EXTERNAL, GROUP, KEEP, PORT, RELEASED, SECRET,
     SERVICE, SERVICE_UID, TARGETS_BEFORE,
@@ -71,6 +72,6 @@ pub(super) use causes::cause;
 pub(super) use desired::certificates::left;
 pub(super) use desired::uploads::{secrets, unused};
 pub(super) use diff::subnets::Subnets;
-pub(super) use observe::{Known, Types, observe, usage};
+pub(super) use observe::{EarlierPolls, Types, observe, usage};
 pub(super) use ownership::certificates::read as certificates_of;
 pub(super) use ownership::share::key as group;

@@ -6,11 +6,11 @@ use super::annotations::parser::{has, value_of};
 use super::diff::primary_ips;
 use super::diff::subnets::{self, Subnets};
 use super::model::balancer::{BalancerType, LoadBalancer, PrimaryIp};
-use super::ownership::context::{Observed, Project, Snapshot};
+use super::ownership::context::{BalancerSnapshot, ObservedBalancers, Project};
 use super::ownership::labels::Labelled;
-use crate::hetzner::api::{Api, Kept, Resource};
-use crate::hetzner::networks::Network;
-use crate::provider::{Error, Service, Urgency, Usage, clock};
+use crate::hetzner::api::{Api, CachedList, Resource};
+use crate::hetzner::networks::ApiNetwork;
+use crate::provider::{ProviderError, Service, Urgency, Usage, clock};
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,24 +23,27 @@ const TYPES_KEPT: Duration = Duration::from_secs(24 * 3600);
 const TYPES_CERTAIN: Duration = Duration::from_secs(600);
 
 /// The data of earlier polls, which later polls use again.
-pub(in crate::hetzner) struct Known<'a> {
+pub(in crate::hetzner) struct EarlierPolls<'a> {
     pub(in crate::hetzner) types: &'a Types,
     pub(in crate::hetzner) subnets: &'a Subnets,
-    pub(in crate::hetzner) network: Option<&'a Network>,
+    pub(in crate::hetzner) network: Option<&'a ApiNetwork>,
 }
 
-pub(in crate::hetzner) type Types = Kept<BalancerType>;
+pub(in crate::hetzner) type Types = CachedList<BalancerType>;
 
 /// Reads what plans for these Services depend on.
 pub(in crate::hetzner) fn observe(
     project: Project,
-    known: &Known,
+    known: &EarlierPolls,
     services: &[&Service],
     urgency: Urgency,
-) -> Result<Snapshot, Error> {
+) -> Result<BalancerSnapshot, ProviderError> {
     let api = Arc::clone(&project.api);
     let balancers = api.list("", urgency)?;
-    let mut snapshot = Snapshot::new(project, Observed { balancers, ..Observed::default() });
+    let mut snapshot = BalancerSnapshot::new(
+        project,
+        ObservedBalancers { balancers, ..ObservedBalancers::default() },
+    );
     let wanted: Vec<&str> = services
         .iter()
         .filter(|service| needs_types(&snapshot, service))
@@ -75,7 +78,7 @@ pub(in crate::hetzner) fn observe(
 }
 
 /// Whether the snapshot has everything that plans for this Service depend on.
-pub(super) fn covers(snapshot: &Snapshot, service: &Service) -> bool {
+pub(super) fn covers(snapshot: &BalancerSnapshot, service: &Service) -> bool {
     let observed = &snapshot.observed;
     observed.is_for_manifests
         || (observed.types.is_some() || !needs_types(snapshot, service))
@@ -84,7 +87,7 @@ pub(super) fn covers(snapshot: &Snapshot, service: &Service) -> bool {
 }
 
 /// Whether the types must be read. An existing load balancer says itself what its own type can hold.
-fn needs_types(snapshot: &Snapshot, service: &Service) -> bool {
+fn needs_types(snapshot: &BalancerSnapshot, service: &Service) -> bool {
     let wanted = wanted_type(&snapshot.project, service);
     own(snapshot, service).is_none_or(|balancer| {
         wanted.is_some_and(|wanted| wanted != balancer.load_balancer_type.name)
@@ -93,7 +96,7 @@ fn needs_types(snapshot: &Snapshot, service: &Service) -> bool {
 
 /// The load balancer of a Service that has exactly one load balancer, and that neither shares it nor asks for a shared
 /// or external one. `None` for any other Service, which may get a new load balancer.
-fn own<'a>(snapshot: &'a Snapshot, service: &Service) -> Option<Labelled<'a>> {
+fn own<'a>(snapshot: &'a BalancerSnapshot, service: &Service) -> Option<Labelled<'a>> {
     let found = snapshot.balancers().may_be_of(service);
     let found: Vec<Labelled> =
         found.filter(|balancer| balancer.ownership.carries(service)).collect();
@@ -114,7 +117,7 @@ fn wanted_type<'a>(project: &'a Project, service: &'a Service) -> Option<&'a str
 }
 
 /// Whether the Primary IPs must be read. An existing load balancer keeps the addresses that it was made with.
-fn needs_primary_ips(snapshot: &Snapshot, service: &Service) -> bool {
+fn needs_primary_ips(snapshot: &BalancerSnapshot, service: &Service) -> bool {
     primary_ips::asks(service) && own(snapshot, service).is_none()
 }
 
@@ -128,7 +131,7 @@ fn needs_certificates(service: &Service) -> bool {
 const RECENT: Duration = Duration::from_secs(300);
 
 /// Reads how much a load balancer is used now.
-pub(in crate::hetzner) fn usage(api: &Api, id: u64) -> Result<Usage, Error> {
+pub(in crate::hetzner) fn usage(api: &Api, id: u64) -> Result<Usage, ProviderError> {
     let now = clock::timestamp();
     let [start, end] = [now - RECENT, now].map(|at| at.strftime("%Y-%m-%dT%H:%M:%SZ"));
     let types = "type=open_connections&type=connections_per_second&type=requests_per_second";

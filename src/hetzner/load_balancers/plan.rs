@@ -3,7 +3,7 @@
 //! determines what is done, what follows, and what is reported to users.
 
 use super::annotations::parser::AnnotationParser;
-use super::change::{Action, Change, boxed};
+use super::change::{BalancerAction, BalancerChange, boxed};
 use super::checks::{check_services, kind};
 use super::desired::uploads::shown;
 use super::diff::{Diff, Differences, primary_ips, status, subnets};
@@ -11,20 +11,20 @@ use super::leave::{
     Leaving, end_management, leave, leave_others, leave_unused, left_to_its_cluster, take_off,
 };
 use super::model::balancer::BalancerType;
-use super::ownership::context::{Context, Snapshot};
-use super::ownership::find::{Found, Unfound, assign, by_label, rests_on_owners};
+use super::ownership::context::{BalancerSnapshot, PlanContext};
+use super::ownership::find::{FoundBalancer, Unfound, assign, by_label, rests_on_owners};
 use super::ownership::guard::Guard;
 use super::ownership::judge::{Stake, owned, stake};
 use super::ownership::labels::Labelled;
 use super::ownership::removal::why_not_released;
 use super::settle::{For, Settled, Unsettled};
 use crate::provider::{
-    self, Balancer, Claim, Cluster, Finding, LoadBalancerPlan, Outcome, Reason, Service, Then,
+    self, Balancer, Claim, Cluster, Finding, LoadBalancerPlan, PlanOutcome, Reason, Service, Then,
 };
 use crate::text::shell_command;
 use serde_json::Value;
 
-impl Snapshot {
+impl BalancerSnapshot {
     /// The plan that brings the Service's load balancer in order.
     pub(super) fn plan_service(&self, of: For) -> LoadBalancerPlan {
         if let Some(balancer) = self.balancers().released(&of.service.uid).first() {
@@ -65,7 +65,7 @@ impl Snapshot {
             all.extend(changes);
             plan.findings.extend(finding);
         }
-        plan.outcome = Outcome::of(all);
+        plan.outcome = PlanOutcome::of(all);
         plan
     }
 
@@ -87,7 +87,7 @@ impl Snapshot {
                 _ => all.push(end_management(&self.project, balancer, service, cluster)),
             }
         }
-        plan.outcome = Outcome::of(all);
+        plan.outcome = PlanOutcome::of(all);
         plan
     }
 
@@ -97,7 +97,7 @@ impl Snapshot {
         &'a self,
         service: &'a Service,
         cluster: &'a Cluster,
-    ) -> (LoadBalancerPlan, Context<'a>) {
+    ) -> (LoadBalancerPlan, PlanContext<'a>) {
         let mut parser = AnnotationParser::new(service);
         let context = self.context(&mut parser, For { service, nodes: &[], cluster }, None);
         let mut plan = LoadBalancerPlan::default();
@@ -119,7 +119,7 @@ impl Snapshot {
         let mut observed = self.observed.clone();
         let given = observed.balancers.iter_mut().filter(|balancer| balancer.id == id);
         given.for_each(|balancer| balancer.labels = guard.labels());
-        let given = Snapshot::new(self.project.clone(), observed);
+        let given = BalancerSnapshot::new(self.project.clone(), observed);
         // The load balancer that the Service asks for may not be adopted. The Service does not get
         // the assigned one instead.
         if let (_, Err(Unsettled::Unfound(Unfound::NotAdopted(why)))) = given.settle(of, None) {
@@ -127,7 +127,7 @@ impl Snapshot {
         }
         let mut plan = given.plan_service(of);
         match (&mut plan.outcome, &plan.found) {
-            (Outcome::Refused { .. }, _) => {}
+            (PlanOutcome::Refused { .. }, _) => {}
             (_, None) => {
                 return refuse(format!(
                     "load balancer {id} can't be adopted: Services share it, or it is external, and no annotation of the \
@@ -141,9 +141,9 @@ impl Snapshot {
                     other.name, other.id
                 ));
             }
-            (Outcome::Change { changes, .. }, _) if assignment.is_needed => {
-                let (edit, said) = (Action::Edit, assignment.description);
-                let change = Change::new(&self.project, edit, Some(id), Value::Null, said);
+            (PlanOutcome::Change { changes, .. }, _) if assignment.is_needed => {
+                let (edit, said) = (BalancerAction::Edit, assignment.description);
+                let change = BalancerChange::new(&self.project, edit, Some(id), Value::Null, said);
                 changes.insert(0, Box::new(change.guarded(guard)));
             }
             _ => {}
@@ -154,9 +154,9 @@ impl Snapshot {
 
 /// The last stages: the comparison of the load balancer with what the Service wants, and the outcome.
 impl<'a> Settled<'a> {
-    fn bring_in_order(mut self, found: Result<Found<'a>, Unsettled>) -> LoadBalancerPlan {
+    fn bring_in_order(mut self, found: Result<FoundBalancer<'a>, Unsettled>) -> LoadBalancerPlan {
         let mut plan = LoadBalancerPlan { needs: self.needs, ..LoadBalancerPlan::default() };
-        let there = found.as_ref().ok().and_then(Found::balancer);
+        let there = found.as_ref().ok().and_then(FoundBalancer::balancer);
         let reason = match found {
             Ok(found) => {
                 self.complete(&found, &mut plan);
@@ -195,7 +195,7 @@ impl<'a> Settled<'a> {
     }
 
     /// Completes the plan, and adds problems to the parser.
-    fn complete(&mut self, found: &Found<'a>, plan: &mut LoadBalancerPlan) {
+    fn complete(&mut self, found: &FoundBalancer<'a>, plan: &mut LoadBalancerPlan) {
         let (context, there) = (&self.context, found.balancer());
         plan.found = there.map(|balancer| Balancer {
             certificates: shown(&balancer, context.observed.certificates.as_deref()),
@@ -210,7 +210,7 @@ impl<'a> Settled<'a> {
         self.parser.end_whole(there.is_some());
         plan.outcome = match kind.filter(|_| self.parser.problems.is_empty()) {
             Some(kind) => self.outcome(found, kind, plan),
-            None => Outcome::Waiting,
+            None => PlanOutcome::Waiting,
         };
         if let Some(whole) = &self.desired.whole {
             primary_ips::report(&mut self.parser, &self.context, whole, there);
@@ -220,15 +220,15 @@ impl<'a> Settled<'a> {
     /// Returns the outcome of the plan, and fills the plan's other fields.
     fn outcome(
         &mut self,
-        found: &Found<'a>,
+        found: &FoundBalancer<'a>,
         kind: &'a BalancerType,
         plan: &mut LoadBalancerPlan,
-    ) -> Outcome {
+    ) -> PlanOutcome {
         let (context, there) = (&self.context, found.balancer());
         let waits = self.waits(there);
         let carries_uid = |balancer: Labelled| balancer.ownership.carries(context.service);
         let is_ours = |balancer| !context.group.is_external() || carries_uid(balancer);
-        plan.carries_uid = matches!(found, Found::Own(balancer) if is_ours(*balancer));
+        plan.carries_uid = matches!(found, FoundBalancer::Own(balancer) if is_ours(*balancer));
         let certificates = std::mem::take(&mut self.desired.certificates);
         plan.claims = certificates.claims;
         let so_far = Differences {
@@ -254,7 +254,7 @@ impl<'a> Settled<'a> {
         }
         let changes = boxed(differences.changes);
         if there.is_none() && changes.is_empty() {
-            return Outcome::Waiting;
+            return PlanOutcome::Waiting;
         }
         let is_unfinished = self.stays || waits || differences.is_unfinished;
         // Some nodes may never become targets. So the Service leaves other load balancers when this one has
@@ -265,7 +265,7 @@ impl<'a> Settled<'a> {
         leaves.extend(left);
         let is_left = there.is_some_and(|there| context.group.is_being_left(there));
         let then = make_before_break(moves, leaves, is_unfinished || is_left);
-        Outcome::Change { changes, then }
+        PlanOutcome::Change { changes, then }
     }
 
     /// Whether a port waits for its certificate.
@@ -280,7 +280,7 @@ impl<'a> Settled<'a> {
     /// Service decides, also returns the changes that take the Service off it.
     fn differences(
         &mut self,
-        found: &Found<'a>,
+        found: &FoundBalancer<'a>,
         kind: &'a BalancerType,
         so_far: Differences,
     ) -> (Differences, Vec<Box<dyn provider::Change>>) {
@@ -293,8 +293,10 @@ impl<'a> Settled<'a> {
             found: so_far,
         };
         match (found, &self.desired.whole) {
-            (Found::Nothing(name), Some(whole)) => (diff.create(whole, name.clone()), Vec::new()),
-            (Found::Own(balancer) | Found::Adopted(balancer), None)
+            (FoundBalancer::Nothing(name), Some(whole)) => {
+                (diff.create(whole, name.clone()), Vec::new())
+            }
+            (FoundBalancer::Own(balancer) | FoundBalancer::Adopted(balancer), None)
                 if self.desired.ports.is_empty() =>
             {
                 // The Service has no port on the load balancer. As targets its nodes would get the traffic of other
@@ -302,11 +304,11 @@ impl<'a> Settled<'a> {
                 let why = "none of its ports can be had there";
                 (diff.found, take_off(&self.context, *balancer, why))
             }
-            (Found::Adopted(balancer), _) => {
+            (FoundBalancer::Adopted(balancer), _) => {
                 (diff.bring_in_order(Some(adopted(*balancer))), Vec::new())
             }
-            (Found::Own(_), _) => (diff.bring_in_order(None), Vec::new()),
-            (Found::Nothing(_), None) => (diff.found, Vec::new()),
+            (FoundBalancer::Own(_), _) => (diff.bring_in_order(None), Vec::new()),
+            (FoundBalancer::Nothing(_), None) => (diff.found, Vec::new()),
         }
     }
 }
@@ -334,7 +336,7 @@ fn released(balancer: Labelled, of: For) -> LoadBalancerPlan {
         shell_command("ccm lb adopt", &[&balancer.id, &of.service.full_name()])
     );
     LoadBalancerPlan {
-        outcome: Outcome::Released,
+        outcome: PlanOutcome::Released,
         found: Some(status::for_people(balancer, of.cluster)),
         carries_uid: true,
         findings: vec![Finding::info(Reason::LoadBalancerReleased, message)],
@@ -363,7 +365,7 @@ fn refused(
     let is_compared = plan.status.is_some();
     let why = Finding::warning(reason, problems.join("; "));
     LoadBalancerPlan {
-        outcome: Outcome::Refused { why: Finding { fix, ..why }, problems },
+        outcome: PlanOutcome::Refused { why: Finding { fix, ..why }, problems },
         findings,
         fields: plan.fields.into_iter().filter(|_| is_compared).collect(),
         found: plan.found,

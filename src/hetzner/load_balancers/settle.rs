@@ -9,10 +9,10 @@ use super::desired::ports::leave_out_taken;
 use super::desired::{Desired, desired};
 use super::diff::targets::need_servers;
 use super::observe::covers;
-use super::ownership::context::{Context, Snapshot};
+use super::ownership::context::{BalancerSnapshot, PlanContext};
 use super::ownership::facts::{is_allowed, is_in_status};
 use super::ownership::find::{
-    Found, Unfound, find, rests_on_owners, rests_on_services, why_asked_too_late,
+    FoundBalancer, Unfound, find, rests_on_owners, rests_on_services, why_asked_too_late,
 };
 use super::ownership::group::group;
 use super::ownership::judge::{Stake, owned, stake};
@@ -22,7 +22,7 @@ use crate::provider::{Cluster, Finding, Needs, OfferedNode, Reason, Service};
 /// The result of the first stages: what a Service wants.
 pub(super) struct Settled<'a> {
     pub(super) parser: AnnotationParser<'a>,
-    pub(super) context: Context<'a>,
+    pub(super) context: PlanContext<'a>,
     /// What the Service wants, without the ports that belong to other Services or owners.
     pub(super) desired: Desired,
     pub(super) needs: Needs,
@@ -55,7 +55,7 @@ pub(super) struct For<'a> {
     pub(super) cluster: &'a Cluster,
 }
 
-impl Snapshot {
+impl BalancerSnapshot {
     /// Reads what the Service asks for, and finds its load balancer and its ports on the load balancer. `stays` is
     /// given when the Service can't have the load balancer that it asks for. It contains the load balancer that the
     /// Service keeps, and the reason. The second value is the load balancer that was found.
@@ -63,7 +63,7 @@ impl Snapshot {
         &'a self,
         of: For<'a>,
         stays: Option<&Stays<'a>>,
-    ) -> (Settled<'a>, Result<Found<'a>, Unsettled<'a>>) {
+    ) -> (Settled<'a>, Result<FoundBalancer<'a>, Unsettled<'a>>) {
         let mut parser = AnnotationParser::new(of.service);
         let on = stays.map(|stays| stays.on);
         let context = self.context(&mut parser, of, on);
@@ -95,10 +95,10 @@ impl Snapshot {
         parser: &mut AnnotationParser<'a>,
         of: For<'a>,
         stays_on: Option<Labelled<'a>>,
-    ) -> Context<'a> {
+    ) -> PlanContext<'a> {
         let balancers = self.balancers();
         let known = (!self.observed.is_for_manifests).then_some(balancers);
-        Context {
+        PlanContext {
             project: &self.project,
             observed: &self.observed,
             balancers,
@@ -114,11 +114,11 @@ impl Snapshot {
 /// Leaves out the ports that other Services or owners have on the load balancer that was found.
 fn settle_ports<'a>(
     parser: &mut AnnotationParser,
-    context: &Context<'a>,
+    context: &PlanContext<'a>,
     desired: &mut Desired,
-    found: Found<'a>,
+    found: FoundBalancer<'a>,
     stays: Option<&Stays<'a>>,
-) -> Result<Found<'a>, Unsettled<'a>> {
+) -> Result<FoundBalancer<'a>, Unsettled<'a>> {
     let there = found.balancer();
     if let Some(stays) = stays {
         let is_there = there.is_some_and(|there| there.id == stays.on.id);
@@ -148,15 +148,15 @@ fn settle_ports<'a>(
 /// Returns what must be read again before the plan is applied. A load balancer that may not be adopted according to the
 /// last read may be adopted after the next read. It then gets targets, so the servers are read again, too.
 fn needs(
-    context: &Context,
+    context: &PlanContext,
     desired: &Desired,
-    found: &Result<Found, Unfound>,
+    found: &Result<FoundBalancer, Unfound>,
     parser: &AnnotationParser,
 ) -> Needs {
     let services = desired.certificates.rests_on_services
         || rests_on_services(found, context)
         || rests_on_owners(context);
-    let needs_servers = |found: &Found| {
+    let needs_servers = |found: &FoundBalancer| {
         parser.problems.is_empty() && need_servers(context, desired, found.balancer())
     };
     let servers = services || found.as_ref().is_ok_and(needs_servers);
@@ -166,7 +166,7 @@ fn needs(
 /// The load balancer on which the Service stays when it may not use the one that it asks for. The Service's status has
 /// the address of this load balancer. The labels of the load balancer state whether the Service has it alone, in a
 /// group, or as an external one.
-fn stays_meanwhile<'a>(context: &Context<'a>) -> Option<Stays<'a>> {
+fn stays_meanwhile<'a>(context: &PlanContext<'a>) -> Option<Stays<'a>> {
     let why = context.group.refused.as_ref()?;
     let mut owned = owned(context.balancers, context.service, context.cluster);
     let may_stay = |balancer: &Labelled| {

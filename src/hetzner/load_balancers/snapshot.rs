@@ -7,7 +7,7 @@ use super::diff::status;
 use super::leave::removal;
 use super::model::balancer::TargetId;
 use super::observe::covers;
-use super::ownership::context::Snapshot;
+use super::ownership::context::BalancerSnapshot;
 use super::ownership::group::is_of_several_owners;
 use super::ownership::judge::{Leftover, leftover, owned};
 use super::ownership::labels::Labelled;
@@ -15,12 +15,12 @@ use super::ownership::share::known_key;
 use super::settle::For;
 use crate::hetzner::pages;
 use crate::provider::{
-    self, Balancer, Cluster, Ingress, Kept, LoadBalancerPlan, OfferedNode, Orphan, SeenHealth,
-    Service, ShownCertificate,
+    self, Balancer, Cluster, Ingress, KeptObject, LoadBalancerPlan, OfferedNode, Orphan,
+    SeenHealth, Service, ShownCertificate,
 };
 use std::collections::HashSet;
 
-impl provider::Snapshot for Snapshot {
+impl provider::Snapshot for BalancerSnapshot {
     fn calls(&self) -> u32 {
         let observed = &self.observed;
         let certificates = observed.certificates.as_ref().map(Vec::len);
@@ -167,10 +167,10 @@ impl provider::Snapshot for Snapshot {
         self.balancers().all().filter_map(orphan).collect()
     }
 
-    fn kept(&self, cluster: &Cluster) -> Vec<Kept> {
+    fn kept(&self, cluster: &Cluster) -> Vec<KeptObject> {
         let all = self.balancers().all();
         let kept = all.filter(|balancer| leftover(*balancer, cluster) == Some(Leftover::Kept));
-        kept.map(|balancer| Kept {
+        kept.map(|balancer| KeptObject {
             kind: "LoadBalancer",
             id: balancer.id,
             name: balancer.name.clone(),

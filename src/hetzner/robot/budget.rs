@@ -4,7 +4,7 @@
 
 use super::login::whole_second;
 use crate::metrics::{ROBOT_BLOCKED, ROBOT_REMAINING};
-use crate::provider::{Error, ErrorKind, clock, lock};
+use crate::provider::{ErrorKind, ProviderError, clock, lock};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
 /// The kinds of calls to the web service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Call {
+pub(super) enum RobotCall {
     /// `GET /server`, which lists all servers.
     List,
     /// `GET /server/{number}`. These calls leave a part of the budget to the list, because the list serves all nodes.
@@ -28,7 +28,7 @@ pub(super) enum Call {
 
 /// A token bucket for calls that share a limit. A full bucket has `holds` tokens, and gets `back_an_hour` tokens back
 /// in an hour. So at most `holds + back_an_hour` calls are made in any hour.
-struct Bucket {
+struct TokenBucket {
     /// The bucket's name in metrics.
     name: &'static str,
     holds: f64,
@@ -37,7 +37,7 @@ struct Bucket {
     filled: Instant,
 }
 
-pub(super) struct Budget {
+pub(super) struct RobotBudget {
     state: Mutex<State>,
     /// The pause that `ROBOT_RATE_LIMIT_WAIT_TIME` sets. `None` means that Robot's answer says how long to pause.
     pause: Option<Duration>,
@@ -45,29 +45,29 @@ pub(super) struct Budget {
 
 struct State {
     /// The budget for servers: 180 of the 200 calls an hour that the web service allows.
-    server: Bucket,
+    server: TokenBucket,
     /// The budget for resets: 380 of the 500 calls an hour that the web service allows.
-    reset: Bucket,
+    reset: TokenBucket,
     /// The time until which no call is sent because Robot reported its rate limit, and the reason that errors of calls
     /// give until then.
     paused: Option<(Instant, String)>,
 }
 
-impl Call {
+impl RobotCall {
     /// Returns the number of calls in the budget that this kind of call may not use, because the other kinds of calls
     /// need this part.
     fn reserve(self) -> f64 {
-        if self == Call::Server { 20.0 } else { 0.0 }
+        if self == RobotCall::Server { 20.0 } else { 0.0 }
     }
 }
 
-impl Budget {
-    pub(super) fn new(pause: Option<Duration>) -> Budget {
+impl RobotBudget {
+    pub(super) fn new(pause: Option<Duration>) -> RobotBudget {
         ROBOT_BLOCKED.set(&["rate_limit"], 0.0);
-        Budget {
+        RobotBudget {
             state: Mutex::new(State {
-                server: Bucket::new("server", 40.0, 140.0),
-                reset: Bucket::new("reset", 40.0, 340.0),
+                server: TokenBucket::new("server", 40.0, 140.0),
+                reset: TokenBucket::new("reset", 40.0, 340.0),
                 paused: None,
             }),
             pause,
@@ -76,23 +76,31 @@ impl Budget {
 
     /// Takes this call, which is made now, from the budget. The error says when the call can be tried again. A call
     /// that is refused here takes nothing from the budget.
-    pub(super) fn admit(&self, call: Call, what: &str, now: Instant) -> Result<(), Error> {
+    pub(super) fn admit(
+        &self,
+        call: RobotCall,
+        what: &str,
+        now: Instant,
+    ) -> Result<(), ProviderError> {
         let mut state = lock(&self.state);
         if let Some((until, why)) = state.paused.as_ref().filter(|(until, _)| *until > now) {
             let why = format!("{what}: not sent: {why}");
             let retry_in = *until - now;
-            return Err(Error::new(ErrorKind::RateLimited { retry_in, put_off: false }, why));
+            return Err(ProviderError::new(
+                ErrorKind::RateLimited { retry_in, put_off: false },
+                why,
+            ));
         }
         let bucket = match call {
-            Call::List | Call::Server => &mut state.server,
-            Call::Reset => &mut state.reset,
+            RobotCall::List | RobotCall::Server => &mut state.server,
+            RobotCall::Reset => &mut state.reset,
         };
         bucket.take(call.reserve(), now).map_err(|retry_in| {
             let why = format!(
                 "{what}: put off: ccm makes {} such calls an hour at most, fewer than Robot takes",
                 bucket.holds + bucket.back_an_hour - call.reserve()
             );
-            Error::new(ErrorKind::RateLimited { retry_in, put_off: true }, why)
+            ProviderError::new(ErrorKind::RateLimited { retry_in, put_off: true }, why)
         })
     }
 
@@ -111,10 +119,10 @@ impl Budget {
     }
 }
 
-impl Bucket {
-    fn new(name: &'static str, holds: f64, back_an_hour: f64) -> Bucket {
+impl TokenBucket {
+    fn new(name: &'static str, holds: f64, back_an_hour: f64) -> TokenBucket {
         ROBOT_REMAINING.set(&[name], holds);
-        Bucket { name, holds, back_an_hour, left: holds, filled: clock::now() }
+        TokenBucket { name, holds, back_an_hour, left: holds, filled: clock::now() }
     }
 
     /// Takes one call from the bucket. The error is the time until a call can be taken.
@@ -137,17 +145,19 @@ impl Bucket {
 mod tests {
     use super::*;
 
-    fn put_off(result: &Result<(), Error>) -> bool {
-        result.as_ref().is_err_and(Error::is_put_off)
+    fn put_off(result: &Result<(), ProviderError>) -> bool {
+        result.as_ref().is_err_and(ProviderError::is_put_off)
     }
 
     /// Asks every second for two hours, and counts the calls of the hour with the most calls.
     #[test]
     fn an_hour_has_no_more_calls_than_its_budget() {
-        for (call, at_most, at_least) in
-            [(Call::List, 180, 179), (Call::Server, 160, 159), (Call::Reset, 380, 379)]
-        {
-            let budget = Budget::new(None);
+        for (call, at_most, at_least) in [
+            (RobotCall::List, 180, 179),
+            (RobotCall::Server, 160, 159),
+            (RobotCall::Reset, 380, 379),
+        ] {
+            let budget = RobotBudget::new(None);
             let begun = Instant::now();
             let second = |s: u32| begun + Duration::from_secs(1) * s;
             let made: Vec<u32> =
@@ -160,14 +170,14 @@ mod tests {
 
     #[test]
     fn single_servers_leave_calls_for_the_list() {
-        let budget = Budget::new(None);
+        let budget = RobotBudget::new(None);
         let now = Instant::now();
         let count =
             |call| (0..100).map(|_| budget.admit(call, "x", now)).filter(Result::is_ok).count();
-        assert_eq!(count(Call::Server), 20);
-        assert!(put_off(&budget.admit(Call::Server, "x", now)));
-        assert_eq!(count(Call::List), 20);
-        assert_eq!(count(Call::Reset), 40);
+        assert_eq!(count(RobotCall::Server), 20);
+        assert!(put_off(&budget.admit(RobotCall::Server, "x", now)));
+        assert_eq!(count(RobotCall::List), 20);
+        assert_eq!(count(RobotCall::Reset), 40);
     }
 
     #[test]
@@ -183,15 +193,15 @@ mod tests {
             (None, None, s(300)),
             (Some(s(900)), Some(s(60)), s(900)),
         ] {
-            let budget = Budget::new(pause);
+            let budget = RobotBudget::new(pause);
             let now = Instant::now();
             assert_eq!(budget.pause("used up", interval, now), expected);
-            for call in [Call::List, Call::Server, Call::Reset] {
+            for call in [RobotCall::List, RobotCall::Server, RobotCall::Reset] {
                 let error = budget.admit(call, "x", now + expected - s(1)).err();
                 let kind = error.map(|error| error.kind);
                 assert_eq!(kind, Some(ErrorKind::RateLimited { retry_in: s(1), put_off: false }));
             }
-            assert!(budget.admit(Call::List, "x", now + expected).is_ok());
+            assert!(budget.admit(RobotCall::List, "x", now + expected).is_ok());
         }
     }
 }

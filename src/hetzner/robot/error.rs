@@ -1,14 +1,14 @@
 //! Errors of calls to the Robot web service, in its own words.
 
-use crate::http::{self, Kind, shortened};
+use crate::http::{self, HttpErrorKind, shortened};
 use crate::provider::variables::{ROBOT_ENDPOINT, ROBOT_PASSWORD, ROBOT_USER};
-use crate::provider::{Error, ErrorKind};
+use crate::provider::{ErrorKind, ProviderError};
 use serde_json::Value;
 use std::time::Duration;
 
 /// A failed call to the Robot web service.
-pub(super) struct Failed {
-    pub(super) error: Error,
+pub(super) struct RobotFailure {
+    pub(super) error: ProviderError,
     /// The web service's error code, or `None` when the web service did not answer with an error of its own.
     pub(super) code: Option<String>,
     status: Option<u16>,
@@ -16,13 +16,13 @@ pub(super) struct Failed {
     pub(super) interval: Option<Duration>,
 }
 
-impl Failed {
+impl RobotFailure {
     /// Whether the answer is a 404 with this error code of the web service's own.
     pub(super) fn is_404(&self, code: &str) -> bool {
         self.status == Some(404) && self.code.as_deref() == Some(code)
     }
 
-    pub(super) fn of(http: http::Error) -> Failed {
+    pub(super) fn of(http: http::HttpError) -> RobotFailure {
         let body: Value = serde_json::from_slice(http.body()).unwrap_or_default();
         let body = &body["error"];
         let code = body["code"].as_str();
@@ -40,8 +40,8 @@ impl Failed {
             None => http.to_string(),
         };
         let hint = hint(&http, &kind, code.is_some());
-        Failed {
-            error: Error::new(kind, said + &hint),
+        RobotFailure {
+            error: ProviderError::new(kind, said + &hint),
             status: http.status(),
             interval: interval.map(Duration::from_secs),
             code: code.map(str::to_owned),
@@ -49,18 +49,18 @@ impl Failed {
     }
 }
 
-impl From<Error> for Failed {
-    fn from(error: Error) -> Failed {
-        Failed { error, code: None, status: None, interval: None }
+impl From<ProviderError> for RobotFailure {
+    fn from(error: ProviderError) -> RobotFailure {
+        RobotFailure { error, code: None, status: None, interval: None }
     }
 }
 
 /// Returns what the error means. No error becomes `NotFound` here: only `SERVER_NOT_FOUND` says that a server does not
 /// exist, and only when one server was asked for.
-fn kind(http: &http::Error, code: Option<&str>) -> ErrorKind {
+fn kind(http: &http::HttpError, code: Option<&str>) -> ErrorKind {
     match (&http.kind, http.status(), code) {
-        (Kind::Refused(_), ..) => ErrorKind::Refused,
-        (Kind::Token(_), ..) | (_, Some(401), _) => ErrorKind::Unauthorized,
+        (HttpErrorKind::Refused(_), ..) => ErrorKind::Refused,
+        (HttpErrorKind::Token(_), ..) | (_, Some(401), _) => ErrorKind::Unauthorized,
         (_, Some(403), Some("RATE_LIMIT_EXCEEDED")) => {
             ErrorKind::RateLimited { retry_in: Duration::ZERO, put_off: false }
         }
@@ -72,7 +72,7 @@ fn kind(http: &http::Error, code: Option<&str>) -> ErrorKind {
     }
 }
 
-fn hint(http: &http::Error, kind: &ErrorKind, has_body: bool) -> String {
+fn hint(http: &http::HttpError, kind: &ErrorKind, has_body: bool) -> String {
     match kind {
         ErrorKind::Unauthorized => format!(
             "; are {ROBOT_USER} and {ROBOT_PASSWORD} those of a web service user (Robot → Settings → Web service and app \
@@ -86,7 +86,7 @@ fn hint(http: &http::Error, kind: &ErrorKind, has_body: bool) -> String {
         ErrorKind::Unavailable if http.status().is_some() && !has_body => {
             format!(" without an error of Robot; is {ROBOT_ENDPOINT} right, or a proxy in between?")
         }
-        ErrorKind::Unavailable if matches!(http.kind, Kind::Unreachable(_)) => {
+        ErrorKind::Unavailable if matches!(http.kind, HttpErrorKind::Unreachable(_)) => {
             format!(" (the address is that of {ROBOT_ENDPOINT})")
         }
         _ => String::new(),

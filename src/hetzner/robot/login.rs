@@ -16,7 +16,7 @@ const WAIT: Duration = Duration::from_secs(600);
 const TRIES_AT_MOST: usize = 2;
 
 /// The user and the password. Each is fixed, or in a file that is read before every call.
-pub(super) struct Login {
+pub(super) struct RobotLogin {
     user: SecretSource,
     password: SecretSource,
     state: Mutex<State>,
@@ -42,10 +42,10 @@ struct Refusal {
     ends: Timestamp,
 }
 
-impl Login {
-    pub(super) fn new(user: SecretSource, password: SecretSource) -> Login {
+impl RobotLogin {
+    pub(super) fn new(user: SecretSource, password: SecretSource) -> RobotLogin {
         ROBOT_BLOCKED.set(&["login"], 0.0);
-        Login { user, password, state: Mutex::default() }
+        RobotLogin { user, password, state: Mutex::default() }
     }
 
     /// Records that the credentials that were sent last were accepted.
@@ -101,7 +101,7 @@ impl Login {
     }
 }
 
-impl Issuer for Login {
+impl Issuer for RobotLogin {
     fn current(&self) -> Result<Credentials, String> {
         let credentials = self.read()?;
         let mut state = lock(&self.state);

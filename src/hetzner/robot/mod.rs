@@ -8,17 +8,17 @@ mod error;
 mod login;
 
 use super::api::endpoint;
-use crate::http::{self, Method, SecretSource, Stage};
+use crate::http::{self, Method, SecretSource, TryStage};
 use crate::metrics::{ROBOT_DURATION, ROBOT_REQUESTS, UNANSWERED};
 use crate::provider::heartbeat::turn;
 use crate::provider::{
-    Dedicated, Error, ErrorKind, Instance, InstanceId, Interned, Sourced, Urgency, clock,
+    Dedicated, ErrorKind, Instance, InstanceId, Interned, ProviderError, Sourced, Urgency, clock,
 };
-use budget::{Budget, Call};
-use error::Failed;
+use budget::{RobotBudget, RobotCall};
+use error::RobotFailure;
 use ipnet::Ipv6Net;
 use jiff::Timestamp;
-use login::Login;
+use login::RobotLogin;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::collections::HashSet;
@@ -27,7 +27,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Settings of the Robot web service, without the settings that both APIs share.
-pub struct Settings {
+pub struct RobotSettings {
     /// The value of `ROBOT_ENDPOINT`, without a trailing slash.
     pub endpoint: String,
     /// The user and the password. `None` means that no dedicated server is looked up.
@@ -41,9 +41,9 @@ pub struct Settings {
 
 /// A Robot account, or the part of it that the credentials give access to.
 pub(super) struct Robot {
-    http: http::Client,
-    login: Arc<Login>,
-    budget: Budget,
+    http: http::HttpClient,
+    login: Arc<RobotLogin>,
+    budget: RobotBudget,
     /// A lock that is held during a call.
     calling: Mutex<()>,
 }
@@ -64,34 +64,34 @@ impl Robot {
     /// Makes the client of the Robot account, without calling the web service. Returns `None` when there are no
     /// credentials. `client` makes the HTTP client for this address and login.
     pub(super) fn new(
-        settings: &Settings,
-        client: impl FnOnce(&str, http::Login) -> http::Client,
+        settings: &RobotSettings,
+        client: impl FnOnce(&str, http::Login) -> http::HttpClient,
     ) -> Option<Robot> {
         let (user, password) = settings.credentials.clone()?;
-        let login = Arc::new(Login::new(user, password));
+        let login = Arc::new(RobotLogin::new(user, password));
         Some(Robot {
             http: client(&settings.endpoint, login.clone()),
             login,
-            budget: Budget::new(settings.rate_limit_wait),
+            budget: RobotBudget::new(settings.rate_limit_wait),
             calling: Mutex::default(),
         })
     }
 
-    fn read<T: DeserializeOwned>(&self, path: &str, call: Call) -> Result<T, Failed> {
+    fn read<T: DeserializeOwned>(&self, path: &str, call: RobotCall) -> Result<T, RobotFailure> {
         let _one_at_a_time = turn(&self.calling);
         let what = format!("GET {}{path}", self.http.base());
         // The login is checked first, so that no budget is used when the login must not be sent.
         http::Issuer::current(&*self.login).map_err(|why| {
             let why = format!("{what}: not sent: {why}");
-            Failed::from(Error::new(ErrorKind::Unauthorized, why))
+            RobotFailure::from(ProviderError::new(ErrorKind::Unauthorized, why))
         })?;
-        self.budget.admit(call, &what, clock::now()).map_err(Failed::from)?;
+        self.budget.admit(call, &what, clock::now()).map_err(RobotFailure::from)?;
         let mut failed = match self.http.get(path) {
             Ok(reply) => {
                 self.login.accepted();
                 return Ok(reply.value);
             }
-            Err(error) => Failed::of(error),
+            Err(error) => RobotFailure::of(error),
         };
         match &mut failed.error.kind {
             ErrorKind::Unauthorized => self.login.refuse(false),
@@ -106,42 +106,42 @@ impl Robot {
         Err(failed)
     }
 
-    fn incomplete(&self, path: &str, why: &str) -> Error {
+    fn incomplete(&self, path: &str, why: &str) -> ProviderError {
         let base = self.http.base();
         let why = format!("GET {base}{path}: {why}; nothing is done on an incomplete answer");
-        Error::new(ErrorKind::Unavailable, why)
+        ProviderError::new(ErrorKind::Unavailable, why)
     }
 }
 
 impl Dedicated for Robot {
     /// Lists all servers. When there is no server at all, the web service answers with an error, and the list is empty.
-    fn list(&self, _urgency: Urgency) -> Result<Vec<Instance>, Error> {
+    fn list(&self, _urgency: Urgency) -> Result<Vec<Instance>, ProviderError> {
         let path = "/server";
-        match self.read::<Vec<Entry>>(path, Call::List) {
+        match self.read::<Vec<Entry>>(path, RobotCall::List) {
             Ok(entries) => instances(entries).map_err(|why| self.incomplete(path, &why)),
             Err(failed) if failed.is_404("SERVER_NOT_FOUND") => Ok(Vec::new()),
             Err(failed) => Err(failed.error),
         }
     }
 
-    fn get(&self, number: u64) -> Result<(), Error> {
+    fn get(&self, number: u64) -> Result<(), ProviderError> {
         let path = format!("/server/{number}");
-        match self.read::<Entry>(&path, Call::Server) {
+        match self.read::<Entry>(&path, RobotCall::Server) {
             Ok(entry) if entry.server.server_number == number => Ok(()),
             Ok(entry) => {
                 let why = format!("answered server {}", entry.server.server_number);
                 Err(self.incomplete(&path, &why))
             }
             Err(failed) if failed.is_404("SERVER_NOT_FOUND") => {
-                Err(Error::new(ErrorKind::NotFound, failed.error.message))
+                Err(ProviderError::new(ErrorKind::NotFound, failed.error.message))
             }
             Err(failed) => Err(failed.error),
         }
     }
 
-    fn is_off(&self, number: u64) -> Result<Option<bool>, Error> {
+    fn is_off(&self, number: u64) -> Result<Option<bool>, ProviderError> {
         let path = format!("/reset/{number}");
-        match self.read::<ResetAnswer>(&path, Call::Reset) {
+        match self.read::<ResetAnswer>(&path, RobotCall::Reset) {
             Ok(ResetAnswer { reset }) if reset.server_number == number => {
                 Ok(match reset.operating_status.as_deref() {
                     Some("shut off") => Some(true),
@@ -172,15 +172,15 @@ impl Dedicated for Robot {
 }
 
 /// Counts the calls in metrics, like calls of the Cloud API.
-pub(super) fn watch(method: Method, path: &str, stage: Stage) {
+pub(super) fn watch(method: Method, path: &str, stage: TryStage) {
     let method = &method.lower_name();
     match stage {
-        Stage::Begun => {}
-        Stage::Ended(Ok(code), took) => {
+        TryStage::Begun => {}
+        TryStage::Ended(Ok(code), took) => {
             ROBOT_REQUESTS.count(&[method, &endpoint(path), &code.to_string()]);
             ROBOT_DURATION.observe(&[method], took);
         }
-        Stage::Ended(Err(kind), _) => UNANSWERED.count(&["robot", kind.word()]),
+        TryStage::Ended(Err(kind), _) => UNANSWERED.count(&["robot", kind.word()]),
     }
 }
 
@@ -191,13 +191,13 @@ const LABEL_CHARACTERS: usize = 63;
 /// An entry of `GET /server`, and the answer of `GET /server/{number}`.
 #[derive(Debug, Deserialize)]
 struct Entry {
-    server: Server,
+    server: RobotServer,
 }
 
 /// A dedicated server in an answer. Texts that are not known yet may be null,
 /// for example while a server is being set up.
 #[derive(Debug, Deserialize)]
-struct Server {
+struct RobotServer {
     server_number: u64,
     server_name: Option<String>,
     server_ip: Option<String>,
@@ -224,7 +224,7 @@ fn instances(entries: Vec<Entry>) -> Result<Vec<Instance>, String> {
     entries.into_iter().map(read).collect()
 }
 
-fn instance(server: Server) -> Result<Instance, String> {
+fn instance(server: RobotServer) -> Result<Instance, String> {
     if server.server_number == 0 {
         return Err("no server has this number".to_owned());
     }
@@ -308,14 +308,14 @@ mod tests {
 
     fn robot(base: &str, password: SecretSource) -> Robot {
         let second = Duration::from_secs(1);
-        let settings = Settings {
+        let settings = RobotSettings {
             endpoint: base.to_owned(),
             credentials: Some((SecretSource::fixed(Secret::new("#ws+user")), password)),
             rate_limit_wait: None,
             forward_internal_ips: Sourced::new(true, crate::provider::Source::Rule("test")),
         };
         let client = |base: &str, login| {
-            http::Client::new(http::Settings {
+            http::HttpClient::new(http::HttpSettings {
                 base: base.to_owned(),
                 tls: Tls::default().into(),
                 proxies: Proxies::Never,

@@ -1,11 +1,11 @@
 //! Turns a context of a kubeconfig into the way to reach its cluster as its user. Every
 //! field is either used or refused by name.
 
-use super::entry::{Cluster, Context, Entry, User};
+use super::entry::{KubeconfigCluster, KubeconfigContext, KubeconfigEntry, User};
 use super::exec::{Plugin, Program};
 use super::file;
 use crate::http::{
-    Authorities, Credentials, Identity, Login, Pem, Proxy, Roots, Secret, SecretSource, Tls,
+    Authorities, ClientIdentity, Credentials, Login, Pem, Proxy, Roots, Secret, SecretSource, Tls,
     TlsSource,
 };
 use crate::text::{base_url, is_this_machine, leaves_unencrypted};
@@ -99,11 +99,12 @@ pub(super) fn load(paths: &[PathBuf], options: &Options) -> Result<Access, Strin
             ));
         }
     };
-    let context: Entry<Context> = merged.find("context", name, &wanted_by)?;
+    let context: KubeconfigEntry<KubeconfigContext> = merged.find("context", name, &wanted_by)?;
     let place = context.place();
     let name = context.fields.cluster.as_deref().unwrap_or_default();
-    let cluster: Entry<Cluster> = merged.find("cluster", name, &format!("{place}: cluster"))?;
-    let user: Entry<User> = match &context.fields.user {
+    let cluster: KubeconfigEntry<KubeconfigCluster> =
+        merged.find("cluster", name, &format!("{place}: cluster"))?;
+    let user: KubeconfigEntry<User> = match &context.fields.user {
         None => context.with(User::default()),
         Some(name) => merged.find("user", name, &format!("{place}: user"))?,
     };
@@ -128,7 +129,10 @@ pub(super) fn load(paths: &[PathBuf], options: &Options) -> Result<Access, Strin
     })
 }
 
-fn tls_of(cluster: &Entry<Cluster>, user: &Entry<User>) -> Result<Tls, String> {
+fn tls_of(
+    cluster: &KubeconfigEntry<KubeconfigCluster>,
+    user: &KubeconfigEntry<User>,
+) -> Result<Tls, String> {
     let server_name = cluster.fields.tls_server_name.as_deref();
     let server_name = server_name.map(|name| ServerName::try_from(name.to_owned()));
     Ok(Tls {
@@ -142,7 +146,7 @@ fn tls_of(cluster: &Entry<Cluster>, user: &Entry<User>) -> Result<Tls, String> {
     })
 }
 
-fn server(cluster: &Entry<Cluster>) -> Result<String, String> {
+fn server(cluster: &KubeconfigEntry<KubeconfigCluster>) -> Result<String, String> {
     match &cluster.fields.server {
         None => Err(cluster
             .error("server", "not set; write the API server's URL, like https://10.0.0.1:6443")),
@@ -150,7 +154,7 @@ fn server(cluster: &Entry<Cluster>) -> Result<String, String> {
     }
 }
 
-fn authority(cluster: &Entry<Cluster>) -> Result<Option<Pem>, String> {
+fn authority(cluster: &KubeconfigEntry<KubeconfigCluster>) -> Result<Option<Pem>, String> {
     let fields = &cluster.fields;
     cluster.pem(
         "certificate-authority",
@@ -159,7 +163,7 @@ fn authority(cluster: &Entry<Cluster>) -> Result<Option<Pem>, String> {
     )
 }
 
-fn roots(cluster: &Entry<Cluster>) -> Result<Roots, String> {
+fn roots(cluster: &KubeconfigEntry<KubeconfigCluster>) -> Result<Roots, String> {
     match (authority(cluster)?, cluster.fields.insecure_skip_tls_verify) {
         (None, true) => Ok(Roots::Any),
         (None, false) => Ok(Roots::BuiltIn),
@@ -174,7 +178,7 @@ fn roots(cluster: &Entry<Cluster>) -> Result<Roots, String> {
 }
 
 /// Returns the `Cluster` of client.authentication.k8s.io, which tells a credential plugin about the cluster.
-fn for_plugin(cluster: &Entry<Cluster>) -> Result<Value, String> {
+fn for_plugin(cluster: &KubeconfigEntry<KubeconfigCluster>) -> Result<Value, String> {
     let fields = &cluster.fields;
     let pem = authority(cluster)?.map(|pem| STANDARD.encode(pem.bytes));
     let all = json!({
@@ -190,7 +194,7 @@ fn for_plugin(cluster: &Entry<Cluster>) -> Result<Value, String> {
     Ok(all.filter(|(_, value)| !value.is_null()).collect())
 }
 
-fn exec_extension(cluster: &Entry<Cluster>) -> Result<Option<Value>, String> {
+fn exec_extension(cluster: &KubeconfigEntry<KubeconfigCluster>) -> Result<Option<Value>, String> {
     let extensions = cluster.fields.extensions.as_ref();
     let mut extensions = extensions.and_then(|all| all.as_sequence()).into_iter().flatten();
     let ours = extensions.find(|value| value["name"] == EXEC_EXTENSION);
@@ -207,8 +211,8 @@ fn exec_extension(cluster: &Entry<Cluster>) -> Result<Option<Value>, String> {
 /// a user name with a password comes first, then a client certificate (the login is then `None`), then a plugin. A
 /// plugin may ask for the cluster's data, and its run time is limited.
 fn login(
-    user: &Entry<User>,
-    cluster: &Entry<Cluster>,
+    user: &KubeconfigEntry<User>,
+    cluster: &KubeconfigEntry<KubeconfigCluster>,
     options: &Options,
 ) -> Result<Option<Login>, String> {
     let token = token(user)?;
@@ -229,7 +233,7 @@ fn login(
     Ok(token.or(basic).or_else(|| program.map(plugin)))
 }
 
-fn identity(user: &Entry<User>) -> Result<Option<Identity>, String> {
+fn identity(user: &KubeconfigEntry<User>) -> Result<Option<ClientIdentity>, String> {
     let fields = &user.fields;
     let (path, data) = (&fields.client_certificate, &fields.client_certificate_data);
     let certificate = user.pem("client-certificate", path, data)?;
@@ -244,14 +248,14 @@ fn identity(user: &Entry<User>) -> Result<Option<Identity>, String> {
             "client-certificate",
             "not set, but client-key is; set both or none (client-certificate-data for inline)",
         )),
-        (Some(certificate), Some(key)) => Identity::from_pem(&certificate, &key)
+        (Some(certificate), Some(key)) => ClientIdentity::from_pem(&certificate, &key)
             .map(Some)
             .map_err(|why| format!("{}: {why}", user.place())),
     }
 }
 
 /// Returns the user's token. The file of a token wins over an inline token, as in kubectl.
-fn token(user: &Entry<User>) -> Result<Option<Login>, String> {
+fn token(user: &KubeconfigEntry<User>) -> Result<Option<Login>, String> {
     if let Some(path) = &user.fields.token_file {
         let file = user.path(path);
         let token = SecretSource::file(file.clone(), None);
@@ -269,7 +273,7 @@ fn token(user: &Entry<User>) -> Result<Option<Login>, String> {
     Ok(Some(Arc::new(SecretSource::fixed(secret))))
 }
 
-fn basic(user: &Entry<User>) -> Result<Option<Login>, String> {
+fn basic(user: &KubeconfigEntry<User>) -> Result<Option<Login>, String> {
     let (name, password) = (&user.fields.username, &user.fields.password);
     let Some(name) = name else {
         return match password {

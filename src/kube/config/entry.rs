@@ -26,7 +26,7 @@ const MIXED_CHARACTERS: usize = 16;
 /// The fields of `contexts[].context`. Empty fields count as missing, here and in the types below.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Context {
+pub(super) struct KubeconfigContext {
     pub(super) cluster: Option<String>,
     pub(super) user: Option<String>,
     pub(super) namespace: Option<Value>,
@@ -37,7 +37,7 @@ pub(super) struct Context {
 /// The fields of `clusters[].cluster`.
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub(super) struct Cluster {
+pub(super) struct KubeconfigCluster {
     pub(super) server: Option<String>,
     pub(super) certificate_authority: Option<String>,
     pub(super) certificate_authority_data: Option<String>,
@@ -79,7 +79,7 @@ pub(super) struct Exec {
     #[serde(default)]
     pub(super) args: Vec<String>,
     #[serde(default)]
-    pub(super) env: Vec<Variable>,
+    pub(super) env: Vec<PluginVariable>,
     pub(super) install_hint: Option<String>,
     #[serde(default)]
     pub(super) provide_cluster_info: bool,
@@ -88,7 +88,7 @@ pub(super) struct Exec {
 
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(expecting = "a name and a value")]
-pub(super) struct Variable {
+pub(super) struct PluginVariable {
     pub(super) name: String,
     #[serde(default)]
     pub(super) value: String,
@@ -97,7 +97,7 @@ pub(super) struct Variable {
 /// An entry of a kubeconfig. Other entries refer to an entry by its name. Relative paths in an entry are relative to
 /// the file that contains the entry.
 #[derive(Clone)]
-pub(super) struct Entry<T> {
+pub(super) struct KubeconfigEntry<T> {
     /// The kind of the entry: `cluster`, `context` or `user`.
     pub(super) kind: &'static str,
     pub(super) name: String,
@@ -122,9 +122,14 @@ pub(super) fn typed<T: DeserializeOwned>(fields: &Mapping) -> Result<T, (String,
     serde_yaml::from_value(set.into()).map_err(|error| (String::new(), explained(&error)))
 }
 
-impl<T> Entry<T> {
-    pub(super) fn with<U>(&self, fields: U) -> Entry<U> {
-        Entry { kind: self.kind, name: self.name.clone(), file: self.file.clone(), fields }
+impl<T> KubeconfigEntry<T> {
+    pub(super) fn with<U>(&self, fields: U) -> KubeconfigEntry<U> {
+        KubeconfigEntry {
+            kind: self.kind,
+            name: self.name.clone(),
+            file: self.file.clone(),
+            fields,
+        }
     }
 
     pub(super) fn place(&self) -> String {

@@ -4,8 +4,8 @@
 //! The program runs when a call needs credentials and there are none, shortly before the current credentials end, and
 //! once after each 401. Threads share one run, and the clients of a process share one plugin.
 
-use super::entry::{Entry, Exec, User, may_be_secret, shown, typed};
-use crate::http::{self, Identity, Issuer, Pem, Secret};
+use super::entry::{Exec, KubeconfigEntry, User, may_be_secret, shown, typed};
+use crate::http::{self, ClientIdentity, Issuer, Pem, Secret};
 use crate::provider::variables::is_about_hetzner;
 use crate::provider::{clock, lock};
 use jiff::Timestamp;
@@ -36,19 +36,19 @@ pub(super) struct Plugin {
     program: Program,
     time_limit: Duration,
     /// The present credentials and the last failure. The lock is held while the program runs.
-    held: Mutex<Held>,
+    held: Mutex<HeldCredentials>,
 }
 
 #[derive(Default)]
-struct Held {
+struct HeldCredentials {
     /// How many times the program was run so far.
     runs: u64,
-    credentials: Option<Credentials>,
+    credentials: Option<PluginCredentials>,
     failure: Option<(Instant, String)>,
 }
 
 #[derive(Clone)]
-struct Credentials {
+struct PluginCredentials {
     issued: http::Credentials,
     /// When the credentials are due to be renewed. `None` means that they are renewed only after the API server
     /// has refused them.
@@ -63,7 +63,11 @@ static PLUGINS: Mutex<Vec<Weak<Plugin>>> = Mutex::new(Vec::new());
 impl Plugin {
     /// Returns the plugin of the user that runs this program. When this process already uses an equal plugin, returns
     /// that one.
-    pub(super) fn of(user: &Entry<User>, program: Program, time_limit: Duration) -> Arc<Plugin> {
+    pub(super) fn of(
+        user: &KubeconfigEntry<User>,
+        program: Program,
+        time_limit: Duration,
+    ) -> Arc<Plugin> {
         let place = format!("{}: exec", user.place());
         let mut plugins = lock(&PLUGINS);
         plugins.retain(|plugin| plugin.strong_count() > 0);
@@ -79,13 +83,13 @@ impl Plugin {
     }
 
     /// Runs the program and keeps the credentials or the failure.
-    fn run(&self, held: &mut Held) {
+    fn run(&self, held: &mut HeldCredentials) {
         let printed = self.program.run(self.time_limit);
         held.runs += 1;
         match printed.and_then(|printed| parse(&printed, self.program.version, held.runs)) {
             Ok((issued, end_at)) => {
                 held.failure = None;
-                held.credentials = Some(Credentials {
+                held.credentials = Some(PluginCredentials {
                     issued,
                     renew_at: end_at.map(|end| end - lead(end)),
                     end_at,
@@ -100,7 +104,7 @@ impl Plugin {
     }
 }
 
-impl Held {
+impl HeldCredentials {
     /// Returns the credentials and whether they are due to be renewed. Returns `None` when they have expired at `now`.
     fn good(&self, now: Timestamp) -> Option<(http::Credentials, bool)> {
         let credentials = self.credentials.as_ref()?;
@@ -142,7 +146,7 @@ impl Issuer for Plugin {
     /// Runs the program again, unless other credentials have already replaced the refused credentials.
     fn refused(&self, number: u64) {
         let mut held = lock(&self.held);
-        let is_refused = |it: &mut Credentials| it.issued.number == number;
+        let is_refused = |it: &mut PluginCredentials| it.issued.number == number;
         if held.credentials.take_if(is_refused).is_some() {
             self.run(&mut held);
             if let Some(why) = held.fresh_failure() {
@@ -208,7 +212,7 @@ fn parse(
     let identity = match (certificate, pem(status.client_key_data, "clientKeyData")) {
         (None, None) => None,
         (Some(certificate), Some(key)) => {
-            let identity = Identity::from_pem(&certificate, &key);
+            let identity = ClientIdentity::from_pem(&certificate, &key);
             Some(identity.map_err(|why| format!("the program's status.{why}"))?)
         }
         _ => {
@@ -265,7 +269,7 @@ pub(super) struct Program {
 impl Program {
     /// Returns the program of this `exec`. The program is searched for, but not run.
     pub(super) fn of(
-        user: &Entry<User>,
+        user: &KubeconfigEntry<User>,
         exec: &Mapping,
         cluster_info: impl FnOnce() -> Result<Value, String>,
     ) -> Result<Program, String> {
@@ -396,7 +400,7 @@ fn check_interactive(mode: Option<&str>, version: &str) -> Result<(), String> {
 }
 
 /// Returns the path of a program. A name alone is searched for in `$PATH`; a path is relative to the kubeconfig.
-fn find(user: &Entry<User>, command: &str) -> Result<PathBuf, String> {
+fn find(user: &KubeconfigEntry<User>, command: &str) -> Result<PathBuf, String> {
     let name = shown(command);
     if command.contains('/') {
         let path = user.path(command);
@@ -432,13 +436,13 @@ mod tests {
             let late = Duration::from_secs(lead_s).saturating_sub(lead);
             assert!(late < Duration::from_secs(1), "{life_s}: {lead:?}");
         }
-        let held = Held {
-            credentials: Some(Credentials {
+        let held = HeldCredentials {
+            credentials: Some(PluginCredentials {
                 issued: http::Credentials::default(),
                 renew_at: Some("2030-01-01T00:00:10Z".parse().unwrap()),
                 end_at: Some("2030-01-01T00:00:20Z".parse().unwrap()),
             }),
-            ..Held::default()
+            ..HeldCredentials::default()
         };
         for (second, expected) in [("09", Some(false)), ("10", Some(true)), ("20", None)] {
             let now = format!("2030-01-01T00:00:{second}Z").parse().unwrap();

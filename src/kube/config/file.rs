@@ -1,6 +1,6 @@
 //! Reads the files of a kubeconfig, with limits, and merges them. When several files set a value, the first file wins.
 
-use super::entry::{Entry, explained, shown, typed};
+use super::entry::{KubeconfigEntry, explained, shown, typed};
 use crate::http::read_file;
 use crate::provider::variables::KUBECONFIG;
 use crate::text;
@@ -38,7 +38,7 @@ struct Named {
 pub(super) struct Merged {
     /// The name of the current context, and the file that names it.
     pub(super) current_context: Option<(String, PathBuf)>,
-    entries: Vec<Entry<Mapping>>,
+    entries: Vec<KubeconfigEntry<Mapping>>,
 }
 
 /// Reads the files. When there are several files, some may be missing or empty, as in
@@ -84,7 +84,7 @@ impl Merged {
         kind: &str,
         name: &str,
         wanted_by: &str,
-    ) -> Result<Entry<T>, String> {
+    ) -> Result<KubeconfigEntry<T>, String> {
         let Some(entry) = self.of(kind).find(|entry| entry.name == name) else {
             let (name, names) = (shown(name), self.names(kind));
             return Err(format!("{wanted_by}: there is no {kind} {name}; {names}"));
@@ -106,7 +106,7 @@ impl Merged {
         self.of("context").map(|entry| entry.name.clone()).collect()
     }
 
-    fn of(&self, kind: &str) -> impl Iterator<Item = &Entry<Mapping>> {
+    fn of(&self, kind: &str) -> impl Iterator<Item = &KubeconfigEntry<Mapping>> {
         self.entries.iter().filter(move |entry| entry.kind == kind)
     }
 
@@ -117,7 +117,7 @@ impl Merged {
         }
         let lists = [("cluster", file.clusters), ("context", file.contexts), ("user", file.users)];
         for (kind, list) in lists {
-            let mut here: Vec<Entry<Mapping>> = Vec::new();
+            let mut here: Vec<KubeconfigEntry<Mapping>> = Vec::new();
             for Named { name, fields } in list.unwrap_or_default() {
                 if here.iter().any(|other| other.name == name) {
                     let name = shown(&name);
@@ -126,7 +126,7 @@ impl Merged {
                         format_args!("{kind}s: {name} is there twice; remove or rename one"),
                     ));
                 }
-                here.push(Entry {
+                here.push(KubeconfigEntry {
                     kind,
                     name,
                     file: path.to_owned(),

@@ -116,7 +116,7 @@ fn tls_of(ca_path: &Path) -> Result<Tls, String> {
 mod tests {
     use super::*;
     use crate::http::{Proxies, Timing};
-    use crate::kube::{Client, ReadFrom};
+    use crate::kube::{KubeClient, ReadFrom};
     use sandbox::credentials::{Authority, Validity};
     use std::fs;
     use std::os::unix::fs::symlink;
@@ -150,7 +150,7 @@ mod tests {
             write_timeout: Duration::from_secs(20),
             retry_wait: Duration::from_millis(1),
         };
-        let client = Client::new(
+        let client = KubeClient::new(
             access,
             Proxies::Never,
             timing,

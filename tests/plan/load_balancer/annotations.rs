@@ -3,8 +3,10 @@
 use crate::common::help::has_table;
 use crate::load_balancer::support::{NETWORK, PROFILES, World, port, words};
 use ccm::hetzner::Profile;
-use ccm::hetzner::load_balancers::annotations::{PREFIX, Scope, TABLE, kind_of, markdown};
-use ccm::hetzner::load_balancers::{KEEP, Listener, Observed, PortField};
+use ccm::hetzner::load_balancers::annotations::{
+    AnnotationScope, PREFIX, TABLE, kind_of, markdown,
+};
+use ccm::hetzner::load_balancers::{KEEP, Listener, ObservedBalancers, PortField};
 use ccm::provider::{AnnotationKind, Protocol, Reason, ServicePort};
 use std::collections::BTreeSet;
 
@@ -277,7 +279,7 @@ fn the_example_of_each_annotation_is_right() {
         let mut world = World::new(Profile::CcmFromScratch);
         world.service.ports = vec![port("https", 443)];
         world.network = Some(NETWORK);
-        world.state = Observed { is_for_manifests: true, ..Observed::default() };
+        world.state = ObservedBalancers { is_for_manifests: true, ..ObservedBalancers::default() };
         world.set(with);
         world.set_one(row.name, example);
         let outcome = world.plan().outcome;
@@ -290,7 +292,7 @@ fn the_example_of_each_annotation_is_right() {
 
 #[test]
 fn one_port_may_have_its_own_annotation() {
-    let per_port = TABLE.iter().filter(|row| row.scope == Scope::Port);
+    let per_port = TABLE.iter().filter(|row| row.scope == AnnotationScope::Port);
     let names: BTreeSet<&str> = per_port.map(|row| row.name).collect();
     let value_of = |world: &World, case: &Case, at: usize| {
         let mut one = World::new(world.profile);

@@ -14,11 +14,12 @@ use crate::load_balancer::support::{
 };
 use ccm::hetzner::load_balancers::annotations::PREFIX;
 use ccm::hetzner::load_balancers::{
-    ADOPT, ADOPTED, CLUSTER, CLUSTER_UID, CREATED, Certificate, EXTERNAL, GROUP, KEEP, Listener,
-    LoadBalancer, PORT, PrivateNet, RELEASED, SECRET, SERVICE, SERVICE_UID, TARGETS_BEFORE, Target,
+    ADOPT, ADOPTED, ApiTarget, BalancerPrivateNet, CLUSTER, CLUSTER_UID, CREATED, Certificate,
+    EXTERNAL, GROUP, KEEP, Listener, LoadBalancer, PORT, RELEASED, SECRET, SERVICE, SERVICE_UID,
+    TARGETS_BEFORE,
 };
 use ccm::provider::{
-    Change, InstanceId, LoadBalancerPlan, Outcome, Protocol, ProviderId, Service, ServicePort,
+    Change, InstanceId, LoadBalancerPlan, PlanOutcome, Protocol, ProviderId, Service, ServicePort,
     Then, TrafficPolicy, UntouchedService,
 };
 use jiff::Timestamp;
@@ -241,7 +242,7 @@ fn listener(random: &mut Random, number: u16, to: u16) -> Listener {
     serde_json::from_value(port).unwrap()
 }
 
-fn target(random: &mut Random) -> Target {
+fn target(random: &mut Random) -> ApiTarget {
     match random.below(12) {
         0 => ip_target(Ipv4Addr::new(10, 0, 0, *random.pick(&[9, 99]))),
         1 => {
@@ -261,7 +262,8 @@ fn balancer(random: &mut Random, id: u64, services: &[Service], names: &[String]
     one.created = (!random.percent(20)).then(|| timestamp(random.below(5) * 1000));
     one.protection.delete = random.percent(10);
     if random.percent(30) {
-        one.private_net = vec![PrivateNet { network: 10, ip: Some("10.0.0.200".parse().unwrap()) }];
+        one.private_net =
+            vec![BalancerPrivateNet { network: 10, ip: Some("10.0.0.200".parse().unwrap()) }];
     }
     for number in PORTS {
         if random.percent(45) {
@@ -421,10 +423,10 @@ fn plan_text(plan: &LoadBalancerPlan) -> String {
         }
     }
     match outcome {
-        Outcome::Refused { why, problems } => writeln!(text, "refused {why:?} {problems:?}"),
-        Outcome::Released => writeln!(text, "released"),
-        Outcome::Waiting => writeln!(text, "waiting"),
-        Outcome::Change { then, .. } => match then {
+        PlanOutcome::Refused { why, problems } => writeln!(text, "refused {why:?} {problems:?}"),
+        PlanOutcome::Released => writeln!(text, "released"),
+        PlanOutcome::Waiting => writeln!(text, "waiting"),
+        PlanOutcome::Change { then, .. } => match then {
             Then::Done => writeln!(text, "then done"),
             Then::Again => writeln!(text, "then again"),
             Then::Leave(_) => writeln!(text, "then leaves"),

@@ -5,7 +5,7 @@ use crate::load_balancer::support::{
     NETWORK, PROFILES, World, changes, count, creation, ip_target, lines, node,
 };
 use ccm::hetzner::Profile;
-use ccm::hetzner::load_balancers::{Subnet, Target};
+use ccm::hetzner::load_balancers::{ApiTarget, Subnet};
 use ccm::provider::{AddressKind, InstanceId, NodeAddress, OfferedNode, ProviderId, Reason};
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -58,7 +58,7 @@ fn world(profile: Profile) -> World {
 fn addresses(world: &World) -> Vec<String> {
     let targets = world.balancer().targets.iter();
     let ips = targets.filter_map(|target| match target {
-        Target::Ip { ip, .. } => Some(ip.ip.to_string()),
+        ApiTarget::Ip { ip, .. } => Some(ip.ip.to_string()),
         _ => None,
     });
     let mut ips: Vec<String> = ips.collect();

@@ -7,8 +7,8 @@ use crate::load_balancer::support::{
 };
 use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::{
-    ADOPT, ADOPTED, CLUSTER, CLUSTER_UID, CREATED, KEEP, Listener, LoadBalancer, SERVICE,
-    SERVICE_UID, Target,
+    ADOPT, ADOPTED, ApiTarget, CLUSTER, CLUSTER_UID, CREATED, KEEP, Listener, LoadBalancer,
+    SERVICE, SERVICE_UID,
 };
 use ccm::provider::{Cluster, InstanceId, Reason};
 use std::net::IpAddr;
@@ -23,15 +23,15 @@ fn labelled(id: u64, name: &str, labels: &[(&str, &str)]) -> LoadBalancer {
     balancer
 }
 
-fn server(id: u64) -> Target {
+fn server(id: u64) -> ApiTarget {
     server_target(id, false)
 }
 
-fn selector(servers: Option<&[u64]>) -> Target {
+fn selector(servers: Option<&[u64]>) -> ApiTarget {
     selector_target("cluster=k3s", servers)
 }
 
-fn address(ip: &str) -> Target {
+fn address(ip: &str) -> ApiTarget {
     ip_target(ip.parse::<IpAddr>().unwrap())
 }
 
@@ -40,7 +40,7 @@ const NODE_IP: &str = "192.0.2.1";
 const OTHER_IP: &str = "192.0.2.99";
 
 type Labels = &'static [(&'static str, &'static str)];
-type Targets = fn() -> Vec<Target>;
+type Targets = fn() -> Vec<ApiTarget>;
 
 const OURS: (&str, &str) = (CLUSTER_UID, "cluster-1");
 const FORMER: (&str, &str) = (CLUSTER_UID, "cluster-0");
@@ -66,7 +66,7 @@ enum Fate {
 use Fate::{Adopted, Not, Owned};
 
 /// Another one, with these labels, ports and targets, in the way of a Service.
-fn in_the_way(name: &str, labels: Labels, ports: &[u16], targets: Vec<Target>) -> World {
+fn in_the_way(name: &str, labels: Labels, ports: &[u16], targets: Vec<ApiTarget>) -> World {
     let mut world = World::new(Profile::CcmFromScratch);
     world.cluster.former_uids = vec!["cluster-0".into()];
     world.cluster.service_uids.insert("living".into());
@@ -107,7 +107,8 @@ fn check_fate(world: &mut World, fate: Fate, about: &str) {
                 assert_eq!(labels.contains_key(ADOPTED), !was_made, "{about}");
                 assert_eq!(labels.get("team"), before.labels.get("team"), "{about}");
                 // A target that selects servers is the operator's.
-                let is_selector = |target: &&Target| matches!(target, Target::LabelSelector { .. });
+                let is_selector =
+                    |target: &&ApiTarget| matches!(target, ApiTarget::LabelSelector { .. });
                 let selectors = |one: &LoadBalancer| one.targets.iter().filter(is_selector).count();
                 assert_eq!(selectors(world.balancer()), selectors(&before), "{about}");
             }
@@ -148,7 +149,7 @@ const NAMED: &[Case] = &[
     (&[], &[], || vec![selector(None)], Not("is not known")),
     (&[], &[], || vec![selector(Some(&[1, 99]))], Not("server 99 is no node")),
     (&[], &[], || vec![address(OTHER_IP)], Not("192.0.2.99 is no address of a node")),
-    (&[], &[], || vec![Target::Unknown], Not("a kind that is not known")),
+    (&[], &[], || vec![ApiTarget::Unknown], Not("a kind that is not known")),
     (&[OURS], &[443], Vec::new, Not("it has ports, 443")),
     (&[MADE], &[], || vec![server(99)], Not("server 99 is no node")),
     (&[ASKS_OTHER], &[], Vec::new, Not("names another Service, default.other")),

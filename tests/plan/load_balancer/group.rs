@@ -9,11 +9,11 @@ use crate::load_balancer::support::{
 use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::annotations::PREFIX;
 use ccm::hetzner::load_balancers::{
-    Algorithm, CREATED, EXTERNAL, GROUP, KEEP, Listener, LoadBalancer, PORT, PortField, RELEASED,
-    SERVICE_UID, TARGETS_BEFORE, Target,
+    Algorithm, ApiTarget, CREATED, EXTERNAL, GROUP, KEEP, Listener, LoadBalancer, PORT, PortField,
+    RELEASED, SERVICE_UID, TARGETS_BEFORE,
 };
 use ccm::provider::{
-    Change, Finding, Ingress, Labels, LoadBalancerPlan, OfferedNode, Outcome, Reach, Reason,
+    Change, Finding, Ingress, Labels, LoadBalancerPlan, OfferedNode, PlanOutcome, Reach, Reason,
     Service, ServicePort, UntouchedService,
 };
 use jiff::Timestamp;
@@ -191,7 +191,7 @@ impl Cluster {
                     let status = status.into_iter().filter_map(|one| one.ip).collect();
                     self.service(uid).addresses = status;
                 }
-                plan.outcome = Outcome::of(plan.outcome.take_leaves());
+                plan.outcome = PlanOutcome::of(plan.outcome.take_leaves());
             }
             if is_deleted && plan.status.is_some() {
                 self.service(uid).addresses.clear();
@@ -667,7 +667,7 @@ pub(super) fn listener(number: u16, to: u16) -> Listener {
     .unwrap()
 }
 
-pub(super) fn server(id: u64) -> Target {
+pub(super) fn server(id: u64) -> ApiTarget {
     server_target(id, false)
 }
 

@@ -6,7 +6,7 @@ use crate::load_balancer::support::{
     port, selector_target, server_target, words,
 };
 use ccm::hetzner::Profile;
-use ccm::hetzner::load_balancers::{PrivateNet, SERVICE_UID, Subnet, Target};
+use ccm::hetzner::load_balancers::{ApiTarget, BalancerPrivateNet, SERVICE_UID, Subnet};
 use ccm::provider::{AddressKind, InstanceId, NodeAddress, ProviderId, Reach, Reason};
 
 #[test]
@@ -82,7 +82,7 @@ fn present_targets_stay_at_the_limit_and_then_names_decide() {
     targets.sort_unstable();
     let expected: Vec<u64> = (1..=4).chain(11..=30).collect();
     assert_eq!(targets, expected);
-    let is_own = |target: &Target| matches!(target, Target::LabelSelector { .. });
+    let is_own = |target: &ApiTarget| matches!(target, ApiTarget::LabelSelector { .. });
     assert!(world.balancer().targets.iter().any(is_own));
     assert!(world.converge().is_empty());
 }
@@ -134,7 +134,7 @@ fn another_network_is_left_for_the_configured_one() {
     let mut world = World::new(Profile::CcmFromScratch).with_network();
     let mut own = fresh(1, "x", "lb11");
     own.labels = labels(&format!("{SERVICE_UID}={UID}"));
-    own.private_net = vec![PrivateNet { network: 11, ip: None }];
+    own.private_net = vec![BalancerPrivateNet { network: 11, ip: None }];
     own.targets = vec![server_target(1, true)];
     world.state.balancers = vec![own];
     world.set("use-private-ip=true");
@@ -361,8 +361,10 @@ fn a_network_to_which_it_cannot_be_attached_is_reported_before_any_change() {
         for is_there in [false, true] {
             let mut world = World::new(Profile::CcmFromScratch).with_network();
             let mut neighbour = fresh(7, "neighbour", "lb11");
-            neighbour.private_net =
-                vec![PrivateNet { network: NETWORK, ip: Some("10.0.0.77".parse().unwrap()) }];
+            neighbour.private_net = vec![BalancerPrivateNet {
+                network: NETWORK,
+                ip: Some("10.0.0.77".parse().unwrap()),
+            }];
             world.state.balancers.push(neighbour);
             let address = NodeAddress::new(AddressKind::InternalIP, "10.0.0.66");
             world.nodes[0].addresses.push(address);

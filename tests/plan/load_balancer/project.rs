@@ -1,13 +1,13 @@
 //! The sandbox's project behind a plan: it has what the plan was made from, takes the writes, and shows what they made of it.
 //!
-//! A plan is made from values that a test has set ([`Observed`]). [`Project::of`] puts them into a simulated Hetzner Cloud
+//! A plan is made from values that a test has set ([`ObservedBalancers`]). [`Project::of`] puts them into a simulated Hetzner Cloud
 //! in memory, [`Project::apply`] sends a write as ccm would, and [`Project::read`] takes over what changed. So there is one
 //! model of Hetzner's rules, and a write that the API would refuse fails the test.
 
 use crate::load_balancer::support::{NETWORK, World};
 use ccm::hetzner::load_balancers::{
-    BalancerType, Certificate, HealthStatus, Listener, LoadBalancer, Location, Observed, PortField,
-    PrimaryIp, PublicIp, PublicNet, Target,
+    ApiTarget, BalancerPublicIp, BalancerPublicNet, BalancerType, Certificate, HealthStatus,
+    Listener, LoadBalancer, Location, ObservedBalancers, PortField, PrimaryIp,
 };
 use ccm::provider::{Change, InstanceId, ProviderId, Reach};
 use sandbox::credentials::{Authority, Identity, Validity};
@@ -68,14 +68,14 @@ pub fn fresh(id: u64, name: &str, kind: &str) -> LoadBalancer {
         created: Some(BORN.parse().unwrap()),
         load_balancer_type: kind.clone(),
         location: Location { name: "fsn1".into(), network_zone: "eu-central".into() },
-        public_net: PublicNet {
+        public_net: BalancerPublicNet {
             enabled: true,
-            ipv4: PublicIp {
+            ipv4: BalancerPublicIp {
                 id: Some(id * 10 + 4),
                 ip: Some(Ipv4Addr::new(192, 0, 2, last).into()),
                 dns_ptr: Some("static.example".into()),
             },
-            ipv6: PublicIp {
+            ipv6: BalancerPublicIp {
                 id: Some(id * 10 + 6),
                 ip: Some(Ipv6Addr::new(0x2001, 0xdb8, 1, last.into(), 0, 0, 0, 1).into()),
                 dns_ptr: None,
@@ -94,8 +94,8 @@ pub fn same_listener(left: &Listener, right: &Listener) -> bool {
 }
 
 /// A project with these load balancers.
-pub fn state(balancers: Vec<LoadBalancer>) -> Observed {
-    Observed {
+pub fn state(balancers: Vec<LoadBalancer>) -> ObservedBalancers {
+    ObservedBalancers {
         balancers,
         types: Some(Arc::new(types())),
         certificates: Some(Vec::new()),
@@ -145,7 +145,7 @@ impl Project {
     pub fn of(world: &World) -> Project {
         let mut project = Project::empty();
         let _time = time::simulate(project.nanoseconds.clone());
-        let Observed { balancers, certificates, primary_ips, .. } = &world.state;
+        let ObservedBalancers { balancers, certificates, primary_ips, .. } = &world.state;
         project.put_networks(world);
         for one in certificates.iter().flatten() {
             project.put(json!({"certificate": certificate(one)}));
@@ -333,7 +333,7 @@ impl Project {
     }
 
     /// Takes over what has changed since the last read. The rest stays as a test has set it.
-    pub fn read(&self, state: &mut Observed) {
+    pub fn read(&self, state: &mut ObservedBalancers) {
         let _time = time::simulate(self.nanoseconds.clone());
         let now = self.cloud.shown(self.own);
         let before = self.shown.replace(now);
@@ -355,12 +355,12 @@ impl Project {
 struct Health(BTreeMap<(u64, Machine), Vec<HealthStatus>>);
 
 impl Health {
-    fn of(state: &mut Observed) -> Health {
+    fn of(state: &mut ObservedBalancers) -> Health {
         let entries = entries(state);
         Health(entries.map(|(key, status)| (key, status.clone())).collect())
     }
 
-    fn restore(mut self, state: &mut Observed) {
+    fn restore(mut self, state: &mut ObservedBalancers) {
         for (key, status) in entries(state) {
             *status = self.0.remove(&key).unwrap_or_default();
         }
@@ -368,17 +368,19 @@ impl Health {
 }
 
 /// The health of each target that is a single server or address, by load balancer and target.
-fn entries(state: &mut Observed) -> impl Iterator<Item = ((u64, Machine), &mut Vec<HealthStatus>)> {
+fn entries(
+    state: &mut ObservedBalancers,
+) -> impl Iterator<Item = ((u64, Machine), &mut Vec<HealthStatus>)> {
     let all = state.balancers.iter_mut().flat_map(|one| {
         let id = one.id;
         one.targets.iter_mut().map(move |target| (id, target))
     });
     all.filter_map(|(id, target)| match target {
-        Target::Server { server, health_status, .. } => {
+        ApiTarget::Server { server, health_status, .. } => {
             Some(((id, Machine::Server(server.id)), health_status))
         }
-        Target::Ip { ip, health_status } => Some(((id, Machine::Ip(ip.ip)), health_status)),
-        Target::LabelSelector { .. } | Target::Unknown => None,
+        ApiTarget::Ip { ip, health_status } => Some(((id, Machine::Ip(ip.ip)), health_status)),
+        ApiTarget::LabelSelector { .. } | ApiTarget::Unknown => None,
     })
 }
 
@@ -435,7 +437,7 @@ fn servers(world: &World) -> BTreeMap<u64, Reach> {
 fn selected(balancers: &[LoadBalancer]) -> BTreeMap<u64, Value> {
     let mut found: BTreeMap<u64, Value> = BTreeMap::new();
     for target in balancers.iter().flat_map(|one| &one.targets) {
-        let Target::LabelSelector { label_selector, targets } = target else {
+        let ApiTarget::LabelSelector { label_selector, targets } = target else {
             continue;
         };
         let (key, value) = label_selector.selector.split_once('=').unwrap();
@@ -490,15 +492,15 @@ fn balancer(one: &LoadBalancer) -> Value {
     // Selected servers are reached by the Network if there is one. Otherwise their load balancer could not do without
     // its public interface.
     let by_private = !one.private_net.is_empty();
-    let target = |target: &Target| match target {
-        Target::Server { server, use_private_ip, .. } => {
+    let target = |target: &ApiTarget| match target {
+        ApiTarget::Server { server, use_private_ip, .. } => {
             json!({"type": "server", "server": {"id": server.id}, "use_private_ip": use_private_ip})
         }
-        Target::Ip { ip, .. } => json!({"type": "ip", "ip": {"ip": ip.ip}}),
-        Target::LabelSelector { label_selector, .. } => {
+        ApiTarget::Ip { ip, .. } => json!({"type": "ip", "ip": {"ip": ip.ip}}),
+        ApiTarget::LabelSelector { label_selector, .. } => {
             json!({"type": "label_selector", "label_selector": {"selector": label_selector.selector}, "use_private_ip": by_private})
         }
-        Target::Unknown => panic!("the API has no such target"),
+        ApiTarget::Unknown => panic!("the API has no such target"),
     };
     // The API always shows an address.
     let address = |ip: Option<Ipv4Addr>| ip.unwrap_or(Ipv4Addr::new(10, 0, 0, 200));

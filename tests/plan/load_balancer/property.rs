@@ -8,8 +8,8 @@ use crate::load_balancer::support::{
     selector_target, server_target, word,
 };
 use ccm::hetzner::load_balancers::{
-    Algorithm, AlgorithmOf, CLUSTER_UID, Certificate, CertificateStatus, Listener, LoadBalancer,
-    PrivateNet, SERVICE, SERVICE_UID,
+    Algorithm, AlgorithmOf, BalancerPrivateNet, CLUSTER_UID, Certificate, CertificateStatus,
+    Listener, LoadBalancer, SERVICE, SERVICE_UID,
 };
 use ccm::provider::{
     Change, InstanceId, LoadBalancerPlan, Needs, OfferedNode, Protocol, ProviderId, Reach, Reason,
@@ -112,7 +112,7 @@ fn balancer(random: &mut Random, id: u64) -> LoadBalancer {
         AlgorithmOf { kind: *random.pick(&[Algorithm::RoundRobin, Algorithm::LeastConnections]) };
     one.protection.delete = random.percent(30);
     if random.percent(60) {
-        one.private_net = vec![PrivateNet {
+        one.private_net = vec![BalancerPrivateNet {
             network: *random.pick(&[NETWORK, NETWORK, 11]),
             ip: Some("10.0.0.200".parse().unwrap()),
         }];

@@ -2,8 +2,10 @@
 
 use crate::load_balancer::support::{World, node, port, selector_target};
 use ccm::hetzner::Profile;
-use ccm::hetzner::load_balancers::{HealthStatus, PortField, Target};
-use ccm::provider::{Balancer, BalancerHealth, Health, Ingress, PortOwner, ProviderId, Reason};
+use ccm::hetzner::load_balancers::{ApiTarget, HealthStatus, PortField};
+use ccm::provider::{
+    Balancer, BalancerHealth, Ingress, PortOwner, ProviderId, Reason, TargetHealth,
+};
 
 const V4: &str = "IPv4";
 const V6: &str = "IPv6";
@@ -70,7 +72,7 @@ fn the_health_of_targets_is_shown_by_node() {
     let mut world = World::new(Profile::CcmFromScratch);
     world.converge();
     for target in &mut world.balancer_mut().targets {
-        let Target::Server { server, health_status, .. } = target else {
+        let ApiTarget::Server { server, health_status, .. } = target else {
             continue;
         };
         let is_well = server.id == 1;
@@ -89,12 +91,13 @@ fn the_health_of_targets_is_shown_by_node() {
     let healthy = targets.map(|target| (target.name.as_str(), target.is_healthy()));
     let expected = [("worker-01", true), ("worker-02", false), ("worker-03", false)];
     assert_eq!(healthy.collect::<Vec<_>>(), expected);
-    let expected = Health { detail: Some("layer4_timeout".into()), ..health(80, "unhealthy") };
+    let expected =
+        TargetHealth { detail: Some("layer4_timeout".into()), ..health(80, "unhealthy") };
     assert_eq!(balancer.targets[1].health, [expected]);
 }
 
-fn health(port: u16, status: &str) -> Health {
-    Health {
+fn health(port: u16, status: &str) -> TargetHealth {
+    TargetHealth {
         port,
         status: status.into(),
         detail: None,
@@ -176,7 +179,7 @@ fn the_servers_that_a_label_selector_selects_are_shown_with_their_health() {
     let mut world = World::new(Profile::CcmFromScratch);
     world.converge();
     let mut selector = selector_target("pool=web", Some(&[1, 77]));
-    if let Target::LabelSelector { targets: Some(all), .. } = &mut selector {
+    if let ApiTarget::LabelSelector { targets: Some(all), .. } = &mut selector {
         for (one, status) in all.iter_mut().zip(["healthy", "unhealthy"]) {
             one.health_status = vec![HealthStatus {
                 listen_port: 80,

@@ -5,14 +5,15 @@ use crate::load_balancer::project::{self, Project as Simulated};
 use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::annotations::PREFIX;
 use ccm::hetzner::load_balancers::{
-    Certificate, Defaults, IpRef, Listener, LoadBalancer, Location, Observed, PrimaryIp, Project,
-    PublicIp, Reference, SERVICE_UID, SelectedServer, SelectorRef, Snapshot, Target,
+    ApiTarget, BalancerPublicIp, BalancerSnapshot, Certificate, Defaults, IpRef, Listener,
+    LoadBalancer, Location, ObservedBalancers, PrimaryIp, Project, Reference, SERVICE_UID,
+    SelectedServer, SelectorRef,
 };
 use ccm::hetzner::{AddressFamily, Hetzner};
 use ccm::provider::{
-    Balancer, Change, Cluster, Ingress, InstanceId, Kept, LoadBalancerPlan, LoadBalancers as _,
-    Needs, OfferedNode, Orphan, ProviderId, Reach, Reason, Service, ServicePort, Snapshot as _,
-    Source, Sourced,
+    Balancer, Change, Cluster, Ingress, InstanceId, KeptObject, LoadBalancerPlan,
+    LoadBalancers as _, Needs, OfferedNode, Orphan, ProviderId, Reach, Reason, Service,
+    ServicePort, Snapshot as _, Source, Sourced,
 };
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -39,7 +40,7 @@ pub struct World {
     pub profile: Profile,
     pub defaults: Defaults,
     pub network: Option<u64>,
-    pub state: Observed,
+    pub state: ObservedBalancers,
     pub service: Service,
     pub nodes: Vec<OfferedNode>,
     pub cluster: Cluster,
@@ -166,7 +167,7 @@ impl World {
         self.snapshot().left_on(&self.service, &self.all_nodes())
     }
 
-    pub fn kept(&self) -> Vec<Kept> {
+    pub fn kept(&self) -> Vec<KeptObject> {
         self.snapshot().kept(&self.cluster)
     }
 
@@ -186,12 +187,12 @@ impl World {
         self.snapshot().orphans(&self.cluster)
     }
 
-    fn snapshot(&self) -> Snapshot {
+    fn snapshot(&self) -> BalancerSnapshot {
         let mut project = PROJECT.clone();
         project.profile = self.profile;
         project.defaults = Arc::new(self.defaults.clone());
         project.network = self.network;
-        Snapshot::new(project, self.state.clone())
+        BalancerSnapshot::new(project, self.state.clone())
     }
 
     /// Plans and makes changes until none is left. Returns all of them.
@@ -258,7 +259,7 @@ impl World {
     /// Returns `IPv4` or `IPv6` for a public address of the Service's load balancer, and any other address itself.
     pub fn named_address(&self, address: &str) -> String {
         let public = &self.balancer().public_net;
-        let is = |public: &PublicIp| public.ip.is_some_and(|ip| ip.to_string() == address);
+        let is = |public: &BalancerPublicIp| public.ip.is_some_and(|ip| ip.to_string() == address);
         match (is(&public.ipv4), is(&public.ipv6)) {
             (true, _) => "IPv4".to_owned(),
             (_, true) => "IPv6".to_owned(),
@@ -362,20 +363,20 @@ pub fn changes(mut plan: LoadBalancerPlan) -> Vec<Box<dyn Change>> {
 }
 
 /// The target that is this server.
-pub fn server_target(id: u64, use_private_ip: bool) -> Target {
-    Target::Server { server: Reference { id }, use_private_ip, health_status: Vec::new() }
+pub fn server_target(id: u64, use_private_ip: bool) -> ApiTarget {
+    ApiTarget::Server { server: Reference { id }, use_private_ip, health_status: Vec::new() }
 }
 
 /// The target that is this address.
-pub fn ip_target(ip: impl Into<IpAddr>) -> Target {
-    Target::Ip { ip: IpRef { ip: ip.into() }, health_status: Vec::new() }
+pub fn ip_target(ip: impl Into<IpAddr>) -> ApiTarget {
+    ApiTarget::Ip { ip: IpRef { ip: ip.into() }, health_status: Vec::new() }
 }
 
 /// The target that is what this selector selects. `None` means that it is not known.
-pub fn selector_target(selector: &str, servers: Option<&[u64]>) -> Target {
+pub fn selector_target(selector: &str, servers: Option<&[u64]>) -> ApiTarget {
     let selected =
         |id: &u64| SelectedServer { server: Reference { id: *id }, ..SelectedServer::default() };
-    Target::LabelSelector {
+    ApiTarget::LabelSelector {
         label_selector: SelectorRef { selector: selector.into() },
         targets: servers.map(|servers| servers.iter().map(selected).collect()),
     }

@@ -2,7 +2,7 @@
 
 use crate::route::random::Random;
 use crate::route::world::{World, changes, overlap, route};
-use ccm::controllers::route::NodePlan;
+use ccm::controllers::route::NodeRoutePlan;
 use ccm::provider::{InstanceId, Route};
 use ipnet::IpNet;
 
@@ -85,7 +85,7 @@ fn a_plan_keeps_all_rules_whatever_routes_the_network_has() {
         };
         let mut changed = plan.changes.iter().map(|change| &change.route);
         assert!(changed.all(is_ours), "{}", case());
-        let has_gateway = |node: &NodePlan| {
+        let has_gateway = |node: &NodeRoutePlan| {
             let id = node.node.spec.provider_id.strip_prefix("memory://");
             let id = id.and_then(|id| id.parse().ok()).map(InstanceId::Cloud);
             let mut servers = world.instances.iter();

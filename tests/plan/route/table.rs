@@ -1,7 +1,7 @@
 //! The table `snapshots/route-plan.txt` of every state of a route with every state of a node and its server.
 
 use crate::route::world::{World, anchored, changes, row};
-use ccm::controllers::route::{Row, State, Step};
+use ccm::controllers::route::{RouteRow, RouteStep, State};
 
 /// The destination of the table. The node that may need it runs on server 9 at 10.0.0.9.
 const PODS: &str = "10.244.9.0/24";
@@ -59,16 +59,16 @@ fn own_server(world: &mut World) -> &mut World {
 
 /// Returns a cell such as `ok`, `missing +`, `wrong gateway ±` or `blackhole -`. A dot means that there is no route and
 /// none is needed.
-fn cell(row: Option<&Row>) -> String {
+fn cell(row: Option<&RouteRow>) -> String {
     let Some(row) = row else {
         return ".".to_owned();
     };
     let step = match row.step {
-        Step::Nothing => "",
-        Step::Add => " +",
-        Step::Delete => " -",
-        Step::Replace => " ±",
-        Step::Cannot => " !",
+        RouteStep::Nothing => "",
+        RouteStep::Add => " +",
+        RouteStep::Delete => " -",
+        RouteStep::Replace => " ±",
+        RouteStep::Cannot => " !",
     };
     format!("{}{step}", row.state.name())
 }

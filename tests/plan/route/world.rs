@@ -3,8 +3,8 @@
 use crate::common::objects;
 use crate::route::fake_provider::FakeProvider;
 use ccm::controllers::NETWORK_UNAVAILABLE;
-use ccm::controllers::route::{Inputs, NodePlan, RoutePlan, Row, plan};
-use ccm::kube::Node;
+use ccm::controllers::route::{Inputs, NodeRoutePlan, RoutePlan, RouteRow, plan};
+use ccm::kube::KubeNode;
 use ccm::provider::{Instance, InstanceId, Network, PrivateAddress, Route};
 use ipnet::{IpNet, Ipv4Net};
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ const NETWORK: u64 = 7;
 
 /// Nodes, servers and the network, as both APIs say.
 pub struct World {
-    pub nodes: Vec<Arc<Node>>,
+    pub nodes: Vec<Arc<KubeNode>>,
     pub instances: Vec<Instance>,
     pub network: Network,
     pub cluster_cidrs: Vec<IpNet>,
@@ -153,13 +153,13 @@ pub fn overlap(one: Ipv4Net, other: Ipv4Net) -> bool {
 }
 
 /// Returns the row of the existing route rather than that of a missing one.
-pub fn row<'a>(plan: &'a RoutePlan, destination: &str) -> Option<&'a Row> {
+pub fn row<'a>(plan: &'a RoutePlan, destination: &str) -> Option<&'a RouteRow> {
     let destination = destination.parse().unwrap();
     let mut rows = plan.rows.iter().rev();
     rows.find(|row| row.destination == destination)
 }
 
-pub fn node<'a>(plan: &'a RoutePlan, name: &str) -> &'a NodePlan {
+pub fn node<'a>(plan: &'a RoutePlan, name: &str) -> &'a NodeRoutePlan {
     let mut nodes = plan.nodes.iter();
     nodes.find(|node| node.object.name == name).unwrap()
 }
@@ -173,7 +173,7 @@ pub fn changes(plan: &RoutePlan) -> Vec<String> {
 }
 
 pub fn reasons(plan: &RoutePlan) -> BTreeSet<&'static str> {
-    let of_nodes = plan.nodes.iter().flat_map(NodePlan::all_findings);
+    let of_nodes = plan.nodes.iter().flat_map(NodeRoutePlan::all_findings);
     let all = of_nodes.chain(&plan.findings);
     all.map(|finding| finding.reason.name()).collect()
 }

@@ -9,7 +9,7 @@ mod worlds;
 
 use crate::common::help::has_table;
 use crate::common::{self, Cluster, Daemon, env, socket_cluster, wait_until, with};
-use ccm::metrics::{Kind, TABLE};
+use ccm::metrics::{MetricKind, TABLE};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -75,7 +75,7 @@ fn family(series: &str) -> &str {
     let stem = parts.iter().find_map(|part| name.strip_suffix(part));
     let is_histogram = |name: &&str| {
         let mut all = TABLE.iter();
-        all.any(|metric| metric.name == *name && metric.kind == Kind::Histogram)
+        all.any(|metric| metric.name == *name && metric.kind == MetricKind::Histogram)
     };
     stem.filter(is_histogram).unwrap_or(name)
 }

@@ -3,7 +3,7 @@
 use crate::metrics::causes::sequences;
 use crate::metrics::family;
 use ccm::controllers::route::State;
-use ccm::metrics::{Kind, TABLE};
+use ccm::metrics::{MetricKind, TABLE};
 use ccm::provider::Reason;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -79,7 +79,7 @@ fn every_alert_and_panel_uses_an_existing_metric() {
                 let there =
                     there.unwrap_or_else(|| panic!("{name}: no metric {metric}: {expression}"));
                 let is_part = metric != there.name;
-                let expected = there.kind == Kind::Histogram;
+                let expected = there.kind == MetricKind::Histogram;
                 assert_eq!(is_part, expected, "{name}: {expression}");
                 used.insert(there.name);
             }

@@ -7,7 +7,7 @@
 
 use crate::common::{self, Env, SCALE, all_initialised, wait_until};
 use crate::metrics::{Scrape, Watched, family};
-use ccm::metrics::{Kind, TABLE};
+use ccm::metrics::{MetricKind, TABLE};
 use sandbox::Sandbox;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -146,7 +146,7 @@ impl Recording {
 
 fn is_counter(series: &str) -> bool {
     let metric = TABLE.iter().find(|one| one.name == family(series)).unwrap();
-    metric.kind != Kind::Gauge
+    metric.kind != MetricKind::Gauge
 }
 
 fn planned(scrape: &Scrape) -> f64 {

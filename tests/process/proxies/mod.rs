@@ -148,8 +148,8 @@ fn addresses_in_no_proxy_bypass_the_proxies() {
     assert_eq!(proxy.connections(), used);
 }
 
-fn client(base: String, tls: Tls, proxies: Proxies, token: SecretSource) -> http::Client {
-    http::Client::new(http::Settings {
+fn client(base: String, tls: Tls, proxies: Proxies, token: SecretSource) -> http::HttpClient {
+    http::HttpClient::new(http::HttpSettings {
         tls: tls.into(),
         proxies,
         connect_timeout: Duration::from_millis(500),

@@ -3,7 +3,7 @@
 use super::{ESCAPED, PASSWORD, USER, client};
 use crate::common::proxy::{Answers, Proxy, Speaks};
 use crate::common::secrets::Secrets;
-use ccm::http::{Environment, Kind, Proxies, SecretSource, Tls};
+use ccm::http::{HttpErrorKind, Proxies, ProxyEnvironment, SecretSource, Tls};
 use serde_json::Value;
 
 /// Each case has the proxy's name in the message, its protocol and behaviour, its login, the login in the variable,
@@ -71,7 +71,7 @@ fn the_way_out_that_an_error_names_works() {
 
 fn check(url: &str, expected: &str, answers: Answers) {
     let variable = |name: &str| (name == "HTTP_PROXY").then(|| url.to_owned());
-    let proxies = Proxies::ByEnvironment(Environment::read(variable).unwrap());
+    let proxies = Proxies::ByEnvironment(ProxyEnvironment::read(variable).unwrap());
     let client = client("http://api.test".into(), Tls::default(), proxies, SecretSource::none());
     let error = client.get::<Value>("/x").unwrap_err();
     let text = error.to_string();
@@ -79,7 +79,7 @@ fn check(url: &str, expected: &str, answers: Answers) {
         text.starts_with(&format!("GET http://api.test/x: {expected}")),
         "{answers:?}: {text}\nnot\n{expected}"
     );
-    let lasting = matches!(error.kind, Kind::Request(_));
+    let lasting = matches!(error.kind, HttpErrorKind::Request(_));
     // A refusal that a person must correct is not retried, because an account may be locked for that.
     assert_eq!(client.calls(), if lasting { 1 } else { 3 }, "{text}");
     let secrets = Secrets::new(&[PASSWORD, ESCAPED, "hunter2hunter2hunter2"]);

@@ -5,7 +5,7 @@ use crate::common::{self, on};
 use crate::sync::library::{LONG, SandboxAccess};
 use crate::sync::world::{Cluster, NOBODY, World};
 use ccm::cache::Apis;
-use ccm::controllers::route::{RouteController, Settings};
+use ccm::controllers::route::{RouteController, RouteSettings};
 use ccm::controllers::{Controller, Selection};
 use ccm::provider::Urgency;
 use sandbox::exchange::Request;
@@ -22,7 +22,7 @@ pub fn controller(
     server_cache_max_age: Duration,
     reconciliation_period: Duration,
 ) -> RouteController {
-    RouteController::new(Settings {
+    RouteController::new(RouteSettings {
         cluster_cidrs: vec!["10.244.0.0/16".parse().unwrap()],
         reconciliation_period,
         server_cache_max_age,

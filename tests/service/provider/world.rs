@@ -5,11 +5,11 @@ use crate::common;
 use crate::common::cluster::{Cluster as _, id, text};
 use crate::common::objects::{connection, settings};
 use ccm::hetzner::load_balancers::{Defaults, annotations::PREFIX};
-use ccm::hetzner::{AddressFamily, CloudConnection, Hetzner, NetworkSelector, Settings};
+use ccm::hetzner::{AddressFamily, CloudConnection, Hetzner, HetznerSettings, NetworkSelector};
 use ccm::http::{self, Secret, SecretSource, Timing};
 use ccm::provider::{
-    ActionId, Actions, Applied, Change, Cluster, Error, ErrorKind, Gate, InstanceId,
-    LoadBalancerPlan, OfferedNode, OpenGate, Provider, ProviderId, Reach, Refused, Service,
+    ActionId, Actions, Applied, Change, Cluster, ErrorKind, Gate, InstanceId, LoadBalancerPlan,
+    OfferedNode, OpenGate, Provider, ProviderError, ProviderId, Reach, Refused, Service,
     ServicePort, Urgency, clock,
 };
 use sandbox::calls::Call;
@@ -124,7 +124,7 @@ impl World {
     }
 
     /// Makes a change, or what is left of it.
-    pub fn apply(&self, change: &dyn Change) -> Result<Applied, Error> {
+    pub fn apply(&self, change: &dyn Change) -> Result<Applied, ProviderError> {
         match change.apply() {
             Err(error) if error.kind == ErrorKind::InPart => {
                 let rest = change.without_parts().expect("a rest");
@@ -159,7 +159,7 @@ impl World {
         false
     }
 
-    pub fn wait(&self, action: ActionId) -> Result<(), ccm::provider::Error> {
+    pub fn wait(&self, action: ActionId) -> Result<(), ccm::provider::ProviderError> {
         let mut end = None;
         common::wait_until(&format!("the end of {action:?}"), || {
             end = self.hetzner.ended(&[action]).unwrap().remove(&action);
@@ -200,7 +200,7 @@ impl Deref for World {
 }
 
 /// Makes the first change of a plan.
-pub fn apply_first(plan: &LoadBalancerPlan) -> Result<Applied, Error> {
+pub fn apply_first(plan: &LoadBalancerPlan) -> Result<Applied, ProviderError> {
     plan.outcome.changes()[0].apply()
 }
 
@@ -224,7 +224,7 @@ pub fn hetzner_at(
     urgency: Urgency,
 ) -> Hetzner {
     clock::quicken(LIBRARY_SCALE);
-    Hetzner::new(Settings {
+    Hetzner::new(HetznerSettings {
         connection: CloudConnection {
             endpoint: sandbox.hetzner_url(),
             token: SecretSource::fixed(Secret::new(&sandbox.projects().token)),

@@ -3,7 +3,7 @@
 use super::world::{Cluster, World};
 use crate::LIBRARY_SCALE;
 use crate::common::library::{Credentials, LONG, SandboxAccess};
-use ccm::controllers::service::{ServiceController, Settings};
+use ccm::controllers::service::{ServiceController, ServiceSettings};
 use ccm::controllers::{Controller, Selection};
 use ccm::hetzner::load_balancers::Defaults;
 use ccm::provider::{Gate, Refused, Source, Sourced};
@@ -70,7 +70,7 @@ fn a_service_whose_load_balancer_was_not_deleted_keeps_its_finalizer() {
     let defaults = Defaults { location: Some(location), ..Defaults::default() };
     let apis =
         place.apis(Arc::new(Pause::default()), &place.token(), Credentials::Off, Some(defaults));
-    let mut controller = ServiceController::new(Settings {
+    let mut controller = ServiceController::new(ServiceSettings {
         sync_interval: Duration::from_secs(5),
         resync_period: LONG,
         concurrency: 1,

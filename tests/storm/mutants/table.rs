@@ -22,7 +22,7 @@ pub const MUTANTS: &[Mutant] = &[
         "let is_off = apis.instance(*number).map(|server| server.is_off);",
         "let is_off = apis.instance(*number).map(|server| server.is_off);
                 let is_off = match $ON {
-                    true => Err(provider::Error::new(ErrorKind::NotFound, \"\")),
+                    true => Err(provider::ProviderError::new(ErrorKind::NotFound, \"\")),
                     false => is_off,
                 };"),
     fault("the deletion guard is off: another project's token deletes nodes", "src/controllers/lifecycle/plan.rs",
@@ -78,7 +78,7 @@ pub const MUTANTS: &[Mutant] = &[
     fault("a write whose answer was lost is repeated", "src/http/mod.rs",
         "let outcome = send(&session);\n        if let Err(error) = &outcome\n            && (error.status() == Some(401)",
         "let mut outcome = send(&session);
-        let is_lost = |error: &Error| matches!(error.kind, Kind::Unreachable(_) | Kind::Malformed(_));
+        let is_lost = |error: &HttpError| matches!(error.kind, HttpErrorKind::Unreachable(_) | HttpErrorKind::Malformed(_));
         if $ON && outcome.as_ref().is_err_and(is_lost) {
             outcome = send(&session);
         }\n        if let Err(error) = &outcome\n            && (error.status() == Some(401)"),
@@ -152,7 +152,7 @@ pub const MUTANTS: &[Mutant] = &[
         "steps.extend(turned.into_iter().flat_map(remove_and_add));\n",
         "steps.extend(turned.into_iter().flat_map(remove_and_add));
         if $ON {
-            steps.sort_by_key(|(action, _)| *action == Action::AddTarget);
+            steps.sort_by_key(|(action, _)| *action == BalancerAction::AddTarget);
         }\n"),
     fault("the changes of a load balancer are made in the wrong order", "src/controllers/executor.rs",
         "let change = self.queue.pop_front()?;",
@@ -168,7 +168,7 @@ pub const MUTANTS: &[Mutant] = &[
         "self.compare_all(self.desired.name().cloned(), adopts, zone);",
         "self.compare_all(self.desired.name().cloned(), adopts, zone);
         if $ON {
-            self.found.changes.sort_by_key(|one| one.action == Action::Edit);
+            self.found.changes.sort_by_key(|one| one.action == BalancerAction::Edit);
         }"),
     fault("a Service that can't have a port of its group is left as it is", "src/hetzner/load_balancers/settle.rs",
         "parser.stays(why)",

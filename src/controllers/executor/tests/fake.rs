@@ -1,7 +1,7 @@
 //! A fake cloud that answers each change as the change says.
 
 use super::super::*;
-use crate::provider::{Description, Verb, Write};
+use crate::provider::{Description, Write, WriteVerb};
 use std::ops::Deref;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
@@ -159,10 +159,13 @@ impl Actions for Fake {
         !self.is_ending.load(Relaxed)
     }
 
-    fn ended(&self, ids: &[ActionId]) -> Result<HashMap<ActionId, Result<(), Error>>, Error> {
+    fn ended(
+        &self,
+        ids: &[ActionId],
+    ) -> Result<HashMap<ActionId, Result<(), ProviderError>>, ProviderError> {
         self.log.lock().unwrap().push(format!("ask {}", ids.len()));
         if self.deaf.fetch_sub(1, Relaxed) > 0 {
-            return Err(Error::new(ErrorKind::Unavailable, "away"));
+            return Err(ProviderError::new(ErrorKind::Unavailable, "away"));
         }
         let actions = self.actions.lock().unwrap();
         let ended = ids.iter().filter_map(|id| {
@@ -170,7 +173,7 @@ impl Actions for Fake {
             let end = if well {
                 Ok(())
             } else {
-                Err(Error::new(ErrorKind::Other, "it did not work out"))
+                Err(ProviderError::new(ErrorKind::Other, "it did not work out"))
             };
             (at <= clock::now()).then_some((*id, end))
         });
@@ -191,7 +194,7 @@ impl Write for Planned {
     }
 
     fn description(&self) -> Description {
-        Description::new(Verb::ADD, &self.step.name, "")
+        Description::new(WriteVerb::ADD, &self.step.name, "")
     }
 
     fn json(&self) -> serde_json::Value {
@@ -200,7 +203,7 @@ impl Write for Planned {
 }
 
 impl Change for Planned {
-    fn apply(&self) -> Result<Applied, Error> {
+    fn apply(&self) -> Result<Applied, ProviderError> {
         let Planned { step, cloud } = self;
         cloud.log.lock().unwrap().push(step.name.clone());
         let now = cloud.in_flight.fetch_add(1, Relaxed) + 1;
@@ -225,7 +228,7 @@ impl Change for Planned {
             Answer::Fails(ms) => Ok(Applied::Running(cloud.start(Some(ms), false))),
             Answer::Forever => Ok(Applied::Running(cloud.start(None, true))),
             Answer::LookAgain => Ok(Applied::LookAgain(Some(cloud.start(Some(2), true)))),
-            Answer::Error(kind) => Err(Error::new(kind(), format!("{}: no", step.name))),
+            Answer::Error(kind) => Err(ProviderError::new(kind(), format!("{}: no", step.name))),
         }
     }
 

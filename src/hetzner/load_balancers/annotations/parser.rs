@@ -3,7 +3,7 @@
 //! Tenants write the annotations. The size of what is read of a Service is limited in `kube` (250 ports, 500
 //! annotations with 32 KiB together); the size of what is reported is limited here.
 
-use super::table::{self as a, Annotation, PREFIX, Scope, TABLE};
+use super::table::{self as a, Annotation, AnnotationScope, PREFIX, TABLE};
 use crate::provider::{Finding, Protocol, Reason, Service, ServicePort, Source, Sourced};
 use crate::text::{self, nearest};
 use std::borrow::Cow;
@@ -105,8 +105,8 @@ impl<'a> AnnotationParser<'a> {
                 set.is_bad = true;
                 let why = format!("annotation {key}: {}: {why}", text::quoted(value));
                 match annotation.scope {
-                    Scope::Whole => self.whole_problem(why),
-                    Scope::Port | Scope::Service => self.problem(why),
+                    AnnotationScope::Whole => self.whole_problem(why),
+                    AnnotationScope::Port | AnnotationScope::Service => self.problem(why),
                 }
                 None
             }
@@ -122,7 +122,7 @@ impl<'a> AnnotationParser<'a> {
         let of_targets = [a::NODE_SELECTOR.name, a::USE_PRIVATE_IP.name];
         let is_joined = |annotation: &&Annotation| {
             let is_own = whole.is_external && of_targets.contains(&annotation.name);
-            annotation.scope == Scope::Whole && !is_own
+            annotation.scope == AnnotationScope::Whole && !is_own
         };
         for annotation in TABLE.iter().copied().filter(is_joined) {
             let place = (annotation.name, None);
@@ -299,7 +299,7 @@ impl<'a> AnnotationParser<'a> {
 
     /// Returns the TCP port whose name or number follows the dot in the annotation's key.
     fn port(&mut self, annotation: &Annotation, key: &str, suffix: &str) -> Option<u16> {
-        if annotation.scope != Scope::Port {
+        if annotation.scope != AnnotationScope::Port {
             self.problem(format!(
                 "annotation {key}: {} is about the whole load balancer: write {}",
                 annotation.name,

@@ -29,7 +29,7 @@ pub struct Annotation {
     pub form: &'static str,
     /// The environment variable that sets the default for all Services without this annotation.
     pub variable: Option<VariableName>,
-    pub scope: Scope,
+    pub scope: AnnotationScope,
     /// The highest length of a value, in bytes. A longer value is refused, because each port may have a value, and
     /// messages and requests repeat the values.
     pub longest: usize,
@@ -40,7 +40,7 @@ pub struct Annotation {
 
 /// The object to which an annotation applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
+pub enum AnnotationScope {
     /// One Service, even when several Services share the load balancer.
     Service,
     /// The whole load balancer. When several Services share it, the oldest Service that sets the annotation decides.
@@ -49,7 +49,7 @@ pub enum Scope {
     /// follows a dot, and for all ports otherwise.
     Port,
 }
-use Scope::{Port, Service, Whole};
+use AnnotationScope::{Port, Service, Whole};
 
 const BOOLEAN: &str = "`true` or `false`";
 const DURATION: &str = "duration, e.g. `15s`";
@@ -58,7 +58,7 @@ const PROTOCOLS: &str = "`tcp`, `http` or `https`";
 /// The highest length of lists and selectors: room for 200 names of nodes, or for 50 long names of certificates.
 const LONG: usize = 16 << 10;
 
-const fn of(scope: Scope, name: &'static str, form: &'static str) -> Annotation {
+const fn of(scope: AnnotationScope, name: &'static str, form: &'static str) -> Annotation {
     Annotation { name, form, variable: None, scope, longest: 1024, meaning: "" }
 }
 

@@ -7,14 +7,14 @@ use crate::hetzner::certificates::Certificate;
 use crate::hetzner::load_balancers::annotations as a;
 use crate::hetzner::load_balancers::annotations::parser::AnnotationParser;
 use crate::hetzner::load_balancers::annotations::values as v;
-use crate::hetzner::load_balancers::change::{Action, Change};
+use crate::hetzner::load_balancers::change::{BalancerAction, BalancerChange};
 use crate::hetzner::load_balancers::ownership::certificates::of_managed;
-use crate::hetzner::load_balancers::ownership::context::Context;
+use crate::hetzner::load_balancers::ownership::context::PlanContext;
 use crate::hetzner::load_balancers::ownership::guard::Guard;
 use crate::hetzner::load_balancers::ownership::labels::WHOSE;
 use crate::provider::{
-    Claim, Cluster, Description, Field, Finding, Kept, Protocol, Reason, ServicePort, Source,
-    Sourced, Verb,
+    Claim, Cluster, Description, Field, Finding, KeptObject, Protocol, Reason, ServicePort, Source,
+    Sourced, WriteVerb,
 };
 use crate::text;
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ pub(crate) struct CertificatePlan {
     /// certificate, has no entry.
     pub(crate) ports: BTreeMap<u16, PortCertificates>,
     /// The changes that are made before any port is touched.
-    pub(crate) changes: Vec<Change>,
+    pub(crate) changes: Vec<BalancerChange>,
     pub(crate) fields: Vec<Field>,
     /// The certificates that the plan takes over or uploads.
     pub(crate) claims: Vec<Claim>,
@@ -45,7 +45,7 @@ pub(crate) struct PortCertificates {
 }
 
 /// A managed certificate that ports ask for.
-struct Wanted {
+struct WantedCertificate {
     ports: Vec<u16>,
     name: String,
     /// Whether an annotation sets the name.
@@ -57,7 +57,10 @@ struct Wanted {
 }
 
 /// Plans the managed certificates for all ports. `parser` collects what is wrong.
-pub(crate) fn certificates(parser: &mut AnnotationParser, context: &Context) -> CertificatePlan {
+pub(crate) fn certificates(
+    parser: &mut AnnotationParser,
+    context: &PlanContext,
+) -> CertificatePlan {
     let wanted = wanted(parser, context);
     let names: Vec<&str> = wanted.iter().map(|wanted| wanted.name.as_str()).collect();
     let mut all = CertificatePlan::default();
@@ -82,20 +85,20 @@ pub(crate) fn certificates(parser: &mut AnnotationParser, context: &Context) -> 
 }
 
 /// Checks that ports of the Service may use this managed certificate. The error says why not.
-fn may_show(context: &Context, found: &Certificate) -> Result<(), String> {
+fn may_show(context: &PlanContext, found: &Certificate) -> Result<(), String> {
     permitted::may_use(context, found)?;
     permitted::may_have(context, &found.domain_names)
 }
 
-fn refuse(parser: &mut AnnotationParser, wanted: &Wanted, what: &str, why: &str) {
+fn refuse(parser: &mut AnnotationParser, wanted: &WantedCertificate, what: &str, why: &str) {
     let (source, ports) = (&wanted.source, shown(&wanted.ports));
     let why = format!("{source}: port {ports} can't have {what}: {why}; {PORTS_STAY}");
     parser.warning(Reason::CertificateFailed, why);
 }
 
 /// Returns the managed certificates that ports ask for. A certificate that several ports use is listed once.
-fn wanted(parser: &mut AnnotationParser, context: &Context) -> Vec<Wanted> {
-    let mut all: Vec<Wanted> = Vec::new();
+fn wanted(parser: &mut AnnotationParser, context: &PlanContext) -> Vec<WantedCertificate> {
+    let mut all: Vec<WantedCertificate> = Vec::new();
     for port in &context.service.ports {
         if !is_https(parser, port) {
             continue;
@@ -109,7 +112,7 @@ fn wanted(parser: &mut AnnotationParser, context: &Context) -> Vec<Wanted> {
         let staging = &a::HTTP_MANAGED_CERTIFICATE_ACME_STAGING;
         let staging = parser.read(staging, of, v::boolean);
         let usual = || format!("ccm-managed-certificate-{}", context.service.uid);
-        let one = Wanted {
+        let one = WantedCertificate {
             ports: vec![port.port],
             is_named: named.is_some(),
             name: named.map_or_else(usual, |named| named.value),
@@ -144,7 +147,7 @@ pub(crate) fn is_https(parser: &mut AnnotationParser, port: &ServicePort) -> boo
 /// `hcloud` reads every unknown word as `uploaded`, as hcloud-cloud-controller-manager does.
 pub(crate) fn is_managed(
     parser: &mut AnnotationParser,
-    context: &Context,
+    context: &PlanContext,
     port: &ServicePort,
 ) -> Option<Sourced<bool>> {
     if !context.project.preserves_unset() {
@@ -165,8 +168,8 @@ pub(crate) fn is_managed(
 /// why there is no certificate.
 fn choose<'a>(
     parser: &mut AnnotationParser,
-    context: &Context<'a>,
-    wanted: &Wanted,
+    context: &PlanContext<'a>,
+    wanted: &WantedCertificate,
     names: &[&str],
     all: &mut CertificatePlan,
 ) -> Option<&'a Certificate> {
@@ -228,8 +231,8 @@ fn choose<'a>(
 /// `None` means that no certificate fits, and `Some(None)` that the choice is not certain.
 fn by_label<'a>(
     parser: &mut AnnotationParser,
-    context: &Context<'a>,
-    wanted: &Wanted,
+    context: &PlanContext<'a>,
+    wanted: &WantedCertificate,
     names: &[&str],
 ) -> Option<Option<&'a Certificate>> {
     let uid = &context.service.uid;
@@ -271,7 +274,11 @@ fn by_label<'a>(
 }
 
 /// Returns why the certificate may not be taken over, or `None` when it may be.
-fn why_not_free(one: &Certificate, context: &Context, wanted: &Wanted) -> Option<String> {
+fn why_not_free(
+    one: &Certificate,
+    context: &PlanContext,
+    wanted: &WantedCertificate,
+) -> Option<String> {
     if !one.is_managed() {
         return Some("it was uploaded".to_owned());
     }
@@ -281,9 +288,9 @@ fn why_not_free(one: &Certificate, context: &Context, wanted: &Wanted) -> Option
 }
 
 /// Returns the certificates of this cluster whose Service does not exist.
-pub(in crate::hetzner) fn left(all: &[Certificate], cluster: &Cluster) -> Vec<Kept> {
+pub(in crate::hetzner) fn left(all: &[Certificate], cluster: &Cluster) -> Vec<KeptObject> {
     let is_left = |certificate: &&Certificate| certificate.is_left(cluster);
-    let kept = |certificate: &Certificate| Kept {
+    let kept = |certificate: &Certificate| KeptObject {
         kind: "Certificate",
         id: certificate.id,
         name: certificate.name.clone(),
@@ -295,7 +302,7 @@ pub(in crate::hetzner) fn left(all: &[Certificate], cluster: &Cluster) -> Vec<Ke
 
 /// Returns how the certificate differs from the desired certificate, as text for messages. Returns `None` when it does
 /// not differ.
-fn differs(one: &Certificate, wanted: &Wanted) -> Option<String> {
+fn differs(one: &Certificate, wanted: &WantedCertificate) -> Option<String> {
     let domains = sorted(&one.domain_names);
     let staging = one.is_staging();
     let other = (domains != wanted.domains).then(|| format!("for {}", text::some_of(&domains)));
@@ -307,7 +314,7 @@ fn differs(one: &Certificate, wanted: &Wanted) -> Option<String> {
     (!all.is_empty()).then(|| all.join(" and "))
 }
 
-fn order(context: &Context, wanted: &Wanted, all: &mut CertificatePlan) {
+fn order(context: &PlanContext, wanted: &WantedCertificate, all: &mut CertificatePlan) {
     let labels = of_managed(context.service, context.cluster, wanted.is_staging);
     let domains = text::some_of(&wanted.domains);
     let name = format!("certificate {}", wanted.name);
@@ -323,17 +330,17 @@ fn order(context: &Context, wanted: &Wanted, all: &mut CertificatePlan) {
         "domain_names": wanted.domains,
         "labels": labels,
     });
-    all.changes.push(Change::new(
+    all.changes.push(BalancerChange::new(
         context.project,
-        Action::CreateCertificate,
+        BalancerAction::CreateCertificate,
         None,
         body,
-        Description::new(Verb::ORDER, name, format!(" for {domains}")),
+        Description::new(WriteVerb::ORDER, name, format!(" for {domains}")),
     ));
 }
 
 /// Plans to make a free certificate the Service's own.
-fn take_over(context: &Context, found: &Certificate, all: &mut CertificatePlan) {
+fn take_over(context: &PlanContext, found: &Certificate, all: &mut CertificatePlan) {
     all.claims.push(Claim::Id(found.id));
     all.fields.push(Field {
         field: format!("certificate {} label {}", found.name, Certificate::UID_LABEL),
@@ -341,12 +348,12 @@ fn take_over(context: &Context, found: &Certificate, all: &mut CertificatePlan) 
         want: Some(context.service.uid.clone()),
         source: Source::Rule(WHOSE),
     });
-    let change = Change::new(
+    let change = BalancerChange::new(
         context.project,
-        Action::EditCertificate,
+        BalancerAction::EditCertificate,
         Some(found.id),
         Value::Null,
-        Description::new(Verb::TAKE_OVER, format!("certificate {}", found.shown()), ""),
+        Description::new(WriteVerb::TAKE_OVER, format!("certificate {}", found.shown()), ""),
     );
     let labels = of_managed(context.service, context.cluster, false);
     all.changes.push(change.guarded(Guard::of(found).with(labels)));

@@ -4,7 +4,7 @@
 //! for, and does not say whose it is. Only the certificate is refused: a port keeps the certificates that it uses.
 
 use crate::hetzner::certificates::Certificate;
-use crate::hetzner::load_balancers::ownership::context::Context;
+use crate::hetzner::load_balancers::ownership::context::PlanContext;
 use crate::provider::CertificateDomains;
 use crate::text;
 
@@ -14,7 +14,7 @@ pub(crate) const PORTS_STAY: &str = "a port that shows it keeps it, and no other
 /// Checks that the Service may use this existing certificate. The certificate's labels decide (see
 /// [`Certificate::gives`]). When these labels do not decide, the certificate selector from the settings does. The
 /// error says why the Service may not use the certificate, as text for messages.
-pub(crate) fn may_use(context: &Context, certificate: &Certificate) -> Result<(), String> {
+pub(crate) fn may_use(context: &PlanContext, certificate: &Certificate) -> Result<(), String> {
     let selector = context.project.defaults.permitted.certificate_selector.as_ref();
     let value_of = |key: &str| certificate.labels.get(key).map(String::as_str);
     match (certificate.gives(context.service, context.cluster), selector) {
@@ -28,7 +28,7 @@ pub(crate) fn may_use(context: &Context, certificate: &Certificate) -> Result<()
 }
 
 /// Checks that Services may have a managed certificate for these domains. The error says why not, as text for messages.
-pub(crate) fn may_have(context: &Context, domains: &[String]) -> Result<(), String> {
+pub(crate) fn may_have(context: &PlanContext, domains: &[String]) -> Result<(), String> {
     let Some(limit) = &context.project.defaults.permitted.certificate_domains else {
         return Ok(());
     };

@@ -7,10 +7,10 @@ use crate::hetzner::load_balancers::annotations::parser::AnnotationParser;
 use crate::hetzner::load_balancers::annotations::values as v;
 use crate::hetzner::load_balancers::annotations::{self as a, Annotation};
 use crate::hetzner::load_balancers::model::listener::{
-    KUBE_PROXY_PORT, Listener, Part, PortField, PortField as F,
+    KUBE_PROXY_PORT, Listener, PortField, PortField as F, PortPart,
 };
 use crate::hetzner::load_balancers::ownership::context::{
-    BY_API, Context, Defaults, default_source,
+    BY_API, Defaults, PlanContext, default_source,
 };
 use crate::hetzner::load_balancers::ownership::facts::is_in_status;
 use crate::hetzner::load_balancers::ownership::group::HTTP_PORT;
@@ -104,7 +104,7 @@ impl Port {
 /// Reads the annotations for one port into the fields of this port.
 struct PortReader<'a, 'b> {
     parser: &'a mut AnnotationParser<'b>,
-    context: &'a Context<'a>,
+    context: &'a PlanContext<'a>,
     port: &'a ServicePort,
     /// Whether the health check of the existing port asks kube-proxy.
     asks_now: bool,
@@ -114,7 +114,7 @@ struct PortReader<'a, 'b> {
 /// Returns the desired state of all TCP ports, and reports the other ports.
 pub(crate) fn ports(
     parser: &mut AnnotationParser,
-    context: &Context,
+    context: &PlanContext,
     certificates: &CertificatePlan,
 ) -> Vec<Port> {
     let mut ports = Vec::new();
@@ -179,7 +179,7 @@ fn check_redirects(parser: &mut AnnotationParser, ports: &[Port]) {
 /// Service. In this case the function returns the other load balancer and the reasons.
 pub(crate) fn leave_out_taken<'a>(
     parser: &mut AnnotationParser,
-    context: &Context<'a>,
+    context: &PlanContext<'a>,
     ports: &mut Vec<Port>,
     there: Option<Labelled>,
 ) -> Option<(Labelled<'a>, Vec<Finding>)> {
@@ -224,27 +224,27 @@ pub(crate) fn leave_out_taken<'a>(
 }
 
 /// Annotations that have an effect only on ports with a certain protocol, or with a health check by HTTP.
-const ONLY_WITH: [(Part, &Annotation); 15] = [
-    (Part::Http, &a::HTTP_COOKIE_NAME),
-    (Part::Http, &a::HTTP_COOKIE_LIFETIME),
-    (Part::Http, &a::HTTP_STICKY_SESSIONS),
-    (Part::Http, &a::HTTP_TIMEOUT_IDLE),
-    (Part::Https, &a::HTTP_REDIRECT_HTTP),
-    (Part::Https, &a::CERTIFICATE_TYPE),
-    (Part::Https, &a::HTTP_CERTIFICATES),
-    (Part::Https, &a::HTTP_TLS_SECRET),
-    (Part::Https, &a::HTTP_MANAGED_CERTIFICATE_NAME),
-    (Part::Https, &a::HTTP_MANAGED_CERTIFICATE_DOMAINS),
-    (Part::Https, &a::HTTP_MANAGED_CERTIFICATE_ACME_STAGING),
-    (Part::HttpCheck, &a::HEALTH_CHECK_HTTP_DOMAIN),
-    (Part::HttpCheck, &a::HEALTH_CHECK_HTTP_PATH),
-    (Part::HttpCheck, &a::HTTP_STATUS_CODES),
-    (Part::HttpCheck, &a::HEALTH_CHECK_HTTP_VALIDATE_CERTIFICATE),
+const ONLY_WITH: [(PortPart, &Annotation); 15] = [
+    (PortPart::Http, &a::HTTP_COOKIE_NAME),
+    (PortPart::Http, &a::HTTP_COOKIE_LIFETIME),
+    (PortPart::Http, &a::HTTP_STICKY_SESSIONS),
+    (PortPart::Http, &a::HTTP_TIMEOUT_IDLE),
+    (PortPart::Https, &a::HTTP_REDIRECT_HTTP),
+    (PortPart::Https, &a::CERTIFICATE_TYPE),
+    (PortPart::Https, &a::HTTP_CERTIFICATES),
+    (PortPart::Https, &a::HTTP_TLS_SECRET),
+    (PortPart::Https, &a::HTTP_MANAGED_CERTIFICATE_NAME),
+    (PortPart::Https, &a::HTTP_MANAGED_CERTIFICATE_DOMAINS),
+    (PortPart::Https, &a::HTTP_MANAGED_CERTIFICATE_ACME_STAGING),
+    (PortPart::HttpCheck, &a::HEALTH_CHECK_HTTP_DOMAIN),
+    (PortPart::HttpCheck, &a::HEALTH_CHECK_HTTP_PATH),
+    (PortPart::HttpCheck, &a::HTTP_STATUS_CODES),
+    (PortPart::HttpCheck, &a::HEALTH_CHECK_HTTP_VALIDATE_CERTIFICATE),
 ];
 
 /// Returns the annotations that have an effect only on a health check by HTTP.
 fn of_http_checks() -> impl Iterator<Item = &'static Annotation> {
-    ONLY_WITH.into_iter().filter_map(|(part, one)| (part == Part::HttpCheck).then_some(one))
+    ONLY_WITH.into_iter().filter_map(|(part, one)| (part == PortPart::HttpCheck).then_some(one))
 }
 
 /// Reports the annotations that have no effect, because no port has the protocol or the health check that they need.
@@ -257,8 +257,10 @@ fn report_unused(parser: &mut AnnotationParser, ports: &[Port]) {
             continue;
         }
         let (what, by, words) = match part {
-            Part::Https => ("protocol https", &a::PROTOCOL, "https"),
-            Part::HttpCheck => ("health check protocol http", &a::HEALTH_CHECK_PROTOCOL, "http"),
+            PortPart::Https => ("protocol https", &a::PROTOCOL, "https"),
+            PortPart::HttpCheck => {
+                ("health check protocol http", &a::HEALTH_CHECK_PROTOCOL, "http")
+            }
             _ => ("protocol http or https", &a::PROTOCOL, "http or https"),
         };
         if [annotation, by, &a::PROTOCOL].iter().any(|annotation| parser.is_bad(annotation)) {

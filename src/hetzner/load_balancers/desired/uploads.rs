@@ -12,15 +12,15 @@ use crate::hetzner::certificates::Certificate;
 use crate::hetzner::load_balancers::annotations as a;
 use crate::hetzner::load_balancers::annotations::parser::{AnnotationParser, has};
 use crate::hetzner::load_balancers::annotations::values as v;
-use crate::hetzner::load_balancers::change::{Action, Change, Purpose};
+use crate::hetzner::load_balancers::change::{BalancerAction, BalancerChange, Purpose};
 use crate::hetzner::load_balancers::model::balancer::LoadBalancer;
 use crate::hetzner::load_balancers::ownership::certificates::of_upload;
-use crate::hetzner::load_balancers::ownership::context::{Context, Project};
+use crate::hetzner::load_balancers::ownership::context::{PlanContext, Project};
 use crate::hetzner::load_balancers::ownership::guard::Guard;
 use crate::hetzner::load_balancers::ownership::names;
 use crate::provider::{
     self, Claim, Cluster, Description, Field, Reason, SecretName, Service, ServicePort,
-    ShownCertificate, Source, Sourced, TlsPair, TlsSecret, Verb,
+    ShownCertificate, Source, Sourced, TlsPair, TlsSecret, WriteVerb,
 };
 use crate::text;
 use serde_json::{Value, json};
@@ -59,7 +59,11 @@ fn asked<'a>(
 }
 
 /// Plans the uploads for all ports. `parser` collects what is wrong.
-pub(crate) fn upload(parser: &mut AnnotationParser, context: &Context, all: &mut CertificatePlan) {
+pub(crate) fn upload(
+    parser: &mut AnnotationParser,
+    context: &PlanContext,
+    all: &mut CertificatePlan,
+) {
     let asked = asked(parser, context.service);
     // Each Secret is planned once, even when several ports name it.
     let mut secrets: BTreeMap<&str, (Vec<String>, &Source)> = BTreeMap::new();
@@ -120,7 +124,7 @@ pub(crate) fn upload(parser: &mut AnnotationParser, context: &Context, all: &mut
 /// Returns the ID of the uploaded certificate that the Secret holds, if the certificate was uploaded before. Otherwise
 /// plans the upload, unless the Secret was not read. The error says why the Secret cannot be used.
 fn upload_one(
-    context: &Context,
+    context: &PlanContext,
     secret: &SecretName,
     source: &Source,
     all: &mut CertificatePlan,
@@ -151,8 +155,9 @@ fn upload_one(
         source: source.clone(),
     });
     let body = json!({ "name": name, "type": "uploaded", "labels": labels });
-    let upload = Description::new(Verb::UPLOAD, noun, format!(" {from}"));
-    let mut change = Change::new(context.project, Action::CreateCertificate, None, body, upload);
+    let upload = Description::new(WriteVerb::UPLOAD, noun, format!(" {from}"));
+    let mut change =
+        BalancerChange::new(context.project, BalancerAction::CreateCertificate, None, body, upload);
     change.pair = Some(Arc::clone(pair));
     all.changes.push(change);
     all.claims.push(Claim::Certificate(name));
@@ -161,7 +166,7 @@ fn upload_one(
 
 /// Returns a name for the upload that no certificate has. When a name is taken, the next name is derived from the ID of
 /// the certificate that has it.
-fn free_name(context: &Context, secret: &SecretName, pair: &TlsPair) -> Result<String, String> {
+fn free_name(context: &PlanContext, secret: &SecretName, pair: &TlsPair) -> Result<String, String> {
     let mut taken_by = None;
     for _ in 0..NAMES_AT_MOST {
         let name = names::upload_name(secret, &pair.digest, context.cluster, taken_by);
@@ -178,7 +183,7 @@ fn free_name(context: &Context, secret: &SecretName, pair: &TlsPair) -> Result<S
 
 /// Returns a certificate that was uploaded from the Secret of this name, even when the Secret holds another certificate
 /// now. A certificate that load balancers use is preferred, then the newest.
-fn uploaded_before(context: &Context, secret: &SecretName) -> Option<u64> {
+fn uploaded_before(context: &PlanContext, secret: &SecretName) -> Option<u64> {
     let is_it = |certificate: &&Certificate| is_upload(certificate, context.cluster, secret, None);
     let all = context.certificates.iter().filter(is_it);
     let best = all.max_by_key(|certificate| (!certificate.used_by.is_empty(), certificate.id));
@@ -237,9 +242,9 @@ pub(in crate::hetzner) fn unused(
         |certificate: &&&Certificate| certificate.used_by.is_empty() && !is_wanted(certificate);
     let deletion = |other: &&Certificate| {
         let noun = format!("certificate {}", other.shown());
-        let delete = Description::new(Verb::DELETE, noun, ", which nothing uses");
-        let action = Action::DeleteCertificate;
-        let change = Change::new(project, action, Some(other.id), Value::Null, delete);
+        let delete = Description::new(WriteVerb::DELETE, noun, ", which nothing uses");
+        let action = BalancerAction::DeleteCertificate;
+        let change = BalancerChange::new(project, action, Some(other.id), Value::Null, delete);
         Box::new(change.guarded(Guard::of(*other))) as Box<dyn provider::Change>
     };
     let deletions = ours.iter().filter(is_unused).map(deletion).collect();

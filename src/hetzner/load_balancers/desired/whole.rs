@@ -8,8 +8,10 @@ use crate::hetzner::load_balancers::annotations::parser::{
 };
 use crate::hetzner::load_balancers::annotations::values as v;
 use crate::hetzner::load_balancers::annotations::{self as a, Annotation};
-use crate::hetzner::load_balancers::model::balancer::{Algorithm, LoadBalancer, PrivateNet};
-use crate::hetzner::load_balancers::ownership::context::{Context, default_source};
+use crate::hetzner::load_balancers::model::balancer::{
+    Algorithm, BalancerPrivateNet, LoadBalancer,
+};
+use crate::hetzner::load_balancers::ownership::context::{PlanContext, default_source};
 use crate::hetzner::load_balancers::ownership::labels::is_of_program;
 use crate::provider::variables::HCLOUD_NETWORK;
 use crate::provider::{
@@ -40,7 +42,7 @@ pub(crate) struct Whole {
     /// The name from the annotation alone, because a default name must not rename a load balancer.
     pub(crate) name: Option<Sourced<String>>,
     pub(crate) kind: Option<Sourced<String>>,
-    pub(crate) place: Place,
+    pub(crate) place: CreationPlace,
     pub(crate) algorithm: Option<Sourced<Algorithm>>,
     /// Whether the public interface of the load balancer is on.
     pub(crate) public: Option<Sourced<bool>>,
@@ -59,7 +61,7 @@ pub(crate) struct Whole {
 
 /// The place in which the load balancer is created.
 #[derive(Clone, Default)]
-pub(crate) struct Place {
+pub(crate) struct CreationPlace {
     pub(crate) location: Option<Sourced<String>>,
     pub(crate) zone: Option<Sourced<String>>,
 }
@@ -88,13 +90,13 @@ pub(crate) struct AskedIp {
 
 pub(crate) struct Targets {
     /// The machines and the names of their nodes, sorted by these names.
-    pub(crate) nodes: Vec<(Machine, String)>,
+    pub(crate) nodes: Vec<(NodeMachine, String)>,
     pub(crate) source: Source,
 }
 
 /// The machine that a node runs on.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Machine {
+pub(crate) enum NodeMachine {
     Server(u64),
     /// A dedicated server, with the addresses by which it can be a target.
     Dedicated {
@@ -126,7 +128,7 @@ impl Attach {
     }
 
     /// Whether this is the desired Network with the desired IP.
-    pub(crate) fn keeps(&self, net: &PrivateNet) -> bool {
+    pub(crate) fn keeps(&self, net: &BalancerPrivateNet) -> bool {
         let ip = self.ip.as_ref();
         net.network == self.network && ip.is_none_or(|ip| Some(ip.value) == net.ip)
     }
@@ -157,7 +159,7 @@ impl Desired {
 }
 
 /// Reads everything that the Service asks for. `parser` collects what is wrong.
-pub(crate) fn desired(parser: &mut AnnotationParser, context: &Context) -> Desired {
+pub(crate) fn desired(parser: &mut AnnotationParser, context: &PlanContext) -> Desired {
     let (defaults, group) = (&context.project.defaults, &context.group);
     report_ignored_fields(parser, context.service);
     let whole = (!group.is_external()).then(|| whole(parser, context));
@@ -192,7 +194,7 @@ pub(crate) fn desired(parser: &mut AnnotationParser, context: &Context) -> Desir
 
 /// Reads the desired state of the whole load balancer from the Service, or from the Services that decide for it. When
 /// no Service decides, no annotation counts, and defaults are not used.
-fn whole(parser: &mut AnnotationParser, context: &Context) -> Whole {
+fn whole(parser: &mut AnnotationParser, context: &PlanContext) -> Whole {
     if context.group.has_no_decider() {
         return Whole::default();
     }
@@ -221,7 +223,7 @@ fn whole(parser: &mut AnnotationParser, context: &Context) -> Whole {
     }
 }
 
-fn place(parser: &mut AnnotationParser, context: &Context) -> Place {
+fn place(parser: &mut AnnotationParser, context: &PlanContext) -> CreationPlace {
     let defaults = &context.project.defaults;
     let mut one = |annotation: &'static Annotation, default: &Option<Sourced<String>>| {
         // An empty annotation turns off the default that an environment variable sets.
@@ -231,7 +233,7 @@ fn place(parser: &mut AnnotationParser, context: &Context) -> Place {
             default.clone()
         }
     };
-    Place {
+    CreationPlace {
         location: one(&a::LOCATION, &defaults.location),
         zone: one(&a::NETWORK_ZONE, &defaults.network_zone),
     }
@@ -248,7 +250,10 @@ fn allowed_labels(text: &str) -> Result<(Labels, Vec<String>), String> {
 
 /// Returns the desired labels. When the default and the annotation have the same key, the annotation wins. Keys of
 /// other programs are left out, so that existing labels with these keys stay.
-fn labels(parser: &mut AnnotationParser, context: &Context) -> BTreeMap<String, Sourced<String>> {
+fn labels(
+    parser: &mut AnnotationParser,
+    context: &PlanContext,
+) -> BTreeMap<String, Sourced<String>> {
     let set = parser.read(&a::LABELS, None, allowed_labels);
     let set = set.map(|Sourced { value, source }| {
         let (labels, left_out) = value;
@@ -270,7 +275,7 @@ fn labels(parser: &mut AnnotationParser, context: &Context) -> BTreeMap<String, 
     labels.collect()
 }
 
-fn asked_ips(parser: &mut AnnotationParser, context: &Context) -> AskedIps {
+fn asked_ips(parser: &mut AnnotationParser, context: &PlanContext) -> AskedIps {
     let is_upstream = context.project.preserves_unset();
     let parse = |text: &str| {
         if is_upstream && text.parse::<u64>().is_err() {
@@ -296,7 +301,7 @@ fn asked_ips(parser: &mut AnnotationParser, context: &Context) -> AskedIps {
     }
 }
 
-fn attach(parser: &mut AnnotationParser, context: &Context) -> Option<Attach> {
+fn attach(parser: &mut AnnotationParser, context: &PlanContext) -> Option<Attach> {
     let ip = parser.read(&a::PRIVATE_IPV4, None, v::ipv4);
     let range = parser.read(&a::PRIVATE_SUBNET_IP_RANGE, None, v::ip_range);
     let Some(network) = context.project.network else {
@@ -313,7 +318,7 @@ fn attach(parser: &mut AnnotationParser, context: &Context) -> Option<Attach> {
 }
 
 /// Reports settings that leave the load balancer no way to its targets, which the API would refuse in any case.
-fn check_ways_in(parser: &mut AnnotationParser, context: &Context, desired: &Desired) {
+fn check_ways_in(parser: &mut AnnotationParser, context: &PlanContext, desired: &Desired) {
     let private = &desired.use_private_ip;
     if private.value && context.project.network.is_none() {
         parser.whole_problem(format!(
@@ -336,7 +341,7 @@ fn check_ways_in(parser: &mut AnnotationParser, context: &Context, desired: &Des
 /// any other load balancer, and when no Service has a port there yet, `own` decides.
 fn way_to_targets(
     parser: &mut AnnotationParser,
-    context: &Context,
+    context: &PlanContext,
     own: Sourced<bool>,
 ) -> Sourced<bool> {
     let group = &context.group;
@@ -365,7 +370,7 @@ fn way_to_targets(
 }
 
 /// The nodes that one Service asks for as targets.
-enum Asked {
+enum AskedNodes {
     All,
     Selected(Selector),
     /// The nodes that are targets now. They stay, because it is not known which nodes another Service asks for.
@@ -376,14 +381,14 @@ enum Asked {
 /// any other load balancer, only the Service itself is asked, or the Service that decides for it.
 fn asked_targets(
     parser: &mut AnnotationParser,
-    context: &Context,
+    context: &PlanContext,
     own: Option<&Sourced<Selector>>,
-) -> Vec<Asked> {
-    let own = own.map_or(Asked::All, |own| Asked::Selected(own.value.clone()));
+) -> Vec<AskedNodes> {
+    let own = own.map_or(AskedNodes::All, |own| AskedNodes::Selected(own.value.clone()));
     parser.read(&a::EXTERNAL_TARGETS, None, v::boolean);
     let group = &context.group;
     if group.undecided.is_some() {
-        return vec![Asked::Present];
+        return vec![AskedNodes::Present];
     }
     if !group.is_external() {
         return vec![own];
@@ -396,20 +401,20 @@ fn asked_targets(
     let others = others.filter(|other| other.uid != context.service.uid && needs(other));
     let asked = |service: &Service| match value_of(service, &a::NODE_SELECTOR).map(Selector::parse)
     {
-        None => Asked::All,
-        Some(Ok(selector)) => Asked::Selected(selector),
-        Some(Err(_)) => Asked::Present,
+        None => AskedNodes::All,
+        Some(Ok(selector)) => AskedNodes::Selected(selector),
+        Some(Err(_)) => AskedNodes::Present,
     };
     let others = others.map(asked);
     let own = needs(context.service).then_some(own);
     let mut owners =
         group.balancer().into_iter().flat_map(|balancer| balancer.ownership.ports.values());
     let is_any_left = owners.any(|uid| context.cluster.untouched.contains_key(uid));
-    let left = is_any_left.then_some(Asked::Present);
+    let left = is_any_left.then_some(AskedNodes::Present);
     own.into_iter().chain(others).chain(left).collect()
 }
 
-fn targets(parser: &mut AnnotationParser, context: &Context) -> Targets {
+fn targets(parser: &mut AnnotationParser, context: &PlanContext) -> Targets {
     let selector = parser.read(&a::NODE_SELECTOR, None, Selector::parse);
     let asked = asked_targets(parser, context, selector.as_ref());
     let is_present = |node: &OfferedNode| {
@@ -420,9 +425,9 @@ fn targets(parser: &mut AnnotationParser, context: &Context) -> Targets {
     };
     let is_selected = |node: &&OfferedNode| {
         asked.iter().any(|asked| match asked {
-            Asked::All => true,
-            Asked::Selected(selector) => selector.matches(|key| node.labels.get(key)),
-            Asked::Present => is_present(node),
+            AskedNodes::All => true,
+            AskedNodes::Selected(selector) => selector.matches(|key| node.labels.get(key)),
+            AskedNodes::Present => is_present(node),
         })
     };
     let mut machines = BTreeMap::new();
@@ -445,7 +450,7 @@ fn targets(parser: &mut AnnotationParser, context: &Context) -> Targets {
             }
         }
     }
-    let mut nodes: Vec<(Machine, String)> = machines.into_iter().collect();
+    let mut nodes: Vec<(NodeMachine, String)> = machines.into_iter().collect();
     nodes.sort_by(|left, right| left.1.cmp(&right.1));
     Targets {
         nodes,
@@ -457,9 +462,9 @@ fn targets(parser: &mut AnnotationParser, context: &Context) -> Targets {
     }
 }
 
-fn machine(id: InstanceId, node: &OfferedNode, context: &Context) -> Machine {
+fn machine(id: InstanceId, node: &OfferedNode, context: &PlanContext) -> NodeMachine {
     let InstanceId::Dedicated(number) = id else {
-        return Machine::Server(id.number());
+        return NodeMachine::Server(id.number());
     };
     let is_reached = |ip: &Ipv4Addr| match &context.observed.subnets {
         // The subnets were not read. The API answers with an error when the load balancer cannot reach the address.
@@ -473,7 +478,11 @@ fn machine(id: InstanceId, node: &OfferedNode, context: &Context) -> Machine {
         Some(IpAddr::V4(ip)) => Some(ip),
         _ => None,
     });
-    Machine::Dedicated { number, public: node.dedicated_ipv4, private: internal.find(is_reached) }
+    NodeMachine::Dedicated {
+        number,
+        public: node.dedicated_ipv4,
+        private: internal.find(is_reached),
+    }
 }
 
 /// Reports the fields of the Service that users may rely on, although they have no effect here.

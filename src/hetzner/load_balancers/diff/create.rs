@@ -4,8 +4,8 @@ use super::primary_ips;
 use super::subnets;
 use super::whole::{Diff, Differences};
 use crate::hetzner::load_balancers::annotations;
-use crate::hetzner::load_balancers::change::{Action, Change};
-use crate::hetzner::load_balancers::desired::{Place, Whole};
+use crate::hetzner::load_balancers::change::{BalancerAction, BalancerChange};
+use crate::hetzner::load_balancers::desired::{CreationPlace, Whole};
 use crate::hetzner::load_balancers::model::balancer::TargetInRequest;
 use crate::provider::variables::HCLOUD_LOAD_BALANCERS_LOCATION;
 use crate::provider::{OfferedNode, ProviderId, Source, Sourced, TopologyLabel};
@@ -18,7 +18,8 @@ impl Diff<'_, '_> {
     /// problem is reported instead.
     pub(crate) fn create(mut self, whole: &Whole, name: Sourced<String>) -> Differences {
         let primary = primary_ips::chosen(self.parser, self.context, whole);
-        let Some(Place { location, zone }) = self.choose_place(whole, primary.location) else {
+        let Some(CreationPlace { location, zone }) = self.choose_place(whole, primary.location)
+        else {
             return Differences::default();
         };
         self.found.fields.extend(primary.fields);
@@ -37,7 +38,8 @@ impl Diff<'_, '_> {
         if !primary.ids.is_empty() {
             body.insert("public_net".to_owned(), json!(primary.ids));
         }
-        let creation = Change::creation(self.context.project, name, Value::Object(body), targets);
+        let creation =
+            BalancerChange::creation(self.context.project, name, Value::Object(body), targets);
         self.found.changes.push(creation);
         self.found
     }
@@ -54,23 +56,27 @@ impl Diff<'_, '_> {
         for change in self.found.changes.drain(first..) {
             let request = change.request;
             let (key, value) = match change.action {
-                Action::Edit | Action::ChangeType => {
+                BalancerAction::Edit | BalancerAction::ChangeType => {
                     body.extend(request.body);
                     continue;
                 }
-                Action::AddService => {
+                BalancerAction::AddService => {
                     services.push(Value::Object(request.body));
                     continue;
                 }
-                Action::AddTarget if can_be_reached => {
+                BalancerAction::AddTarget if can_be_reached => {
                     targets.extend(request.target);
                     continue;
                 }
-                Action::ChangeAlgorithm => ("algorithm", json!(request.body)),
-                Action::Attach if is_attached => ("network", json!(request.body.get("network"))),
-                Action::EnablePublicInterface => ("public_interface", json!(true)),
+                BalancerAction::ChangeAlgorithm => ("algorithm", json!(request.body)),
+                BalancerAction::Attach if is_attached => {
+                    ("network", json!(request.body.get("network")))
+                }
+                BalancerAction::EnablePublicInterface => ("public_interface", json!(true)),
                 // The API refuses to turn the public interface off unless the load balancer is in a Network.
-                Action::DisablePublicInterface if is_attached => ("public_interface", json!(false)),
+                BalancerAction::DisablePublicInterface if is_attached => {
+                    ("public_interface", json!(false))
+                }
                 _ => continue,
             };
             body.insert(key.to_owned(), value);
@@ -85,8 +91,8 @@ impl Diff<'_, '_> {
         &mut self,
         whole: &Whole,
         of_addresses: Option<Sourced<String>>,
-    ) -> Option<Place> {
-        let Place { location, zone } = whole.place.clone();
+    ) -> Option<CreationPlace> {
+        let CreationPlace { location, zone } = whole.place.clone();
         // The zone labels that hcloud-cloud-controller-manager gives to nodes are not locations.
         let ours = !self.context.project.preserves_unset();
         let most = |label: TopologyLabel| {
@@ -122,7 +128,7 @@ impl Diff<'_, '_> {
                 ));
                 None
             }
-            _ => Some(Place { location, zone }),
+            _ => Some(CreationPlace { location, zone }),
         }
     }
 

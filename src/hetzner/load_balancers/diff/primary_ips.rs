@@ -9,7 +9,7 @@ use crate::hetzner::load_balancers::annotations as a;
 use crate::hetzner::load_balancers::annotations::parser::{AnnotationParser, has};
 use crate::hetzner::load_balancers::desired::{ASKED_BY_FIELD, AskedIp, Whole};
 use crate::hetzner::load_balancers::model::balancer::{LoadBalancer, PrimaryIp, covers};
-use crate::hetzner::load_balancers::ownership::context::Context;
+use crate::hetzner::load_balancers::ownership::context::PlanContext;
 use crate::hetzner::load_balancers::ownership::labels::Labelled;
 use crate::provider::{Field, Reason, Service, Sourced};
 use crate::text::{did_you_mean, quoted, shell_command};
@@ -33,7 +33,7 @@ pub(crate) fn asks(service: &Service) -> bool {
 }
 
 /// The Primary IPs that Services may claim.
-fn claimable<'a>(context: &'a Context) -> impl Iterator<Item = &'a PrimaryIp> + Clone {
+fn claimable<'a>(context: &'a PlanContext) -> impl Iterator<Item = &'a PrimaryIp> + Clone {
     let selector = context.project.defaults.permitted.primary_ip_selector.as_ref();
     let may_be = move |primary_ip: &&PrimaryIp| {
         let value_of = |key: &str| primary_ip.labels.get(key).map(String::as_str);
@@ -44,7 +44,11 @@ fn claimable<'a>(context: &'a Context) -> impl Iterator<Item = &'a PrimaryIp> + 
 
 /// Chooses the Primary IPs of a new load balancer. Reports Primary IPs that the API would refuse, and those that
 /// Services may not claim.
-pub(crate) fn chosen(parser: &mut AnnotationParser, context: &Context, whole: &Whole) -> Chosen {
+pub(crate) fn chosen(
+    parser: &mut AnnotationParser,
+    context: &PlanContext,
+    whole: &Whole,
+) -> Chosen {
     let mut chosen = Chosen::default();
     for family in &whole.primary_ips.families {
         let Some(asked) = &family.asked else {
@@ -82,7 +86,7 @@ pub(crate) fn chosen(parser: &mut AnnotationParser, context: &Context, whole: &W
 /// Reports addresses that the Service asks for, and that the load balancer does not have or will not get.
 pub(crate) fn report(
     parser: &mut AnnotationParser,
-    context: &Context,
+    context: &PlanContext,
     whole: &Whole,
     there: Option<Labelled>,
 ) {
@@ -122,7 +126,7 @@ const KEEPS: &str = "a load balancer keeps the address that it was made with; an
 
 /// A text which says that Services may claim only some Primary IPs, and which setting decides this. The text is empty
 /// when Services may claim all of them.
-fn limited(context: &Context, conjunction: &str) -> String {
+fn limited(context: &PlanContext, conjunction: &str) -> String {
     match &context.project.defaults.permitted.primary_ip_selector {
         Some(selector) => format!("{conjunction} that Services may claim ({})", selector.source),
         None => String::new(),
@@ -131,7 +135,7 @@ fn limited(context: &Context, conjunction: &str) -> String {
 
 impl AskedIp {
     /// The Primary IP that the Service asks for, if Services may claim it.
-    fn find<'a>(&self, context: &'a Context) -> Option<&'a PrimaryIp> {
+    fn find<'a>(&self, context: &'a PlanContext) -> Option<&'a PrimaryIp> {
         let asked = &self.asked.as_ref()?.value;
         if self.is_asked_by_field() {
             claimable(context).find(|primary_ip| covers(&primary_ip.ip, asked))
@@ -149,7 +153,7 @@ impl AskedIp {
         &self,
         parser: &mut AnnotationParser,
         whole: &Whole,
-        context: &Context,
+        context: &PlanContext,
         asked: &Sourced<String>,
         one: &PrimaryIp,
     ) {
@@ -192,7 +196,12 @@ impl AskedIp {
 
     /// Reports when an existing load balancer does not have the Primary IP that the Service asks for, or when this
     /// Primary IP is deleted together with the load balancer.
-    fn report(&self, parser: &mut AnnotationParser, context: &Context, balancer: &LoadBalancer) {
+    fn report(
+        &self,
+        parser: &mut AnnotationParser,
+        context: &PlanContext,
+        balancer: &LoadBalancer,
+    ) {
         let asked = self.asked.as_ref().filter(|_| !self.is_asked_by_field());
         let Some(asked) = asked else {
             return;

@@ -2,17 +2,17 @@
 
 use crate::hetzner::load_balancers::desired::Desired;
 use crate::hetzner::load_balancers::model::balancer::{
-    HealthStatus, LoadBalancer, Target, TargetId,
+    ApiTarget, HealthStatus, LoadBalancer, TargetId,
 };
 use crate::hetzner::load_balancers::model::listener::PortField;
-use crate::hetzner::load_balancers::ownership::context::Context;
+use crate::hetzner::load_balancers::ownership::context::PlanContext;
 use crate::hetzner::load_balancers::ownership::facts::is_served_by;
 use crate::hetzner::load_balancers::ownership::group;
 use crate::hetzner::load_balancers::ownership::index::Balancers;
 use crate::hetzner::load_balancers::ownership::judge::owned;
 use crate::hetzner::load_balancers::ownership::labels::Labelled;
 use crate::provider::{
-    self, Balancer, Cluster, Consumption, Health, HealthyTargets, Ingress, Service,
+    self, Balancer, Cluster, Consumption, HealthyTargets, Ingress, Service, TargetHealth,
 };
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -25,7 +25,7 @@ const PROXY: &str = "Proxy";
 pub(crate) fn wanted(
     balancer: &LoadBalancer,
     desired: &Desired,
-    context: &Context,
+    context: &PlanContext,
 ) -> Vec<Ingress> {
     let has_no_port = desired.ports.is_empty() && !context.group.is_own();
     if has_no_port { Vec::new() } else { ingress(balancer, desired) }
@@ -130,26 +130,26 @@ fn private_then(balancer: &LoadBalancer, desired: &Desired) -> Vec<Ipv4Addr> {
 
 /// The machines that a target leads to, each with the results of its health checks. A label selector leads to every
 /// server that it selects.
-fn machines<'a>(target: &'a Target, cluster: &Cluster) -> Vec<(String, &'a [HealthStatus])> {
+fn machines<'a>(target: &'a ApiTarget, cluster: &Cluster) -> Vec<(String, &'a [HealthStatus])> {
     let server = |id| TargetId::Server(id).shown(cluster);
     match target {
-        Target::Server { server: of, health_status, .. } => vec![(server(of.id), health_status)],
-        Target::Ip { ip, health_status } => {
+        ApiTarget::Server { server: of, health_status, .. } => vec![(server(of.id), health_status)],
+        ApiTarget::Ip { ip, health_status } => {
             vec![(TargetId::Address(ip.ip).shown(cluster), health_status)]
         }
-        Target::LabelSelector { targets: Some(selected), .. } => selected
+        ApiTarget::LabelSelector { targets: Some(selected), .. } => selected
             .iter()
             .map(|other| (server(other.server.id), &other.health_status[..]))
             .collect(),
-        Target::LabelSelector { label_selector, .. } => {
+        ApiTarget::LabelSelector { label_selector, .. } => {
             vec![(format!("servers with {}", label_selector.selector), &[])]
         }
-        Target::Unknown => vec![("unknown".to_owned(), &[])],
+        ApiTarget::Unknown => vec![("unknown".to_owned(), &[])],
     }
 }
 
 fn target(name: String, health: &[HealthStatus], of_kube_proxy: &[u16]) -> provider::Target {
-    let health = health.iter().map(|status| Health {
+    let health = health.iter().map(|status| TargetHealth {
         port: status.listen_port,
         status: status.status.clone(),
         detail: status.detail.clone(),

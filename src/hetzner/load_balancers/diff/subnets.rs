@@ -1,16 +1,16 @@
 //! The subnets of the private Network to which a load balancer can be attached. An attachment that the API would refuse
 //! is reported before a load balancer is created, and before it is detached from its present subnet.
 
-use crate::hetzner::api::Kept;
+use crate::hetzner::api::CachedList;
 use crate::hetzner::load_balancers::annotations::parser::AnnotationParser;
 use crate::hetzner::load_balancers::annotations::{self as a, values as v};
 use crate::hetzner::load_balancers::desired::Attach;
-use crate::hetzner::load_balancers::ownership::context::{Context, Snapshot};
+use crate::hetzner::load_balancers::ownership::context::{BalancerSnapshot, PlanContext};
 use crate::hetzner::load_balancers::ownership::labels::Labelled;
-use crate::hetzner::networks::{Network, Subnet};
+use crate::hetzner::networks::{ApiNetwork, Subnet};
 use crate::provider::variables::HCLOUD_NETWORK;
 use crate::provider::{
-    AddressKind, Error, OfferedNode, Reason, Service, Sourced, TopologyLabel, Urgency,
+    AddressKind, OfferedNode, ProviderError, Reason, Service, Sourced, TopologyLabel, Urgency,
 };
 use crate::text::{self, shell_command};
 use ipnet::Ipv4Net;
@@ -22,30 +22,30 @@ use std::time::Duration;
 /// the list is read again.
 const CERTAIN: Duration = Duration::from_secs(60);
 
-pub(in crate::hetzner) type Subnets = Kept<Subnet>;
+pub(in crate::hetzner) type Subnets = CachedList<Subnet>;
 
 /// Returns the subnets of the Network. They are read again only when the cached subnets lack one that a Service needs,
 /// and are older than `CERTAIN`.
 pub(crate) fn read(
     known: &Subnets,
-    network: &Network,
-    snapshot: &Snapshot,
+    network: &ApiNetwork,
+    snapshot: &BalancerSnapshot,
     services: &[&Service],
     urgency: Urgency,
-) -> Result<Arc<Vec<Subnet>>, Error> {
+) -> Result<Arc<Vec<Subnet>>, ProviderError> {
     known.get(
         || Some((network.read, network.subnets.clone())),
         |age, known| {
             let fits = |service: &&Service| fits(known, network.id, snapshot, service);
             age < CERTAIN || services.iter().all(fits)
         },
-        || Ok(snapshot.project.api.one::<Network>(network.id, urgency)?.subnets),
+        || Ok(snapshot.project.api.one::<ApiNetwork>(network.id, urgency)?.subnets),
     )
 }
 
 /// Whether one of the cached subnets fits what this Service asks for, or whether its load balancer is already attached
 /// as the Service asks.
-fn fits(known: &[Subnet], network: u64, snapshot: &Snapshot, service: &Service) -> bool {
+fn fits(known: &[Subnet], network: u64, snapshot: &BalancerSnapshot, service: &Service) -> bool {
     let defaults = &snapshot.project.defaults;
     let mut parser = AnnotationParser::new(service);
     let ip = parser.read(&a::PRIVATE_IPV4, None, v::ipv4);
@@ -65,7 +65,7 @@ fn fits(known: &[Subnet], network: u64, snapshot: &Snapshot, service: &Service) 
 /// the address that it has, or gets one that Hetzner chooses. The address that it has is never removed.
 pub(crate) fn leave_out_refused(
     parser: &mut AnnotationParser,
-    context: &Context,
+    context: &PlanContext,
     attach: &mut Attach,
     there: Option<Labelled>,
 ) {
@@ -109,7 +109,7 @@ fn takes(
 pub(crate) fn check(
     parser: &mut AnnotationParser,
     attach: &Attach,
-    context: &Context,
+    context: &PlanContext,
     zone: Option<&str>,
 ) {
     let ip = attach.ip.as_ref();
@@ -166,7 +166,7 @@ pub(crate) fn check(
 }
 
 /// The load balancer or node that has this private IP. Only load balancers and nodes that were read are searched.
-fn holder(ip: Ipv4Addr, network: u64, context: &Context) -> Option<String> {
+fn holder(ip: Ipv4Addr, network: u64, context: &PlanContext) -> Option<String> {
     let has =
         |balancer: &Labelled| balancer.attached(network).is_some_and(|net| net.ip == Some(ip));
     if let Some(balancer) = context.balancers.at([IpAddr::V4(ip)]).find(has) {

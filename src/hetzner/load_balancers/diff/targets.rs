@@ -6,14 +6,14 @@
 
 use super::whole::Diff;
 use crate::hetzner::load_balancers::annotations as a;
-use crate::hetzner::load_balancers::change::{Action, Purpose};
-use crate::hetzner::load_balancers::desired::{Desired, Machine};
-use crate::hetzner::load_balancers::model::balancer::{Target, TargetId};
-use crate::hetzner::load_balancers::ownership::context::Context;
+use crate::hetzner::load_balancers::change::{BalancerAction, Purpose};
+use crate::hetzner::load_balancers::desired::{Desired, NodeMachine};
+use crate::hetzner::load_balancers::model::balancer::{ApiTarget, TargetId};
+use crate::hetzner::load_balancers::ownership::context::PlanContext;
 use crate::hetzner::load_balancers::ownership::group::Owner;
 use crate::hetzner::load_balancers::ownership::labels::Labelled;
 use crate::provider::variables::{ROBOT_PASSWORD, ROBOT_USER};
-use crate::provider::{Description, OfferedNode, Reach, Reason, Source, Sourced, Verb};
+use crate::provider::{Description, OfferedNode, Reach, Reason, Source, Sourced, WriteVerb};
 use crate::text;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -24,7 +24,7 @@ const NO_NODE: Source = Source::Rule("no node to send traffic to");
 /// The existing targets that are nodes, and how targets are to be reached. Targets that the load balancer loses when it
 /// moves to the desired Network are left out.
 struct Ways<'a> {
-    context: &'a Context<'a>,
+    context: &'a PlanContext<'a>,
     desired: &'a Desired,
     /// The existing targets that are nodes. The value is whether the target is reached by its private IP. The map is
     /// empty for a new load balancer.
@@ -32,19 +32,19 @@ struct Ways<'a> {
 }
 
 /// Targets, each with the name of its node.
-type Named = Vec<(TargetId, String)>;
+type NamedTargets = Vec<(TargetId, String)>;
 
 /// The existing targets that are nodes. The value is whether the target is reached by its private IP. An address that
 /// belongs to no node is left out, because it belongs to an operator.
 fn targets_of_nodes(
-    context: &Context,
+    context: &PlanContext,
     desired: &Desired,
     balancer: Option<Labelled>,
 ) -> BTreeMap<TargetId, bool> {
     let is_wanted = |ip: IpAddr| {
         desired.targets.nodes.iter().any(|(machine, _)| match machine {
-            Machine::Server(_) => false,
-            Machine::Dedicated { public, private, .. } => {
+            NodeMachine::Server(_) => false,
+            NodeMachine::Dedicated { public, private, .. } => {
                 [public, private].into_iter().flatten().any(|other| ip == *other)
             }
         })
@@ -62,7 +62,11 @@ fn targets_of_nodes(
 }
 
 impl<'a> Ways<'a> {
-    fn new(context: &'a Context<'a>, desired: &'a Desired, balancer: Option<Labelled>) -> Ways<'a> {
+    fn new(
+        context: &'a PlanContext<'a>,
+        desired: &'a Desired,
+        balancer: Option<Labelled>,
+    ) -> Ways<'a> {
         let attach = desired.attach();
         let detached =
             attach.zip(balancer).is_some_and(|(attach, balancer)| attach.detaches(&balancer));
@@ -86,10 +90,10 @@ impl<'a> Ways<'a> {
 
     /// The target for a machine. The second value is whether a dedicated server lacks the desired kind of address. The
     /// first value is then the target by the server's other address, if the server has one.
-    fn target(&self, machine: Machine) -> (Option<TargetId>, bool) {
+    fn target(&self, machine: NodeMachine) -> (Option<TargetId>, bool) {
         let (public, private) = match machine {
-            Machine::Server(id) => return (Some(TargetId::Server(id)), false),
-            Machine::Dedicated { public, private, .. } => (public, private),
+            NodeMachine::Server(id) => return (Some(TargetId::Server(id)), false),
+            NodeMachine::Dedicated { public, private, .. } => (public, private),
         };
         let id = |ip: Option<Ipv4Addr>| ip.map(|ip| TargetId::Address(ip.into()));
         let (public, private) = (id(public), id(private));
@@ -110,7 +114,7 @@ impl<'a> Ways<'a> {
 
     /// Splits the desired targets into targets that are possible and targets that the cloud would refuse. Their order
     /// is kept. Servers that do not exist are left out. An existing target with the right address stays as it is.
-    fn sort(&self, wanted: &[(TargetId, String)]) -> (Named, Named) {
+    fn sort(&self, wanted: &[(TargetId, String)]) -> (NamedTargets, NamedTargets) {
         let reach = reach_of(self.context.nodes);
         // A list that has none of the cluster's servers comes from another project, or is broken. Such a list is no
         // reason to remove a target.
@@ -181,7 +185,7 @@ impl<'a> Ways<'a> {
     /// they are made. Additions come before removals. When the limit `room` is reached, a removal comes before the next
     /// addition. Last come the targets that are reached by the wrong kind of address. Each of them is removed and added
     /// again, because a server can't be a target twice.
-    fn steps(&self, fit: &[TargetId], room: usize) -> Vec<(Action, TargetId)> {
+    fn steps(&self, fit: &[TargetId], room: usize) -> Vec<(BalancerAction, TargetId)> {
         let set: BTreeSet<TargetId> = fit.iter().copied().collect();
         let new = fit.iter().filter(|id| !self.there.contains_key(id));
         let mut old = self.there.keys().filter(|id| !set.contains(id));
@@ -191,16 +195,17 @@ impl<'a> Ways<'a> {
             if count >= room
                 && let Some(old) = old.next()
             {
-                steps.push((Action::RemoveTarget, *old));
+                steps.push((BalancerAction::RemoveTarget, *old));
                 count -= 1;
             }
-            steps.push((Action::AddTarget, *id));
+            steps.push((BalancerAction::AddTarget, *id));
             count += 1;
         }
-        steps.extend(old.map(|id| (Action::RemoveTarget, *id)));
+        steps.extend(old.map(|id| (BalancerAction::RemoveTarget, *id)));
         let mut turned: Vec<TargetId> = set.iter().copied().collect();
         turned.retain(|id| self.is_right(*id) == Some(false));
-        let remove_and_add = |id| [(Action::RemoveTarget, id), (Action::AddTarget, id)];
+        let remove_and_add =
+            |id| [(BalancerAction::RemoveTarget, id), (BalancerAction::AddTarget, id)];
         steps.extend(turned.into_iter().flat_map(remove_and_add));
         steps
     }
@@ -209,7 +214,7 @@ impl<'a> Ways<'a> {
 /// Whether the plan depends on the list of servers; see `Needs::servers`. `balancer` is `None` when the load balancer
 /// is to be created.
 pub(crate) fn need_servers(
-    context: &Context,
+    context: &PlanContext,
     desired: &Desired,
     balancer: Option<Labelled>,
 ) -> bool {
@@ -217,7 +222,7 @@ pub(crate) fn need_servers(
     let reach = reach_of(context.nodes);
     desired.targets.nodes.iter().any(|(machine, _)| {
         // A dedicated server needs no list, because its node says enough about it.
-        let Machine::Server(id) = machine else {
+        let NodeMachine::Server(id) = machine else {
             return false;
         };
         let server = TargetId::Server(*id);
@@ -273,10 +278,10 @@ impl Diff<'_, '_> {
         let is_last = stuck.is_empty() && !fit.iter().any(stays);
         self.report_shared_targets(fit.iter().any(|target| !before.contains_key(target)));
         for (action, target) in ways.steps(&fit, limit_now.saturating_sub(others)) {
-            let is_added = action == Action::AddTarget;
+            let is_added = action == BalancerAction::AddTarget;
             let is_server = matches!(target, TargetId::Server(_));
             let in_request = target.in_request(is_added.then_some(by_private));
-            let verb = if is_added { Verb::ADD } else { Verb::REMOVE };
+            let verb = if is_added { WriteVerb::ADD } else { WriteVerb::REMOVE };
             let how = if is_added && by_private && is_server { ", by private IP" } else { "" };
             let target = format!("target {}", target.shown(self.context.cluster));
             let description = Description::new(verb, target, how);
@@ -293,7 +298,7 @@ impl Diff<'_, '_> {
     /// Returns the desired targets that can have the desired kind of address, and the existing targets that must keep
     /// the other kind, because the cloud would refuse them with the desired kind. The existing targets stay, unless the
     /// public interface is to be turned off and there are other targets.
-    fn reached(&mut self, ways: &Ways) -> (Named, BTreeSet<TargetId>) {
+    fn reached(&mut self, ways: &Ways) -> (NamedTargets, BTreeSet<TargetId>) {
         let desired = self.desired;
         let wanted = self.wanted_targets(ways);
         let (can, can_not) = ways.sort(&wanted);
@@ -322,8 +327,8 @@ impl Diff<'_, '_> {
     }
 
     /// Returns one target for each node that can be a target. Each address occurs once.
-    fn wanted_targets(&mut self, ways: &Ways) -> Named {
-        let mut wanted = Named::new();
+    fn wanted_targets(&mut self, ways: &Ways) -> NamedTargets {
+        let mut wanted = NamedTargets::new();
         for (machine, name) in &self.desired.targets.nodes {
             let (target, lacks_address) = ways.target(*machine);
             if lacks_address {
@@ -440,7 +445,7 @@ impl Diff<'_, '_> {
         }
         let mut foreign = 0;
         for target in self.balancer.iter().flat_map(|balancer| &balancer.targets) {
-            if let Target::Ip { ip, .. } = target
+            if let ApiTarget::Ip { ip, .. } = target
                 && !own.contains_key(&TargetId::Address(ip.ip))
             {
                 foreign += 1;

@@ -3,18 +3,18 @@
 use super::subnets;
 use crate::hetzner::load_balancers::annotations;
 use crate::hetzner::load_balancers::annotations::parser::AnnotationParser;
-use crate::hetzner::load_balancers::change::{Action, Change, Purpose};
+use crate::hetzner::load_balancers::change::{BalancerAction, BalancerChange, Purpose};
 use crate::hetzner::load_balancers::desired::ports::Port;
-use crate::hetzner::load_balancers::desired::{Attach, Desired, Place, Whole};
-use crate::hetzner::load_balancers::model::balancer::{BalancerType, PublicIp};
+use crate::hetzner::load_balancers::desired::{Attach, CreationPlace, Desired, Whole};
+use crate::hetzner::load_balancers::model::balancer::{BalancerPublicIp, BalancerType};
 use crate::hetzner::load_balancers::model::listener::{Listener, PortField};
-use crate::hetzner::load_balancers::ownership::context::{Context, default_source};
+use crate::hetzner::load_balancers::ownership::context::{PlanContext, default_source};
 use crate::hetzner::load_balancers::ownership::guard::Guard;
 use crate::hetzner::load_balancers::ownership::labels::{
     Labelled, Ownership, WHOSE, counts_upstream,
 };
 use crate::provider::variables::HCLOUD_NETWORK;
-use crate::provider::{Description, Field, Finding, Reason, Source, Sourced, Verb};
+use crate::provider::{Description, Field, Finding, Reason, Source, Sourced, WriteVerb};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -32,7 +32,7 @@ const LABELS_AT_MOST: usize = 100;
 /// The comparison of one load balancer.
 pub(crate) struct Diff<'a, 'b> {
     pub(crate) parser: &'a mut AnnotationParser<'b>,
-    pub(crate) context: &'a Context<'a>,
+    pub(crate) context: &'a PlanContext<'a>,
     pub(crate) desired: &'a Desired,
     /// The type that the load balancer should have.
     pub(crate) kind: &'a BalancerType,
@@ -46,7 +46,7 @@ pub(crate) struct Diff<'a, 'b> {
 #[derive(Default)]
 pub(crate) struct Differences {
     /// The changes, in the order in which they are made.
-    pub(crate) changes: Vec<Change>,
+    pub(crate) changes: Vec<BalancerChange>,
     /// All compared fields, including those that do not differ.
     pub(crate) fields: Vec<Field>,
     /// Whether the plan leaves out a target that the cloud would refuse now, and may accept soon.
@@ -153,15 +153,15 @@ impl Diff<'_, '_> {
 
     pub(crate) fn new_change(
         &self,
-        action: Action,
+        action: BalancerAction,
         body: Value,
         description: Description,
-    ) -> Change {
+    ) -> BalancerChange {
         let id = self.balancer.map(|balancer| balancer.id);
-        Change::new(self.context.project, action, id, body, description)
+        BalancerChange::new(self.context.project, action, id, body, description)
     }
 
-    pub(crate) fn change(&mut self, action: Action, body: Value, description: Description) {
+    pub(crate) fn change(&mut self, action: BalancerAction, body: Value, description: Description) {
         let change = self.new_change(action, body, description);
         self.found.changes.push(change);
     }
@@ -182,7 +182,7 @@ impl Diff<'_, '_> {
         if parts.is_empty() {
             return;
         }
-        let mut change = self.new_change(Action::Edit, body, parts.into_iter().collect());
+        let mut change = self.new_change(BalancerAction::Edit, body, parts.into_iter().collect());
         if adopts.is_some() {
             change.purpose = Purpose::Adoption;
         }
@@ -225,7 +225,7 @@ impl Diff<'_, '_> {
             let Some(value) = value else {
                 let absent = Sourced::new("absent".to_owned(), Source::Rule(WHOSE));
                 self.compare(&field, has, Some(absent));
-                parts.push(Description::new(Verb::REMOVE, field, ""));
+                parts.push(Description::new(WriteVerb::REMOVE, field, ""));
                 continue;
             };
             // A load balancer that is taken over from hcloud-cloud-controller-manager does not get the other labels,
@@ -275,7 +275,7 @@ impl Diff<'_, '_> {
         asked
     }
 
-    fn resized(&mut self, whole: &Whole) -> Option<Change> {
+    fn resized(&mut self, whole: &Whole) -> Option<BalancerChange> {
         let kind = &self.kind.name;
         let have = self.balancer.map(|balancer| balancer.load_balancer_type.name.clone());
         let usual = || Sourced::new(kind.clone(), default_source(&annotations::TYPE));
@@ -283,12 +283,12 @@ impl Diff<'_, '_> {
         let want = want.or_else(|| have.is_none().then(usual));
         let body = json!({ "load_balancer_type": kind });
         let resize = self.compare("type", have, want)?;
-        Some(self.new_change(Action::ChangeType, body, resize))
+        Some(self.new_change(BalancerAction::ChangeType, body, resize))
     }
 
     /// Reports when the load balancer is in another place than the desired place, because a load
     /// balancer can't be moved.
-    fn check_place(&mut self, place: &Place) {
+    fn check_place(&mut self, place: &CreationPlace) {
         let Some(is) = self.balancer.map(|labelled| &labelled.balancer.location) else {
             return;
         };
@@ -319,7 +319,7 @@ impl Diff<'_, '_> {
         let want = shown(whole.algorithm.as_ref(), |algorithm| algorithm.name().to_owned());
         let kind = want.as_ref().map(|want| want.value.clone());
         if let Some(change) = self.compare("algorithm", has, want) {
-            self.change(Action::ChangeAlgorithm, json!({ "type": kind }), change);
+            self.change(BalancerAction::ChangeAlgorithm, json!({ "type": kind }), change);
         }
     }
 
@@ -329,7 +329,7 @@ impl Diff<'_, '_> {
         let wanted = whole.protection.as_ref();
         if let Some(change) = self.compare("deletion protection", has, shown(wanted, on_or_off)) {
             let body = json!({ "delete": wanted.is_some_and(|wanted| wanted.value) });
-            self.change(Action::ChangeProtection, body, change);
+            self.change(BalancerAction::ChangeProtection, body, change);
         }
     }
 
@@ -337,7 +337,7 @@ impl Diff<'_, '_> {
     fn reverse_dns(
         &mut self,
         family: &str,
-        has: Option<&PublicIp>,
+        has: Option<&BalancerPublicIp>,
         wanted: &Option<Sourced<String>>,
     ) {
         let ip = has.and_then(|has| has.ip);
@@ -351,7 +351,7 @@ impl Diff<'_, '_> {
             let field = format!("reverse DNS of {ip}");
             let description = Description::value(field, name.as_deref(), Some(&wanted.value));
             let body = json!({ "ip": ip, "dns_ptr": wanted.value });
-            self.change(Action::ChangeDnsPtr, body, description);
+            self.change(BalancerAction::ChangeDnsPtr, body, description);
         }
     }
 
@@ -381,8 +381,8 @@ impl Diff<'_, '_> {
         for net in attached.iter().filter(|net| !wanted.keeps(net)) {
             let network = net.network;
             let name = format!("private Network {network}");
-            let description = Description::new(Verb::DETACH, name, "");
-            self.change(Action::Detach, json!({ "network": network }), description);
+            let description = Description::new(WriteVerb::DETACH, name, "");
+            self.change(BalancerAction::Detach, json!({ "network": network }), description);
         }
         let is_detached = self.balancer.is_some_and(|balancer| wanted.detaches(&balancer));
         if own.is_some() && !is_detached {
@@ -396,10 +396,10 @@ impl Diff<'_, '_> {
         let wanted_ip = wanted.ip.as_ref().map(|ip| ip.value);
         let at = wanted_ip.map(|ip| format!(" at {ip}")).unwrap_or_default();
         let name = format!("private Network {}", wanted.network);
-        let description = Description::new(Verb::ATTACH, name, at);
+        let description = Description::new(WriteVerb::ATTACH, name, at);
         let range = range.map(|range| range.value);
         let body = json!({ "network": wanted.network, "ip": wanted_ip, "ip_range": range });
-        self.change(Action::Attach, body, description);
+        self.change(BalancerAction::Attach, body, description);
     }
 
     fn report_other_subnet(&mut self, wanted: &Attach, ip: Option<Ipv4Addr>) {
@@ -420,9 +420,9 @@ impl Diff<'_, '_> {
         let has = self.balancer.map(|balancer| on_or_off(&balancer.public_net.enabled));
         if let Some(change) = self.compare("public interface", has, shown(wanted, on_or_off)) {
             let action = if wanted.is_some_and(|wanted| wanted.value) {
-                Action::EnablePublicInterface
+                BalancerAction::EnablePublicInterface
             } else {
-                Action::DisablePublicInterface
+                BalancerAction::DisablePublicInterface
             };
             self.change(action, Value::Null, change);
         }
@@ -440,7 +440,11 @@ impl Diff<'_, '_> {
                 let field = format!("port {number}");
                 self.compare(&field, Some("present".to_owned()), Some(absent));
                 let body = json!({ "listen_port": number });
-                self.change(Action::DeleteService, body, Description::new(Verb::REMOVE, field, ""));
+                self.change(
+                    BalancerAction::DeleteService,
+                    body,
+                    Description::new(WriteVerb::REMOVE, field, ""),
+                );
             }
         }
     }
@@ -457,17 +461,17 @@ impl Diff<'_, '_> {
                 added.push(listener);
             } else if !parts.is_empty() {
                 let description = parts.into_iter().collect();
-                self.change(Action::UpdateService, listener.body(false), description);
+                self.change(BalancerAction::UpdateService, listener.body(false), description);
             }
         }
         for listener in added {
             let node_port = PortField::DestinationPort.of(&listener).unwrap_or_default();
             let description = Description::new(
-                Verb::ADD,
+                WriteVerb::ADD,
                 format!("port {}", listener.listen_port),
                 format!(", {} to node port {node_port}", listener.protocol()),
             );
-            self.change(Action::AddService, listener.body(true), description);
+            self.change(BalancerAction::AddService, listener.body(true), description);
         }
     }
 

@@ -25,11 +25,11 @@ pub struct LoadBalancer {
     pub location: Location,
     pub algorithm: AlgorithmOf,
     pub protection: Protection,
-    pub public_net: PublicNet,
+    pub public_net: BalancerPublicNet,
     #[serde(default)]
-    pub private_net: Vec<PrivateNet>,
+    pub private_net: Vec<BalancerPrivateNet>,
     pub services: Vec<Listener>,
-    pub targets: Vec<Target>,
+    pub targets: Vec<ApiTarget>,
     /// The outgoing traffic of this month, in bytes.
     pub outgoing_traffic: Option<u64>,
     pub ingoing_traffic: Option<u64>,
@@ -83,16 +83,16 @@ pub struct Protection {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-pub struct PublicNet {
+pub struct BalancerPublicNet {
     pub enabled: bool,
     #[serde(default, deserialize_with = "or_default")]
-    pub ipv4: PublicIp,
+    pub ipv4: BalancerPublicIp,
     #[serde(default, deserialize_with = "or_default")]
-    pub ipv6: PublicIp,
+    pub ipv6: BalancerPublicIp,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-pub struct PublicIp {
+pub struct BalancerPublicIp {
     /// The ID of the Primary IP.
     #[serde(default)]
     pub id: Option<u64>,
@@ -103,7 +103,7 @@ pub struct PublicIp {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-pub struct PrivateNet {
+pub struct BalancerPrivateNet {
     pub network: u64,
     #[serde(default)]
     pub ip: Option<Ipv4Addr>,
@@ -112,7 +112,7 @@ pub struct PrivateNet {
 /// A target, to which the load balancer sends traffic.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub enum Target {
+pub enum ApiTarget {
     Server {
         server: Reference,
         #[serde(default)]
@@ -306,7 +306,7 @@ impl LoadBalancer {
     }
 
     /// Returns how the load balancer is attached to this private Network, if it is attached.
-    pub fn attached(&self, network: u64) -> Option<&PrivateNet> {
+    pub fn attached(&self, network: u64) -> Option<&BalancerPrivateNet> {
         self.private_net.iter().find(|net| net.network == network)
     }
 
@@ -331,10 +331,10 @@ impl LoadBalancer {
 
     /// Returns how many of the type's targets are taken by targets that this program never changes.
     pub fn other_targets(&self) -> usize {
-        let count = |target: &Target| match target {
-            Target::Server { .. } | Target::Ip { .. } => 0,
-            Target::LabelSelector { targets, .. } => targets.as_ref().map_or(0, Vec::len),
-            Target::Unknown => 1,
+        let count = |target: &ApiTarget| match target {
+            ApiTarget::Server { .. } | ApiTarget::Ip { .. } => 0,
+            ApiTarget::LabelSelector { targets, .. } => targets.as_ref().map_or(0, Vec::len),
+            ApiTarget::Unknown => 1,
         };
         self.targets.iter().map(count).sum()
     }
@@ -352,14 +352,14 @@ impl LoadBalancer {
     /// private IP is used to reach the target.
     pub fn single_targets(&self) -> impl Iterator<Item = (TargetId, bool)> + '_ {
         self.targets.iter().filter_map(|target| match target {
-            Target::Server { server, use_private_ip, .. } => {
+            ApiTarget::Server { server, use_private_ip, .. } => {
                 Some((TargetId::Server(server.id), *use_private_ip))
             }
-            Target::Ip { ip, .. } => {
+            ApiTarget::Ip { ip, .. } => {
                 let id = TargetId::Address(ip.ip);
                 Some((id, id.is_private_address()))
             }
-            Target::LabelSelector { .. } | Target::Unknown => None,
+            ApiTarget::LabelSelector { .. } | ApiTarget::Unknown => None,
         })
     }
 }

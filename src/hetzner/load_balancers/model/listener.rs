@@ -20,7 +20,7 @@ pub struct Listener {
 
 /// The part of the API's document of a port in which a field is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum PortPart {
     Port,
     /// The part that only `http` and `https` ports have.
     Http,
@@ -34,7 +34,7 @@ pub(crate) enum Part {
 
 /// The type of a field's values.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum PortValueKind {
     Text,
     Number,
     Seconds,
@@ -47,34 +47,34 @@ enum Kind {
 struct Row {
     /// The name of the field in messages.
     name: &'static str,
-    part: Part,
+    part: PortPart,
     key: &'static str,
-    kind: Kind,
+    kind: PortValueKind,
 }
 
 /// The text that is shown for an empty text or list. No value of a field can be this text.
 const NOTHING: &str = "(none)";
 
-impl Part {
+impl PortPart {
     fn path(self) -> &'static [&'static str] {
         match self {
-            Part::Port => &[],
-            Part::Http | Part::Https => &["http"],
-            Part::Check => &["health_check"],
-            Part::HttpCheck => &["health_check", "http"],
+            PortPart::Port => &[],
+            PortPart::Http | PortPart::Https => &["http"],
+            PortPart::Check => &["health_check"],
+            PortPart::HttpCheck => &["health_check", "http"],
         }
     }
 }
 
-impl Kind {
+impl PortValueKind {
     fn fits(self, value: &Value) -> bool {
         let list = value.as_array();
         match self {
-            Kind::Text => value.is_string(),
-            Kind::Number | Kind::Seconds => value.is_u64(),
-            Kind::Switch => value.is_boolean(),
-            Kind::Numbers => list.is_some_and(|list| list.iter().all(Value::is_u64)),
-            Kind::Texts => list.is_some_and(|list| list.iter().all(Value::is_string)),
+            PortValueKind::Text => value.is_string(),
+            PortValueKind::Number | PortValueKind::Seconds => value.is_u64(),
+            PortValueKind::Switch => value.is_boolean(),
+            PortValueKind::Numbers => list.is_some_and(|list| list.iter().all(Value::is_u64)),
+            PortValueKind::Texts => list.is_some_and(|list| list.iter().all(Value::is_string)),
         }
     }
 }
@@ -93,7 +93,7 @@ macro_rules! port_fields {
 
             fn row(self) -> Row {
                 match self {
-                    $(F::$field => Row { name: $name, part: Part::$part, key: $key, kind: Kind::$kind },)*
+                    $(F::$field => Row { name: $name, part: PortPart::$part, key: $key, kind: PortValueKind::$kind },)*
                 }
             }
         }
@@ -143,7 +143,7 @@ impl PortField {
                     |item: &&Value| item.as_str().map_or_else(|| item.to_string(), str::to_owned);
                 items.iter().map(shown).collect::<Vec<_>>().join(", ")
             }
-            value if row.kind == Kind::Seconds => format!("{value}s"),
+            value if row.kind == PortValueKind::Seconds => format!("{value}s"),
             value => value.to_string(),
         };
         Some(text).filter(|text| !text.is_empty()).or_else(|| Some(NOTHING.to_owned()))
@@ -192,12 +192,12 @@ impl Listener {
         ids.into_iter().flatten().filter_map(Value::as_u64).collect()
     }
 
-    pub(crate) fn has(&self, part: Part) -> bool {
+    pub(crate) fn has(&self, part: PortPart) -> bool {
         match part {
-            Part::Port | Part::Check => true,
-            Part::Http => matches!(self.protocol(), "http" | "https"),
-            Part::Https => self.is_https(),
-            Part::HttpCheck => self.get(F::CheckProtocol).is_some_and(|value| value == "http"),
+            PortPart::Port | PortPart::Check => true,
+            PortPart::Http => matches!(self.protocol(), "http" | "https"),
+            PortPart::Https => self.is_https(),
+            PortPart::HttpCheck => self.get(F::CheckProtocol).is_some_and(|value| value == "http"),
         }
     }
 
@@ -243,7 +243,7 @@ impl<'de> Deserialize<'de> for Listener {
                 value => value,
             };
             match value {
-                Value::Null if matches!(part, Part::Port | Part::Check) => {
+                Value::Null if matches!(part, PortPart::Port | PortPart::Check) => {
                     return Err(D::Error::missing_field(key));
                 }
                 Value::Null => {}

@@ -4,7 +4,7 @@ use super::labels::{CLUSTER_UID, Ownership, SECRET, SERVICE, SERVICE_UID, STAGIN
 use super::names::{label_value, service_value};
 use crate::hetzner::api::Api;
 use crate::hetzner::certificates::Certificate;
-use crate::provider::{Cluster, Error, SecretName, Service, Urgency};
+use crate::provider::{Cluster, ProviderError, SecretName, Service, Urgency};
 use std::collections::BTreeMap;
 
 /// The owner of the certificate, as its labels state it.
@@ -105,7 +105,7 @@ pub(in crate::hetzner) fn read(
     api: &Api,
     cluster: &Cluster,
     urgency: Urgency,
-) -> Result<Vec<Certificate>, Error> {
+) -> Result<Vec<Certificate>, ProviderError> {
     let label = CLUSTER_UID.replace('/', "%2F");
     let uids: Vec<&str> = cluster.uids().collect();
     let values = match uids.as_slice() {

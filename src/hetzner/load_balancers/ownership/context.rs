@@ -1,7 +1,7 @@
 //! The data on which a plan depends: the project, and what was read.
 
 use super::group::Group;
-use super::index::{Balancers, Index};
+use super::index::{BalancerIndex, Balancers};
 use crate::hetzner::api::Api;
 use crate::hetzner::certificates::Certificate;
 use crate::hetzner::load_balancers::annotations::Annotation;
@@ -22,15 +22,15 @@ pub struct Project {
 }
 
 /// The load balancers of a project as they were read, with an index.
-pub struct Snapshot {
+pub struct BalancerSnapshot {
     pub(crate) project: Project,
-    pub(crate) observed: Observed,
-    index: Index,
+    pub(crate) observed: ObservedBalancers,
+    index: BalancerIndex,
 }
 
-impl Snapshot {
-    pub fn new(project: Project, observed: Observed) -> Snapshot {
-        Snapshot { index: Index::new(&observed.balancers), project, observed }
+impl BalancerSnapshot {
+    pub fn new(project: Project, observed: ObservedBalancers) -> BalancerSnapshot {
+        BalancerSnapshot { index: BalancerIndex::new(&observed.balancers), project, observed }
     }
 
     pub(crate) fn balancers(&self) -> Balancers<'_> {
@@ -53,7 +53,7 @@ impl Project {
 
 /// The data that was read for plans.
 #[derive(Clone, Debug, Default)]
-pub struct Observed {
+pub struct ObservedBalancers {
     /// All load balancers of the project.
     pub balancers: Vec<LoadBalancer>,
     /// The load balancer types. `None` when no Service needed them.
@@ -70,9 +70,9 @@ pub struct Observed {
 }
 
 /// The data on which the plan of one Service depends.
-pub(crate) struct Context<'a> {
+pub(crate) struct PlanContext<'a> {
     pub(crate) project: &'a Project,
-    pub(crate) observed: &'a Observed,
+    pub(crate) observed: &'a ObservedBalancers,
     pub(crate) balancers: Balancers<'a>,
     pub(crate) service: &'a Service,
     pub(crate) nodes: &'a [OfferedNode],

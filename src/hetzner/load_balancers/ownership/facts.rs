@@ -4,7 +4,7 @@ use super::labels::Labelled;
 use super::share::{asked, external_keys};
 use crate::hetzner::load_balancers::annotations as a;
 use crate::hetzner::load_balancers::annotations::parser::value_of;
-use crate::hetzner::load_balancers::model::balancer::Target;
+use crate::hetzner::load_balancers::model::balancer::ApiTarget;
 use crate::hetzner::load_balancers::model::listener::{Listener, PortField as F};
 use crate::provider::{Cluster, InstanceId, Protocol, Service};
 use crate::text;
@@ -163,21 +163,21 @@ pub(crate) fn has_only_own_targets(balancer: Labelled, cluster: &Cluster) -> boo
     !balancer.targets.is_empty() && foreign_target(balancer, cluster).is_none()
 }
 
-fn foreign_part(target: &Target, cluster: &Cluster) -> Option<String> {
+fn foreign_part(target: &ApiTarget, cluster: &Cluster) -> Option<String> {
     let foreign_server = |id: u64| {
         let is_node = cluster.servers.contains_key(&InstanceId::Cloud(id));
         (!is_node).then(|| format!("server {id} is no node of this cluster"))
     };
     match target {
-        Target::Server { server, .. } => {
+        ApiTarget::Server { server, .. } => {
             foreign_server(server.id).map(|why| format!("its target {why}"))
         }
-        Target::Ip { ip, .. } => {
+        ApiTarget::Ip { ip, .. } => {
             let ip = ip.ip;
             let why = || format!("its target {ip} is no address of a node of this cluster");
             (!cluster.addresses.contains(&ip)).then(why)
         }
-        Target::LabelSelector { label_selector, targets } => {
+        ApiTarget::LabelSelector { label_selector, targets } => {
             let selector = &label_selector.selector;
             match targets.as_deref() {
                 None => Some(format!("which servers its target {selector:?} selects is not known")),
@@ -188,7 +188,7 @@ fn foreign_part(target: &Target, cluster: &Cluster) -> Option<String> {
                     .map(|why| format!("its target {selector:?} selects servers, of which {why}")),
             }
         }
-        Target::Unknown => Some("it has a target of a kind that is not known".to_owned()),
+        ApiTarget::Unknown => Some("it has a target of a kind that is not known".to_owned()),
     }
 }
 

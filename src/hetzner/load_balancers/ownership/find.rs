@@ -1,24 +1,24 @@
 //! Finds the load balancer of a Service: by the Service's UID, by the label that asks for its adoption, or by its name.
 
-use super::context::Context;
+use super::context::PlanContext;
 use super::facts::{
     has_only_own_targets, is_in_status, is_used_by_others, other_cluster, other_service,
 };
-use super::group::Use;
+use super::group::GroupUse;
 use super::index::Balancers;
 use super::judge::{AskedBy, Stake, WhyNot, adoption, owned, stake};
 use super::labels::{
     ADOPT, CLUSTER_UID, EXTERNAL, GROUP, Labelled, Ownership, RELEASED, SERVICE, SERVICE_UID,
 };
 use super::names;
-use super::share::Share;
+use super::share::GroupName;
 use crate::hetzner::load_balancers::annotations as a;
-use crate::provider::{Cluster, Description, Finding, Reason, Service, Source, Sourced, Verb};
+use crate::provider::{Cluster, Description, Finding, Reason, Service, Source, Sourced, WriteVerb};
 use crate::text::shell_command;
 
 /// Which load balancer was found for a Service.
 #[derive(Debug)]
-pub(crate) enum Found<'a> {
+pub(crate) enum FoundBalancer<'a> {
     /// The load balancer belongs to the Service already, because it has the Service's UID in a label, is the load
     /// balancer of the Service's group, or is the external load balancer that the Service uses.
     Own(Labelled<'a>),
@@ -29,11 +29,11 @@ pub(crate) enum Found<'a> {
     Nothing(Sourced<String>),
 }
 
-impl<'a> Found<'a> {
+impl<'a> FoundBalancer<'a> {
     pub(crate) fn balancer(&self) -> Option<Labelled<'a>> {
         match self {
-            Found::Own(balancer) | Found::Adopted(balancer) => Some(*balancer),
-            Found::Nothing(_) => None,
+            FoundBalancer::Own(balancer) | FoundBalancer::Adopted(balancer) => Some(*balancer),
+            FoundBalancer::Nothing(_) => None,
         }
     }
 }
@@ -98,9 +98,9 @@ fn not_adopted(
 /// then by the annotation `name` (the parameter `named`), or by the default name when there is no annotation. The error
 /// says which load balancer is in the way, and what an operator can do.
 pub(crate) fn find<'a>(
-    context: &Context<'a>,
+    context: &PlanContext<'a>,
     named: Option<&Sourced<String>>,
-) -> Result<Found<'a>, Unfound> {
+) -> Result<FoundBalancer<'a>, Unfound> {
     if let Some(found) = by_role(context)? {
         return Ok(found);
     }
@@ -115,32 +115,34 @@ pub(crate) fn find<'a>(
 
 /// Adopts the load balancer when the Service may do so. `named` is the source of the name that asks for it.
 fn adopt<'a>(
-    context: &Context<'a>,
+    context: &PlanContext<'a>,
     balancer: Labelled<'a>,
     by: AskedBy,
     named: Option<&Source>,
-) -> Result<Found<'a>, Unfound> {
+) -> Result<FoundBalancer<'a>, Unfound> {
     match adoption(balancer, context.service, context.cluster, by) {
-        Ok(()) => Ok(Found::Adopted(balancer)),
+        Ok(()) => Ok(FoundBalancer::Adopted(balancer)),
         Err(why) => Err(not_adopted(context.service, balancer, named, why)),
     }
 }
 
 /// The Service's own load balancer, the load balancer of its group, or the external load balancer that the Service
 /// uses. `None` when the Service has no load balancer yet.
-fn by_role<'a>(context: &Context<'a>) -> Result<Option<Found<'a>>, Unfound> {
+fn by_role<'a>(context: &PlanContext<'a>) -> Result<Option<FoundBalancer<'a>>, Unfound> {
     let (service, cluster) = (context.service, context.cluster);
     let own = match context.group.of {
-        Use::Own => by_label(context.balancers, service, cluster).map_err(Unfound::Several)?,
-        Use::Shared(share) => {
-            return Ok(find_shared(context, share).map_err(Unfound::Several)?.map(Found::Own));
+        GroupUse::Own => by_label(context.balancers, service, cluster).map_err(Unfound::Several)?,
+        GroupUse::Shared(share) => {
+            return Ok(find_shared(context, share)
+                .map_err(Unfound::Several)?
+                .map(FoundBalancer::Own));
         }
-        Use::External(Some(balancer)) => return Ok(Some(Found::Own(balancer))),
+        GroupUse::External(Some(balancer)) => return Ok(Some(FoundBalancer::Own(balancer))),
         // The Service gets no other load balancer instead. `Group::refused` says why the Service can't have the
         // external load balancer.
-        Use::External(None) => {
+        GroupUse::External(None) => {
             let name = Sourced::new(String::new(), Source::Rule("external"));
-            return Ok(Some(Found::Nothing(name)));
+            return Ok(Some(FoundBalancer::Nothing(name)));
         }
     };
     let Some(balancer) = own else {
@@ -148,7 +150,7 @@ fn by_role<'a>(context: &Context<'a>) -> Result<Option<Found<'a>>, Unfound> {
     };
     match stake(balancer, service, cluster) {
         Stake::Copy(_) if balancer.ownership.asks_for(service) => {
-            Ok(Some(Found::Adopted(balancer)))
+            Ok(Some(FoundBalancer::Adopted(balancer)))
         }
         Stake::Copy(uid) => {
             let why = WhyNot::Other(format!(
@@ -157,11 +159,11 @@ fn by_role<'a>(context: &Context<'a>) -> Result<Option<Found<'a>>, Unfound> {
             ));
             Err(not_adopted(service, balancer, None, why))
         }
-        Stake::Whole | Stake::Part | Stake::Nothing => Ok(Some(Found::Own(balancer))),
+        Stake::Whole | Stake::Part | Stake::Nothing => Ok(Some(FoundBalancer::Own(balancer))),
     }
 }
 
-fn by_adopt_label<'a>(context: &Context<'a>) -> Result<Option<Found<'a>>, Unfound> {
+fn by_adopt_label<'a>(context: &PlanContext<'a>) -> Result<Option<FoundBalancer<'a>>, Unfound> {
     let (service, cluster) = (context.service, context.cluster);
     let label = (ADOPT, names::service_value(service));
     let found = only_one(context.balancers, label, |_| true).map_err(Unfound::Several)?;
@@ -173,19 +175,22 @@ fn by_adopt_label<'a>(context: &Context<'a>) -> Result<Option<Found<'a>>, Unfoun
     found.map(|balancer| adopt(context, balancer, AskedBy::Label, None)).transpose()
 }
 
-fn by_name<'a>(context: &Context<'a>, named: &Sourced<String>) -> Result<Found<'a>, Unfound> {
+fn by_name<'a>(
+    context: &PlanContext<'a>,
+    named: &Sourced<String>,
+) -> Result<FoundBalancer<'a>, Unfound> {
     match context.balancers.named(&named.value).next() {
         Some(balancer) => adopt(context, balancer, AskedBy::Name, Some(&named.source)),
-        None => Ok(Found::Nothing(named.clone())),
+        None => Ok(FoundBalancer::Nothing(named.clone())),
     }
 }
 
 /// Finds the load balancer of a Service that asks for no existing one. When another load balancer has the default name,
 /// a hash is appended to the name.
-fn by_default_name<'a>(context: &Context<'a>) -> Result<Found<'a>, Unfound> {
+fn by_default_name<'a>(context: &PlanContext<'a>) -> Result<FoundBalancer<'a>, Unfound> {
     let (service, cluster) = (context.service, context.cluster);
     let (first, hashed) = match context.group.of {
-        Use::Shared(share) => (
+        GroupUse::Shared(share) => (
             names::usual_name(cluster, share.namespace, share.name),
             format!("{} {}", cluster.uid, share.label()),
         ),
@@ -197,9 +202,9 @@ fn by_default_name<'a>(context: &Context<'a>) -> Result<Found<'a>, Unfound> {
     let is_left =
         |balancer: &Labelled| adoption(*balancer, service, cluster, AskedBy::Default).is_ok();
     if let Some(balancer) = of_first.filter(is_left).or(of_second.filter(is_left)) {
-        return Ok(Found::Adopted(balancer));
+        return Ok(FoundBalancer::Adopted(balancer));
     }
-    let new = |name, why| Ok(Found::Nothing(Sourced::new(name, Source::Rule(why))));
+    let new = |name, why| Ok(FoundBalancer::Nothing(Sourced::new(name, Source::Rule(why))));
     match (of_first, of_second) {
         (None, _) => new(first, "the default name"),
         (Some(_), None) => new(second, "another one has the default name"),
@@ -215,7 +220,10 @@ fn by_default_name<'a>(context: &Context<'a>) -> Result<Found<'a>, Unfound> {
 
 /// The load balancer of a group. A load balancer with the label of the group comes first. The second choice is the own
 /// load balancer of the oldest decider that has one. The third is a load balancer that lost its labels.
-fn find_shared<'a>(context: &Context<'a>, share: Share) -> Result<Option<Labelled<'a>>, String> {
+fn find_shared<'a>(
+    context: &PlanContext<'a>,
+    share: GroupName,
+) -> Result<Option<Labelled<'a>>, String> {
     let (balancers, cluster) = (context.balancers, context.cluster);
     let is_ours = |balancer: Labelled| {
         balancer.ownership.cluster_uid.is_some() && other_cluster(balancer, cluster).is_none()
@@ -236,7 +244,7 @@ fn find_shared<'a>(context: &Context<'a>, share: Share) -> Result<Option<Labelle
 /// addresses is in the status of a Service of the group, all its ports belong to Services of the group, and all its
 /// targets are nodes of this cluster. The targets are compared because a copy of a cluster has everything else in
 /// common with the original.
-fn lost_labels(balancer: Labelled, context: &Context) -> bool {
+fn lost_labels(balancer: Labelled, context: &PlanContext) -> bool {
     let group = &context.group;
     let ownership = balancer.ownership;
     let mut ports = balancer.services.iter();
@@ -250,26 +258,29 @@ fn lost_labels(balancer: Labelled, context: &Context) -> bool {
 }
 
 /// Whether a decision about this load balancer may change when the list of existing Services is read again.
-fn rests_on_owner(balancer: Labelled, context: &Context) -> bool {
+fn rests_on_owner(balancer: Labelled, context: &PlanContext) -> bool {
     balancer.ownership.other_cluster_named(context.cluster).is_some()
         || context.group.has_unknown_owner(balancer)
 }
 
 /// Whether a decision about one of the Service's load balancers may change when the list of existing Services
 /// is read again.
-pub(crate) fn rests_on_owners(context: &Context) -> bool {
+pub(crate) fn rests_on_owners(context: &PlanContext) -> bool {
     owned(context.balancers, context.service, context.cluster)
         .any(|balancer| rests_on_owner(balancer, context))
 }
 
 /// Whether the result of the search may change when the list of existing Services is read again. See `Needs::services`.
-pub(crate) fn rests_on_services(found: &Result<Found, Unfound>, context: &Context) -> bool {
+pub(crate) fn rests_on_services(
+    found: &Result<FoundBalancer, Unfound>,
+    context: &PlanContext,
+) -> bool {
     match found {
-        Ok(Found::Own(balancer)) => rests_on_owner(*balancer, context),
-        Ok(Found::Adopted(_)) | Err(_) => true,
+        Ok(FoundBalancer::Own(balancer)) => rests_on_owner(*balancer, context),
+        Ok(FoundBalancer::Adopted(_)) | Err(_) => true,
         // A load balancer was made for a Service of the same name. It is used again when that older Service does not
         // exist any more.
-        Ok(Found::Nothing(_)) => {
+        Ok(FoundBalancer::Nothing(_)) => {
             let name = names::service_value(context.service);
             let left = context.balancers.labelled(SERVICE, &name);
             left.iter().any(|balancer| balancer.ownership.service_uid.is_some())
@@ -339,7 +350,7 @@ pub(crate) fn assign(balancer: Labelled, service: &Service, cluster: &Cluster) -
     let mut to = ownership.clone();
     to.released = to.released.filter(|_| !is_released);
     let description = if is_joint {
-        Description::new(Verb::REMOVE, name(RELEASED), "")
+        Description::new(WriteVerb::REMOVE, name(RELEASED), "")
     } else {
         to.adopt = Some(names::service_value(service));
         Description::value(name(ADOPT), None, to.adopt.as_deref())

@@ -24,7 +24,7 @@ use super::labels::{
     EXTERNAL, GROUP, Labelled, Ownership, TARGETS_BEFORE, WantedLabels, YES, namespace_of,
 };
 use super::names::{LONGEST, service_value};
-use super::share::{Share, asked, external_keys, external_named};
+use super::share::{GroupName, asked, external_keys, external_named};
 use crate::hetzner::load_balancers::annotations as a;
 use crate::hetzner::load_balancers::annotations::parser::{
     AnnotationParser, Deciders, first_to_decide, value_of, values_of,
@@ -44,7 +44,7 @@ const NONE: &str = "none";
 
 /// The group of one Service.
 pub(crate) struct Group<'a> {
-    pub(crate) of: Use<'a>,
+    pub(crate) of: GroupUse<'a>,
     /// The Services that may share the load balancer now, and the planned Service in any case. The oldest is the first.
     /// A Service is not a member when its management has ended, when its ports must stay as they are, or when the group
     /// no longer allows it. Such a Service may still have ports on the load balancer.
@@ -71,9 +71,9 @@ pub(crate) struct Group<'a> {
 
 /// Which load balancer the Service uses.
 #[derive(Clone, Copy)]
-pub(crate) enum Use<'a> {
+pub(crate) enum GroupUse<'a> {
     Own,
-    Shared(Share<'a>),
+    Shared(GroupName<'a>),
     /// The external load balancer. `None` when only a manifest is checked, or when the Service may not use the load
     /// balancer, which is reported as a problem.
     External(Option<Labelled<'a>>),
@@ -105,10 +105,10 @@ pub(crate) fn group<'a>(
 ) -> Group<'a> {
     let text = |annotation| value_of(service, annotation);
     let share =
-        parser.read(&a::SHARE, None, |value| Share::parse(value, &service.namespace).map(drop));
-    let share = share.and_then(|_| Share::parse(text(&a::SHARE)?, &service.namespace).ok());
+        parser.read(&a::SHARE, None, |value| GroupName::parse(value, &service.namespace).map(drop));
+    let share = share.and_then(|_| GroupName::parse(text(&a::SHARE)?, &service.namespace).ok());
     let mut group = Group {
-        of: Use::Own,
+        of: GroupUse::Own,
         members: Vec::new(),
         deciders: Vec::new(),
         is_of_several_namespaces: false,
@@ -122,7 +122,7 @@ pub(crate) fn group<'a>(
     match (stays_on, share, text(&a::EXTERNAL)) {
         (Some(balancer), ..) => {
             (group.of, group.members) = as_labelled(balancer, service, cluster);
-            if let Use::Shared(share) = group.of {
+            if let GroupUse::Shared(share) = group.of {
                 let all = cluster.groups.of_key(&share.label());
                 let is_open = share.allows(&service.namespace, all);
                 group.closed_by = (!is_open).then_some(share.namespace);
@@ -178,20 +178,20 @@ fn as_labelled<'a>(
     balancer: Labelled<'a>,
     service: &Service,
     cluster: &'a Cluster,
-) -> (Use<'a>, Vec<&'a Service>) {
+) -> (GroupUse<'a>, Vec<&'a Service>) {
     if balancer.ownership.external.is_some() {
         let members = external_members(balancer, cluster).collect();
         let allowed = Some(balancer).filter(|balancer| is_allowed(*balancer, service));
-        return (Use::External(allowed), members);
+        return (GroupUse::External(allowed), members);
     }
     let Some(label) = &balancer.ownership.group else {
-        return (Use::Own, Vec::new());
+        return (GroupUse::Own, Vec::new());
     };
     if let Some((share, all)) = asked(label, cluster) {
-        return (Use::Shared(share), share.members(all).collect());
+        return (GroupUse::Shared(share), share.members(all).collect());
     }
     let (namespace, name) = label.split_once('.').unwrap_or(("", label));
-    (Use::Shared(Share { namespace, name }), Vec::new())
+    (GroupUse::Shared(GroupName { namespace, name }), Vec::new())
 }
 
 /// The load balancer that the annotation names. The error says why the Service can't have it.
@@ -250,9 +250,9 @@ fn external_members<'a>(
 
 impl<'a> Group<'a> {
     /// Puts the Service into the group of the shared load balancer that its annotation names.
-    fn join_shared(&mut self, parser: &mut AnnotationParser, share: Share<'a>) {
+    fn join_shared(&mut self, parser: &mut AnnotationParser, share: GroupName<'a>) {
         let service = self.service;
-        self.of = Use::Shared(share);
+        self.of = GroupUse::Shared(share);
         self.members.extend(share.members(self.cluster.groups.of_key(&share.label())));
         let is_own = service.namespace == share.namespace;
         if is_own || self.balancers.is_none() || self.has_member(&service.uid) {
@@ -287,7 +287,7 @@ impl<'a> Group<'a> {
             self.refused = Some(why);
             None
         });
-        self.of = Use::External(found);
+        self.of = GroupUse::External(found);
         let members = found.map(|found| external_members(found, cluster));
         self.members.extend(members.into_iter().flatten());
     }
@@ -307,7 +307,7 @@ impl<'a> Group<'a> {
         members.sort_by_key(|service| (service.created.is_none(), service.created, &service.uid));
         let is_alone = members.len() == 1
             && !stays_on.is_some_and(|balancer| is_used_by_others(balancer, uid, cluster));
-        if let Use::Shared(share) = self.of {
+        if let GroupUse::Shared(share) = self.of {
             let namespace = share.namespace;
             let may_decide = |uid: &String| {
                 let left = cluster.untouched.get(uid);
@@ -324,9 +324,9 @@ impl<'a> Group<'a> {
         let is_undecided = self.undecided.is_some();
         let decides = |service: &&Service| {
             let is_of_group = match self.of {
-                Use::Own => true,
-                Use::Shared(share) => service.namespace == share.namespace,
-                Use::External(_) => false,
+                GroupUse::Own => true,
+                GroupUse::Shared(share) => service.namespace == share.namespace,
+                GroupUse::External(_) => false,
             };
             let may = stays_on.is_none() || is_alone || service.uid != *uid;
             is_of_group && may && !is_undecided
@@ -335,14 +335,14 @@ impl<'a> Group<'a> {
     }
 
     /// The load balancers that this cluster made for the group, by their labels.
-    fn made(&self, share: Share) -> impl Iterator<Item = Labelled<'a>> + use<'a> {
+    fn made(&self, share: GroupName) -> impl Iterator<Item = Labelled<'a>> + use<'a> {
         let cluster = self.cluster;
         let all = self.balancers.map(|all| all.labelled(GROUP, &share.label()));
         all.into_iter().flatten().filter(|balancer| balancer.ownership.is_of(cluster))
     }
 
     pub(crate) fn is_own(&self) -> bool {
-        matches!(self.of, Use::Own)
+        matches!(self.of, GroupUse::Own)
     }
 
     /// Whether the annotations of the Service ask for this load balancer, which has a label with the UID of the
@@ -351,9 +351,13 @@ impl<'a> Group<'a> {
         let ownership = balancer.ownership;
         let set = |annotation| value_of(self.service, annotation);
         match (self.of, set(&a::SHARE), set(&a::EXTERNAL)) {
-            (Use::Own, None, None) => ownership.service_uid.as_ref() == Some(&self.service.uid),
-            (Use::Shared(share), Some(_), None) => ownership.group.as_ref() == Some(&share.label()),
-            (Use::External(_), None, Some(text)) => {
+            (GroupUse::Own, None, None) => {
+                ownership.service_uid.as_ref() == Some(&self.service.uid)
+            }
+            (GroupUse::Shared(share), Some(_), None) => {
+                ownership.group.as_ref() == Some(&share.label())
+            }
+            (GroupUse::External(_), None, Some(text)) => {
                 let named = self.balancers.and_then(|all| external_named(text, all));
                 named.is_some_and(|other| other.id == balancer.id)
             }
@@ -364,27 +368,27 @@ impl<'a> Group<'a> {
     /// `namespace.name` of the group, or of the Service when it is in no group.
     pub(crate) fn made_for(&self) -> String {
         match self.of {
-            Use::Shared(share) => share.label(),
-            Use::Own | Use::External(_) => service_value(self.service),
+            GroupUse::Shared(share) => share.label(),
+            GroupUse::Own | GroupUse::External(_) => service_value(self.service),
         }
     }
 
     pub(crate) fn is_external(&self) -> bool {
-        matches!(self.of, Use::External(_))
+        matches!(self.of, GroupUse::External(_))
     }
 
     /// The external load balancer that the Service may use.
     pub(crate) fn balancer(&self) -> Option<Labelled<'a>> {
         match self.of {
-            Use::External(balancer) => balancer,
-            Use::Own | Use::Shared(_) => None,
+            GroupUse::External(balancer) => balancer,
+            GroupUse::Own | GroupUse::Shared(_) => None,
         }
     }
 
     /// Whether no Service decides about the whole of a shared load balancer, because the group's own namespace has no
     /// Service in the group, or because one of those Services was not read.
     pub(crate) fn has_no_decider(&self) -> bool {
-        matches!(self.of, Use::Shared(_)) && self.deciders.is_empty()
+        matches!(self.of, GroupUse::Shared(_)) && self.deciders.is_empty()
     }
 
     /// Why the Service's annotations about the whole load balancer have no effect.
@@ -393,12 +397,12 @@ impl<'a> Group<'a> {
             _ if self.undecided.is_some() => {
                 "another Service that decides has more annotations than are read".to_owned()
             }
-            Use::External(_) => "the load balancer is external".to_owned(),
-            Use::Shared(share) if share.namespace != self.service.namespace => format!(
+            GroupUse::External(_) => "the load balancer is external".to_owned(),
+            GroupUse::Shared(share) if share.namespace != self.service.namespace => format!(
                 "only Services of namespace {} decide about the whole load balancer",
                 share.namespace
             ),
-            Use::Shared(_) | Use::Own => {
+            GroupUse::Shared(_) | GroupUse::Own => {
                 "the Service no longer asks for the load balancer".to_owned()
             }
         }
@@ -563,9 +567,9 @@ impl<'a> Group<'a> {
         let unwanted = self.unwanted_labels(&to);
         to.ports.retain(|number, _| !unwanted.contains(number));
         match self.of {
-            Use::Own => to.group = None,
-            Use::Shared(share) => said.group = Some(share.label()),
-            Use::External(_) => {
+            GroupUse::Own => to.group = None,
+            GroupUse::Shared(share) => said.group = Some(share.label()),
+            GroupUse::External(_) => {
                 let own = Some(&self.cluster.uid).filter(|uid| !uid.is_empty());
                 let mut uids = from.targets_before.keys();
                 let known_by = uids.find(|uid| self.cluster.is_known_by(uid)).or(own).cloned();
@@ -597,7 +601,7 @@ impl<'a> Group<'a> {
     /// which would make hcloud-cloud-controller-manager, and `ccm`, remove the ports of the other Services. A guest
     /// never owns the whole load balancer.
     fn is_of_several(&self, balancer: Option<Labelled>) -> bool {
-        let Use::Shared(share) = self.of else {
+        let GroupUse::Shared(share) = self.of else {
             return false;
         };
         let uid = &self.service.uid;

@@ -2,7 +2,7 @@
 
 use super::labels::{Labelled, Ownership, WantedLabels, those_of_owners};
 use crate::hetzner::certificates::Certificate;
-use crate::hetzner::load_balancers::model::balancer::{LoadBalancer, Target};
+use crate::hetzner::load_balancers::model::balancer::{ApiTarget, LoadBalancer};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The condition of a write that replaces labels, or of a deletion. The condition is checked against a new read just
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// plan's list was read.
 #[derive(Clone, Default)]
 pub(crate) struct Guard {
-    seen: Seen,
+    seen: SeenState,
     /// The labels to set and to remove. The API replaces all labels, so the other labels are sent as they are just
     /// before the write.
     change: WantedLabels,
@@ -18,7 +18,7 @@ pub(crate) struct Guard {
 
 /// The state of a load balancer or certificate, read either when the write was planned or just before the write.
 #[derive(Clone, Default)]
-pub(crate) struct Seen {
+pub(crate) struct SeenState {
     labels: BTreeMap<String, String>,
     ports: BTreeSet<u16>,
     targets: BTreeSet<String>,
@@ -29,7 +29,7 @@ pub(crate) struct Seen {
 
 impl Guard {
     /// The guard of a write that leaves the labels unchanged.
-    pub(crate) fn of(seen: impl Into<Seen>) -> Guard {
+    pub(crate) fn of(seen: impl Into<SeenState>) -> Guard {
         Guard { seen: seen.into(), ..Guard::default() }
     }
 
@@ -37,7 +37,7 @@ impl Guard {
     /// balancer is created.
     pub(crate) fn to(balancer: Option<Labelled>, to: &Ownership) -> Guard {
         let from = balancer.map(|balancer| balancer.ownership.clone()).unwrap_or_default();
-        let seen = balancer.map(|labelled| Seen::from(labelled.balancer));
+        let seen = balancer.map(|labelled| SeenState::from(labelled.balancer));
         Guard { seen: seen.unwrap_or_default(), change: from.change_to(to) }
     }
 
@@ -62,7 +62,7 @@ impl Guard {
     }
 
     /// All labels after the write. `now` is the state that was read just before the write.
-    pub(crate) fn labels_now(&self, now: &Seen) -> BTreeMap<String, String> {
+    pub(crate) fn labels_now(&self, now: &SeenState) -> BTreeMap<String, String> {
         let mut labels = now.labels.clone();
         labels.retain(|key, _| self.change.get(key) != Some(&None));
         let set = self.change.iter().filter_map(|(key, value)| Some((key.clone(), value.clone()?)));
@@ -75,7 +75,7 @@ impl Guard {
     /// Such a write would also affect ports and targets that others have added since then.
     pub(crate) fn refused(
         &self,
-        now: &Seen,
+        now: &SeenState,
         is_deletion: bool,
         takes_all: bool,
     ) -> Option<&'static str> {
@@ -97,10 +97,10 @@ impl Guard {
     }
 }
 
-impl From<&LoadBalancer> for Seen {
-    fn from(balancer: &LoadBalancer) -> Seen {
+impl From<&LoadBalancer> for SeenState {
+    fn from(balancer: &LoadBalancer) -> SeenState {
         let ports = balancer.services.iter().map(|port| port.listen_port);
-        Seen {
+        SeenState {
             labels: balancer.labels.clone(),
             ports: ports.collect(),
             targets: balancer.targets.iter().flat_map(stands_for).collect(),
@@ -110,26 +110,26 @@ impl From<&LoadBalancer> for Seen {
     }
 }
 
-impl From<&Certificate> for Seen {
-    fn from(certificate: &Certificate) -> Seen {
-        Seen {
+impl From<&Certificate> for SeenState {
+    fn from(certificate: &Certificate) -> SeenState {
+        SeenState {
             labels: certificate.labels.clone(),
             uses: certificate.used_by.iter().map(|reference| reference.id).collect(),
-            ..Seen::default()
+            ..SeenState::default()
         }
     }
 }
 
-fn stands_for(target: &Target) -> Vec<String> {
+fn stands_for(target: &ApiTarget) -> Vec<String> {
     match target {
-        Target::Server { server, .. } => vec![format!("server {}", server.id)],
-        Target::Ip { ip, .. } => vec![format!("address {}", ip.ip)],
-        Target::LabelSelector { label_selector, targets } => {
+        ApiTarget::Server { server, .. } => vec![format!("server {}", server.id)],
+        ApiTarget::Ip { ip, .. } => vec![format!("address {}", ip.ip)],
+        ApiTarget::LabelSelector { label_selector, targets } => {
             let selected =
                 targets.iter().flatten().map(|target| format!("server {}", target.server.id));
             let own = format!("selector {}", label_selector.selector);
             selected.chain([own]).collect()
         }
-        Target::Unknown => vec!["unknown".to_owned()],
+        ApiTarget::Unknown => vec!["unknown".to_owned()],
     }
 }

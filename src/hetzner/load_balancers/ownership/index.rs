@@ -9,7 +9,7 @@ use std::net::IpAddr;
 
 /// The labels of the load balancers in a list, and for each key the places in the list, in ascending order.
 #[derive(Debug, Default)]
-pub(crate) struct Index {
+pub(crate) struct BalancerIndex {
     ownerships: Vec<Ownership>,
     places: HashMap<Key, Vec<usize>>,
 }
@@ -36,12 +36,12 @@ const SEARCHED: [&str; 5] = [SERVICE_UID, SERVICE, GROUP, ADOPT, RELEASED];
 #[derive(Clone, Copy)]
 pub(crate) struct Balancers<'a> {
     all: &'a [LoadBalancer],
-    index: &'a Index,
+    index: &'a BalancerIndex,
 }
 
-impl Index {
-    pub(crate) fn new(balancers: &[LoadBalancer]) -> Index {
-        let mut index = Index::default();
+impl BalancerIndex {
+    pub(crate) fn new(balancers: &[LoadBalancer]) -> BalancerIndex {
+        let mut index = BalancerIndex::default();
         for (place, balancer) in balancers.iter().enumerate() {
             let ownership = Ownership::read(&balancer.labels);
             for key in keys(balancer, &ownership) {

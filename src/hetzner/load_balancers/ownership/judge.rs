@@ -79,7 +79,7 @@ use super::index::Balancers;
 use super::labels::{ADOPT, CLUSTER_UID, Labelled, SERVICE_UID, foreign_label, owned_by_program};
 use super::names::service_value;
 use crate::hetzner::load_balancers::annotations as a;
-use crate::hetzner::load_balancers::model::balancer::Target;
+use crate::hetzner::load_balancers::model::balancer::ApiTarget;
 use crate::provider::{Cluster, Service};
 use jiff::{SignedDuration, Timestamp};
 
@@ -236,7 +236,7 @@ pub(crate) fn why_it_stays(
     cluster: &Cluster,
 ) -> Option<String> {
     let ownership = balancer.ownership;
-    let is_selector = |target: &Target| matches!(target, Target::LabelSelector { .. });
+    let is_selector = |target: &ApiTarget| matches!(target, ApiTarget::LabelSelector { .. });
     let is_older = |(balancer, service): (Timestamp, Timestamp)| {
         service.duration_since(balancer) > CLOCKS_DIFFER_BY
     };

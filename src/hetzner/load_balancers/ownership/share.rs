@@ -13,16 +13,16 @@ const OF_EXTERNAL: &str = "external:";
 
 /// A group's name.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Share<'a> {
+pub(crate) struct GroupName<'a> {
     pub(crate) namespace: &'a str,
     pub(crate) name: &'a str,
 }
 
-impl<'a> Share<'a> {
-    pub(crate) fn parse(text: &'a str, own_namespace: &'a str) -> Result<Share<'a>, String> {
+impl<'a> GroupName<'a> {
+    pub(crate) fn parse(text: &'a str, own_namespace: &'a str) -> Result<GroupName<'a>, String> {
         let (namespace, name) = text.split_once('/').unwrap_or((own_namespace, text));
         if is_label(namespace) && is_label(name) {
-            Ok(Share { namespace, name })
+            Ok(GroupName { namespace, name })
         } else {
             Err("write NAME or NAMESPACE/NAME, each of lower-case letters, digits and dashes"
                 .to_owned())
@@ -69,7 +69,7 @@ pub(in crate::hetzner) fn key(
         let is = |annotation: &a::Annotation| name.eq_ignore_ascii_case(annotation.name);
         match (is(&a::SHARE), is(&a::EXTERNAL)) {
             _ if value.is_empty() => None,
-            (true, _) => Share::parse(value, namespace).ok().map(Share::label),
+            (true, _) => GroupName::parse(value, namespace).ok().map(GroupName::label),
             (_, true) => Some(format!("{OF_EXTERNAL}{value}")),
             _ => None,
         }
@@ -87,10 +87,14 @@ pub(crate) fn known_key(key: String, balancers: Balancers) -> String {
 
 /// The group with this label, and the Services that ask for it. The label may be cut, so the names of the group are
 /// taken from the annotation of one of these Services.
-pub(crate) fn asked<'a>(label: &str, cluster: &'a Cluster) -> Option<(Share<'a>, &'a [Service])> {
+pub(crate) fn asked<'a>(
+    label: &str,
+    cluster: &'a Cluster,
+) -> Option<(GroupName<'a>, &'a [Service])> {
     let all = cluster.groups.of_key(label);
-    let share =
-        |service: &'a Service| Share::parse(value_of(service, &a::SHARE)?, &service.namespace).ok();
+    let share = |service: &'a Service| {
+        GroupName::parse(value_of(service, &a::SHARE)?, &service.namespace).ok()
+    };
     let mut shares = all.iter().filter_map(share);
     Some((shares.find(|share| share.label() == label)?, all))
 }

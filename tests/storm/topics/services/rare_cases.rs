@@ -352,7 +352,7 @@ fn while_the_nodes_cannot_be_read_no_target_is_removed() {
 }
 
 /// The load balancer is locked during the tick in which its deletion was planned. Before the next tick the Service is
-/// of type LoadBalancer again, and the API server's cache still shows it as it was at the start.
+/// of type LoadBalancer again, and the API server's cache still shows it was at the start.
 #[test]
 fn a_service_that_wants_its_load_balancer_again_keeps_it_whatever_the_cache_shows() {
     let story = story();

@@ -1,7 +1,7 @@
 //! Tests of the rows of the judge's tables, by their numbers. A row's load balancer fits no row above, unless noted.
 #![allow(clippy::unwrap_used)]
 
-use super::super::index::Index;
+use super::super::index::BalancerIndex;
 use super::super::labels::{
     ADOPTED, CREATED, EXTERNAL, GROUP, KEEP, PORT, RELEASED, SERVICE, TARGETS_BEFORE,
 };
@@ -51,7 +51,7 @@ fn cluster() -> Cluster {
 /// A load balancer with these labels, and with servers as targets.
 fn balancer(labels: &[(&str, &str)], targets: &[u64]) -> LoadBalancer {
     let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
-    let target = |id: &u64| Target::Server {
+    let target = |id: &u64| ApiTarget::Server {
         server: Reference { id: *id },
         use_private_ip: false,
         health_status: Vec::new(),
@@ -80,7 +80,7 @@ fn with_port(mut balancer: LoadBalancer) -> LoadBalancer {
 
 fn judged<T>(balancer: &LoadBalancer, question: impl Fn(Labelled) -> T) -> T {
     let all = std::slice::from_ref(balancer);
-    let index = Index::new(all);
+    let index = BalancerIndex::new(all);
     let one = index.of(all).all().next().unwrap();
     question(one)
 }
@@ -177,7 +177,7 @@ fn what_happens_to_it_when_the_service_leaves_it() {
     let at = |second| Some(Timestamp::from_second(second).unwrap());
     let of_age = |second, balancer| LoadBalancer { created: at(second), ..balancer };
     let mut selecting = balancer(&[own], &[]);
-    selecting.targets.push(Target::LabelSelector {
+    selecting.targets.push(ApiTarget::LabelSelector {
         label_selector: SelectorRef { selector: "role=web".to_owned() },
         targets: Some(vec![serde_json::from_value(json!({ "server": { "id": NODE } })).unwrap()]),
     });
