@@ -15,7 +15,7 @@ endif
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
-demo: ## build, then three simulated nodes, a load balancer, and ccm on them: before and after
+demo: ## build, then show ccm at work on three simulated nodes and a load balancer
 	cargo build --workspace --locked
 	@tests/demo.sh
 
@@ -60,18 +60,18 @@ dev-up: ## a cluster on real Hetzner with this checkout's ccm, which costs money
 dev-push: ## this checkout's image into that cluster
 	@manifests/dev/push.sh
 
-dev-down: ## delete that cluster: all that carries its label; asks first
+dev-down: ## delete that cluster: everything with its label; asks first
 	@manifests/dev/down.sh
 
 # A version that reads charts as those of today do; its module is fetched and built once.
 HELM := helm.sh/helm/v3/cmd/helm@v3.18.6
-helm: ## helm in target/tools, where there is none: tests then render the chart
+helm: ## build helm in target/tools, if it is not installed: tests then render the chart
 	@test -x target/tools/helm || command -v helm || GOBIN=$(CURDIR)/target/tools go install $(HELM)
 
 # As a module's dependency: its own go.mod says replace, which go install does not take. Without its service
 # discoveries, which are most of the build.
 PROMTOOL := github.com/prometheus/prometheus/cmd/promtool
-promtool: ## promtool in target/tools, where there is none: tests then evaluate alerts and dashboard
+promtool: ## build promtool in target/tools, if it is not installed: tests then evaluate alerts and dashboard
 	@test -x target/tools/promtool || command -v promtool || { mkdir -p target/tools/promtool.module && \
 	    cd target/tools/promtool.module && rm -f go.mod go.sum && go mod init promtool && go get $(PROMTOOL)@v0.310.0 && \
 	    go build -tags remove_all_sd -o ../promtool $(PROMTOOL); }

@@ -32,7 +32,7 @@ case $(uname -m) in
 esac
 needs $other-linux-gnu-gcc "apt-get install $package"
 
-[ "$(git rev-parse --show-prefix 2>/dev/null || echo none)" = "" ] || fail "this is no git checkout: commit and notes come from git"
+[ "$(git rev-parse --show-prefix 2>/dev/null || echo none)" = "" ] || fail "this is no git checkout, but the commit and the notes come from git"
 [ "$(git rev-parse --is-shallow-repository)" = false ] || fail "the checkout is shallow: git fetch --unshallow --tags"
 [ -z "$(git status --porcelain)" ] || fail "there are changes without a commit: git status"
 channel=$(sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)
@@ -46,12 +46,12 @@ esac
 tool() {
     cargo install --list --root target/tools | grep -qx "$1 v$2:" ||
         cargo install --debug --locked --root target/tools "$1@$2" ||
-        fail "$1 $2 can't be built: crates.io must be reachable, once"
+        fail "$1 $2 can't be built: the first build needs access to crates.io"
 }
 tool cargo-deny $DENY
 tool cargo-cyclonedx $CYCLONEDX
 PATH=$PWD/target/tools/bin:$PWD/target/tools:$PATH
-command -v helm >/dev/null || command -v go >/dev/null || fail "there is neither helm nor Go, which builds it: https://go.dev/dl"
+command -v helm >/dev/null || command -v go >/dev/null || fail "there is neither helm nor Go, which could build helm: https://go.dev/dl"
 make --silent helm
 
 version=$(sed -n '0,/^version = /s/^version = "\(.*\)"/\1/p' Cargo.toml)
@@ -127,7 +127,7 @@ sed -i "/^image:/,/^[a-z]/{
     s|^  tag: .*|  tag: '$version@sha256:$hash'|
 }" "$work/chart/ccm-from-scratch/values.yaml"
 archive "$work/chart" | gzip --no-name --best >"$dist/$name.tgz"
-helm show chart "$dist/$name.tgz" | grep -qx "appVersion: $version" || fail "manifests/chart/Chart.yaml is not of version $version"
+helm show chart "$dist/$name.tgz" | grep -qx "appVersion: $version" || fail "manifests/chart/Chart.yaml does not have version $version"
 [ -n "${REGISTRY-}" ] || set -- --set "image.repository=$image"
 helm template "$@" --kube-version 1.36.0 ccm "$dist/$name.tgz" | grep -qF "image: $image:$version@sha256:$hash" ||
     fail "the package of the chart does not name the image"
@@ -138,7 +138,7 @@ crates() {
         sed 's/^\([^ ]*\) v\([^ ]*\) [^|]*|\(.*\)$/\1 \2 \3/; s/ (\*)$//' | sort -u
 }
 crates x86_64 >"$work/crates"
-crates aarch64 | cmp -s - "$work/crates" || fail "the binaries have different crates: SBOM and licences are those of one"
+crates aarch64 | cmp -s - "$work/crates" || fail "the binaries have different crates, but SBOM and licences describe only one binary"
 
 # In a copy: the tool writes beside Cargo.toml, and names this folder in its identifiers. Without the crates that only the
 # build and tests use, and those that `cargo metadata` lists for a feature that is off.

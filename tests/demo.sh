@@ -28,7 +28,7 @@ await() {
         if "$@" >/dev/null 2>&1; then return 0; fi
         sleep 0.1
     done
-    echo "demo: waited 60 s in vain for $what; the log of ccm:" >&2
+    echo "demo: waited 60 s without success for $what; the log of ccm:" >&2
     cat "$folder/log" >&2 || true
     exit 1
 }
@@ -47,10 +47,10 @@ await "the sandbox" test -f "$folder/env"
 export HCLOUD_METRICS_ADDRESS=127.0.0.1:0 # a demonstration opens no port to the world
 if command -v kubectl >/dev/null; then show kubectl get nodes -o wide; fi
 
-say "Before: the servers are there, but no pod may run on the nodes yet."
+say "Before: the servers exist, but no pod may run on the nodes yet."
 show ccm node list
 
-say "Why, and what ccm would do, for one of them:"
+say "For one node: why no pod may run, and what ccm would do:"
 show ccm node inspect worker-1
 
 say "The daemon at work:"
@@ -66,7 +66,7 @@ routes() { ccm route sync $routed --dry-run --detailed-exitcode; }
 await "their routes" routes
 cat "$folder/log"
 
-say "After: addresses, labels, identity – and nothing left to do."
+say "After: the nodes have addresses, labels and provider IDs, and nothing is left to do."
 show ccm node list
 if command -v kubectl >/dev/null; then
     show kubectl get nodes -o wide
@@ -74,7 +74,7 @@ if command -v kubectl >/dev/null; then
     show kubectl get events
 fi
 
-say "Pods reach pods: the private Network routes each node's pod CIDR to that node."
+say "Pods can reach each other: the private Network routes each node's pod CIDR to that node."
 show ccm route list $routed
 
 if command -v kubectl >/dev/null; then
@@ -86,7 +86,7 @@ if command -v kubectl >/dev/null; then
     show kubectl get service web
     show ccm lb list
 
-    say "An annotation changes, and only that. First what ccm would do, then it does it:"
+    say "Only an annotation changes. First ccm shows what it would do, then it does this:"
     kill -INT "$ccm_id"; wait "$ccm_id" || true; ccm_id=
     show kubectl annotate service web load-balancer.hetzner.cloud/algorithm-type=least_connections
     show ccm lb sync default/web --dry-run
@@ -98,7 +98,7 @@ if command -v kubectl >/dev/null; then
     # A change is logged when its action has ended.
     logs "service/default/web: algorithm"
 
-    say "It is deleted, and nothing is left behind:"
+    say "The Service is deleted, and its load balancer, too:"
     show kubectl delete service web --wait=false
     gone() { ! kubectl get service web; }
     await "the Service's end" gone
@@ -107,7 +107,7 @@ if command -v kubectl >/dev/null; then
 fi
 
 if command -v curl >/dev/null; then
-    say "A route is deleted by hand. What ccm sees, and would do; then it does it:"
+    say "A route is deleted by hand. ccm shows this and what it would do, then it does this:"
     gateway=$(ccm route list $routed 2>/dev/null | awk '$1 == "10.244.2.0/24" { print $2 }')
     network=$(curl --silent --show-error --header "Authorization: Bearer $HCLOUD_TOKEN" "$HCLOUD_ENDPOINT/networks" |
         sed -n 's/.*"id":\([0-9]*\).*/\1/p')
@@ -121,7 +121,7 @@ if command -v curl >/dev/null; then
     show ccm route list $routed
     show ccm route sync $routed
 
-    say "A server is deleted. Its kubelet is silent, and the node is deleted:"
+    say "A server is deleted. Its kubelet stops reporting, and ccm deletes the node:"
     id=$(ccm node list 2>/dev/null | awk '$1 == "worker-3" { print $3 }')
     echo "\$ curl -X DELETE \$HCLOUD_ENDPOINT/servers/$id"
     curl --silent --show-error --output /dev/null --request DELETE \

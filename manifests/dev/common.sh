@@ -24,12 +24,12 @@ needs hcloud
 unset HCLOUD_CONTEXT HCLOUD_QUIET HCLOUD_DEBUG HCLOUD_DEBUG_FILE
 export HCLOUD_CONFIG=/dev/null
 [ -n "${HCLOUD_TOKEN:-}" ] || stop "set HCLOUD_TOKEN: a token of the Hetzner project, Read & Write"
-case $HCLOUD_TOKEN in *[!A-Za-z0-9]*) stop "HCLOUD_TOKEN is no token of Hetzner Cloud: letters and digits only" ;; esac
+case $HCLOUD_TOKEN in *[!A-Za-z0-9]*) stop "HCLOUD_TOKEN is no token of Hetzner Cloud: it must have only letters and digits" ;; esac
 case $NAME in
     # With a digit first it could be taken for an ID.
-    [!a-z]* | *- | *[!a-z0-9-]*) stop "NAME=$NAME: small letters, then also digits, and dashes between them" ;;
+    [!a-z]* | *- | *[!a-z0-9-]*) stop "NAME=$NAME: use only small letters, digits and dashes; begin with a letter, and do not end with a dash" ;;
 esac
-[ ${#NAME} -le 40 ] || stop "NAME=$NAME: 40 letters at most"
+[ ${#NAME} -le 40 ] || stop "NAME=$NAME: use at most 40 characters"
 
 # What exists with our label: `ours server` prints ID and name, one a line.
 ours() {
@@ -71,9 +71,9 @@ await() {
         attempts=$((attempts - 1))
         if [ "$attempts" -eq 0 ]; then
             cat "$folder/error" >&2
-            [ -z "${public:-}" ] || echo "dev: what the first boot said: ssh -i $folder/id_ed25519 root@$public" \
+            [ -z "${public:-}" ] || echo "dev: to see the log of the first boot: ssh -i $folder/id_ed25519 root@$public" \
                 "tail /var/log/cloud-init-output.log" >&2
-            stop "waited ten minutes in vain for $what; run it again, or take the cluster down: make dev-down"
+            stop "waited ten minutes without success for $what; run it again, or delete the cluster: make dev-down"
         fi
         sleep 5
     done
@@ -83,7 +83,7 @@ await() {
 # Asks, unless YES=1.
 ask() {
     if [ "${YES:-}" = 1 ]; then return; fi
-    [ -t 0 ] || stop "this is no terminal, so YES=1 must answer: $*"
+    [ -t 0 ] || stop "this is no terminal: set YES=1 to confirm: $*"
     printf '%s [y/N] ' "$*"
     read -r answer
     case $answer in y | Y | yes) ;; *) stop "nothing was changed" ;; esac
@@ -97,7 +97,7 @@ build() {
     case $1 in x86_64) arch=amd64 ;; *) arch=arm64 ;; esac
     version=$(sed -n '0,/^version = /s/^version = "\(.*\)"/\1/p' "$source/Cargo.toml")
     ARCHIVE=$source/target/image/ccm-from-scratch-$version-$arch.tar
-    [ -f "$ARCHIVE" ] || stop "there is no $ARCHIVE: buildah or podman makes one, docker does not"
+    [ -f "$ARCHIVE" ] || stop "there is no $ARCHIVE: buildah and podman create it, docker does not"
 }
 
 # Imports the image on a server.

@@ -28,13 +28,13 @@ list_foreign() {
 
 found=$(list)
 if [ -z "$found" ]; then
-    echo "Nothing in this project carries the label $label. What is in $folder may be of another one: it stays."
+    echo "Nothing in this project has the label $label. $folder is not deleted, because it may belong to another project."
     exit 0
 fi
-echo "Deletes what carries the label $label:"
+echo "These have the label $label, and will be deleted:"
 echo "$found"
 foreign=$(list_foreign)
-[ -z "$foreign" ] || printf "Stays, because it is not the cluster's, and with it the Network:\n%s\n" "$foreign"
+[ -z "$foreign" ] || printf "These stay, because they do not belong to the cluster, and so does the Network:\n%s\n" "$foreign"
 ask "Delete?"
 
 # One of them. What is protected stays; what is locked or in use is so for a moment.
@@ -76,8 +76,8 @@ for network in $(ours network | awk '{ print $1 }'); do
 done
 left=$(list)
 if [ -n "$left" ]; then
-    printf 'Left:\n%s\n' "$left"
-    stop "not everything was deleted; run it again when the cause is gone"
+    printf 'Not deleted:\n%s\n' "$left"
+    stop "not everything was deleted; correct the cause, then run it again"
 fi
 rm -rf "$folder"
 echo "Cluster $NAME is deleted."

@@ -20,16 +20,16 @@ one_of() {
     for allowed; do
         if [ "$value" = "$allowed" ]; then return; fi
     done
-    stop "$name=$value: one of $*"
+    stop "$name=$value: it must be one of $*"
 }
 one_of KIND "$KIND" k3s kubeadm
 one_of PROFILE "$PROFILE" ccm-from-scratch hcloud
 one_of ROUTES "$ROUTES" true false
 one_of HCCM "$HCCM" true false
-case $NODES in '' | 0* | *[!0-9]*) stop "NODES=$NODES: a number from 1 on" ;; esac
+case $NODES in '' | 0* | *[!0-9]*) stop "NODES=$NODES: it must be a number, at least 1" ;; esac
 # They become part of a script on the servers.
 for value in "$TYPE" "$LOCATION" "$KUBERNETES" "$FLANNEL" "$SERVER_IMAGE" "$HCCM_VERSION"; do
-    case $value in '' | *[!A-Za-z0-9.-]*) stop "$value: letters, digits, dots and dashes only" ;; esac
+    case $value in '' | *[!A-Za-z0-9.-]*) stop "$value: use only letters, digits, dots and dashes" ;; esac
 done
 
 # Net price of an hour in LOCATION.
@@ -42,7 +42,7 @@ server_price=$(price server-type "$TYPE")
 balancer_price=$(price load-balancer-type lb11)
 per_hour() { echo "$1 $2" | awk '{ printf "EUR %.4f an hour", $1 * $2 }'; }
 echo "$NODES × $TYPE in $LOCATION: $(per_hour "$server_price" "$NODES"), without VAT and IPv4 addresses."
-echo "Each load balancer of a Service (lb11): $(per_hour "$balancer_price" 1). make dev-down ends both."
+echo "Each load balancer of a Service (lb11): $(per_hour "$balancer_price" 1). make dev-down ends both costs."
 ask "Create or complete cluster $NAME?"
 
 case $TYPE in cax*) arch=aarch64 ;; *) arch=x86_64 ;; esac
@@ -54,7 +54,7 @@ key=$(id_of ssh-key "$NAME")
 if [ ! -e "$folder/id_ed25519" ]; then
     servers=$(ours server)
     [ -z "$key$servers" ] ||
-        stop "cluster $NAME was made elsewhere: its login is not in $folder; make dev-down deletes it"
+        stop "cluster $NAME was created on another machine: its login is not in $folder; make dev-down deletes it"
     rm -f "$folder/new" "$folder/new.pub"
     ssh-keygen -q -t ed25519 -N '' -C "$NAME" -f "$folder/new"
     mv "$folder/new.pub" "$folder/id_ed25519.pub"
@@ -154,7 +154,7 @@ apply_secret() { secret | cluster apply --server-side --force-conflicts --filena
 await "the Kubernetes API" apply_secret
 
 if [ "$HCCM" = true ]; then
-    [ ! -f "$folder/kustomization.yaml" ] || stop "HCCM=true: this cluster has ccm already; make dev-down first"
+    [ ! -f "$folder/kustomization.yaml" ] || stop "HCCM=true: this cluster already has ccm; run make dev-down first"
     deployment=hcloud-cloud-controller-manager
     releases=https://github.com/hetznercloud/hcloud-cloud-controller-manager/releases/download
     cluster apply --filename "$releases/$HCCM_VERSION/ccm-networks.yaml"
@@ -198,4 +198,4 @@ are_ready() {
 await "$NODES nodes that are ready" are_ready
 cluster get nodes --output wide
 echo "Cluster $NAME is ready:  export KUBECONFIG=$folder/kubeconfig"
-echo "This checkout's image into it: make dev-push. It costs money until make dev-down."
+echo "To run this checkout's image in it: make dev-push. The cluster costs money until make dev-down."

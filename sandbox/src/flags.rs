@@ -51,7 +51,7 @@ fn half(name: &str) -> Result<Half, String> {
     match name {
         "hcloud" | "hetzner" => Ok(Half::Hetzner),
         "kubernetes" => Ok(Half::Kubernetes),
-        _ => Err("one of hcloud, kubernetes".into()),
+        _ => Err("write hcloud or kubernetes".into()),
     }
 }
 
@@ -112,12 +112,12 @@ A Hetzner Cloud project, dedicated servers and a Kubernetes cluster, simulated o
 
   sandbox [flags]
 
-Prints what a shell exports to work on it, then runs until Ctrl-C or SIGTERM:
+Prints the variables that a shell must export to use it, then runs until Ctrl-C or SIGTERM:
 
   sandbox --nodes 3 --env-file sandbox.env &
   . ./sandbox.env && kubectl get nodes
 
-SIGHUP writes another token of the project into the env file. The one before stays, older ones are refused.
+SIGHUP writes a new token of the project into the env file. The previous token stays valid, older tokens are refused.
 
 Flags:
   --nodes N             servers worker-1 … with a Node each (1)
@@ -126,16 +126,16 @@ Flags:
   --network[=RANGE]     a Network with the servers in it (none; RANGE is 10.0.0.0/8)
   --scale FACTOR        multiplies every duration: 0.1 is ten times faster (1)
   --only HALF           hcloud (with Robot) or kubernetes; the other half is not served
-  --address IP          where it listens, an address of the loopback interface (127.0.0.1)
-  --port-hetzner PORT   0 is any free one (0)
+  --address IP          address on which it listens, of the loopback interface (127.0.0.1)
+  --port-hetzner PORT   0 means any free port (0)
   --port-kubernetes PORT
   --port-robot PORT
-  --scenario FILE       more of all this, see below
-  --env-file FILE       writes the exports there too; complete as soon as the file exists, removed at the end
+  --scenario FILE       reads servers, faults and more from a file, see below
+  --env-file FILE       also writes the exports to FILE, which is complete when it appears, and removed at the end
   -v, --verbose         prints each call on standard error
   -h, --help
 
-A scenario is a YAML file; everything in it may be left out, flags win over it:
+A scenario is a YAML file; each field is optional, and flags win over it:
 
   nodes: 3
   services: 1
@@ -143,18 +143,18 @@ A scenario is a YAML file; everything in it may be left out, flags win over it:
   scale: 0.1
   node_bytes: 12000          # pads Nodes to the size of real ones
   heartbeats: true           # kubelets report by themselves
-  servers:                   # beside the ones of nodes; shown with their defaults
+  servers:                   # in addition to those of nodes; shown with their defaults
     - name: extra
       server_type: cx23
       location: fsn1
       ipv4: true
       ipv6: true
-      network: true          # in the Network, when there is one
+      network: true          # in the Network, if there is one
       labels: {}
       node: true             # has a Node
       running: true
   robot: 0
-  dedicated_servers:         # beside the ones of robot; what is left out is as there
+  dedicated_servers:         # in addition to those of robot, whose values are the defaults
     - name: metal-extra
       number: 321
       product: EX44
@@ -169,10 +169,10 @@ A scenario is a YAML file; everything in it may be left out, flags win over it:
       off: true
   faults:
     - effect: answer-lost
-      half: hetzner          # kubernetes, robot; any when left out, as for all that follows
+      half: hetzner          # or kubernetes, robot; if left out, any half; so with all fields below
       methods: [POST]
       writes: true           # POST, PUT, PATCH and DELETE
-      path: /v1/servers/*    # * is one segment, ** at the end any rest
+      path: /v1/servers/*    # * is one segment, ** at the end is any rest
       nth: 2                 # or `every: 3`, or `probability: 0.1` with `seed: 7`
       times: 1
     - {effect: slow, delay: 500ms}
@@ -212,9 +212,9 @@ mod tests {
         let cases = [
             (&["--node", "3"][..], "--node"),
             (&["--nodes", "many"], "--nodes: cannot parse argument \"many\": "),
-            (&["--only", "x"], "--only: cannot parse argument \"x\": one of hcloud"),
+            (&["--only", "x"], "--only: cannot parse argument \"x\": write hcloud"),
             (&["--nodes"], "--nodes"),
-            (&["--only", "robot"], "one of hcloud, kubernetes"),
+            (&["--only", "robot"], "write hcloud or kubernetes"),
             (&["--port-hetzner", "70000"], "70000"),
             (&["extra"], "extra"),
             (&["--scenario", "/nowhere.yaml"], "/nowhere.yaml"),

@@ -14,7 +14,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(300);
 
 /// The state in which refreshes are delayed because few calls are left of the rate limit. This is no outage, because
 /// calls that can't wait are still made.
-pub const PUT_OFF: &str = "refreshes put off";
+pub const PUT_OFF: &str = "refreshes postponed";
 
 /// An answer of an API, with the time of the question.
 #[derive(Debug)]

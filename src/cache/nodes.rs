@@ -231,8 +231,8 @@ impl State {
                 };
                 if self.odd.is_none() {
                     log::warn!(
-                        "the API server's table of nodes is not one that ccm can read ({why}); whole nodes are \
-                         read at every poll instead, which costs more"
+                        "ccm can't read the API server's table of nodes ({why}); it reads whole nodes at every poll \
+                         instead, which costs more"
                     );
                 }
                 self.odd = Some(asked);
@@ -288,7 +288,7 @@ impl State {
                 }
                 Err(error) => {
                     if self.unread.insert(name.clone()) {
-                        log::warn!("node/{name}: not read, tried again: {error}");
+                        log::warn!("node/{name}: not read; ccm tries again: {error}");
                     }
                     continue;
                 }

@@ -133,8 +133,8 @@ fn make_room<T>(places: &mut BTreeMap<Name, T>, namespace: &str) -> bool {
 
 fn too_many() -> String {
     format!(
-        "it is not watched: {OF_NAMESPACE} Secrets of a namespace are, and {OF_ALL} in all, of which each namespace has \
-         its share"
+        "it is not watched: ccm watches at most {OF_NAMESPACE} Secrets of a namespace and {OF_ALL} in total, of which \
+         each namespace gets its share"
     )
 }
 

@@ -176,7 +176,7 @@ pub(super) fn unknown_of<T: AsRef<str>>(what: &str, word: &str, known: &[T], see
     }
     let hint = match meant.as_slice() {
         [] if known.len() > LISTED_AT_MOST => String::new(),
-        [] => format!("; there is {}", known.join(", ")),
+        [] => format!("; use one of {}", known.join(", ")),
         meant => format!("; did you mean {}?", one_of(meant)),
     };
     Printer::stderr(&format!("ccm: unknown {what} {word:?}{hint}\n{see}\n"));

@@ -20,7 +20,7 @@ pub(super) fn explain(words: &[OsString]) -> Exit {
             Some(text) => Printer::stdout(&text),
             None => commands::unknown_of("word", &name(word), &names(), &what_is_known()),
         },
-        _ => usage("explain takes one word: ccm explain protocol"),
+        _ => usage("explain takes one word, e.g. ccm explain protocol"),
     }
 }
 

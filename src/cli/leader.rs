@@ -52,7 +52,7 @@ pub(super) fn lead(
             if lease.is_lost() { Exit::Failed } else { exit }
         }
         Acquired::HeldBy(holder) => {
-            log::info!("{key}: {holder} leads and does this work; nothing done");
+            log::info!("{key}: {holder} is the leader and does this work, so nothing is done here");
             Exit::Done
         }
         Acquired::Failed(why) => {
@@ -60,7 +60,7 @@ pub(super) fn lead(
             Exit::Failed
         }
         Acquired::Stopped if settings.once.value => {
-            log::info!("ended before anything was done");
+            log::info!("stopped before anything was done");
             Exit::Failed
         }
         Acquired::Stopped => Exit::Done,
@@ -99,7 +99,7 @@ pub(super) fn show(settings: &Settings, apis: &Apis) {
     let spec = lease.spec();
     let is_alive = age_s(&spec).is_some_and(|age_s| age_s <= i64::from(spec.duration_seconds));
     if is_alive && !spec.holder.is_empty() {
-        Printer::notice(format_args!("{} leads ({key})", spec.holder));
+        Printer::notice(format_args!("{} is the leader ({key})", spec.holder));
     }
 }
 

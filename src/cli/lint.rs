@@ -156,7 +156,7 @@ fn checked(file: &str, mut document: Value, scope: &ServiceScope) -> CheckedServ
         let annotations = metadata.get_mut("annotations").and_then(Value::as_object_mut);
         for (key, value) in annotations.into_iter().flatten().filter(|(_, one)| !one.is_string()) {
             problems.push(format!(
-                "annotation {key}: {value} is not a text, and Kubernetes refuses it: put it in quotes"
+                "annotation {key}: {value} is not a string, so Kubernetes refuses it: put the value in quotes"
             ));
             *value = json!(value.to_string());
         }
@@ -164,7 +164,7 @@ fn checked(file: &str, mut document: Value, scope: &ServiceScope) -> CheckedServ
     document.get_mut("spec").and_then(Value::as_object_mut).map(allocate);
     let mut service = KubeService::deserialize(&document);
     service.iter_mut().for_each(|service| service.select(scope));
-    let service = service.map_err(|error| problems.push(format!("no valid Service: {error}")));
+    let service = service.map_err(|error| problems.push(format!("not a valid Service: {error}")));
     let metadata = &document["metadata"];
     let finding = |why| Finding::warning(Reason::SyncLoadBalancerFailed, why);
     CheckedService {
@@ -201,7 +201,7 @@ struct Bounded<'a>(&'a mut usize);
 impl Bounded<'_> {
     fn counted<E: Error>(self, value: Value) -> Result<Value, E> {
         let left = self.0.checked_sub(BYTES_OF_A_VALUE + text(&value).len());
-        *self.0 = left.ok_or_else(|| E::custom("its aliases stand for too much"))?;
+        *self.0 = left.ok_or_else(|| E::custom("its YAML aliases expand to too much data"))?;
         Ok(value)
     }
 }

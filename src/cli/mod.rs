@@ -123,7 +123,7 @@ fn without_command(flag: &str, words: Vec<OsString>) -> Exit {
     }
     Printer::stderr(&commands::overview());
     let example = shell_command("ccm node list", &[&flag]);
-    usage(&format!("{flag} needs a command, e.g. {example} …; the daemon is ccm run"))
+    usage(&format!("{flag} needs a command, e.g. {example} …; ccm run starts the daemon"))
 }
 
 fn starts_daemon(words: &[OsString], is_in_pod: bool, is_at_terminal: bool) -> bool {
@@ -165,7 +165,7 @@ fn run_command(entry: &CommandEntry, words: Vec<OsString>) -> Exit {
                 let mut names = commands::names();
                 names.retain(|name| name.starts_with(&group));
                 if verb.starts_with('-') {
-                    usage(&format!("{verb} needs a whole command: {}", one_of(&names)))
+                    usage(&format!("{verb} needs a complete command before it: {}", one_of(&names)))
                 } else {
                     commands::unknown("command", &format!("{group}{verb}"), &names)
                 }

@@ -148,7 +148,7 @@ impl<'a> Word<'a> {
     fn ambiguous(&self, found: &BTreeSet<String>) -> String {
         let prefix = self.kind.prefixes[0];
         let found: Vec<String> = found.iter().map(|name| format!("{prefix}/{name}")).collect();
-        format!("{:?} names {} of them: write {}", self.text, found.len(), one_of(&found))
+        format!("{:?} names {} objects: write {}", self.text, found.len(), one_of(&found))
     }
 }
 
@@ -256,7 +256,7 @@ mod tests {
         }
         let word = Word { kind: &SERVICES, text: "svc/web", namespace: Some("default") };
         let found = ["default/web".to_owned(), "svc/web".to_owned()].into();
-        let why = "\"svc/web\" names 2 of them: write service/default/web or service/svc/web";
+        let why = "\"svc/web\" names 2 objects: write service/default/web or service/svc/web";
         assert_eq!(word.ambiguous(&found), why);
         assert_eq!(word.none("such", &[]), "there is no such: the cluster has none");
     }

@@ -450,7 +450,7 @@ fn inspection(plans: &NodePlans, known: Sides) -> String {
             &fields,
             match plans.obstacles().next() {
                 Some(_) => "unknown: its desired state can't be computed, see FINDINGS",
-                None => known.or_unknown("none: nothing is wanted of this node"),
+                None => known.or_unknown("none: ccm sets nothing on this node"),
             },
         ),
         section("\nFINDINGS", &findings, known.or_unknown("none")),
@@ -480,8 +480,8 @@ fn cancelled(server: &ServerMatch) -> Option<String> {
         return None;
     };
     let text = format!(
-        "the dedicated server is cancelled{}: when its contract has ended, Robot does not list it, and its node is deleted; \
-         move its pods in time, or revoke the cancellation in Robot",
+        "the dedicated server is cancelled{}: when its contract has ended, Robot does not list it any more, and ccm \
+         deletes its node; move its pods in time, or revoke the cancellation in Robot",
         paid_until(server)
     );
     server.is_cancelled.then(|| paragraph("  ! ", 4, &text))

@@ -87,8 +87,8 @@ impl Sides {
     pub(super) fn or_unknown(self, text: &'static str) -> &'static str {
         match self {
             Sides::Both => text,
-            Sides::Kubernetes => "?: the Cloud API does not answer",
-            Sides::Cloud => "?: Kubernetes does not answer",
+            Sides::Kubernetes => "unknown: the Cloud API does not answer",
+            Sides::Cloud => "unknown: Kubernetes does not answer",
         }
     }
 
@@ -97,8 +97,8 @@ impl Sides {
     pub(super) fn only(self) -> &'static str {
         match self {
             Sides::Both => "",
-            Sides::Kubernetes => " in what Kubernetes alone knows",
-            Sides::Cloud => " in what the cloud alone knows",
+            Sides::Kubernetes => " in Kubernetes (the Cloud API does not answer)",
+            Sides::Cloud => " in the cloud (Kubernetes does not answer)",
         }
     }
 
@@ -239,8 +239,8 @@ impl CommandContext {
         let mut with_id = nodes.iter().filter(has_id).peekable();
         if with_id.peek().is_some() && with_id.all(is_foreign) {
             Err(Printer::failure(format_args!(
-                "no node has a provider ID of profile {}, and --cloud-provider is not set here: name the cluster's \
-                 profile",
+                "no node has a provider ID of profile {}, but --cloud-provider is not set here: set it to the \
+                 cluster's profile",
                 self.apis.provider.name()
             )))
         } else {

@@ -18,7 +18,7 @@ use std::time::Duration;
 pub(super) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
     let routes = RouteCommands::start(Command::RouteList, words)?;
     TABLE.show(&routes.context, || {
-        let empty = "The Network has no routes, and no node asks for one.\n";
+        let empty = "The Network has no routes, and no node needs one.\n";
         let mut list = List::read(&routes.context, empty, |sides| routes.read(sides))?;
         // The notes are the warnings of the plan, and a line for each node that is blocked.
         let mut notes = list.plans.notes();
@@ -64,7 +64,8 @@ impl RouteCommands {
         let routes = wire::route_settings(&started.settings)
             .map_err(|off| {
                 Printer::failure(format_args!(
-                    "there are no routes: {}; set it as for the daemon, or take its settings with --settings-from",
+                    "there are no routes: {}; use the daemon's value, or take the daemon's settings with \
+                     --settings-from",
                     off.why
                 ))
             })?;

@@ -43,7 +43,7 @@ pub(super) fn assemble(words: Vec<OsString>) -> Result<Parts, Exit> {
         wire::apis(None, &settings, gate, Urgency::Changed, metadata).map_err(Printer::failure)?;
     let controllers = controllers(&settings);
     if controllers.is_empty() {
-        let why = "--controllers: none is left that could run; nothing to do";
+        let why = "--controllers: no controller is left to run, so there is nothing to do";
         return Err(Printer::failure(why));
     }
     log_start(&settings, &apis, &controllers);
@@ -104,7 +104,7 @@ fn controllers(settings: &Settings) -> Vec<Box<dyn Controller>> {
                 Ok(settings) => Box::new(RouteController::new(settings)),
                 Err(off) => {
                     let level = if off.is_wanted { Level::Warn } else { Level::Debug };
-                    log::log!(level, "no routes: {}", off.why);
+                    log::log!(level, "the route controller does not run: {}", off.why);
                     return None;
                 }
             },
@@ -166,14 +166,14 @@ fn pass(
     for mut controller in controllers {
         let name = controller.name();
         if stop.is_set() {
-            log::warn!("{name}: not begun");
+            log::warn!("{name}: not started, because ccm was asked to stop");
             exit = Exit::Failed;
             continue;
         }
         let tick = move || controller.tick(apis, &Selection::All);
         let Some(report) = daemon::unless_stopped(stop, tick) else {
             log::warn!(
-                "{name}: ended before an answer came; objects without a line above were not reached"
+                "{name}: stopped before an answer came; objects without a line above were not processed"
             );
             exit = Exit::Failed;
             continue;
@@ -194,7 +194,7 @@ fn pass(
         match daemon::unless_stopped(stop, || daemon::reach_cloud(apis)) {
             Some(Ok(())) => return exit,
             Some(Err(error)) => log::error!("{error}"),
-            None => log::warn!("ended before the cloud answered"),
+            None => log::warn!("stopped before the Cloud API answered"),
         }
         exit = Exit::Failed;
     }

@@ -127,7 +127,7 @@ fn check_usage(command: Command, parsed: &Parsed) -> Result<(), Exit> {
             &format!("{} takes no name: it is about all routes", command.name())
         }
         (Command::LbSync, [_, ..]) if settings.delete_orphans.value => {
-            "--delete-orphans takes no Service: those of orphans do not exist"
+            "--delete-orphans takes no Service, because the Services of orphans do not exist"
         }
         _ if settings.detailed_exitcode.value && !settings.dry_run.value => {
             "--detailed-exitcode needs --dry-run"
@@ -154,7 +154,7 @@ impl Started {
 
 /// Returns which of the daemon's settings are not known here, and how to go on.
 pub(super) fn not_known(what: &str) -> String {
-    format!("not known here: {what}; with --own-settings this shell's settings count")
+    format!("not known here: {what}; with --own-settings only the settings of this shell are used")
 }
 
 fn start_log(command: Command, parsed: &Parsed) {
@@ -249,7 +249,7 @@ fn only_daemon(command: Command, kube: &kube::KubeClient) -> Result<Option<Daemo
             let names: Vec<String> = all.iter().map(|(name, _)| name.to_string()).collect();
             let names = some_of(&names);
             Err(format!(
-                "which settings are the daemon's, those of {names}; name one with --settings-from"
+                "which daemon's settings to use (found: {names}); choose one with --settings-from"
             ))
         }
     }
@@ -280,12 +280,12 @@ fn both(
         return Err(joined(problems));
     }
     if own.settings.settings_from.value.is_none() {
-        Printer::notice(format_args!("settings are those of {name}, unless set here"));
+        Printer::notice(format_args!("the settings of {name} are used, unless they are set here"));
     }
     let unread = unread(&container, &own.unset_names());
     let unread = (!unread.is_empty()).then(|| {
         let unread = some_of(&unread);
-        format!("{unread} of {name}; set here what this command needs of it")
+        format!("{unread} of {name}; set here what this command needs of these")
     });
     Ok((both, unread))
 }
@@ -297,7 +297,7 @@ fn unread(container: &Container, unset: &[String]) -> Vec<String> {
     let unread = container.elsewhere.iter().filter(|(what, _)| unset.contains(what));
     let mut unread = Vec::from_iter(unread.map(|(what, place)| format!("{what} (in {place})")));
     if container.imports && unset.iter().any(|name| !name.starts_with('-')) {
-        unread.push("the variables of whole other objects".to_owned());
+        unread.push("the variables from envFrom".to_owned());
     }
     unread
 }
@@ -318,8 +318,7 @@ mod tests {
     #[test]
     fn settings_that_stand_in_other_objects() {
         let proxy = HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL.text();
-        let (whole, in_secret) =
-            ("the variables of whole other objects", format!("{proxy} (in a Secret)"));
+        let (whole, in_secret) = ("the variables from envFrom", format!("{proxy} (in a Secret)"));
         // Each case has the settings in other objects, whether a whole object is imported, what is unset here, and
         // what is unread.
         for (elsewhere, imports, unset, expected) in [

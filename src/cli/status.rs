@@ -169,7 +169,7 @@ fn gap<T>(seen: &Seen<T>) -> Option<&Gap> {
 /// Returns in few words why something is not known. The items below have the whole reason.
 fn unread(gap: &Gap) -> String {
     match gap {
-        Gap::Needs(check) => format!("not known: see {check}"),
+        Gap::Needs(check) => format!("not known: see the check {check}"),
         Gap::NotHere(why) => why.clone(),
         Gap::Failed(..) | Gap::Refused(..) => "not known: see below".to_owned(),
     }

@@ -39,7 +39,7 @@ topics! {
     "nodes": "matching to servers, addresses, labels, deletion",
     "routes": "routes of the private Network to pods, and CNIs",
     "network": "reaching both APIs: kubeconfig, proxies, TLS, Network",
-    "shell": "commands beside the daemon, and whose settings they use",
+    "shell": "commands next to the daemon, and which settings they use",
     "migrate": "from hcloud-cloud-controller-manager, and back",
     "scripting": "exit codes, JSON and YAML, cron",
     "metrics": "health, metrics, alerts, logs",

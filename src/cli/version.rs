@@ -54,7 +54,7 @@ pub(super) fn version(words: Vec<OsString>) -> Result<Exit, Exit> {
                     _ => return Err(wrong(&format!("-o: {format:?}: use table, json or yaml"))),
                 };
             }
-            _ => return Err(usage("version takes no words, and no flag but -o")),
+            _ => return Err(usage("version takes no words, and no flag except -o")),
         }
     }
     let document = || Document::new("Version", vec![BUILD]);

@@ -106,7 +106,7 @@ pub(super) fn provider(
     let authorities = authorities()?;
     if authorities.unusable > 0 {
         log::warn!(
-            "SSL_CERT_FILE: {} of its certificates are damaged or of a kind that can't be used, and are left out",
+            "SSL_CERT_FILE: {} of its certificates are damaged or of an unsupported kind, and are ignored",
             authorities.unusable
         );
     }
@@ -235,15 +235,15 @@ pub(super) fn route_settings(settings: &Settings) -> Result<route::RouteSettings
     let why = if !has_network {
         format!("{HCLOUD_NETWORK} does not name a private Network")
     } else if cidrs.is_empty() {
-        "--cluster-cidr does not say where pods have their addresses".to_owned()
+        "--cluster-cidr does not name the address ranges of the pods".to_owned()
     } else if ipv4 == 0 {
-        "--cluster-cidr has no range of IPv4, and a Network knows no other".to_owned()
+        "--cluster-cidr has no IPv4 range, but a Network has only IPv4 routes".to_owned()
     } else if is_hcloud && ipv4 < cidrs.len() && !is_asked_for {
         let asks = format!("{HCLOUD_NETWORK_ROUTES_ENABLED}=true");
         [
             "--cluster-cidr is dual-stack; with --cloud-provider=hcloud set ",
             &asks,
-            " to have the routes of IPv4",
+            " to get the IPv4 routes",
         ]
         .concat()
     } else {

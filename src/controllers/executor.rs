@@ -405,7 +405,7 @@ impl<T> Executor<T> {
             let error = ProviderError::new(kind.clone(), format!("{what}: {why}"));
             for running in std::mem::take(&mut execution.running) {
                 let (object, change) = (&execution.object, running.change.description());
-                log::info!("{object}: {change} (begun; its end was not waited for)");
+                log::info!("{object}: {change} (begun; the end was not awaited)");
                 execution.count(&*running.change, Err(&error));
             }
             execution.end(End::Failed(error));
@@ -483,7 +483,7 @@ impl<T> Execution<T> {
             // The change would remove the last target, so neither this change nor the changes that rest on it are made.
             self.queue.clear();
             let why = format!(
-                "{}: not yet, because none of the others could be added",
+                "{}: not done yet, because no other target could be added",
                 change.description()
             );
             self.result.refused.push(ProviderError::new(ErrorKind::Other, why));

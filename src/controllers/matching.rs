@@ -177,7 +177,7 @@ impl<'a> MatchIndex<'a> {
                     (None, Some(error)) => MatchOutcome::Unclear(error),
                     (None, None) if id.cloud().is_none() && self.provider.dedicated().is_none() => {
                         MatchOutcome::Unknown(format!(
-                            "dedicated server {id} can't be looked up without credentials of Robot"
+                            "dedicated server {id} can't be looked up without the Robot login"
                         ))
                     }
                     (None, None) => MatchOutcome::Gone(id),
@@ -189,7 +189,7 @@ impl<'a> MatchIndex<'a> {
             Some(None) => {
                 let message = format!("several servers are named {:?}", node.name());
                 let finding = Finding::warning(Reason::InstanceLookupFailed, message);
-                let fix = "give the name to the server of this node alone; hcloud server list shows the servers";
+                let fix = "give this name only to the server of this node; hcloud server list shows the servers";
                 MatchOutcome::Unmatched(finding.with_fix(fix))
             }
             None => match self.servers.error() {
@@ -226,8 +226,8 @@ impl<'a> MatchIndex<'a> {
         let (name, id, other) = (&instance.name, instance.id, rival.node.name());
         let message = if rival.is_keeper {
             format!(
-                "node {other:?} has server {name} ({id}), which this node names, too: this node gets nothing of the server; \
-                 delete the node that does not run there"
+                "node {other:?} has server {name} ({id}), and this node names the same server: this node gets no data of \
+                 the server; delete the node that does not run there"
             )
         } else {
             format!(
@@ -270,8 +270,8 @@ impl<'a> MatchIndex<'a> {
                 Some(rival) => {
                     let (node, name, id) = (node.name(), &instance.name, instance.id);
                     let message = format!(
-                        "no server is named {node:?}; {name} ({id}) has its address {ip}, but one of node {rival:?} \
-                         as well; rename the server to the name of the node that runs on it"
+                        "no server is named {node:?}; server {name} ({id}) has its address {ip}, but also an address \
+                         of node {rival:?}; rename the server to the name of the node that runs on it"
                     );
                     MatchOutcome::Unmatched(Finding::warning(Reason::InstanceLookupFailed, message))
                 }
@@ -317,12 +317,14 @@ impl<'a> MatchIndex<'a> {
         let addresses = match reported {
             [] => "the node reports no address to look for".to_owned(),
             some => format!(
-                "none that is free has an address the node reports ({})",
+                "no server without a node has an address that the node reports ({})",
                 text::some_of(&some.iter().map(IpAddr::to_string).collect::<Vec<_>>())
             ),
         };
         let looked_through = match self.servers.iter().next() {
-            None => "; the project has no servers at all: is the token another project's?",
+            None => {
+                "; the project has no servers at all: does the token belong to another project?"
+            }
             // The message does not say how many servers there are, because a message that changes with every server
             // would be a new event each time.
             _ => "",
@@ -395,8 +397,8 @@ fn ambiguous(node: &KubeNode, candidates: &[(&Instance, IpAddr)]) -> Finding {
         .collect();
     let (name, list) = (node.name(), text::some_of(&list));
     let message = format!(
-        "no server is named {name:?}, and the node's addresses fit several: {list}; rename the right one to the node's \
-         name"
+        "no server is named {name:?}, and the node's addresses match several servers: {list}; rename the right server \
+         to the node's name"
     );
     Finding::warning(Reason::InstanceLookupFailed, message)
 }

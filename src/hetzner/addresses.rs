@@ -140,7 +140,7 @@ fn annotated_internal_ips(
         Box::new(warning(Reason::InvalidInternalIP, message))
     };
     let ips = one_ip_or_two(text).filter(|ips| ips.iter().all(is_unicast)).ok_or_else(|| {
-        wrong("is not the unicast IP address of a machine, or an IPv4 and an IPv6 one joined by a comma")
+        wrong("is neither the unicast IP address of a machine nor an IPv4 and an IPv6 address joined by a comma")
     })?;
     let is_external = |ip: &IpAddr| external.iter().any(|address| address.value.ip() == Some(*ip));
     if ips.iter().any(is_external) {
@@ -215,7 +215,7 @@ pub(super) fn explain_missing(
             instance.name, instance.id, private.network
         ),
         (Some(private), None) => format!(
-            "{ip} is the server's address in Network {}: set {HCLOUD_NETWORK} to it",
+            "{ip} is the server's address in Network {}: set {HCLOUD_NETWORK} to that Network",
             private.network
         ),
         (None, None) if private_range => {
@@ -223,7 +223,7 @@ pub(super) fn explain_missing(
         }
         _ if is_public(instance, ip) => {
             let message = format!(
-                "{ip} belongs to server {} ({}), but {} and annotation {EXTERNAL_IPV6} make it none of the node's \
+                "{ip} belongs to server {} ({}), but {} and annotation {EXTERNAL_IPV6} leave it out of the node's \
                  addresses",
                 instance.name,
                 instance.id,

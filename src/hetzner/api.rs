@@ -166,8 +166,8 @@ impl Api {
         let kind = T::LIST.trim_end_matches('s');
         let why = match answer.one {
             Some(one) if one.id() == id => return Ok(one),
-            Some(other) => format!("answered {kind} {}", other.id()),
-            None => format!("the answer is not what the API answers: no {kind}"),
+            Some(other) => format!("the answer is about {kind} {}", other.id()),
+            None => format!("the answer does not have the form of this API: no {kind}"),
         };
         Err(unavailable(format!("GET {path}: {why}")))
     }
@@ -201,11 +201,15 @@ impl Api {
                 let last = meta.pagination.last(number, different.len());
                 last.map(|last| (items, last))
             }
-            _ => Err(format!("the answer is not what the API answers: no {list} with their page")),
+            _ => Err(format!(
+                "the answer does not have the form of this API: no {list} with their page"
+            )),
         };
         part.map_err(|why| {
             let base = self.http.base();
-            unavailable(format!("GET {base}{path}: {why}; nothing is done on an incomplete list"))
+            unavailable(format!(
+                "GET {base}{path}: {why}; ccm does nothing when a list is incomplete"
+            ))
         })
     }
 

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 fn reserve(urgency: Urgency) -> (u64, &'static str) {
     match urgency {
         Urgency::CanWait => (10, "this refresh can wait"),
-        Urgency::Changed => (5, "Services and routes wait, nodes do not"),
-        Urgency::Gone => (2, "only new nodes do not wait"),
+        Urgency::Changed => (5, "Services and routes wait, but nodes do not"),
+        Urgency::Gone => (2, "all calls wait, except those for new nodes"),
         Urgency::Needed | Urgency::Asked => (0, ""),
     }
 }
@@ -91,7 +91,7 @@ impl CloudBudget {
         if remaining < reserve {
             let retry_in = REFILL * u32::try_from(reserve - remaining).unwrap_or(u32::MAX);
             let why = format!(
-                "{what}: put off: {remaining} of {limit} calls an hour remain in the project: {why}"
+                "{what}: postponed: {remaining} of {limit} calls an hour remain in the project: {why}"
             );
             return Err(ProviderError::new(
                 ErrorKind::RateLimited { retry_in, put_off: true },

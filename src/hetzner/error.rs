@@ -27,10 +27,10 @@ impl From<http::HttpError> for CloudFailure {
         let kind = kind(&http, code);
         let hint = match (http.status(), &http.kind) {
             (Some(_), _) => format!(
-                " without an error of the Hetzner API; is {HCLOUD_ENDPOINT} right, or a proxy in between?"
+                " without an error of the Hetzner API; is {HCLOUD_ENDPOINT} correct, or did a proxy answer?"
             ),
             (None, HttpErrorKind::Unreachable(_)) => {
-                format!(" (the address is that of {HCLOUD_ENDPOINT})")
+                format!(" (the address comes from {HCLOUD_ENDPOINT})")
             }
             (None, _) => String::new(),
         };
@@ -85,10 +85,11 @@ fn message(body: &Value, code: &str, http: &http::HttpError, kind: &ErrorKind) -
     let fields = http::shortened(&fields.collect::<String>());
     let hint = match kind {
         ErrorKind::Unauthorized => &format!(
-            "; the token in {HCLOUD_TOKEN} or {HCLOUD_TOKEN_FILE} is not accepted: is it whole, and not deleted?"
+            "; the token in {HCLOUD_TOKEN} or {HCLOUD_TOKEN_FILE} is not accepted: is it complete, and does it still \
+             exist?"
         ),
         _ if http.status() == Some(429) => {
-            "; all tokens of the project share this limit, and one call comes back each second: wait, or see who else uses it up"
+            "; all tokens of the project share this limit, and it allows one more call each second: wait, or find out who else uses it"
         }
         ErrorKind::Forbidden => "; does the token have read & write permission?",
         _ => "",

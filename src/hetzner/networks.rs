@@ -176,9 +176,9 @@ pub(super) fn check_attached(endpoint: &str, network: &ApiNetwork) -> Result<(),
         Attached::No(there) => there,
         Attached::Unknown(why) => {
             log::warn!(
-                "not checked whether this machine is attached to the Network {} ({}): the metadata service at \
-                 {endpoint} can't be asked ({why}). That is so outside of Hetzner Cloud, and where a network policy \
-                 forbids it; {HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK}=true silences this",
+                "it was not checked whether this machine is attached to the Network {} ({}): the metadata service at \
+                 {endpoint} does not answer ({why}). This is normal outside of Hetzner Cloud, and where a network \
+                 policy forbids it; {HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK}=true silences this",
                 network.name,
                 network.id
             );
@@ -187,7 +187,7 @@ pub(super) fn check_attached(endpoint: &str, network: &ApiNetwork) -> Result<(),
     };
     let why = format!(
         "{HCLOUD_NETWORK}: this machine is not attached to the Network {} ({}), but to {there}; attach it, correct \
-         {HCLOUD_NETWORK}, or set {HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK}=true if it need not be",
+         {HCLOUD_NETWORK}, or set {HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK}=true if it need not be attached",
         network.name, network.id
     );
     Err(ProviderError::new(ErrorKind::Misconfigured, why))
@@ -198,7 +198,11 @@ pub(super) fn attached(endpoint: &str, network: &ApiNetwork) -> Attached {
     let text = http::fetch_text(&format!("{endpoint}/private-networks"), TIMEOUT);
     let attached = match text.map(|text| attachments_in(&text)) {
         Ok(Some(attached)) => attached,
-        Ok(None) => return Attached::Unknown("what answers there is not Hetzner's".to_owned()),
+        Ok(None) => {
+            return Attached::Unknown(
+                "the answer does not come from Hetzner's metadata service".to_owned(),
+            );
+        }
         Err(why) => return Attached::Unknown(why),
     };
     if attached.iter().any(|there| there.network_id == network.id) {

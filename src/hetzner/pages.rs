@@ -136,10 +136,7 @@ impl Pagination {
             return Err(format!("answered page {} instead", self.page));
         }
         if self.per_page != u64::from(PER_PAGE) {
-            return Err(format!(
-                "answered pages of {} items, and not of {PER_PAGE}",
-                self.per_page
-            ));
+            return Err(format!("answered pages of {} items instead of {PER_PAGE}", self.per_page));
         }
         let items = items as u64;
         let before = u64::from(number - 1).saturating_mul(self.per_page);
@@ -387,7 +384,7 @@ mod tests {
                 "page": 1, "per_page": per_page, "next_page": null, "last_page": 1, "total_entries": total,
             });
             let pagination: Pagination = serde_json::from_value(page).unwrap();
-            let expected = format!("answered pages of {per_page} items, and not of 50");
+            let expected = format!("answered pages of {per_page} items instead of 50");
             assert_eq!(pagination.last(1, items), Err(expected));
         }
         for missing in ["page", "per_page", "next_page", "last_page", "total_entries"] {

@@ -264,7 +264,7 @@ impl Hetzner {
         let found = network.as_ref().ok().copied().flatten();
         let permission = match &network {
             Err(error) if error.kind == ErrorKind::Unauthorized => {
-                Permission::Unknown("the API refused the token before".into())
+                Permission::Unknown("the API has already refused this token".into())
             }
             _ => api::permission(&self.api),
         };
@@ -482,8 +482,8 @@ fn renamed(instance: &Instance, node: &Node) -> Finding {
     let (server, name, node) = (instance.id, &instance.name, &node.name);
     let delete = shell_command("kubectl delete node", &[node]);
     let message = format!(
-        "dedicated server {server} is named {name:?} now: if it is still this node's, name it {node:?} in Robot; if it \
-         was given away, delete the node ({delete})"
+        "dedicated server {server} is now named {name:?}: if it still belongs to this node, rename it to {node:?} in \
+         Robot; if it does not, delete the node ({delete})"
     );
     Finding::warning(Reason::PossibleNodeDeletion, message).by_provider()
 }

@@ -150,9 +150,7 @@ fn date(text: &str) -> Option<Timestamp> {
 /// Returns the value of an answer without content.
 fn null<P: Parse>(answered: &str, how: P) -> Result<P::Value, HttpErrorKind> {
     how.parse(serde_json::Value::Null).map_err(|_| {
-        HttpErrorKind::Malformed(format!(
-            "answered {answered}, without the content that was asked for"
-        ))
+        HttpErrorKind::Malformed(format!("answered {answered}, without the requested content"))
     })
 }
 
@@ -171,7 +169,7 @@ fn parse<P: Parse>(
             content_type => cut(content_type, CONTENT_TYPE_CHARACTERS),
         };
         return Err(HttpErrorKind::Malformed(format!(
-            "answered {} with {answered} instead of JSON; is this the API's address, or a proxy's page?",
+            "answered {} with {answered} instead of JSON; is this the API's address, or did a proxy answer?",
             head.status
         )));
     }
@@ -183,7 +181,9 @@ fn parse<P: Parse>(
         } else if error.is_eof() {
             HttpErrorKind::Unreachable("the answer ended before it was complete".into())
         } else {
-            HttpErrorKind::Malformed(format!("the answer is not what the API answers: {error}"))
+            HttpErrorKind::Malformed(format!(
+                "the answer does not have the form of this API: {error}"
+            ))
         }
     })
 }

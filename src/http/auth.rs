@@ -178,7 +178,7 @@ static COMPLAINTS: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new())
 pub(super) fn raise(what: &str, why: String) {
     let is_news = lock(&COMPLAINTS).get(what) != Some(&why);
     if is_news {
-        log::warn!("{why}; what was read before stays in use");
+        log::warn!("{why}; the value that was read before stays in use");
         lock(&COMPLAINTS).insert(what.to_owned(), why);
     }
 }

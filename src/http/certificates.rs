@@ -49,7 +49,7 @@ fn parse_certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String
     if certificates.is_empty() { Err(no_certificate(pem).to_owned()) } else { Ok(certificates) }
 }
 
-const DAMAGED: &str = "holds damaged certificates alone; copy it anew";
+const DAMAGED: &str = "holds only damaged certificates; copy them again";
 
 fn no_certificate(pem: &[u8]) -> &'static str {
     if holds(pem, "PRIVATE KEY-----") {
@@ -96,8 +96,8 @@ impl ClientIdentity {
         let provider = rustls::crypto::ring::default_provider().key_provider;
         let private = provider.load_private_key(private).map_err(|_| {
             key.error(
-                "is damaged or of a kind that is not supported; supported are RSA from 2048 bits on, ECDSA P-256 and \
-                 P-384, and Ed25519",
+                "is damaged or of a kind that is not supported; use RSA with 2048 bits or more, ECDSA P-256 or P-384, \
+                 or Ed25519",
             )
         })?;
         let certified = CertifiedKey::new(chain, private);
@@ -106,7 +106,7 @@ impl ClientIdentity {
                 Ok(ClientIdentity(Arc::new(certified)))
             }
             Err(Error::InconsistentKeys(_)) => Err(key.error("is the key of another certificate")),
-            Err(_) => Err(certificate.error("holds a damaged certificate; copy it anew")),
+            Err(_) => Err(certificate.error("holds a damaged certificate; copy it again")),
         }
     }
 }
@@ -128,7 +128,7 @@ impl Chain {
     /// whether the certificate or the key is wrong, and how, and repeats nothing of either.
     pub fn from_pem(certificate: &Pem, key: &Pem) -> Result<Chain, String> {
         let ClientIdentity(certified) = ClientIdentity::from_pem(certificate, key)?;
-        let damaged = || certificate.error("holds a damaged certificate; copy it anew");
+        let damaged = || certificate.error("holds a damaged certificate; copy it again");
         let (mut pem, mut all) = (String::new(), Vec::new());
         for der in &certified.cert {
             let base64 = STANDARD.encode(der);
@@ -194,7 +194,7 @@ fn validity(certificate: &ParsedCertificate) -> Option<(Timestamp, Timestamp)> {
 fn parse_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, String> {
     // An encrypted key has `ENCRYPTED PRIVATE KEY` (PKCS#8) or `Proc-Type: 4,ENCRYPTED` (older forms).
     if holds(pem, "ENCRYPTED") {
-        return Err("is encrypted; give one that is not (openssl pkey -in FILE)".into());
+        return Err("is encrypted; use a key that is not (openssl pkey -in FILE)".into());
     }
     PrivateKeyDer::from_pem_slice(pem).map_err(|error| match error {
         rustls::pki_types::pem::Error::NoItemsFound if holds(pem, "BEGIN CERTIFICATE-----") => {
@@ -203,7 +203,7 @@ fn parse_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, String> {
         rustls::pki_types::pem::Error::NoItemsFound => {
             "holds no PEM private key (PKCS#1, PKCS#8 or SEC1)".into()
         }
-        _ => "holds damaged PEM; copy it anew".into(),
+        _ => "holds damaged PEM; copy it again".into(),
     })
 }
 

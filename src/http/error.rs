@@ -168,7 +168,7 @@ pub(super) fn describe_transport(error: &ureq::Error, timeout: Duration) -> Http
             HttpErrorKind::Unreachable("the host's name could not be resolved in time".into())
         }
         ureq::Error::Timeout(ureq::Timeout::Connect) => HttpErrorKind::Unreachable(
-            "no connection in time; is the address right (http or https?), is a firewall in between?"
+            "no connection in time; is the address right (http or https?), or does a firewall block it?"
                 .into(),
         ),
         ureq::Error::Timeout(_) => HttpErrorKind::TimedOut(timeout),
@@ -201,7 +201,9 @@ pub(super) fn describe_io(error: &std::io::Error, timeout: Duration) -> HttpErro
         return describe_tls(inner);
     }
     HttpErrorKind::Unreachable(match error.kind() {
-        ConnectionRefused => "connection refused; is it running, and is this its address?".into(),
+        ConnectionRefused => {
+            "connection refused; is the server running, and is this its address?".into()
+        }
         ConnectionReset | ConnectionAborted | BrokenPipe => "the connection was reset".into(),
         UnexpectedEof => "the connection was closed before the answer was complete".into(),
         TimedOut | WouldBlock => return HttpErrorKind::TimedOut(timeout),

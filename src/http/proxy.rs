@@ -152,9 +152,7 @@ impl Proxy {
             "https" => ProxyScheme::Https,
             "socks5" | "socks5h" => ProxyScheme::Socks5,
             _ => {
-                return Err(format!(
-                    "its scheme is none of http, https, socks5 and socks5h; {FORMS}"
-                ));
+                return Err(format!("its scheme is not http, https, socks5 or socks5h; {FORMS}"));
             }
         };
         // A path says nothing about a proxy. Go does not read the path either.
@@ -162,7 +160,7 @@ impl Proxy {
         // A user name or password that contains one of these characters unescaped would be cut in two here.
         if rest.len() > authority.len() && rest[authority.len()..].contains('@') {
             return Err(format!(
-                "a user name or password with one of / ? # in it is written with %2F, %3F, %23; {FORMS}"
+                "in a user name or password, write %2F, %3F and %23 instead of / ? and #; {FORMS}"
             ));
         }
         let (login, address) = match authority.rsplit_once('@') {
@@ -345,7 +343,7 @@ mod tests {
     fn what_cannot_be_used_is_said_by_name() {
         for variable in ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"] {
             let why = chosen(&[(variable, "ftp://u:hunter2@p")], "https://host").unwrap_err();
-            assert!(why.starts_with(&format!("{variable}: its scheme is none of")), "{why}");
+            assert!(why.starts_with(&format!("{variable}: its scheme is not")), "{why}");
             assert!(!why.contains("hunter2"), "{why}");
         }
     }
@@ -389,10 +387,10 @@ mod tests {
             ("http://user:hunter2@host:99999", "the port is a number from 1 to 65535"),
             ("http://user:hunter2@host:0", "the port is a number from 1 to 65535"),
             ("http://[::1]3128", "the port is a number from 1 to 65535"),
-            ("http://[::g]:3128", "what is in [ ] is no IPv6 address"),
-            ("ftp://user:hunter2@host", "its scheme is none of http, https, socks5 and socks5h"),
-            ("socks4://host", "its scheme is none of"),
-            ("http://user:hunter2/3@host", "with one of / ? # in it"),
+            ("http://[::g]:3128", "the text in [ ] is not an IPv6 address"),
+            ("ftp://user:hunter2@host", "its scheme is not http, https, socks5 or socks5h"),
+            ("socks4://host", "its scheme is not"),
+            ("http://user:hunter2/3@host", "write %2F, %3F and %23"),
         ] {
             let why = Proxy::parse(text).unwrap_err();
             assert!(why.contains(expected), "{text}: {why}");

@@ -20,7 +20,7 @@ impl Secret {
         if self.expose().chars().all(|c| c.is_ascii_graphic()) {
             Ok(())
         } else {
-            Err("holds characters that no token has, e.g. white space inside; copy it anew")
+            Err("holds characters that no token has, e.g. white space; copy it again")
         }
     }
 
@@ -29,7 +29,7 @@ impl Secret {
     pub fn check_line(&self) -> Result<(), &'static str> {
         if self.expose().contains(char::is_control) {
             return Err(
-                "holds more than one line, or characters that can't be typed; copy it anew",
+                "holds more than one line, or characters that can't be typed; copy it again",
             );
         }
         Ok(())

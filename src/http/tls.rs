@@ -170,7 +170,7 @@ impl<In: Transport> Connector<In> for Encrypt {
 
 pub(super) fn certificate_name(host: &str) -> Result<ServerName<'static>, ureq::Error> {
     ServerName::try_from(host.to_owned())
-        .map_err(|_| ureq::Error::Tls("the host of the URL is no name for a certificate"))
+        .map_err(|_| ureq::Error::Tls("the host of the URL can't be the name in a certificate"))
 }
 
 /// Returns a URL's host, without the brackets of an IPv6 address.
@@ -294,7 +294,7 @@ impl ServerCertVerifier for AnyCertificate {
 /// `what` names the secret that would be sent to the URL.
 pub fn without_tls(what: &str) -> String {
     format!(
-        "without TLS anyone on the way reads the {what}; use https://, or set {HCLOUD_ALLOW_INSECURE_ENDPOINT}=true where \
-         the way is yours"
+        "without TLS anybody on the network path can read the {what}; use https://, or set \
+         {HCLOUD_ALLOW_INSECURE_ENDPOINT}=true if you trust the path"
     )
 }

@@ -98,7 +98,7 @@ impl Tunnel {
         ureq::Error::Other(Box::new(match kind {
             HttpErrorKind::Request(why) => HttpErrorKind::Request(in_full(why)),
             HttpErrorKind::TimedOut(_) => {
-                let why = "no answer in time; is it a proxy, and is it of this kind?";
+                let why = "no answer in time; is it a proxy of this kind?";
                 HttpErrorKind::Unreachable(in_full(why.into()))
             }
             kind => HttpErrorKind::Unreachable(in_full(kind.to_string())),
@@ -134,7 +134,8 @@ impl<S: Read + Write> Opening<'_, S> {
     /// after the empty line, because the bytes after it belong to the tunnel.
     fn http_status(&mut self) -> Result<u16, HttpErrorKind> {
         let not_http = || {
-            let why = "what answers there does not speak HTTP; is it a SOCKS proxy (socks5://)?";
+            let why =
+                "the server at this address does not speak HTTP; is it a SOCKS proxy (socks5://)?";
             HttpErrorKind::Request(why.to_owned())
         };
         let mut head = Vec::new();
@@ -163,7 +164,7 @@ impl<S: Read + Write> Opening<'_, S> {
             (USER_AND_PASSWORD, Some(login)) => self.log_in(login)?,
             (NONE_OF_THESE, None) => return Err(self.wants_login("", "socks5")),
             _ => {
-                let why = "it wants another way of logging in than user name and password";
+                let why = "it requires a login method other than user name and password";
                 return Err(HttpErrorKind::Request(why.to_owned()));
             }
         }
@@ -226,9 +227,11 @@ impl<S: Read + Write> Opening<'_, S> {
     fn wants_login(&self, status: &str, scheme: &str) -> HttpErrorKind {
         let named_by = self.named_by;
         HttpErrorKind::Request(match self.login {
-            Some(_) => format!("it does not accept the login in {named_by}{status}; is it right?"),
+            Some(_) => {
+                format!("it does not accept the login in {named_by}{status}; is the login right?")
+            }
             None => format!(
-                "it wants a login{status}; write it before the host in {named_by}: {scheme}://user:password@host:port"
+                "it requires a login{status}; write it before the host in {named_by}: {scheme}://user:password@host:port"
             ),
         })
     }
@@ -237,11 +240,11 @@ impl<S: Read + Write> Opening<'_, S> {
     /// names the proxy, because `NO_PROXY` has no effect then.
     fn not_let_through(&self, to: &str) -> HttpErrorKind {
         let remedy = match self.named_by {
-            PROXY_URL => "the kubeconfig's proxy-url to name another proxy or none",
-            _ => "NO_PROXY to name the host",
+            PROXY_URL => "the kubeconfig's proxy-url must name another proxy or none",
+            _ => "NO_PROXY must name the host",
         };
         HttpErrorKind::Request(format!(
-            "it does not let us through to {to}; its rules have to allow it, or {remedy}"
+            "it refuses connections to {to}; its rules must allow them, or {remedy}"
         ))
     }
 
@@ -262,7 +265,8 @@ fn is_socks(version: u8) -> Result<(), HttpErrorKind> {
     match version {
         VERSION => Ok(()),
         _ => Err(HttpErrorKind::Request(
-            "what answers there does not speak SOCKS 5; is it an HTTP proxy (http://)?".to_owned(),
+            "the server at this address does not speak SOCKS 5; is it an HTTP proxy (http://)?"
+                .to_owned(),
         )),
     }
 }

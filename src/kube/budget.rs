@@ -66,8 +66,8 @@ impl Above {
         let limit = limit >> 20;
         format!(
             "its annotations for load balancers are not read, because {whose} have more than {limit} MiB of them together, \
-             and older Services come first: its load balancer stays as it is; remove annotations or Services, or shorten \
-             long lists"
+             and older Services come first: its load balancer stays unchanged; remove annotations or Services, or \
+             shorten long lists"
         )
     }
 }

@@ -160,7 +160,7 @@ impl fmt::Display for KubeError {
                 )?;
                 match status.code {
                     401 => f.write_str(
-                        "; the API server does not know this token or certificate: is it of another cluster, or too old?",
+                        "; the API server does not know this token or certificate: is it from another cluster, or expired?",
                     ),
                     403 if status.is_namespace_terminating => Ok(()),
                     403 => f.write_str("; give this user a role that allows it"),
@@ -171,7 +171,7 @@ impl fmt::Display for KubeError {
                 error.fmt(f)?;
                 match (&error.kind, error.status()) {
                     (_, Some(_)) => f.write_str(
-                        " without a Kubernetes Status; is this the API server's address, or a proxy in between?",
+                        " without a Kubernetes Status; is this the API server's address, or did a proxy answer?",
                     ),
                     (http::HttpErrorKind::Untrusted(_) | http::HttpErrorKind::Tls(_), _) => {
                         f.write_str("; compare server and certificate-authority of the kubeconfig")

@@ -180,8 +180,8 @@ impl Annotations {
     pub fn too_large(&self) -> Option<String> {
         self.is_too_large.then(|| {
             format!(
-                "its annotations for load balancers are too large: {COUNT_AT_MOST} with {BYTES_AT_MOST} bytes together \
-                 are read at most"
+                "its annotations for load balancers are too large: ccm reads at most {COUNT_AT_MOST} with \
+                 {BYTES_AT_MOST} bytes together"
             )
         })
     }
@@ -221,7 +221,7 @@ impl ServiceScope {
         let value_of =
             |key: &str| labels.iter().find(|(have, _)| *have == key).map(|(_, value)| value);
         if *class != self.class {
-            Some("its spec.loadBalancerClass is not that of --load-balancer-class")
+            Some("its spec.loadBalancerClass differs from --load-balancer-class")
         } else if !self.selector.matches(value_of) {
             Some("its labels do not match --service-selector")
         } else {
@@ -361,7 +361,7 @@ mod tests {
 
     #[test]
     fn services_are_ours_by_class_and_labels() {
-        let (class, labels) = ("loadBalancerClass is not that", "labels do not match");
+        let (class, labels) = ("loadBalancerClass differs from", "labels do not match");
         for (of_flag, selector, of_service, has, why) in [
             (None, "", None, "a", None),
             (None, "", Some("x"), "a", Some(class)),

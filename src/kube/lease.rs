@@ -128,12 +128,12 @@ impl Lease {
             return Err(ignored("it is too long"));
         }
         let note = serde_json::from_str::<IdentityNote>(text);
-        let note = note.map_err(|_| ignored("it is not what ccm writes there"))?;
+        let note = note.map_err(|_| ignored("it does not have the form that ccm writes"))?;
         let IdentityNote { lease, known } = note;
         let fits =
             [&known.identity, &lease].into_iter().chain(&known.former).all(|uid| is_uid(uid));
         if known.former.len() > FORMER_AT_MOST || !fits {
-            return Err(ignored("it is not what ccm writes there"));
+            return Err(ignored("it does not have the form that ccm writes"));
         }
         if self.uid() != Some(lease.as_str()) {
             return Err(ignored("it was written to a Lease with another UID"));

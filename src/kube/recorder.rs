@@ -193,10 +193,10 @@ impl Recorder {
         EVENTS.count(&["failed"]);
         // Deleting a namespace deletes its events too, so a failure because of that is normal.
         if error.is_refused() || error.is_namespace_terminating() || error.is_not_found() {
-            log::debug!("event {reason} of {name} not written: {error}");
+            log::debug!("event {reason} of {name} was not written: {error}");
             return;
         }
-        log::warn!("event {reason} of {name} not written: {error}");
+        log::warn!("event {reason} of {name} was not written: {error}");
         if error.is_unavailable() {
             lock(&self.queue).paused_until = Some(clock::now() + PAUSE);
         }
@@ -305,7 +305,9 @@ impl Queue {
         }
         let count = self.waiting.len();
         EVENTS.add(&["dropped"], count as f64);
-        log::warn!("{count} events are not written: there was no time for them at the end");
+        log::warn!(
+            "{count} events were not written, because there was no time for them before the exit"
+        );
         self.waiting.clear();
         self.warnings = 0;
     }
@@ -316,8 +318,8 @@ impl Queue {
         if self.drops_logged.is_none_or(is_due) {
             self.drops_logged = Some(now);
             log::warn!(
-                "more events than are written: some are dropped, from the namespaces that have most of them; \
-                 {} counts them",
+                "too many events to write: some are dropped, first from the namespaces with the most events; \
+                 metric {} counts them",
                 EVENTS.name
             );
         }

@@ -57,7 +57,7 @@ fn path(namespace: &str, name: &str) -> String {
 pub fn without_rights(error: &KubeError, namespace: &str) -> String {
     let role: &[&dyn Display] = &[&namespace, &"-k", &"manifests/tls-secrets"];
     let apply = shell_command("kubectl apply -n", role);
-    format!("{error}: {apply}, or the value tlsSecretNamespaces of the chart")
+    format!("{error}: run {apply}, or set the value tlsSecretNamespaces of the chart")
 }
 
 fn version(object: &Value) -> String {
@@ -78,8 +78,8 @@ impl ReadSecret {
         let (begin, end) = (valid.not_before, valid.not_after);
         if now > end {
             return Err(format!(
-                "its certificate expired at {end}: see why it is not renewed (kubectl get certificate, where cert-manager \
-                 makes it)"
+                "its certificate expired at {end}: find out why it is not renewed (kubectl get certificate, if \
+                 cert-manager creates it)"
             ));
         }
         if now < begin {
@@ -105,7 +105,7 @@ fn parse(secret: &Value) -> Result<ValidPair, String> {
     };
     let (certificate, key) = (read("tls.crt")?, read("tls.key")?);
     let chain = Chain::from_pem(&certificate, &key)?;
-    let key = String::from_utf8(key.bytes).map_err(|_| "tls.key is not a text".to_owned())?;
+    let key = String::from_utf8(key.bytes).map_err(|_| "tls.key is not text".to_owned())?;
     Ok(ValidPair {
         pair: Arc::new(TlsPair {
             chain: chain.pem,

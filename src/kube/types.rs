@@ -270,7 +270,7 @@ impl<T, const N: usize> First<T, N> {
     /// Returns a message when the list has more items than are read. `what` names the items.
     pub fn too_many(&self, what: &str) -> Option<String> {
         let count = self.kept.len() + self.left_out;
-        (self.left_out > 0).then(|| format!("it has {count} {what}: {N} are read at most"))
+        (self.left_out > 0).then(|| format!("it has {count} {what}, but ccm reads at most {N}"))
     }
 
     /// Removes the items that do not fulfil `is_kept`.

@@ -38,7 +38,7 @@ metrics! {
         "Limit of the project in calls an hour, from the last answer.";
 
     HCLOUD_REMAINING: Gauge "ccm_hcloud_rate_limit_remaining" [],
-        "Calls left of that limit, from the last answer; one is added each second.";
+        "Calls left of the project's limit, from the last answer; one call is added each second.";
 
     /// The metrics of Robot have the labels of the metrics of the Hetzner Cloud API.
     ROBOT_REQUESTS: Counter "robot_api_requests_total" ["method", "api_endpoint", "code"],
@@ -48,11 +48,11 @@ metrics! {
         "How long an answer of the Robot web service took, in seconds.";
 
     ROBOT_REMAINING: Gauge "ccm_robot_budget_remaining" ["endpoint"],
-        "Calls of the Robot web service left of ccm's own budget by endpoint (server, reset), at the last call; fewer than the web service takes.";
+        "Calls of the Robot web service left of ccm's own budget by endpoint (server, reset), at the last call; the web service itself allows more.";
 
     /// The metric is a point in time, not the time that is left, because a point in time stays right between two calls.
     ROBOT_BLOCKED: Gauge "ccm_robot_blocked_until_timestamp_seconds" ["reason"],
-        "When calls of the Robot web service go on, in seconds since 1970, by what stopped them: login (credentials were refused), rate_limit. 0: nothing did.";
+        "When ccm calls the Robot web service again, in seconds since 1970, by the reason for the pause: login (credentials were refused), rate_limit. 0: no pause.";
 
     KUBERNETES_REQUESTS: Counter "ccm_kubernetes_requests_total" ["method", "resource", "code"],
         "Answers of the Kubernetes API by method, resource and HTTP status.";
@@ -73,37 +73,37 @@ metrics! {
         "Writes by controller, kind and result: ok, failed, conflict (the object changed, was deleted or was busy; planned again).";
 
     FINDINGS: Counter "ccm_findings_total" ["controller", "reason"],
-        "Findings reported, by controller and reason; a lasting one is reported again every ten minutes.";
+        "Findings reported, by controller and reason; a finding that lasts is reported again every ten minutes.";
 
     EVENTS: Counter "ccm_events_total" ["result"],
-        "Events by result: written, failed (the API server did not take it), dropped (more than are written).";
+        "Events by result: written, failed (the API server did not accept it), dropped (too many to write).";
 
     /// Each node is counted in one state only, which is the first state in the help text that fits.
     NODES: Gauge "ccm_nodes" ["state"],
-        "Nodes by state: foreign (a provider ID that is not ours), unmatched (tried, not initialised), uninitialized, shutdown (its server is off), ready, not_ready.";
+        "Nodes by state: foreign (a provider ID that is not ours), unmatched (could not be initialised yet), uninitialized, shutdown (its server is off), ready, not_ready.";
 
     LOAD_BALANCERS: Gauge "ccm_load_balancers" ["state"],
-        "Load balancers by state: managed (its Service has an address), pending (it has none yet), leaving (its Service needs none any more), orphaned (its Service does not exist).";
+        "Load balancers by state: managed (its Service has an address), pending (no address yet), leaving (its Service needs no load balancer any more), orphaned (its Service does not exist).";
 
     LOAD_BALANCERS_HEALTH: Gauge "ccm_load_balancers_health" ["state"],
-        "Load balancers of Services by their targets that are healthy, as of the last read: all, some, none, unknown (none was checked yet). A target that was added just now does not count beside others.";
+        "Load balancers of Services by how many of their targets are healthy, as of the last read: all, some, none, unknown (no target was checked yet). A target that was added just now counts only if there are no others.";
 
     LOAD_BALANCERS_USE: Gauge "ccm_load_balancers_use" ["use"],
         "Load balancers of Services by their use, as of the last read: own, shared (by several Services), external, released.";
 
     LOAD_BALANCERS_READ: Gauge "ccm_load_balancers_health_timestamp_seconds" [],
-        "When that was read, in seconds since 1970.";
+        "When the health of these load balancers was last read, in seconds since 1970.";
 
     /// There is one figure for all certificates, because labels never hold names of objects, and the series of a
     /// certificate that was replaced would stay.
     CERTIFICATE_EXPIRY: Gauge "ccm_certificate_expiry_timestamp_seconds" [],
-        "When the first of the certificates expires that load balancers of Services show, in seconds since 1970, as of the last read; 0: none is known.";
+        "When the next certificate that load balancers of Services use expires, in seconds since 1970, as of the last read; 0: no certificate is known.";
 
     ROUTES: Gauge "ccm_routes" ["state"],
         "Routes of the private Network by state: ok, missing, wrong_gateway, blackhole, unwanted, stale, left_alone, not_ours, see ccm route list --help; only where the route controller runs.";
 
     LEADER: Gauge "ccm_leader" [],
-        "1 while this process does the work, 0 while another one holds the Lease.";
+        "1 while this process does the work, 0 while another process holds the Lease.";
 
     BUILD: Gauge "ccm_build_info" ["version", "profile"],
         "Always 1; version of the program and profile (--cloud-provider).";

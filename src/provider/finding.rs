@@ -80,14 +80,15 @@ reasons! {
         /// The node was initialised.
         Synced: NormalEvent LoggedByItsWrite Success;
         /// No server has the node's name or one of its addresses. Rename the server, or use the token of its project,
-        /// or the login of Robot that sees it.
+        /// or the Robot login of its account.
         ServerNotFound: WarningEvent Failure;
         /// The provider ID names a server that does not exist, and another server has the node's name. A provider ID
-        /// can't be changed: `kubectl delete node NODE`; its kubelet registers again (restart it if it does not).
+        /// can't be changed, so delete the node: `kubectl delete node NODE`. Its kubelet registers again (restart the
+        /// kubelet if it does not).
         ServerReplaced: WarningEvent;
         /// Several servers match, or the match is not safe. Give the server the name of its node.
         InstanceLookupFailed: WarningEvent Failure;
-        /// Information: no server has the name, one has the address.
+        /// Information: no server has the node's name, but one server has its address and is used.
         MatchedByAddress: LogOnly;
         /// Several nodes name one server, and this node does not have the server: another node is older and
         /// initialised, or has the server's name. Find out which node runs on the server, and delete the other Node
@@ -97,13 +98,13 @@ reasons! {
         /// node is initialised. If you did not expect it, see `ccm node inspect NAME` and find out who registered the
         /// node.
         ServerNameDiffers: LogOnly;
-        /// The provider ID of another provider or profile. The node is ignored. Check `--cloud-provider`.
+        /// The provider ID belongs to another provider or profile. The node is ignored. Check `--cloud-provider`.
         UnknownProviderIDPrefix: WarningEvent Once;
-        /// The prefix of this profile, but no server ID behind it; or a dedicated server, without `ROBOT_ENABLED=true`
-        /// or without the login of Robot. The node is ignored.
+        /// The provider ID has the prefix of this profile, but no server ID follows; or it names a dedicated server,
+        /// and `ROBOT_ENABLED=true` or the Robot login is missing. The node is ignored.
         UnknownProviderID: LogOnly Once;
-        /// No provider ID and no taint: the kubelet runs without `--cloud-provider=external`. Set the flag, drain the
-        /// node, delete it, let it join again.
+        /// The node has no provider ID and no taint, because its kubelet runs without `--cloud-provider=external`. Set
+        /// the flag, drain the node, delete it, and let it join again.
         NotExternal: LogOnly Once;
         /// The kubelet's `--node-ip` is private, and `HCLOUD_NETWORK` is unset. Set it.
         InternalIPNotConfigured: WarningEvent Failure;
@@ -113,26 +114,28 @@ reasons! {
         /// The annotation `instance.hetzner.cloud/external-ipv6` is no address of the server's IPv6 network.
         InvalidExternalIPv6: WarningEvent Failure;
         /// The annotation `instance.hetzner.cloud/internal-ip` is no IP address of a machine, or another node has it,
-        /// or it is an `ExternalIP`, or it is outside of `HCLOUD_INSTANCES_INTERNAL_IP_RANGES`. The addresses stay. The
-        /// same is said of an address of `--node-ip` that another node has. Correct or remove the annotation or the
-        /// flag.
+        /// or it is an `ExternalIP`, or it is outside of `HCLOUD_INSTANCES_INTERNAL_IP_RANGES`. The addresses stay
+        /// unchanged. The reason is also used when another node has the address of `--node-ip`. Correct or remove the
+        /// annotation or the flag.
         InvalidInternalIP: WarningEvent Failure;
         /// A label of the server can't be a label or taint of its node, or there are too many; the message says why.
         /// Correct the label of the server: `ccm help nodes`.
         InvalidServerLabel: WarningEvent Once;
-        /// The server is being migrated or rebuilt, has its rescue system enabled, or is locked. Wait; for rescue:
-        /// `hcloud server disable-rescue ID`, then reboot.
+        /// The server is being migrated or rebuilt, has its rescue system enabled, or is locked. Wait until this has
+        /// ended. To end rescue: `hcloud server disable-rescue ID`, then reboot.
         ServerImpaired: WarningEvent Once Failure;
         /// An `InternalIP` that the kubelet of a dedicated server reported is a public address, or of a family that
         /// `HCLOUD_INSTANCES_ADDRESS_FAMILY` leaves out: it is dropped. Correct `--node-ip` of the kubelet.
         MisconfiguredInternalIP: WarningEvent;
-        /// That annotation has no effect with this `HCLOUD_INSTANCES_ADDRESS_FAMILY`.
+        /// The annotation `instance.hetzner.cloud/external-ipv6` has no effect with this
+        /// `HCLOUD_INSTANCES_ADDRESS_FAMILY`.
         IgnoredExternalIPv6: WarningEvent;
-        /// The server has no address of this family and Network. Change `HCLOUD_INSTANCES_ADDRESS_FAMILY`, or attach
-        /// the server.
+        /// The server has no public address of the wanted family, and none in the Network. Change
+        /// `HCLOUD_INSTANCES_ADDRESS_FAMILY`, or attach the server.
         NoAddress: LogOnly Failure;
-        /// The node would be deleted, but a proof is missing. The message says which. When the machine is gone for
-        /// good: `kubectl delete node NODE`. Of a dedicated server with another name: give it its node's name in Robot.
+        /// The node would be deleted, but a proof is missing. The message says which. When the machine is
+        /// gone forever: `kubectl delete node NODE`. When a dedicated server has another name: give it its
+        /// node's name in Robot.
         PossibleNodeDeletion: WarningEvent Failure;
         /// The server does not exist: the node is deleted.
         DeletingNode: NormalEvent;
@@ -142,95 +145,99 @@ reasons! {
         TaintingNodeFailed: WarningEvent Failure;
     }
     "Load balancers" {
-        /// It is being created or changed.
+        /// The load balancer is being created or changed.
         EnsuringLoadBalancer: NormalEvent LoggedByItsWrite;
-        /// It is synced.
+        /// The load balancer is synced.
         EnsuredLoadBalancer: NormalEvent LoggedByItsWrite Success;
-        /// Its targets are synced.
+        /// The targets of the load balancer are synced.
         UpdatedLoadBalancer: NormalEvent LoggedByItsWrite Success;
-        /// It is being deleted.
+        /// The load balancer is being deleted.
         DeletingLoadBalancer: NormalEvent LoggedByItsWrite;
-        /// It was deleted.
+        /// The load balancer was deleted.
         DeletedLoadBalancer: NormalEvent LoggedByItsWrite Success;
-        /// The message has the reason: a wrong annotation, or the answer of the API.
+        /// The sync failed. The message has the reason, e.g. a wrong annotation, or the answer of the API.
         SyncLoadBalancerFailed: WarningEvent Failure;
         /// Targets could not be changed; the message has the answer of the API.
         UpdateLoadBalancerFailed: WarningEvent Failure;
-        /// It could not be deleted. The finalizer stays until it is deleted.
+        /// The load balancer could not be deleted. The finalizer stays until it is deleted.
         DeleteLoadBalancerFailed: WarningEvent Failure;
-        /// It has delete protection: `hcloud load-balancer disable-protection ID delete`.
+        /// The load balancer has delete protection. Remove the protection: `hcloud load-balancer
+        /// disable-protection ID delete`.
         LoadBalancerProtected: WarningEvent;
         /// The change waits, because Services of its namespace have used up their share of the project's calls: 900 at
-        /// once, 900 an hour. It is made by itself later. If a program changes these Services all the time, stop it.
+        /// once, 900 an hour. ccm makes it later. If a program changes these Services all the time, stop it.
         /// `ccm lb sync NAMESPACE/NAME` does not wait.
         CallLimitReached: WarningEvent Failure;
-        /// An existing load balancer became this Service's.
+        /// The Service adopted an existing load balancer.
         LoadBalancerAdopted: NormalEvent;
-        /// The load balancer stays: without our ports, targets and labels, and the message says why; or as it is,
-        /// because its management ended. After `ccm lb release`, `ccm lb adopt ID NAMESPACE/NAME` takes it back; a
-        /// Service that `--load-balancer-class` or `--service-selector` left alone has it again when it matches.
+        /// The load balancer was not deleted. Either only our ports, targets and labels were removed, and the message
+        /// says why; or it is unchanged, because its management ended. After `ccm lb release`, `ccm lb adopt ID
+        /// NAMESPACE/NAME` takes it back; a Service that `--load-balancer-class` or `--service-selector` left alone
+        /// gets it back when it matches again.
         LoadBalancerReleased: NormalEvent Success;
         /// A load balancer of this name exists and is not ours. The event has the command that allows the adoption; see
         /// `ccm help services`.
         LoadBalancerNotAdopted: WarningEvent Failure;
-        /// Another Service, or another owner, has this port on the shared or external load balancer. It is not added;
-        /// the other ports work. Choose another port.
+        /// Another Service, or another owner, has this port on the shared or external load balancer. The port is not
+        /// added; the other ports work. Choose another port.
         PortConflict: WarningEvent;
         /// The Service moves to another load balancer, so its addresses change: `share`, `external` or their removal
-        /// asks for it. The old one serves it until then. Change DNS records.
+        /// asks for it. Until then the old load balancer serves it. Change DNS records.
         LoadBalancerChanges: WarningEvent;
-        /// The nodes become targets of all ports of the external load balancer, also of those of other owners. To
-        /// prevent it: annotation `external-targets` with `"false"`.
+        /// The nodes become targets of all ports of the external load balancer, also of the ports of other owners. The
+        /// annotation `external-targets` with `"false"` prevents this.
         TargetsShared: WarningEvent Once;
         /// Another load balancer has the name. Choose another name in the annotation `name`.
         LoadBalancerNameTaken: WarningEvent;
-        /// No type is set: an `lb11` is created. The annotation `type` sets another.
+        /// No type is set, so an `lb11` is created. The annotation `type` sets another type.
         LoadBalancerTypeUnconfigured: NormalEvent;
         /// Hetzner removes this type. Choose another one.
         LoadBalancerTypeDeprecated: WarningEvent;
-        /// A UDP or SCTP port: load balancers take only TCP. Use `hostPort` or a `NodePort`.
+        /// The Service has a UDP or SCTP port, but load balancers support only TCP. Use `hostPort` or a `NodePort`.
         UnsupportedProtocolConfigured: WarningEvent;
         /// `loadBalancerSourceRanges` has no effect. Restrict traffic behind the load balancer.
         LoadBalancerSourceRangesIgnored: WarningEvent;
         /// A field of the Service has no effect; the message names it and the alternative.
         FieldIgnored: LogOnly;
-        /// An annotation that does not exist; the message has the nearest one.
+        /// There is no such annotation; the message names the most similar one.
         UnknownAnnotation: WarningEvent;
-        /// An annotation that has no effect here; the message says why.
+        /// The annotation has no effect here; the message says why.
         AnnotationWithoutEffect: WarningEvent;
         /// No node can be a target. Check `node-selector` and the nodes.
         UnAvailableLoadBalancer: WarningEvent;
-        /// The type takes no more targets. The event has the number of nodes left out. Choose a larger `type`, or use
-        /// `node-selector`.
+        /// The load balancer's type allows no more targets. The event says which nodes are left out. Choose a larger
+        /// `type`, or use `node-selector`.
         MaxTargetsReached: WarningEvent;
         /// A node can't be a target, or a target is not ours; the message says why.
         TargetIgnored: LogOnly;
         /// A port waits for its managed certificate. The other ports work.
         CertificatePending: WarningEvent;
         /// A certificate can't be issued or renewed, or the Service may not use it, or a Secret can't be used; the
-        /// message has the reason. What the port shows stays.
+        /// message has the reason. The port keeps the certificate that it has.
         CertificateFailed: WarningEvent;
         /// No target is healthy on every port of the Service. The event says whether no traffic reaches the Service at
-        /// all, and how old that is. `ccm doctor` names the cause. Written once for each outage: a daemon that starts
-        /// during the outage leaves the event as it is, and an outage that ends while no daemon runs gets no
-        /// `HealthyTarget`.
+        /// all, and how old this information is. `ccm doctor` names the cause. The event is written once for each
+        /// outage: a daemon that starts during the outage does not change the event, and an outage that ends while no
+        /// daemon runs gets no `HealthyTarget`.
         NoHealthyTarget: WarningEvent;
-        /// A target of such a Service is healthy again.
+        /// After `NoHealthyTarget`, a target of the Service is healthy again.
         HealthyTarget: NormalEvent;
-        /// The Primary IP has auto-delete: `hcloud primary-ip update --auto-delete=false ID`.
+        /// The Primary IP is deleted with the load balancer. To keep it: `hcloud primary-ip update
+        /// --auto-delete=false ID`.
         AddressNotKept: WarningEvent;
-        /// A load balancer of this cluster without a Service: `ccm lb sync --delete-orphans`. Or its Service exists, is
-        /// of another type and has no finalizer, as after a backup was restored: delete the load balancer yourself, or
-        /// set the Service's type to LoadBalancer and back.
+        /// The load balancer has no Service any more: `ccm lb sync --delete-orphans` deletes it. Or its Service exists,
+        /// but has another type and no finalizer, e.g. after a backup was restored: delete the load balancer yourself,
+        /// or set the Service's type to LoadBalancer and back.
         OrphanedLoadBalancer: LogOnly Once;
         /// The object has more findings than are reported one by one. Fix those that are reported first.
         MoreFindings: WarningEvent;
     }
     "Routes" {
-        /// The route can't be made; the message says why. Attach the server to the Network, or fix what else is named.
+        /// The route can't be made; the message says why. Attach the server to the Network, or fix
+        /// what the message names.
         FailedToCreateRoute: WarningEvent Failure;
         /// `--cluster-cidr` is outside the Network's range, or overlaps a subnet; or the pods of a node are outside
-        /// `--cluster-cidr`. Set a range within the Network's and outside of its subnets, the same as for
+        /// `--cluster-cidr`. Set a range within the Network's range and outside of its subnets, the same as for
         /// kube-controller-manager.
         ClusterCIDRMisconfigured: WarningEvent Failure;
         /// 90 of the 100 routes of the Network are used. A node beyond the limit gets no route: delete routes that are
@@ -239,7 +246,7 @@ reasons! {
         /// A route leads to a server without a node. ccm does not delete such a route: delete it by hand (`hcloud
         /// network remove-route`) when it is not needed.
         StaleRoute: LogOnly;
-        /// A Network takes no routes to dedicated servers (behind a vSwitch): the network plugin has to carry their
+        /// A Network takes no routes to dedicated servers (behind a vSwitch): the network plugin has to connect their
         /// pods. Routes of cloud servers are not affected.
         DedicatedNodeWithoutRoute: LogOnly Once;
         /// A Network has no IPv6: such pod CIDRs get no routes.

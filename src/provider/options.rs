@@ -129,17 +129,17 @@ impl Labels {
             }
             if !is_label_key(key) || !is_label_value(value) {
                 return wrong(
-                    "no label; key and value have at most 63 letters, digits, -, _ or ., e.g. team=web",
+                    "it is not a label; key and value have at most 63 letters, digits, -, _ or ., e.g. team=web",
                 );
             }
             if labels.insert(key.to_owned(), value.to_owned()).is_some() {
-                return wrong("the key is there twice");
+                return wrong("the key occurs twice");
             }
         }
         match labels.len() {
             0..=Labels::AT_MOST => Ok(Labels(labels)),
             count => {
-                Err(format!("it has {count} labels, and {} at most are taken", Labels::AT_MOST))
+                Err(format!("it has {count} labels, but at most {} are allowed", Labels::AT_MOST))
             }
         }
     }
@@ -162,7 +162,8 @@ impl CertificateDomains {
         match domains.iter().find(|domain| !is_domain(domain)) {
             None if !domains.is_empty() => Ok(CertificateDomains(domains)),
             wrong => Err(format!(
-                "{} is no domain; use none, or e.g. example.com,example.org, which cover their subdomains",
+                "{} is no domain; use the word none, or domains, e.g. example.com,example.org, which include their \
+                 subdomains",
                 quoted(wrong.map_or(text, String::as_str))
             )),
         }

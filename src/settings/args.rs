@@ -227,7 +227,7 @@ impl ArgsParser {
         self.drop_value(is_secret || takes_value || is_daemon);
         let message = match (table::by_flag(name), meant) {
             _ if is_secret => format!(
-                "unknown flag; a secret on the command line could be read by every user of this machine, set \
+                "unknown flag; a secret on the command line could be read by every user of this machine: set \
                  {HCLOUD_TOKEN} or {HCLOUD_TOKEN_FILE} instead"
             ),
             (Some(setting), _) => self.only_for(setting.commands),
@@ -244,7 +244,7 @@ impl ArgsParser {
             Err(word) => self.problem(word.to_string_lossy(), "not UTF-8"),
             Ok(word) if self.command.reads_daemon_arguments() => {
                 let command = format!("ccm {}", self.command.name());
-                let message = "unexpected word; it takes only flags, and a flag that is true or false takes its value \
+                let message = "unexpected word; this command takes only flags, and a boolean flag takes its value \
                                with =";
                 let problem = Problem::usage(command, message).with_value(word);
                 self.args.problems.push(problem);

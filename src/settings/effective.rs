@@ -271,7 +271,8 @@ pub(super) fn output(candidate: &Candidate) -> Result<Output, String> {
     match candidate.text.to_ascii_lowercase() {
         word if word == "yml" => Ok(Output::Yaml),
         word if of_kubectl.iter().any(|form| word.starts_with(form)) => {
-            Err("only kubectl has it; take -o json, and choose from it with jq".to_owned())
+            Err("only kubectl has this format; use -o json, and select from the output with jq"
+                .to_owned())
         }
         _ => choice(candidate),
     }
@@ -287,7 +288,7 @@ pub(super) fn token(candidate: &Candidate) -> Result<Option<SecretSource>, Strin
 pub(super) fn user(candidate: &Candidate) -> Result<Option<SecretSource>, String> {
     secret(candidate, "user", |user| {
         if user.expose().contains(':') {
-            Err("has a colon, which no user of the web service has; is the password in it too?")
+            Err("has a colon, but no user of the web service has one; is the password in it too?")
         } else {
             user.check_line()
         }

@@ -91,7 +91,7 @@ mod tests {
     fn help_reads_like_this() {
         let text = help(Command::NodeSync);
         let expected = "  -o, --output table|wide|name|json|yaml
-          Output format on stdout. json and yaml are stable, for scripts. name: of a list only names, e.g. service/default/web. [default: table]
+          Output format on stdout. json and yaml are stable, for scripts. name: only the names in a list, e.g. service/default/web. [default: table]
       --color auto|always|never
           Whether text is coloured; json, yaml and the log never are. auto: at a terminal, unless NO_COLOR is set or TERM is dumb. [default: auto]
       --log-format text|json

@@ -75,7 +75,7 @@ impl Notice {
     /// Creates the notice about an unknown variable whose name is similar to the name of a variable that ccm reads.
     pub(super) fn misspelt(name: &str, nearest: &str) -> Notice {
         let name = name.escape_debug();
-        Notice::warning(format!("{name}: not a variable that ccm reads; did you mean {nearest}?"))
+        Notice::warning(format!("{name}: ccm does not read this variable; did you mean {nearest}?"))
     }
 
     pub(super) fn warning(message: String) -> Notice {

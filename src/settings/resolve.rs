@@ -222,7 +222,8 @@ fn robot_problem(
             Problem::environment(file, message).with_value(path.to_string_lossy())
         }
         None => {
-            let message = format!("not set, but {there} is; set it or {file} too, or neither");
+            let message =
+                format!("not set, but {there} is; set this (or {file}) too, or unset both");
             Problem::environment(name, message)
         }
     })
@@ -232,7 +233,7 @@ fn robot_problem(
 fn load_balancer_problem(settings: &LoadBalancerDefaults) -> Option<Problem> {
     let (location, zone) = (settings.location.as_ref()?, settings.network_zone.as_ref()?);
     let message = format!(
-        "set only one of it and {HCLOUD_LOAD_BALANCERS_NETWORK_ZONE} (which is {:?})",
+        "set either this or {HCLOUD_LOAD_BALANCERS_NETWORK_ZONE} (which is {:?}), not both",
         zone.value
     );
     let problem = Problem::environment(HCLOUD_LOAD_BALANCERS_LOCATION, message);
@@ -246,14 +247,14 @@ fn output_problems(command: Command, settings: &Settings) -> Vec<Problem> {
     let is_document = matches!(output, Output::Json | Output::Yaml);
     let mut problems = Vec::new();
     if settings.all_namespaces.value && settings.namespace.value.is_some() {
-        let why = "all namespaces, and -n one: leave one of them out";
+        let why = "can't be combined with -n: leave one of them out";
         problems.push(Problem::usage("-A", why));
     }
     if output == Output::Name && !is_list {
         problems.push(Problem::usage("-o name", "only for lists"));
     }
     if settings.watch.value && is_document {
-        let why = "shows a table again and again: leave it out for -o json and yaml";
+        let why = "repeats a table, so it can't be combined with -o json or yaml";
         problems.push(Problem::usage("--watch", why));
     }
     problems
@@ -289,11 +290,11 @@ fn leader_election_problems(settings: &Settings) -> Vec<Problem> {
         format!("must be longer than --leader-elect-renew-deadline ({deadline_s})")
     } else if lease < shortest {
         format!(
-            "must be {shortest_s} or longer: a write may take {write_s} and must be over before the Lease is, \
-             also at the end of a --leader-elect-retry-period ({retry_s})"
+            "must be {shortest_s} or longer: a write may take {write_s} and must end before the Lease expires, \
+             even at the end of a --leader-elect-retry-period ({retry_s})"
         )
     } else if lease > LONGEST_LEASE {
-        "longer than 68 years".to_owned()
+        "must not be longer than 68 years".to_owned()
     } else {
         return problems;
     };

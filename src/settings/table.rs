@@ -127,14 +127,15 @@ settings! {
     HCLOUD_ALLOW_INSECURE_ENDPOINT allow_insecure_endpoint: bool = parsed(boolean) => {
         own: true,
         default: Some("false"),
-        help: "Whether an API may be reached without TLS (http://) on another machine than this one, HCLOUD_ENDPOINT and \
-               ROBOT_ENDPOINT as well as the cluster's server: whoever is on the way then reads the token or password. Profile hcloud only warns.",
+        help: "Whether an API on another machine may be reached without TLS (http://): HCLOUD_ENDPOINT, \
+               ROBOT_ENDPOINT and the cluster's server. Anybody on the network path can then read the token or \
+               password. Profile hcloud only warns.",
     }
 
     HCLOUD_NETWORK network: Option<NetworkSelector> = parsed(unless_empty(values::network)) => {
         kind: ValueKind::Text("ID|NAME"),
-        help: "Private Network of the cluster: digits are its ID, anything else is its name. Nodes get \
-               their IP in it as InternalIP. Unset: nodes get no InternalIP.",
+        help: "Private Network of the cluster: a number is its ID, any other text is its name. Nodes get \
+               their IP in this Network as InternalIP. Unset: nodes get no InternalIP.",
     }
 
     HCLOUD_NETWORK_ROUTES_ENABLED network_routes_enabled: bool = parsed(boolean) => {
@@ -146,7 +147,7 @@ settings! {
 
     HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK network_disable_attached_check: bool = parsed(boolean) => {
         default: Some("false"),
-        help: "Skip the check at start, by the metadata service, that this machine is attached to the Network.",
+        help: "Skip the check at the start (with the metadata service) that this machine is attached to the Network.",
         commands: DAEMON_AND_DOCTOR,
     }
 
@@ -160,29 +161,30 @@ settings! {
     HCLOUD_INSTANCES_ADDRESS_FAMILY address_family: AddressFamily = choice => {
         kind: ValueKind::Choice(&["ipv4", "ipv6", "dualstack", "none"]),
         default: Some("ipv4"),
-        help: "Which public addresses of a server become its node's ExternalIP. none: none of them.",
+        help: "Which public addresses of a server become its node's ExternalIP. none: no address.",
     }
 
     HCLOUD_INSTANCES_INTERNAL_IP_FROM internal_ip_from: InternalIpFrom = choice => {
         kind: ValueKind::Choice(&["network", "kubelet"]),
         default: Some("network"),
-        help: "Where the InternalIP of a cloud server's node comes from. network: HCLOUD_NETWORK alone. kubelet: the \
-               kubelet's --node-ip, also one that the API does not know, e.g. of a VPN; without --node-ip \
-               HCLOUD_NETWORK.",
+        help: "Where the InternalIP of a cloud server's node comes from. network: only from HCLOUD_NETWORK. kubelet: \
+               from the kubelet's --node-ip, even when the API does not know the address, e.g. in a VPN; without \
+               --node-ip from HCLOUD_NETWORK.",
     }
 
     // An empty list means that the setting is unset.
     HCLOUD_INSTANCES_INTERNAL_IP_RANGES internal_ip_ranges: Vec<IpNet> = parsed(values::ip_ranges) => {
         kind: ValueKind::List("CIDR"),
-        help: "The ranges in which the addresses of a node's annotation instance.hetzner.cloud/internal-ip must be: the \
-               kubelet can write the annotation. Unset: no limit.",
+        help: "The ranges that must contain the addresses in a node's annotation instance.hetzner.cloud/internal-ip, \
+               because the kubelet can write the annotation. Unset: no limit.",
     }
 
     HCLOUD_INSTANCES_LABEL_PREFIXES label_prefixes: LabelPrefixes = parsed(values::label_prefixes) => {
         kind: ValueKind::List("PREFIX"),
-        help: "Which labels of cloud servers become labels of their nodes: DOMAIN/ for all of a domain, DOMAIN/NAME for \
-               one. Labels of kubernetes.io, k8s.io and hetzner.cloud are refused, except those of \
-               topology.kubernetes.io and node-role.kubernetes.io by their whole key. Unset: none.",
+        help: "Which labels of cloud servers become labels of their nodes: DOMAIN/ for all labels of a domain, \
+               DOMAIN/NAME for one label. Labels of kubernetes.io, k8s.io and hetzner.cloud are refused, except \
+               labels of topology.kubernetes.io and node-role.kubernetes.io that are listed by their whole key. \
+               Unset: no label.",
     }
 
     HCLOUD_INSTANCES_ZONE_LABEL_ENABLED zone_label_enabled: bool = parsed(boolean) => {
@@ -201,8 +203,8 @@ settings! {
 
     ROBOT_ENABLED robot_enabled: bool = parsed(boolean) => {
         default: Some("false"),
-        help: "Whether nodes may be dedicated servers, of the Robot web service. Without ROBOT_USER and ROBOT_PASSWORD \
-               their nodes keep what they have: nothing is looked up, set or deleted.",
+        help: "Whether nodes may be dedicated servers of the Robot web service. Without ROBOT_USER and ROBOT_PASSWORD \
+               their nodes stay unchanged: nothing is looked up, set or deleted.",
     }
 
     // User and password are set together or not at all when `robot_enabled` is true.
@@ -210,9 +212,9 @@ settings! {
         variables: &[Value(variables::ROBOT_USER), OptionalFile(variables::ROBOT_USER_FILE)],
         kind: ValueKind::Text("USER"),
         help: "User of the Robot web service (Robot → Settings → Web service and app settings). The file form is read \
-               again whenever the file changes; a file that is missing or empty at the start leaves it unset. \
-               Credentials that were refused are not tried again for ten minutes: three failed logins block the IP of \
-               this machine.",
+               again whenever the file changes; a file that is missing or empty at the start leaves the setting \
+               unset. Refused credentials are not tried again for ten minutes, because three failed logins block the \
+               IP of this machine.",
         secret: true,
     }
 
@@ -234,14 +236,14 @@ settings! {
     ROBOT_CACHE_TIMEOUT robot_cache_timeout: Duration = parsed(values::robot_cache_timeout) => {
         kind: ValueKind::Duration,
         default: Some("5m"),
-        help: "How old a list of dedicated servers may be. It is read again at once for a node of an unknown name. The \
-               web service takes 200 calls an hour, of which ccm makes 180 at most. 0 is 5m.",
+        help: "How old a list of dedicated servers may be. The list is read again at once for a node with an unknown \
+               name. The web service allows 200 calls an hour, of which ccm makes at most 180. 0 means 5m.",
     }
 
     ROBOT_RATE_LIMIT_WAIT_TIME robot_rate_limit_wait_time: Option<Duration> = parsed(values::robot_wait_time) => {
         kind: ValueKind::Duration,
-        help: "How long the web service is not called after it reported its rate limit, 1h at most. Unset or 0: as long \
-               as it says, 5m at most.",
+        help: "How long ccm does not call the web service after it reported its rate limit, at most 1h. Unset or 0: \
+               as long as the web service says, at most 5m.",
     }
 
     ROBOT_FORWARD_INTERNAL_IPS robot_forward_internal_ips: bool = parsed(boolean) => {
@@ -258,7 +260,7 @@ settings! {
 
     HCLOUD_LOAD_BALANCERS_TYPE [kind = parsed(values::text)] => {
         kind: ValueKind::Text("TYPE"),
-        help: "Type of load balancers whose Service sets none, e.g. lb21. Unset: a new one is an lb11, an existing one keeps its type.",
+        help: "Type of load balancers whose Service sets no type, e.g. lb21. Unset: a new load balancer is an lb11, an existing one keeps its type.",
     }
 
     HCLOUD_LOAD_BALANCERS_LOCATION [location = parsed(values::text)] => {
@@ -268,7 +270,7 @@ settings! {
 
     HCLOUD_LOAD_BALANCERS_NETWORK_ZONE [network_zone = parsed(values::text)] => {
         kind: ValueKind::Text("ZONE"),
-        help: "Network zone in which they are created, e.g. eu-central, when the location does not matter.",
+        help: "Network zone in which load balancers are created, e.g. eu-central, when the location does not matter.",
     }
 
     HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE [algorithm = choice] => {
@@ -277,11 +279,11 @@ settings! {
     }
 
     HCLOUD_LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK [network.disable_public_network = parsed(boolean)] => {
-        help: "Turn their public interface off. Unset: left unchanged.",
+        help: "Turn the public interface of load balancers off. Unset: left unchanged.",
     }
 
     HCLOUD_LOAD_BALANCERS_DISABLE_PRIVATE_INGRESS [network.disable_private_ingress = parsed(boolean)] => {
-        help: "Leave their private IPs out of the status of Services.",
+        help: "Leave the load balancers' private IPs out of the status of Services.",
     }
 
     HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP [network.use_private_ip = parsed(boolean)] => {
@@ -290,7 +292,7 @@ settings! {
 
     HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE [network.private_subnet = parsed(ip_range)] => {
         kind: ValueKind::Text("CIDR"),
-        help: "Subnet of the private Network in which they are attached, e.g. 10.0.1.0/24.",
+        help: "Subnet of the private Network to which load balancers are attached, e.g. 10.0.1.0/24.",
     }
 
     HCLOUD_LOAD_BALANCERS_PRIVATE_IPV4_RANGES [permitted.private_ipv4_ranges = parsed(values::ipv4_ranges)] => {
@@ -299,7 +301,7 @@ settings! {
     }
 
     HCLOUD_LOAD_BALANCERS_DISABLE_IPV6 [network.disable_ipv6 = parsed(boolean)] => {
-        help: "Leave their IPv6 address out of the status of Services.",
+        help: "Leave the load balancers' IPv6 addresses out of the status of Services.",
     }
 
     HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL [uses_proxyprotocol = parsed(boolean)] => {
@@ -308,7 +310,7 @@ settings! {
 
     HCLOUD_LOAD_BALANCERS_HEALTH_CHECK [health_check.kind = choice] => {
         kind: ValueKind::Choice(&["kube-proxy"]),
-        help: "kube-proxy: nodes are checked by GET /healthz on port 10256, where kube-proxy answers 503 when its node is about to be deleted. For ports of Services with externalTrafficPolicy: Cluster that describe no other check. The load balancers must reach that port: ccm help services. Unset: the node port is checked.",
+        help: "kube-proxy: nodes are checked by GET /healthz on port 10256, where kube-proxy answers 503 when its node is about to be deleted. This is for ports of Services with externalTrafficPolicy: Cluster that set no other check. The load balancers must reach that port: ccm help services. Unset: the node port is checked.",
     }
 
     HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL [health_check.interval_s = parsed(whole_seconds)] => {
@@ -332,17 +334,18 @@ settings! {
 
     HCLOUD_LOAD_BALANCERS_LABELS [labels = parsed(Labels::parse)] => {
         kind: ValueKind::List("KEY=VALUE"),
-        help: "Labels of all load balancers of Services, e.g. team=web,cost=42. A label whose key is taken out stays.",
+        help: "Labels of all load balancers of Services, e.g. team=web,cost=42. A label stays on the load balancer \
+               when its key is removed.",
     }
 
     HCLOUD_LOAD_BALANCERS_PRIMARY_IP_SELECTOR [permitted.primary_ip_selector = parsed(Selector::parse)] => {
         kind: ValueKind::Text("SELECTOR"),
-        help: "Labels of the Primary IPs that Services may claim, e.g. use=services; written like a selector of kubectl -l. Unset: they may claim any free one of the project.",
+        help: "Labels of the Primary IPs that Services may claim, e.g. use=services; written like a selector of kubectl -l. Unset: they may claim any free Primary IP of the project.",
     }
 
     HCLOUD_LOAD_BALANCERS_CERTIFICATE_SELECTOR [permitted.certificate_selector = parsed(Selector::parse)] => {
         kind: ValueKind::Text("SELECTOR"),
-        help: "Labels of the certificates of the project that Services may use besides those of their own namespace, e.g. use=services; written like a selector of kubectl -l. Unset: they may use all that are not another namespace's or cluster's.",
+        help: "Labels of the certificates of the project that Services may use besides those of their own namespace, e.g. use=services; written like a selector of kubectl -l. Unset: they may use all that do not belong to another namespace or cluster.",
     }
 
     HCLOUD_LOAD_BALANCERS_CERTIFICATE_DOMAINS [permitted.certificate_domains = parsed(CertificateDomains::parse)] => {
@@ -359,7 +362,7 @@ settings! {
         variables: &[Value(variables::KUBECONFIG)],
         kind: ValueKind::Path,
         help: "How to reach the cluster; the variable may list several files, separated by colons. \
-               If neither is set: the service account of the pod, else ~/.kube/config.",
+               If neither flag nor variable is set: the service account of the pod, else ~/.kube/config.",
     }
 
     CONTEXT context: Option<String> = parsed(unless_empty(values::text)) => {
@@ -373,24 +376,25 @@ settings! {
         kind: ValueKind::Url,
         help: "URL of the Kubernetes API server, instead of the one in the kubeconfig or, in a pod, the \
                cluster's own. The credentials of the kubeconfig, in a pod the token of the service \
-               account, are sent to it: use only an address of the same cluster.",
+               account, are sent to this URL: use only an address of the same cluster.",
     }
 
     SETTINGS_FROM settings_from: Option<WorkloadName> = parsed(WorkloadName::parse) => {
         flags: &["settings-from"],
         kind: ValueKind::Text("NAMESPACE/deployment/NAME"),
         help: "Use the settings of the daemon that runs there (or NAMESPACE/daemonset/NAME): its \
-               arguments and variables. Your own win. Values in Secrets and ConfigMaps are not read, \
+               arguments and variables. Your own settings win. Values in Secrets and ConfigMaps are not read, \
                but reported. Tokens, API addresses and output settings are always your own. Unset, and outside a pod: \
-               those of the only ccm or hcloud-cloud-controller-manager in kube-system. none: as --own-settings.",
+               the settings of the only ccm or hcloud-cloud-controller-manager in kube-system. none: same as \
+               --own-settings.",
         commands: TAKE_SETTINGS,
     }
 
     OWN_SETTINGS own_settings: bool = parsed(boolean) => {
         flags: &["own-settings"],
         default: Some("false"),
-        help: "Do not look for the daemon's settings: what is not set here, nor by the daemon that --settings-from names, has \
-               its default. Without it nothing is written while a setting of the daemon is not known.",
+        help: "Do not look for the daemon's settings: a setting that neither you nor the daemon of --settings-from \
+               sets has its default. Without this flag nothing is written while a setting of the daemon is not known.",
         commands: TAKE_SETTINGS,
     }
 
@@ -426,8 +430,9 @@ settings! {
         flags: &["node-status-update-frequency"],
         kind: ValueKind::Duration,
         default: Some("5m"),
-        help: "How often addresses and labels of all nodes are compared with their servers. In a project of more than \
-               500 servers less often: these lists take 120 calls an hour at most, one for each 50 servers.",
+        help: "How often addresses and labels of all nodes are compared with their servers. With more than 500 \
+               servers in the project, this is less often: these lists use at most 120 calls an hour, one for each \
+               50 servers.",
     }
 
     NODE_MONITOR_PERIOD node_monitor_period: Duration = parsed(interval) => {
@@ -440,8 +445,8 @@ settings! {
     NODE_DELETION_GUARD node_deletion_guard: bool = parsed(boolean) => {
         flags: &["node-deletion-guard"],
         default: Some("true"),
-        help: "Delete a node only while the token sees the server of another node: the token of another \
-               project sees none. Turn it off only for clusters that may have a single node.",
+        help: "Delete a node only while the token sees the server of another node, because the token of another \
+               project sees none of these servers. Turn it off only for clusters that may have a single node.",
         commands: &[Run, NodeList, NodeInspect, NodeSync],
     }
 
@@ -455,8 +460,8 @@ settings! {
     LOAD_BALANCER_CLASS load_balancer_class: Option<String> = parsed(unless_empty(values::class)) => {
         flags: &["load-balancer-class"],
         kind: ValueKind::Text("CLASS"),
-        help: "Only Services with this spec.loadBalancerClass get a load balancer. Unset: only those without a class. \
-               The load balancers of all others stay as they are.",
+        help: "Only Services with this spec.loadBalancerClass get a load balancer. Unset: only Services without a \
+               class. The load balancers of all other Services stay unchanged.",
         commands: WITH_LOAD_BALANCERS,
     }
 
@@ -464,8 +469,8 @@ settings! {
         flags: &["service-selector"],
         kind: ValueKind::Text("SELECTOR"),
         help: "Only Services whose labels match get a load balancer, e.g. lb!=metallb; written like a selector of kubectl \
-               -l. The load balancers of all others stay as they are, with ports, targets and addresses, until their \
-               Services match again.",
+               -l. The load balancers of all other Services stay unchanged, with ports, targets and addresses, until \
+               these Services match again.",
         commands: WITH_LOAD_BALANCERS,
     }
 
@@ -474,8 +479,8 @@ settings! {
         kind: ValueKind::Duration,
         default: Some("5m"),
         help: "How often load balancers are compared when their Service did not change. Changes made \
-               by hand are undone then. With more than 200 load balancers less often: these lists take 60 calls an hour \
-               at most (ccm status shows how often).",
+               by hand are then undone. With more than 200 load balancers, this is less often: these lists use at \
+               most 60 calls an hour (ccm status shows how often).",
     }
 
     // This number of concurrent syncs is at least 1.
@@ -512,7 +517,7 @@ settings! {
         flags: &["cluster-cidr"],
         kind: ValueKind::List("CIDR"),
         help: "Address ranges of the cluster's pods, the same as for kube-controller-manager. Routes of the \
-               Network within them are managed, all others are never changed. Unset: the route \
+               Network within these ranges are managed, all other routes are never changed. Unset: the route \
                controller does not run.",
         commands: WITH_ROUTES,
     }
@@ -535,8 +540,8 @@ settings! {
     DELETE_ORPHANED_LOAD_BALANCERS delete_orphaned_load_balancers: bool = parsed(boolean) => {
         flags: &["delete-orphaned-load-balancers"],
         default: Some("false"),
-        help: "Delete load balancers of this cluster whose Service does not exist, at each resync. Never \
-               one that is protected. false: they are only reported; ccm lb list shows them.",
+        help: "Delete load balancers of this cluster whose Service does not exist, at each resync. Load \
+               balancers with delete protection stay. false: they are only reported; ccm lb list shows them.",
     }
 
     DELETE_ORPHANS delete_orphans: bool = parsed(boolean) => {
@@ -559,7 +564,7 @@ settings! {
     LEADER_ELECT leader_elect: bool = parsed(boolean) => {
         flags: &["leader-elect"],
         default: Some("true"),
-        help: "Of several daemons only the holder of the Lease works, the others wait. \
+        help: "When several daemons run, only the holder of the Lease works, and the others wait. \
                hcloud-cloud-controller-manager uses the same Lease. false: no Lease is read or written.",
         commands: DAEMON_AND_DOCTOR,
     }
@@ -610,7 +615,7 @@ settings! {
     ONCE once: bool = parsed(boolean) => {
         flags: &["once"],
         default: Some("false"),
-        help: "One pass of every enabled controller, then exit: for cron and CronJobs.",
+        help: "Run every enabled controller once, then exit: for cron and CronJobs.",
     }
 
     DRY_RUN dry_run: bool = parsed(boolean) => {
@@ -634,8 +639,8 @@ settings! {
         flags: &["namespace"],
         short: Some('n'),
         kind: ValueKind::Text("NAMESPACE"),
-        help: "Namespace of Services that are named without one. Unset: that of the kubeconfig's context. lb list shows only \
-               this namespace.",
+        help: "Namespace of Services that are named without a namespace. Unset: the namespace of the kubeconfig's \
+               context. lb list shows only this namespace.",
         commands: LOAD_BALANCERS,
     }
 
@@ -644,7 +649,7 @@ settings! {
         flags: &["all-namespaces"],
         short: Some('A'),
         default: Some("false"),
-        help: "List Services of all namespaces. So does lb list without -n.",
+        help: "List Services of all namespaces. lb list without -n does the same.",
         commands: &[LbList],
     }
 
@@ -652,7 +657,7 @@ settings! {
         flags: &["selector"],
         short: Some('l'),
         kind: ValueKind::Text("SELECTOR"),
-        help: "List only what has these labels, e.g. app=web,tier in (a,b),!old.",
+        help: "List only objects with these labels, e.g. app=web,tier in (a,b),!old.",
         commands: &[NodeList, LbList],
     }
 
@@ -675,9 +680,9 @@ settings! {
         flags: &["watch"],
         short: Some('w'),
         default: Some("false"),
-        help: "Show it again and again until Ctrl-C (exit code 130): the cluster is read every 5 seconds, the Cloud API \
-               once a minute. A terminal is drawn anew; elsewhere a list prints rows that changed, status each screen \
-               with its time.",
+        help: "Repeat the output until Ctrl-C (exit code 130): the cluster is read every 5 seconds, the Cloud API \
+               once a minute. A terminal is redrawn; elsewhere a list prints the rows that changed, and status prints \
+               each screen with its time.",
         commands: &[NodeList, LbList, RouteList, Status],
     }
 
@@ -695,7 +700,7 @@ settings! {
         short: Some('o'),
         kind: ValueKind::Choice(&["table", "wide", "name", "json", "yaml"]),
         default: Some("table"),
-        help: "Output format on stdout. json and yaml are stable, for scripts. name: of a list only names, e.g. \
+        help: "Output format on stdout. json and yaml are stable, for scripts. name: only the names in a list, e.g. \
                service/default/web.",
         commands: CLIENTS,
     }
@@ -747,7 +752,8 @@ settings! {
         kind: ValueKind::Text("[IP]:PORT"),
         default: Some(":8233"),
         help: "Address on which the daemon serves /healthz, /livez, /readyz and /metrics. :PORT listens on every \
-               address of the machine. An empty flag (--metrics-address=) turns it off; an empty variable does not.",
+               address of the machine. An empty flag (--metrics-address=) turns the server off; an empty variable \
+               does not.",
         commands: DAEMON,
     }
 

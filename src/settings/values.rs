@@ -100,7 +100,7 @@ fn no_such(name: &str) -> String {
     let why = format!("no controller is called {name:?}");
     match nearest(name, all.flat_map(|controller| controller.names())) {
         Some(meant) => format!("{why}; did you mean {meant}?"),
-        None => format!("{why}; they are {}", aliases.join(", ")),
+        None => format!("{why}; the controllers are {}", aliases.join(", ")),
     }
 }
 
@@ -117,7 +117,7 @@ pub(super) fn verbosity(text: &str) -> Result<u32, String> {
 pub(super) fn cluster_name(text: &str) -> Result<String, String> {
     let is_name = |text: &str| !text.is_empty() && is_label_value(text);
     let form =
-        "use at most 63 letters, digits, -, _ or ., the first and the last a letter or digit";
+        "use at most 63 letters, digits, -, _ or ., and begin and end with a letter or digit";
     text_if(is_name, text, form)
 }
 
@@ -125,7 +125,7 @@ pub(super) fn cluster_name(text: &str) -> Result<String, String> {
 pub(super) fn cidrs(text: &str) -> Result<Vec<IpNet>, String> {
     let read = |word: &str| match word.parse::<IpNet>() {
         Ok(net) if net.prefix_len() == 0 => {
-            Err("use the range of the pods alone: this one holds every address".to_owned())
+            Err("use only the range of the pods: this range contains every address".to_owned())
         }
         Ok(net) => Ok(net.trunc()),
         Err(_) => {
@@ -162,7 +162,7 @@ pub(super) fn ip_ranges(text: &str) -> Result<Vec<IpNet>, String> {
 pub(super) fn scale(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(factor) if factor > 0.0 && factor <= 1000.0 => Ok(factor),
-        _ => Err("use a number greater than 0, 1000 at most".to_owned()),
+        _ => Err("use a number greater than 0 and at most 1000".to_owned()),
     }
 }
 
@@ -178,8 +178,8 @@ fn text_if(has_form: fn(&str) -> bool, text: &str, form: &str) -> Result<String,
 /// Parses a value that a Service can have as its `spec.loadBalancerClass`. The API server has the same rule for this
 /// field as for the key of a label.
 pub(super) fn class(text: &str) -> Result<String, String> {
-    let form = "no Service can have this class: use at most 63 letters, digits, -, _ or ., the first and the last a letter \
-                or digit; before them may be a domain in lower case and a slash, e.g. example.com/hetzner";
+    let form = "no Service can have this class: use at most 63 letters, digits, -, _ or ., and begin and end with a \
+                letter or digit; a domain in lower case and a slash may come before them, e.g. example.com/hetzner";
     text_if(is_label_key, text, form)
 }
 
@@ -253,13 +253,14 @@ pub(super) fn robot_wait_time(text: &str) -> Result<Option<Duration>, String> {
 
 /// Parses the name of an object as the API server accepts it: a DNS subdomain, RFC 1123.
 pub(super) fn object_name(text: &str) -> Result<String, String> {
-    let form = "use lower case letters, digits, - and ., a letter or digit first and last";
+    let form = "use lower case letters, digits, - and ., and begin and end with a letter or digit";
     text_if(is_subdomain, text, form)
 }
 
 /// Parses the name of a namespace: a DNS label, RFC 1123.
 pub(super) fn namespace(text: &str) -> Result<String, String> {
-    let form = "use at most 63 lower case letters, digits and -, a letter or digit first and last";
+    let form =
+        "use at most 63 lower case letters, digits and -, and begin and end with a letter or digit";
     text_if(is_label, text, form)
 }
 
@@ -368,7 +369,7 @@ mod tests {
             ("*,-rotue", "no controller is called \"rotue\"; did you mean route?"),
             (
                 "gardener",
-                "no controller is called \"gardener\"; they are cloud-node, \
+                "no controller is called \"gardener\"; the controllers are cloud-node, \
                  cloud-node-lifecycle, service, route",
             ),
             ("", "name at least one controller, or * for all"),
@@ -399,15 +400,15 @@ mod tests {
             ("https://", "the host is missing"),
             ("https:///v1", "the host is missing"),
             ("https://:443", "the host is missing"),
-            ("https://host/v1?a=b", "a base URL has no query and no fragment"),
-            ("https://host#top", "a base URL has no query and no fragment"),
+            ("https://host/v1?a=b", "a base URL must have no query and no fragment"),
+            ("https://host#top", "a base URL must have no query and no fragment"),
             ("https://user:password@host", "leave out the user name and password"),
             ("https://host:0", "the port is a number from 1 to 65535"),
             ("https://host:65536", "the port is a number from 1 to 65535"),
             ("https://[::1]443", "the port is a number from 1 to 65535"),
-            ("https://[::g]", "what is in [ ] is no IPv6 address"),
+            ("https://[::g]", "the text in [ ] is not an IPv6 address"),
             ("https://ho%20st", "the host has characters that no host name has"),
-            ("https://ho st", "a URL has no white space and only ASCII characters"),
+            ("https://ho st", "a URL must have only ASCII characters and no white space"),
         ] {
             assert_eq!(base_url(text), Err(message), "{text}");
         }

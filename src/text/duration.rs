@@ -114,7 +114,7 @@ fn unit(name: &str) -> Result<u128, String> {
 }
 
 fn too_long() -> String {
-    "longer than 292 years".to_owned()
+    "must not be longer than 292 years".to_owned()
 }
 
 #[cfg(test)]
@@ -166,9 +166,9 @@ mod tests {
             ("5d", "\"d\" is no unit of time; use h, m, s, ms, us or ns"),
             ("5 s", "\" s\" is no unit of time; use h, m, s, ms, us or ns"),
             ("-5s", "must not be negative"),
-            ("9223372036854775808ns", "longer than 292 years"),
-            ("99999999999999999999999999999999999999999h", "longer than 292 years"),
-            ("99999999999999999999h", "longer than 292 years"),
+            ("9223372036854775808ns", "must not be longer than 292 years"),
+            ("99999999999999999999999999999999999999999h", "must not be longer than 292 years"),
+            ("99999999999999999999h", "must not be longer than 292 years"),
         ] {
             assert_eq!(duration(text), Err(message.to_owned()), "{text}");
         }

@@ -39,7 +39,7 @@ impl Selector {
         let parts = split(text)?;
         if parts.len() > MOST_REQUIREMENTS {
             return Err(format!(
-                "it has {} requirements, and {MOST_REQUIREMENTS} at most are taken",
+                "it has {} requirements, but at most {MOST_REQUIREMENTS} are allowed",
                 parts.len()
             ));
         }
@@ -127,7 +127,7 @@ fn requirement(text: &str) -> Result<Requirement, String> {
         let right = right.trim();
         let number = || {
             let number = right.parse::<i64>();
-            number.map_err(|_| format!("{} behind {sign} is no whole number", quoted(right)))
+            number.map_err(|_| format!("{} after {sign} is no whole number", quoted(right)))
         };
         let wanted = match sign {
             ">" => WantedValue::Above(number()?),

@@ -66,7 +66,7 @@ fn has_label_form(text: &str) -> bool {
 /// repeats nothing of the text, because there may be a password in it.
 pub fn base_url(text: &str) -> Result<String, &'static str> {
     if text.contains(|c: char| c.is_control() || c.is_whitespace() || !c.is_ascii()) {
-        return Err("a URL has no white space and only ASCII characters");
+        return Err("a URL must have only ASCII characters and no white space");
     }
     let (scheme, rest) =
         text.split_once("://").ok_or("write a whole URL, e.g. https://api.example.com")?;
@@ -75,7 +75,7 @@ pub fn base_url(text: &str) -> Result<String, &'static str> {
         return Err("use http:// or https://");
     }
     if rest.contains(['?', '#']) {
-        return Err("a base URL has no query and no fragment");
+        return Err("a base URL must have no query and no fragment");
     }
     let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     if authority.contains('@') {
@@ -110,7 +110,7 @@ pub fn host_and_port(authority: &str) -> Result<(&str, Option<u16>), &'static st
         Some(rest) => rest
             .split_once(']')
             .filter(|(host, _)| host.parse::<Ipv6Addr>().is_ok())
-            .ok_or("what is in [ ] is no IPv6 address")?,
+            .ok_or("the text in [ ] is not an IPv6 address")?,
         None => authority.split_at(authority.find(':').unwrap_or(authority.len())),
     };
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || "-._:".contains(c);
@@ -141,8 +141,8 @@ mod tests {
             ("", Err("the host is missing")),
             (":443", Err("the host is missing")),
             ("ho%20st", Err("the host has characters that no host name has")),
-            ("[::g]", Err("what is in [ ] is no IPv6 address")),
-            ("[::1", Err("what is in [ ] is no IPv6 address")),
+            ("[::g]", Err("the text in [ ] is not an IPv6 address")),
+            ("[::1", Err("the text in [ ] is not an IPv6 address")),
             ("[::1]443", Err("the port is a number from 1 to 65535")),
             ("host:0", Err("the port is a number from 1 to 65535")),
             ("host:+1", Err("the port is a number from 1 to 65535")),

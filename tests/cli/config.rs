@@ -122,7 +122,7 @@ fn a_wrong_command_line_is_wrong_usage() {
     let cases = [
         ("-o xml", "-o: \"xml\": use table, wide, name, json or yaml\n"),
         ("--nod-sync-interval=1s", "--nod-sync-interval: unknown flag; did you mean --node-sync-interval?\n"),
-        ("network", "ccm config: \"network\": unexpected word; it takes only flags, and a flag"),
+        ("network", "ccm config: \"network\": unexpected word; this command takes only flags, and a boolean flag"),
         ("--detailed-exitcode", "--detailed-exitcode: only for node sync, lb sync or route sync\n"),
         ("--hcloud-token=pass-word", "--hcloud-token: unknown flag; a secret on the command line"),
     ];

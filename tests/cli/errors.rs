@@ -81,9 +81,9 @@ fn wrong_settings_are_explained() {
     #[rustfmt::skip]
     check(&sandbox, &env(&sandbox), &[
         (LIST, &[("HCLOUD_TOKEN", "")], 1, "HCLOUD_TOKEN: not set; set it or HCLOUD_TOKEN_FILE to a token of the project's API (Hetzner Console → Security → API tokens)"),
-        (LIST, &[("HCLOUD_TOKEN", "short")], 1, "warn: the token from HCLOUD_TOKEN has 5 characters; tokens of the Cloud API have 64\nGET HETZNER/networks: unable to authenticate (unauthorized, ID); the token in HCLOUD_TOKEN or HCLOUD_TOKEN_FILE is not accepted: is it whole, and not deleted?"),
-        (LIST, &[("HCLOUD_TOKEN", NO_TOKEN)], 1, "GET HETZNER/networks: unable to authenticate (unauthorized, ID); the token in HCLOUD_TOKEN or HCLOUD_TOKEN_FILE is not accepted: is it whole, and not deleted?"),
-        (LIST, &[("HCLOUD_TOKEN", "two words")], 1, "HCLOUD_TOKEN: holds characters that no token has, e.g. white space inside; copy it anew"),
+        (LIST, &[("HCLOUD_TOKEN", "short")], 1, "warn: the token from HCLOUD_TOKEN has 5 characters; tokens of the Cloud API have 64\nGET HETZNER/networks: unable to authenticate (unauthorized, ID); the token in HCLOUD_TOKEN or HCLOUD_TOKEN_FILE is not accepted: is it complete, and does it still exist?"),
+        (LIST, &[("HCLOUD_TOKEN", NO_TOKEN)], 1, "GET HETZNER/networks: unable to authenticate (unauthorized, ID); the token in HCLOUD_TOKEN or HCLOUD_TOKEN_FILE is not accepted: is it complete, and does it still exist?"),
+        (LIST, &[("HCLOUD_TOKEN", "two words")], 1, "HCLOUD_TOKEN: holds characters that no token has, e.g. white space; copy it again"),
         (LIST, &[("HCLOUD_TOKEN", ""), ("HCLOUD_TOKEN_FILE", "/nowhere")], 1, "HCLOUD_TOKEN_FILE: \"/nowhere\": No such file or directory (os error 2)"),
         (LIST, &[("HCLOUD_TOKEN", ""), ("HCLOUD_TOKEN_FILE", NO_TOKEN)], 1, "HCLOUD_TOKEN_FILE: can't be read, and looks like a token itself; write the path of a file that holds the token"),
         (LIST, &[("HCLOUD_NETWORK", "sandbix")], 1, "HCLOUD_NETWORK: there is no Network sandbix; this project has sandbox (1000001), other (1000011)"),
@@ -91,11 +91,11 @@ fn wrong_settings_are_explained() {
         (LIST, &[("HCLOUD_NETWORK", "nets"), ("HCLOUD_TOKEN", &foreign)], 1, "HCLOUD_NETWORK: there is no Network nets; this project has none"),
         (LIST, &[("HCLOUD_ENDPOINT", "localhost")], 1, "HCLOUD_ENDPOINT: \"localhost\": write a whole URL, e.g. https://api.example.com"),
         (LIST, &[("HCLOUD_ENDPOINT", &root)], 1, "GET HETZNER_ROOT/networks: resource not found (not_found, ID); is HCLOUD_ENDPOINT complete, with /v1 at its end?"),
-        (LIST, &[("HCLOUD_ENDPOINT", "http://127.0.0.1:1/v1")], 1, "GET http://127.0.0.1:1/v1/networks: connection refused; is it running, and is this its address? (the address is that of HCLOUD_ENDPOINT)"),
+        (LIST, &[("HCLOUD_ENDPOINT", "http://127.0.0.1:1/v1")], 1, "GET http://127.0.0.1:1/v1/networks: connection refused; is the server running, and is this its address? (the address comes from HCLOUD_ENDPOINT)"),
         (LIST, &[("HCLOUD_INSTANCES_ADDRESS_FAMILY", "ipv5"), ("HCLOUD_DEBUG", "maybe")], 1, "HCLOUD_INSTANCES_ADDRESS_FAMILY: \"ipv5\": use ipv4, ipv6, dualstack or none\nHCLOUD_DEBUG: \"maybe\": use true or false"),
-        (LIST, &[("HCLOUD_NETWROK", "x"), ("HCLOUD_NETWORK", "")], 0, "warn: HCLOUD_NETWROK: not a variable that ccm reads; did you mean HCLOUD_NETWORK?"),
-        (ONCE, &[("HCLOUD_TOKEN", NO_TOKEN)], 1, "ERROR cloud-node-controller: 3 nodes wait: GET HETZNER/networks: unable to authenticate (unauthorized, ID); the token in HCLOUD_TOKEN or HCLOUD_TOKEN_FILE is not accepted: is it whole, and not deleted?"),
-        (&["run", "--once", "--controllers=-cloud-node"], &[], 1, "--controllers: none is left that could run; nothing to do"),
+        (LIST, &[("HCLOUD_NETWROK", "x"), ("HCLOUD_NETWORK", "")], 0, "warn: HCLOUD_NETWROK: ccm does not read this variable; did you mean HCLOUD_NETWORK?"),
+        (ONCE, &[("HCLOUD_TOKEN", NO_TOKEN)], 1, "ERROR cloud-node-controller: 3 nodes wait: GET HETZNER/networks: unable to authenticate (unauthorized, ID); the token in HCLOUD_TOKEN or HCLOUD_TOKEN_FILE is not accepted: is it complete, and does it still exist?"),
+        (&["run", "--once", "--controllers=-cloud-node"], &[], 1, "--controllers: no controller is left to run, so there is nothing to do"),
         (&["run", "--node-sync-interval=5", "--onec", "extra"], &[("HCLOUD_DEBUG", "2"), ("HCLOUD_TOKEN", "")], 2, "--onec: unknown flag; did you mean --once?\n--node-sync-interval: \"5\": a duration needs a unit, e.g. 5s or 1m30s\nHCLOUD_DEBUG: \"2\": use true or false\nHCLOUD_TOKEN: not set; set it or HCLOUD_TOKEN_FILE to a token of the project's API (Hetzner Console → Security → API tokens)"),
     ]);
 }
@@ -112,28 +112,28 @@ fn wrong_usage_is_explained() {
     #[rustfmt::skip]
     check(&sandbox, &env(&sandbox), &[
         (&["nodes"], &[], 2, "unknown command \"nodes\"; did you mean node?\nSee ccm help."),
-        (&["get", "nodes"], &[], 2, "unknown command \"get nodes\"; there is run, node, lb, route, status, doctor, lint, config, explain, completions, help, version\nSee ccm help."),
-        (&["lb", "ls"], &[], 2, "unknown command \"lb ls\"; there is lb list, lb inspect, lb sync, lb adopt, lb release\nSee ccm help."),
+        (&["get", "nodes"], &[], 2, "unknown command \"get nodes\"; use one of run, node, lb, route, status, doctor, lint, config, explain, completions, help, version\nSee ccm help."),
+        (&["lb", "ls"], &[], 2, "unknown command \"lb ls\"; use one of lb list, lb inspect, lb sync, lb adopt, lb release\nSee ccm help."),
         (&["nod", "list"], &[], 2, "unknown command \"nod list\"; did you mean node?\nSee ccm help."),
-        (&["node", "delete", "worker-1"], &[], 2, "unknown command \"node delete\"; there is node list, node inspect, node sync\nSee ccm help."),
-        (&["lb", "-once"], &[], 2, "-once needs a whole command: lb list, lb inspect, lb sync, lb adopt or lb release"),
+        (&["node", "delete", "worker-1"], &[], 2, "unknown command \"node delete\"; use one of node list, node inspect, node sync\nSee ccm help."),
+        (&["lb", "-once"], &[], 2, "-once needs a complete command before it: lb list, lb inspect, lb sync, lb adopt or lb release"),
         (&["lb", "list", "-namespace", "shop"], NO_CLUSTER, 2, "-namespace: long flags have two dashes: did you mean --namespace?"),
         (&["lb", "inspect", "svc", "web"], NO_CLUSTER, 2, "lb inspect takes one name: svc/web"),
         (&["lb", "list", "-l"], NO_CLUSTER, 2, "-l: needs a value: SELECTOR, e.g. -l app=web"),
         (&["lb", "sync", "--all"], NO_CLUSTER, 2, "--all: unknown flag; see ccm lb sync --help"),
-        (&["route", "list"], NO_CLUSTER, 1, "there are no routes: HCLOUD_NETWORK_ROUTES_ENABLED is false; set it as for the daemon, or take its settings with --settings-from"),
+        (&["route", "list"], NO_CLUSTER, 1, "there are no routes: HCLOUD_NETWORK_ROUTES_ENABLED is false; use the daemon's value, or take the daemon's settings with --settings-from"),
         (&["explain", "HCLOUD_NETWRK"], &[], 2, &of_explain("\"HCLOUD_NETWRK\"; did you mean HCLOUD_NETWORK?")),
         (&["help", "HCLOUD_NETWRK"], &[], 2, "unknown command or topic \"HCLOUD_NETWRK\"; did you mean HCLOUD_NETWORK?\nSee ccm help."),
         (&["help", "lb", "foo"], &[], 2, "unknown command or topic \"lb foo\"; did you mean lb?\nSee ccm help."),
-        (&["explain"], &[], 2, "explain takes one word: ccm explain protocol"),
-        (&["explain", "a", "b"], &[], 2, "explain takes one word: ccm explain protocol"),
+        (&["explain"], &[], 2, "explain takes one word, e.g. ccm explain protocol"),
+        (&["explain", "a", "b"], &[], 2, "explain takes one word, e.g. ccm explain protocol"),
         (&["explain", "protcol"], &[], 2, &of_explain("\"protcol\"; did you mean protocol?")),
         (&["explain", "xyz"], &[], 2, &of_explain("\"xyz\"")),
         (&["explain", "health-check-http-status-codes"], &[], 2, &of_explain("\"health-check-http-status-codes\"; did you mean http-status-codes?")),
-        (&["frobnicate"], &[], 2, "unknown command \"frobnicate\"; there is run, node, lb, route, status, doctor, lint, config, explain, completions, help, version\nSee ccm help."),
-        (&["--context", "foo", "node", "list"], &[], 1, "--context: there is no context \"foo\"; there is \"ccm\""),
-        (&["--context", "foo", "node"], &[], 2, "--context needs a whole command: node list, node inspect or node sync"),
-        (&["version", "extra"], &[], 2, "version takes no words, and no flag but -o"),
+        (&["frobnicate"], &[], 2, "unknown command \"frobnicate\"; use one of run, node, lb, route, status, doctor, lint, config, explain, completions, help, version\nSee ccm help."),
+        (&["--context", "foo", "node", "list"], &[], 1, "--context: there is no context \"foo\"; the kubeconfig has \"ccm\""),
+        (&["--context", "foo", "node"], &[], 2, "--context needs a complete command before it: node list, node inspect or node sync"),
+        (&["version", "extra"], &[], 2, "version takes no words, and no flag except -o"),
         (&["node", "lst"], &[], 2, "unknown command \"node lst\"; did you mean node list?\nSee ccm help."),
         (&["help", "nod"], &[], 2, "unknown command or topic \"nod\"; did you mean node?\nSee ccm help."),
         (&["help", "nodse"], &[], 2, "unknown command or topic \"nodse\"; did you mean node or nodes?\nSee ccm help."),
@@ -144,19 +144,19 @@ fn wrong_usage_is_explained() {
         (&["node", "list", "-o", "xml"], &[], 2, "-o: \"xml\": use table, wide, name, json or yaml"),
         (&["node", "list", "-o"], &[], 2, "-o: needs a value: table|wide|name|json|yaml"),
         (&["node", "list", "-o", "xml", "--frob", "-v=much"], &[("HCLOUD_DEBUG", "2")], 2, "--frob: unknown flag; see ccm node list --help\n-o: \"xml\": use table, wide, name, json or yaml\n-v: \"much\": use a whole number from 0\nHCLOUD_DEBUG: \"2\": use true or false"),
-        (&["node", "list", "-o", "jsonpath={.items[0]}"], &[], 2, "-o: \"jsonpath={.items[0]}\": only kubectl has it; take -o json, and choose from it with jq"),
-        (&["lb", "list", "-o=custom-columns=NAME:.metadata.name"], &[], 2, "-o: \"custom-columns=NAME:.metadata.name\": only kubectl has it; take -o json, and choose from it with jq"),
+        (&["node", "list", "-o", "jsonpath={.items[0]}"], &[], 2, "-o: \"jsonpath={.items[0]}\": only kubectl has this format; use -o json, and select from the output with jq"),
+        (&["lb", "list", "-o=custom-columns=NAME:.metadata.name"], &[], 2, "-o: \"custom-columns=NAME:.metadata.name\": only kubectl has this format; use -o json, and select from the output with jq"),
         (&["lb", "inspect", "web", "-o", "name"], NO_CLUSTER, 2, "-o name: only for lists"),
         (&["lb", "sync", "-o", "name"], NO_CLUSTER, 2, "-o name: only for lists"),
-        (&["lb", "list", "-A", "-n", "shop"], NO_CLUSTER, 2, "-A: all namespaces, and -n one: leave one of them out"),
+        (&["lb", "list", "-A", "-n", "shop"], NO_CLUSTER, 2, "-A: can't be combined with -n: leave one of them out"),
         (&["node", "list", "-A"], NO_CLUSTER, 2, "-A: only for lb list"),
-        (&["lb", "list", "-w", "-o", "json"], NO_CLUSTER, 2, "--watch: shows a table again and again: leave it out for -o json and yaml"),
+        (&["lb", "list", "-w", "-o", "json"], NO_CLUSTER, 2, "--watch: repeats a table, so it can't be combined with -o json or yaml"),
         (&["lb", "list", "-l", "a in b"], NO_CLUSTER, 2, "-l: \"a in b\": \"a in b\" is no name of a label"),
         (&["node", "list", "--sort-by", "nam"], &[], 2, "unknown column \"nam\"; did you mean name?\nSee ccm help."),
-        (&["node", "list", "--sort-by", ".metadata.uid"], &[], 2, "unknown column \".metadata.uid\"; there is name, status, server, state, addresses, diff, type, location, matched-by, provider-id, server-labels\nSee ccm help."),
-        (&["lb", "inspect", "svc/"], NO_CLUSTER, 2, "\"svc/\" is no Service; write NAMESPACE/NAME, NAME, svc/NAME, or the ID, name or address of its load balancer"),
+        (&["node", "list", "--sort-by", ".metadata.uid"], &[], 2, "unknown column \".metadata.uid\"; use one of name, status, server, state, addresses, diff, type, location, matched-by, provider-id, server-labels\nSee ccm help."),
+        (&["lb", "inspect", "svc/"], NO_CLUSTER, 2, "\"svc/\" does not name a Service; write NAMESPACE/NAME, NAME, svc/NAME, or the ID, name or address of its load balancer"),
         (&["node", "list", "worker-1"], &[], 2, "node list takes no name; ccm node inspect worker-1 shows one node"),
-        (&["node", "list", "--token", NO_TOKEN], &[], 2, "--token: unknown flag; a secret on the command line could be read by every user of this machine, set HCLOUD_TOKEN or HCLOUD_TOKEN_FILE instead"),
+        (&["node", "list", "--token", NO_TOKEN], &[], 2, "--token: unknown flag; a secret on the command line could be read by every user of this machine: set HCLOUD_TOKEN or HCLOUD_TOKEN_FILE instead"),
         (&["node", "inspect"], &[], 2, "node inspect takes one name, e.g. ccm node inspect worker-1"),
         (&["node", "inspect", "worker1"], &[], 1, "there is no node \"worker1\"; did you mean worker-1?"),
         (&["node", "inspect", "worker-"], &[], 1, "there is no node \"worker-\"; did you mean worker-1, worker-2 or worker-3?"),
@@ -170,11 +170,11 @@ fn wrong_usage_is_explained() {
         (&["lb", "list", "default/x"], NO_CLUSTER, 2, "lb list takes no name; ccm lb inspect default/x shows one Service"),
         (&["lb", "inspect"], NO_CLUSTER, 2, "lb inspect takes one Service, e.g. ccm lb inspect default/web"),
         (&["lb", "inspect", "default/a", "default/b"], NO_CLUSTER, 2, "lb inspect takes one Service, e.g. ccm lb inspect default/web"),
-        (&["lb", "sync", "--delete-orphans", "default/x", "--yes"], NO_CLUSTER, 2, "--delete-orphans takes no Service: those of orphans do not exist"),
+        (&["lb", "sync", "--delete-orphans", "default/x", "--yes"], NO_CLUSTER, 2, "--delete-orphans takes no Service, because the Services of orphans do not exist"),
         (&["route", "list", "x"], NO_CLUSTER, 2, "route list takes no name: it is about all routes"),
         (&["route", "sync", "--detailed-exitcode"], NO_CLUSTER, 2, "--detailed-exitcode needs --dry-run"),
         (&["node", "list", "\u{1b}[2J"], &[], 2, "node list takes no name; ccm node inspect ''\\\\'u001b[2J' shows one node"),
-        (&["\u{1b}[2J"], &[], 2, "unknown command \"\\u{1b}[2J\"; there is run, node, lb, route, status, doctor, lint, config, explain, completions, help, version\nSee ccm help."),
+        (&["\u{1b}[2J"], &[], 2, "unknown command \"\\u{1b}[2J\"; use one of run, node, lb, route, status, doctor, lint, config, explain, completions, help, version\nSee ccm help."),
     ]);
     for name in ["worker-1", "worker-2", "worker-3"] {
         assert!(!common::is_initialised(&sandbox.node(name)), "{name}");
@@ -187,16 +187,16 @@ fn answers_that_are_not_the_api_s_are_explained() {
     let env = env(&sandbox);
     #[rustfmt::skip]
     let cases: [(Half, Effect, &str); 11] = [
-        (Half::Hetzner, Effect::html(), "answered 200 with text/html; charset=utf-8 instead of JSON; is this the API's address, or a proxy's page?"),
-        (Half::Hetzner, Effect::proxy_not_found(), "HTTP status 404 without an error of the Hetzner API; is HCLOUD_ENDPOINT right, or a proxy in between?"),
-        (Half::Hetzner, Effect::gateway_timeout(), "HTTP status 504 without an error of the Hetzner API; is HCLOUD_ENDPOINT right, or a proxy in between?"),
-        (Half::Hetzner, Effect::other_json(), "the answer is not what the API answers: no networks with their page; nothing is done on an incomplete list"),
-        (Half::Hetzner, Effect::Malformed, "the answer ended before it was complete (the address is that of HCLOUD_ENDPOINT)"),
-        (Half::Hetzner, Effect::Reset, "the connection was reset (the address is that of HCLOUD_ENDPOINT)"),
-        (Half::Hetzner, Effect::hetzner_rate_limit(), "limit of 3600 requests per hour reached (rate_limit_exceeded, ID); all tokens of the project share this limit, and one call comes back each second: wait, or see who else uses it up"),
+        (Half::Hetzner, Effect::html(), "answered 200 with text/html; charset=utf-8 instead of JSON; is this the API's address, or did a proxy answer?"),
+        (Half::Hetzner, Effect::proxy_not_found(), "HTTP status 404 without an error of the Hetzner API; is HCLOUD_ENDPOINT correct, or did a proxy answer?"),
+        (Half::Hetzner, Effect::gateway_timeout(), "HTTP status 504 without an error of the Hetzner API; is HCLOUD_ENDPOINT correct, or did a proxy answer?"),
+        (Half::Hetzner, Effect::other_json(), "the answer does not have the form of this API: no networks with their page; ccm does nothing when a list is incomplete"),
+        (Half::Hetzner, Effect::Malformed, "the answer ended before it was complete (the address comes from HCLOUD_ENDPOINT)"),
+        (Half::Hetzner, Effect::Reset, "the connection was reset (the address comes from HCLOUD_ENDPOINT)"),
+        (Half::Hetzner, Effect::hetzner_rate_limit(), "limit of 3600 requests per hour reached (rate_limit_exceeded, ID); all tokens of the project share this limit, and it allows one more call each second: wait, or find out who else uses it"),
         (Half::Hetzner, Effect::hetzner_error(503, "maintenance", "back soon"), "back soon (maintenance, ID)"),
-        (Half::Kubernetes, Effect::html(), "answered 200 with text/html; charset=utf-8 instead of JSON; is this the API's address, or a proxy's page?"),
-        (Half::Kubernetes, Effect::proxy_not_found(), "HTTP status 404 without a Kubernetes Status; is this the API server's address, or a proxy in between?"),
+        (Half::Kubernetes, Effect::html(), "answered 200 with text/html; charset=utf-8 instead of JSON; is this the API's address, or did a proxy answer?"),
+        (Half::Kubernetes, Effect::proxy_not_found(), "HTTP status 404 without a Kubernetes Status; is this the API server's address, or did a proxy answer?"),
         (Half::Kubernetes, Effect::kubernetes_status(500, "InternalError", "etcdserver: request timed out"), "etcdserver: request timed out (500 InternalError)"),
     ];
     for (half, effect, why) in cases {
@@ -222,9 +222,9 @@ fn answers_that_are_not_the_api_s_are_explained() {
 fn an_unreachable_api_is_explained() {
     let sandbox = world();
     let env = env(&sandbox);
-    let refused = "connection refused; is it running, and is this its address?";
+    let refused = "connection refused; is the server running, and is this its address?";
     let hetzner =
-        format!("GET HETZNER/networks: {refused} (the address is that of HCLOUD_ENDPOINT)");
+        format!("GET HETZNER/networks: {refused} (the address comes from HCLOUD_ENDPOINT)");
     let kubernetes = format!("GET KUBERNETES/api/v1/nodes: {refused}");
     let origin = "(kubeconfig DIR/kubeconfig-ccm, context ccm)";
     #[rustfmt::skip]
@@ -305,9 +305,9 @@ fn tokens_that_are_not_the_project_s_are_explained() {
     let log = ccm(&foreign, ONCE).stderr;
     for found in [
         "node/worker-1: provider ID \"ccm-from-scratch://1000002\": this token's project has no server 1000002; was it \
-         deleted, or is the token another project's?",
-        "node/worker-2: no server is named \"worker-2\", and none that is free has an address the node reports \
-         (10.0.0.3); the project has no servers at all: is the token another project's?",
+         deleted, or does the token belong to another project?",
+        "node/worker-2: no server is named \"worker-2\", and no server without a node has an address that the node reports \
+         (10.0.0.3); the project has no servers at all: does the token belong to another project?",
     ] {
         assert!(log.contains(found), "{log}");
     }
@@ -320,7 +320,7 @@ fn a_daemon_that_is_permanent_ends() {
     let env = env(&sandbox);
     #[rustfmt::skip]
     check(&sandbox, &env, &[
-        (&["run"], &[("HCLOUD_TOKEN", NO_TOKEN)], 1, "ERROR cloud-node-controller: 3 nodes wait: GET HETZNER/networks: unable to authenticate (unauthorized, ID); the token in HCLOUD_TOKEN or HCLOUD_TOKEN_FILE is not accepted: is it whole, and not deleted?"),
+        (&["run"], &[("HCLOUD_TOKEN", NO_TOKEN)], 1, "ERROR cloud-node-controller: 3 nodes wait: GET HETZNER/networks: unable to authenticate (unauthorized, ID); the token in HCLOUD_TOKEN or HCLOUD_TOKEN_FILE is not accepted: is it complete, and does it still exist?"),
         (&["run"], &[("HCLOUD_NETWORK", "4711")], 1, "ERROR cloud-node-controller: 3 nodes wait: HCLOUD_NETWORK: there is no Network 4711; this project has sandbox (1000001)"),
         (&["run"], &[("KUBECONFIG", "/nowhere")], 1, "kubeconfig /nowhere: the file does not exist; correct the path"),
     ]);

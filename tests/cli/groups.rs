@@ -90,7 +90,7 @@ fn groups_and_external_ones_are_shown() {
     see(&["lb", "inspect", "default/refused"]);
     let doctor = seen(&sandbox, &["doctor"]);
     fits(&doctor);
-    assert!(!doctor.contains("whatever the status says"), "{doctor}");
+    assert!(!doctor.contains("although the status has an address"), "{doctor}");
     // Deleted: one leaves its group, one the external one.
     for name in ["shop/api", "shop/mqtt"] {
         sandbox.delete(name);

@@ -120,7 +120,7 @@ fn a_node_is_named_in_many_ways() {
     sandbox.cloud().edit_server(second, |one| one["private_net"][0]["ip"] = json!(private));
     let ran = ccm(&env, &["node", "inspect", private]);
     assert_eq!((ran.code, ran.stdout.as_str()), (1, ""));
-    let both = format!("ccm: {private:?} names 2 of them: write node/worker-1 or node/worker-2\n");
+    let both = format!("ccm: {private:?} names 2 objects: write node/worker-1 or node/worker-2\n");
     assert_eq!(ran.stderr, both);
 }
 

@@ -54,7 +54,7 @@ fn run_once_leaves_the_work_to_a_live_leader() {
     sandbox.wait_for_nodes();
     let before = holder(&sandbox);
     let ran = sandbox.ccm(&["run", "--once"]).with_code(0);
-    ran.warns(&format!("{before} leads and does this work; nothing done"));
+    ran.warns(&format!("{before} is the leader and does this work, so nothing is done here"));
     assert!(!ran.stderr.contains("calls made"), "{}", ran.stderr);
     assert_eq!(holder(&sandbox), before, "{}", daemon.log());
 }
@@ -100,7 +100,7 @@ fn a_sync_names_the_leader_and_a_dry_run_writes_nothing() {
         for words in commands {
             let ran = sandbox.ccm(words);
             assert_eq!(ran.code, 0, "{words:?}: {}", ran.stderr);
-            let line = "another-host_1 leads (lease kube-system/cloud-controller-manager)";
+            let line = "another-host_1 is the leader (lease kube-system/cloud-controller-manager)";
             let is_told = ran.stderr.contains(line);
             let expected = told && words[..2] == ["node", "sync"];
             assert_eq!(is_told, expected, "{words:?}: {}", ran.stderr);

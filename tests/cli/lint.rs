@@ -30,10 +30,10 @@ const CASES: &[Case] = &[
     (&[80], &[("private-ipv4", "10.0.0.200"), ("use-private-ip", "true")], plain, &[]),
     (&[443], &[("protocol", "https"), ("http-certificates", "one")], plain, &[]),
     // Unknown and misspelt.
-    (&[80], &[("protcol", "http")], plain, &["annotation load-balancer.hetzner.cloud/protcol is not one that is known; did you mean load-balancer.hetzner.cloud/protocol?"]),
-    (&[80], &[("whatever", "x")], plain, &["whatever is not one that is known"]),
+    (&[80], &[("protcol", "http")], plain, &["annotation load-balancer.hetzner.cloud/protcol is unknown; did you mean load-balancer.hetzner.cloud/protocol?"]),
+    (&[80], &[("whatever", "x")], plain, &["whatever is unknown"]),
     (&[80], &[("protocol.htpp", "http")], plain, &["no port \"htpp\"; it has p80 (80)"]),
-    (&[80], &[("type.p80", "lb11")], plain, &["type is about the whole load balancer"]),
+    (&[80], &[("type.p80", "lb11")], plain, &["type holds for the whole load balancer"]),
     // Wrong values.
     (&[80], &[("protocol", "ftp"), ("algorithm-type", "random"), ("use-private-ip", "maybe")], plain,
         &["algorithm-type: \"random\": use round_robin or least_connections", "use-private-ip: \"maybe\"", "protocol: \"ftp\": use tcp, http or https"]),
@@ -42,7 +42,7 @@ const CASES: &[Case] = &[
     (&[80], &[("node-selector", "a in b")], plain, &["node-selector: \"a in b\""]),
     (&[80], &[("private-ipv4", "10.0.0")], plain, &["use an IPv4 address"]),
     // Contradictions.
-    (&[80], &[("protocol.p80", "http"), ("protocol.80", "tcp")], plain, &["are about the same and differ; remove one"]),
+    (&[80], &[("protocol.p80", "http"), ("protocol.80", "tcp")], plain, &["set the same field differently; remove one"]),
     (&[80], &[("disable-public-network", "true")], plain, &["with the public interface off"]),
     (&[80], &[("health-check-protocol", "https"), ("health-check-http-validate-certificate", "false")], plain, &["contradicts"]),
     (&[80, 443], &[("protocol.443", "https"), ("http-certificates", "one"), ("http-redirect-http.443", "true")], plain, &["remove port 80 from the Service"]),
@@ -59,11 +59,11 @@ const CASES: &[Case] = &[
     (&[80], &[("protocol", "ftp"), ("http-sticky-sessions", "true")], plain, &["protocol: \"ftp\""]),
     (&[80], &[("http-sticky-sessions", "perhaps")], plain, &["http-sticky-sessions: \"perhaps\""]),
     // Limits.
-    (&[], &[], || json!({ "ports": (1..=251).map(|n| json!({ "name": format!("p{n}"), "port": n })).collect::<Vec<_>>() }), &["it has 251 ports: 250 are read at most"]),
+    (&[], &[], || json!({ "ports": (1..=251).map(|n| json!({ "name": format!("p{n}"), "port": n })).collect::<Vec<_>>() }), &["it has 251 ports, but ccm reads at most 250"]),
     (&[80], &[("http-status-codes", LONG)], plain, &["is no status code"]),
     // Fields and protocols that can't be honoured.
     (&[80], &[], || json!({ "loadBalancerSourceRanges": ["10.0.0.0/8"] }), &["spec.loadBalancerSourceRanges (10.0.0.0/8) restricts nothing"]),
-    (&[80], &[], || json!({ "sessionAffinity": "ClientIP" }), &["spec.sessionAffinity: ClientIP can't be honoured"]),
+    (&[80], &[], || json!({ "sessionAffinity": "ClientIP" }), &["spec.sessionAffinity: ClientIP has no effect"]),
     (&[], &[], || json!({ "ports": [{ "name": "dns", "port": 53, "protocol": "UDP" }] }), &["port 53 is UDP", "no port of the Service is TCP"]),
     (&[80], &[], || json!({ "allocateLoadBalancerNodePorts": false }), &["port 80 has no node port"]),
     // Another controller's, or of another type.
@@ -155,15 +155,16 @@ fn lint_prints_a_line_for_each_problem_and_its_exit_code_says_whether_there_is_o
             "ccm: 0 Services, nothing wrong\n"),
         (list.to_string(), 1,
             "-: service/default/bad: annotation load-balancer.hetzner.cloud/protocol: \"ftp\": use tcp, http or https\n\
-             -: service/default/bad: annotation load-balancer.hetzner.cloud/protcol is not one that is known; did you mean \
+             -: service/default/bad: annotation load-balancer.hetzner.cloud/protcol is unknown; did you mean \
              load-balancer.hetzner.cloud/protocol?\n", "ccm: 2 Services, 1 with problems\n"),
         ("apiVersion: v1\nkind: Service\nmetadata:\n  name: web\n  annotations: {a: true}\nspec: {type: LoadBalancer}\n".into(),
             1,
-            "-: service/default/web: annotation a: true is not a text, and Kubernetes refuses it: put it in quotes\n\
-             -: service/default/web: no port of the Service is TCP, so its load balancer serves nothing, and costs money \
-             all the same: give it a TCP port, or another type than LoadBalancer\n", "ccm: 1 Service, 1 with problems\n"),
+            "-: service/default/web: annotation a: true is not a string, so Kubernetes refuses it: put the value in quotes\n\
+             -: service/default/web: no port of the Service is TCP, so its load balancer serves nothing, but still \
+             costs money: give the Service a TCP port, or another type than \
+             LoadBalancer\n", "ccm: 1 Service, 1 with problems\n"),
         ("apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {ports: 5}\n".into(), 1,
-            "-: service/default/web: no valid Service: invalid type: integer `5`, expected a sequence\n",
+            "-: service/default/web: not a valid Service: invalid type: integer `5`, expected a sequence\n",
             "ccm: 1 Service, 1 with problems\n"),
     ];
     for (file, code, stdout, stderr) in cases {
@@ -207,7 +208,7 @@ fn a_file_that_can_t_be_read_is_wrong_usage_and_the_others_are_checked() {
         ("a: [", "did not find"),
         (large.as_str(), "the file is longer than 8 MiB"),
         (bomb.as_str(), ""),
-        (text.as_str(), "its aliases stand for too much"),
+        (text.as_str(), "its YAML aliases expand to too much data"),
         ("\0", ""),
     ] {
         let ran = lint(&vec![], &[], file);
@@ -260,7 +261,7 @@ fn lint_with_a_token_checks_names_and_limits() {
     }
     let six = service("web", &[], &[1, 2, 3, 4, 5, 6]).to_string();
     let read = lint(&env(&sandbox), &[], &six);
-    read.prints("6 TCP ports, and a load balancer of type lb11 takes 5");
+    read.prints("6 TCP ports, but a load balancer of type lb11 takes at most 5");
     let no_network = common::with(env(&sandbox), &[("HCLOUD_NETWORK", "nowhere")]);
     lint(&no_network, &[], &six).with_code(1).warns("nowhere");
     assert!(!sandbox.calls().calls().iter().any(|call| call.is_write()
@@ -282,7 +283,7 @@ fn lint_checks_services_of_a_group_together() {
         ran.stdout,
         "-: service/default/second: annotation load-balancer.hetzner.cloud/type has no effect: Service default/first, which \
          comes first, sets \"lb11\" for the load balancer\n\
-         -: service/default/second: port 80 can't be had: Service default/first, which comes first, asks for it. Fix: give \
+         -: service/default/second: port 80 can't be used: Service default/first, which comes first, asks for it. Fix: give \
          the Service another port, or remove its annotation load-balancer.hetzner.cloud/share\n"
     );
     assert!(ran.stderr.ends_with("3 Services, 1 with problems\n"), "{ran:?}");

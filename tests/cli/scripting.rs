@@ -192,8 +192,8 @@ fn an_inspection_shows_price_traffic_what_goes_on_and_events() {
     let ran = ccm(&admin(&sandbox), &words);
     for part in [
         "price    5.39 a month, without VAT\n",
-        "traffic  this month 1.500 TiB out of 20 included, and 0.003 in\n",
-        "now      12.0 open connections, 3.5 new ones a second, 40.2 requests a second\n",
+        "traffic  this month 1.500 TiB out (of 20 included), 0.003 TiB in\n",
+        "now      12.0 open connections, 3.5 new connections/s, 40.2 requests/s\n",
         "\nEVENTS\n  Normal EnsuredLoadBalancer, ",
     ] {
         assert!(ran.stdout.contains(part), "{part}: {}", ran.stdout);

@@ -310,9 +310,9 @@ fn a_wrong_command_line_says_what_to_write() {
         (Run, "---once", "---once: unknown flag; did you mean --once?"),
         (Run, "--\u{1b}[0m", "--\\u{1b}[0m: unknown flag; see ccm run --help"),
         (Run, "--whatever 5", "--whatever: unknown flag; see ccm run --help"),
-        (Run, "--once 5", "ccm run: \"5\": unexpected word; it takes only flags, and a flag that is true or false takes its value with ="),
-        (Run, "--leader-elect false", "ccm run: \"false\": unexpected word; it takes only flags, and a flag that is true or false takes its value with ="),
-        (Run, "-- --once", "ccm run: \"--once\": unexpected word; it takes only flags, and a flag that is true or false takes its value with ="),
+        (Run, "--once 5", "ccm run: \"5\": unexpected word; this command takes only flags, and a boolean flag takes its value with ="),
+        (Run, "--leader-elect false", "ccm run: \"false\": unexpected word; this command takes only flags, and a boolean flag takes its value with ="),
+        (Run, "-- --once", "ccm run: \"--once\": unexpected word; this command takes only flags, and a boolean flag takes its value with ="),
         (Run, "-once", "-once: long flags have two dashes: did you mean --once?"),
         (Run, "-kubeconfig=/a --once", "-kubeconfig: long flags have two dashes: did you mean --kubeconfig?"),
         (Run, "-kubeconfig /a --once", "-kubeconfig: long flags have two dashes: did you mean --kubeconfig?"),
@@ -329,9 +329,9 @@ fn a_wrong_command_line_says_what_to_write() {
         (Run, "--controllers=cloud-nod", "--controllers: \"cloud-nod\": no controller is called \"cloud-nod\"; did you mean cloud-node?"),
         (Run, "--master=https://u:hunter2@host", "--master: \"https://…@host\": leave out the user name and password"),
         (Run, "--metrics-address=8233", "--metrics-address: \"8233\": write :PORT or IP:PORT, e.g. :8233, 127.0.0.1:8233 or [::1]:8233"),
-        (Run, "--token geheim", "--token: unknown flag; a secret on the command line could be read by every user of this machine, set HCLOUD_TOKEN or HCLOUD_TOKEN_FILE instead"),
+        (Run, "--token geheim", "--token: unknown flag; a secret on the command line could be read by every user of this machine: set HCLOUD_TOKEN or HCLOUD_TOKEN_FILE instead"),
         (Run, "--cluster-cidr", "--cluster-cidr: needs a value: CIDR,…, e.g. --cluster-cidr 10.244.0.0/16"),
-        (Run, "--cluster-cidr=0.0.0.0/0", "--cluster-cidr: \"0.0.0.0/0\": use the range of the pods alone: this one holds every address"),
+        (Run, "--cluster-cidr=0.0.0.0/0", "--cluster-cidr: \"0.0.0.0/0\": use only the range of the pods: this range contains every address"),
         (Run, "--cluster-cidr=10.244.0.0/33", "--cluster-cidr: \"10.244.0.0/33\": use IP ranges, e.g. 10.244.0.0/16 or 10.244.0.0/16,fd00:10:244::/56"),
         (Run, "--node-monitor-period=1ns", "--node-monitor-period: \"1ns\": must be 100ms or longer"),
         (Run, "--service-sync-interval=99ms", "--service-sync-interval: \"99ms\": must be 100ms or longer"),
@@ -339,10 +339,10 @@ fn a_wrong_command_line_says_what_to_write() {
         (Run, "--leader-elect-lease-duration=0s", "--leader-elect-lease-duration: \"0s\": must be 100ms or longer"),
         (Run, "--leader-elect-lease-duration=10s", "--leader-elect-lease-duration: \"10s\": must be longer than --leader-elect-renew-deadline (10s)"),
         (Run, "--leader-elect-renew-deadline=2400ms", "--leader-elect-renew-deadline: \"2.4s\": must be longer than 1.2 × --leader-elect-retry-period (2s)"),
-        (Run, "--leader-elect-lease-duration=9s --leader-elect-renew-deadline=5s", "--leader-elect-lease-duration: \"9s\": must be 10s or longer: a write may take 8s and must be over before the Lease is, also at the end of a --leader-elect-retry-period (2s)"),
-        (Run, "--leader-elect-lease-duration=999999h", "--leader-elect-lease-duration: \"3599996400s\": longer than 68 years"),
-        (Run, "--leader-elect-resource-name=Ccm", "--leader-elect-resource-name: \"Ccm\": use lower case letters, digits, - and ., a letter or digit first and last"),
-        (Run, "--leader-elect-resource-namespace=a/b", "--leader-elect-resource-namespace: \"a/b\": use at most 63 lower case letters, digits and -, a letter or digit first and last"),
+        (Run, "--leader-elect-lease-duration=9s --leader-elect-renew-deadline=5s", "--leader-elect-lease-duration: \"9s\": must be 10s or longer: a write may take 8s and must end before the Lease expires, even at the end of a --leader-elect-retry-period (2s)"),
+        (Run, "--leader-elect-lease-duration=999999h", "--leader-elect-lease-duration: \"3599996400s\": must not be longer than 68 years"),
+        (Run, "--leader-elect-resource-name=Ccm", "--leader-elect-resource-name: \"Ccm\": use lower case letters, digits, - and ., and begin and end with a letter or digit"),
+        (Run, "--leader-elect-resource-namespace=a/b", "--leader-elect-resource-namespace: \"a/b\": use at most 63 lower case letters, digits and -, and begin and end with a letter or digit"),
         // Client commands know their own flags only.
         (List, "--leader-elect", "--leader-elect: only for run, doctor or status"),
         (List, "--once", "--once: only for run"),
@@ -400,8 +400,8 @@ fn a_class_that_no_service_can_have_is_refused() {
         let problems = lines(&problems);
         assert!(
             problems.ends_with(
-                ": no Service can have this class: use at most 63 letters, digits, -, _ or ., the first and the last a \
-                 letter or digit; before them may be a domain in lower case and a slash, e.g. example.com/hetzner"
+                ": no Service can have this class: use at most 63 letters, digits, -, _ or ., and begin and end with \
+                 a letter or digit; a domain in lower case and a slash may come before them, e.g. example.com/hetzner"
             ),
             "{class}: {problems}"
         );
@@ -431,8 +431,8 @@ fn a_wrong_environment_says_what_to_write() {
         ),
         ("HCLOUD_TOKEN_FILE=/none", "HCLOUD_TOKEN_FILE: \"/none\": No such file or directory (os error 2)"),
         ("HCLOUD_TOKEN_FILE=/t\n/t= \t", "HCLOUD_TOKEN_FILE: \"/t\": the file is empty"),
-        ("HCLOUD_TOKEN_FILE=/t\n/t=a b", "HCLOUD_TOKEN_FILE: \"/t\": holds characters that no token has, e.g. white space inside; copy it anew"),
-        ("HCLOUD_TOKEN=a b", "HCLOUD_TOKEN: holds characters that no token has, e.g. white space inside; copy it anew"),
+        ("HCLOUD_TOKEN_FILE=/t\n/t=a b", "HCLOUD_TOKEN_FILE: \"/t\": holds characters that no token has, e.g. white space; copy it again"),
+        ("HCLOUD_TOKEN=a b", "HCLOUD_TOKEN: holds characters that no token has, e.g. white space; copy it again"),
         (
             "HCLOUD_TOKEN_FILE=jEheVytlAoFl7F8MqUQ7jAo2hOXASztX",
             "HCLOUD_TOKEN_FILE: can't be read, and looks like a token itself; write the path of a file that holds the token",
@@ -441,18 +441,18 @@ fn a_wrong_environment_says_what_to_write() {
         ("HCLOUD_TOKEN=t\nHCLOUD_INSTANCES_INTERNAL_IP_RANGES=10.0.0.0/8,vpn", "HCLOUD_INSTANCES_INTERNAL_IP_RANGES: \"10.0.0.0/8,vpn\": use IP ranges, e.g. 10.0.0.0/16 or 100.64.0.0/10,fd7a::/48"),
         ("HCLOUD_TOKEN=t\nHCLOUD_INSTANCES_INTERNAL_IP_FROM=vpn", "HCLOUD_INSTANCES_INTERNAL_IP_FROM: \"vpn\": use network or kubelet"),
         ("HCLOUD_TOKEN=t\nHCLOUD_DEBUG=yes", "HCLOUD_DEBUG: \"yes\": use true or false"),
-        ("HCLOUD_TOKEN=t\nROBOT_ENABLED=true\nROBOT_USER=#ws+hunter2", "ROBOT_PASSWORD: not set, but ROBOT_USER is; set it or ROBOT_PASSWORD_FILE too, or neither"),
-        ("HCLOUD_TOKEN=t\nROBOT_ENABLED=true\nROBOT_PASSWORD_FILE=/p\n/p=hunter2", "ROBOT_USER: not set, but ROBOT_PASSWORD is; set it or ROBOT_USER_FILE too, or neither"),
-        ("HCLOUD_TOKEN=t\nROBOT_ENABLED=true\nROBOT_USER=hunter2:hunter2\nROBOT_PASSWORD=hunter2", "ROBOT_USER: has a colon, which no user of the web service has; is the password in it too?"),
+        ("HCLOUD_TOKEN=t\nROBOT_ENABLED=true\nROBOT_USER=#ws+hunter2", "ROBOT_PASSWORD: not set, but ROBOT_USER is; set this (or ROBOT_PASSWORD_FILE) too, or unset both"),
+        ("HCLOUD_TOKEN=t\nROBOT_ENABLED=true\nROBOT_PASSWORD_FILE=/p\n/p=hunter2", "ROBOT_USER: not set, but ROBOT_PASSWORD is; set this (or ROBOT_USER_FILE) too, or unset both"),
+        ("HCLOUD_TOKEN=t\nROBOT_ENABLED=true\nROBOT_USER=hunter2:hunter2\nROBOT_PASSWORD=hunter2", "ROBOT_USER: has a colon, but no user of the web service has one; is the password in it too?"),
         ("HCLOUD_TOKEN=t\nROBOT_ENABLED=true\nROBOT_USER=u\nROBOT_PASSWORD_FILE=/none", "ROBOT_PASSWORD_FILE: \"/none\": missing or empty, but ROBOT_USER is set; set both, or neither"),
         ("HCLOUD_TOKEN=t\nROBOT_ENABLED=true\nROBOT_USER_FILE=/u\nROBOT_PASSWORD_FILE=/p\n/u= \n/p=hunter2", "ROBOT_USER_FILE: \"/u\": missing or empty, but ROBOT_PASSWORD is set; set both, or neither"),
         ("HCLOUD_TOKEN=t\nROBOT_ENABLED=true\nROBOT_USER=u\nROBOT_PASSWORD_FILE=jEheVytlAoFl7F8MqUQ7jAo2hOXASztX", "ROBOT_PASSWORD_FILE: can't be read, and looks like a token itself; write the path of a file that holds the token"),
-        ("HCLOUD_TOKEN=t\nROBOT_ENDPOINT=http://robot.example.com", "ROBOT_ENDPOINT: \"http://robot.example.com\": without TLS anyone on the way reads the password; use https://, or set HCLOUD_ALLOW_INSECURE_ENDPOINT=true where the way is yours"),
+        ("HCLOUD_TOKEN=t\nROBOT_ENDPOINT=http://robot.example.com", "ROBOT_ENDPOINT: \"http://robot.example.com\": without TLS anybody on the network path can read the password; use https://, or set HCLOUD_ALLOW_INSECURE_ENDPOINT=true if you trust the path"),
         ("HCLOUD_TOKEN=t\nROBOT_CACHE_TIMEOUT=5", "ROBOT_CACHE_TIMEOUT: \"5\": a duration needs a unit, e.g. 5s or 1m30s"),
         ("HCLOUD_TOKEN=t\nHCLOUD_SERVER_CACHE_TTL=10", "HCLOUD_SERVER_CACHE_TTL: \"10\": a duration needs a unit, e.g. 5s or 1m30s"),
         ("HCLOUD_TOKEN=t\nHCLOUD_NETWORK=99999999999999999999", "HCLOUD_NETWORK: \"99999999999999999999\": too large for the ID of a Network"),
-        ("HCLOUD_TOKEN=t\nHCLOUD_ENDPOINT=https://api.hetzner.cloud/v1?token=hunter2", "HCLOUD_ENDPOINT: \"https://api.hetzner.cloud/v1?…\": a base URL has no query and no fragment"),
-        ("HCLOUD_TOKEN=t\nCCM_TEST_TIME_SCALE=0", "CCM_TEST_TIME_SCALE: \"0\": use a number greater than 0, 1000 at most"),
+        ("HCLOUD_TOKEN=t\nHCLOUD_ENDPOINT=https://api.hetzner.cloud/v1?token=hunter2", "HCLOUD_ENDPOINT: \"https://api.hetzner.cloud/v1?…\": a base URL must have no query and no fragment"),
+        ("HCLOUD_TOKEN=t\nCCM_TEST_TIME_SCALE=0", "CCM_TEST_TIME_SCALE: \"0\": use a number greater than 0 and at most 1000"),
         ("HCLOUD_TOKEN=t\nHCLOUD_NETWORK_ROUTES_ENABLED=maybe\nROBOT_PASSWORD=hunter2", "HCLOUD_NETWORK_ROUTES_ENABLED: \"maybe\": use true or false"),
     ] {
         let parsed = read(Command::Run, "", text);
@@ -472,7 +472,7 @@ fn a_token_is_not_sent_unencrypted_but_to_this_machine() {
         ("127.0.0.1.example.com", false), ("localhost.", false),
     ];
     let allow = "HCLOUD_ALLOW_INSECURE_ENDPOINT";
-    let why = format!("without TLS anyone on the way reads the token; use https://, or set {allow}=true where the way is yours");
+    let why = format!("without TLS anybody on the network path can read the token; use https://, or set {allow}=true if you trust the path");
     for (host, is_fine) in hosts {
         let variables = format!("HCLOUD_TOKEN=t\nHCLOUD_ENDPOINT=http://{host}/v1");
         let problems = match is_fine {
@@ -553,9 +553,9 @@ fn a_flag_without_effect_is_reported_once() {
         (Command::NodeList, "",
             "HCLOUD_NETWORK_ID=1\nHCLOUD_TOKN=x\nHCLOUD_CONTEXT=x\nHCLOUD_SSH_KEYS=x\n\
              HCLOUD_METRIC_ENABLED=x\nHCLOUD_ENDPIONT=\nHOME=/root",
-            "HCLOUD_METRIC_ENABLED: not a variable that ccm reads; did you mean HCLOUD_METRICS_ENABLED?\n\
-             HCLOUD_NETWORK_ID: not a variable that ccm reads; did you mean HCLOUD_NETWORK?\n\
-             HCLOUD_TOKN: not a variable that ccm reads; did you mean HCLOUD_TOKEN?"),
+            "HCLOUD_METRIC_ENABLED: ccm does not read this variable; did you mean HCLOUD_METRICS_ENABLED?\n\
+             HCLOUD_NETWORK_ID: ccm does not read this variable; did you mean HCLOUD_NETWORK?\n\
+             HCLOUD_TOKN: ccm does not read this variable; did you mean HCLOUD_TOKEN?"),
     ];
     for (command, line, text, notices) in cases {
         let parsed = read_with_token(command, line, text);

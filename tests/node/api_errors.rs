@@ -150,7 +150,7 @@ fn refreshes_wait_and_new_nodes_do_not_while_few_calls_are_left() {
     sandbox.wait_for_nodes();
     sandbox.cloud().set_rate_limit(sandbox.project(), 3600, 20);
     // The refresh after this answer sees how little is left.
-    daemon.logs("put off");
+    daemon.logs("postponed");
     let mark = sandbox.mark();
     let polls = |sandbox: &Sandbox| sandbox.calls_of(mark, "/api/v1/nodes");
     wait_until("ten more polls of the cluster", || polls(&sandbox) > 10);
@@ -161,14 +161,14 @@ fn refreshes_wait_and_new_nodes_do_not_while_few_calls_are_left() {
 
     sandbox.cloud().set_rate_limit(sandbox.project(), 3600, 3600);
     sandbox.join_node("later");
-    daemon.logs("cloud-node-controller: refreshes go on");
+    daemon.logs("cloud-node-controller: refreshes continue");
     let log = daemon.log();
     let of_nodes = |text: &str| {
         let lines = log.lines().filter(|line| line.contains("INFO"));
         lines.filter(|line| line.contains("cloud-node-controller: ") && line.contains(text)).count()
     };
     assert_eq!(
-        (of_nodes("put off"), of_nodes("refreshes go on")),
+        (of_nodes("postponed"), of_nodes("refreshes continue")),
         (1, 1),
         "each is told once:\n{log}"
     );
@@ -358,7 +358,7 @@ fn an_object_without_a_version_is_no_answer() {
     let list = json!({ "kind": "NodeList", "apiVersion": "v1", "metadata": {}, "items": [node] });
     let answer = answer(200, &list);
     sandbox.fault(on("GET /api/v1/nodes", answer));
-    sandbox.ccm(&["run", "--once"]).with_code(1).warns("not what the API answers");
+    sandbox.ccm(&["run", "--once"]).with_code(1).warns("not have the form of this API");
     assert_eq!(writes(&sandbox), Vec::<String>::new());
 }
 

@@ -62,8 +62,8 @@ fn ctrl_c_ends_a_pass_at_once_even_while_it_waits_for_an_answer() {
 #[test]
 fn a_pass_ends_in_time_even_while_it_waits_for_an_answer() {
     let left_behind = [
-        "cloud-node-controller: ended before an answer came; objects without a line above were not reached",
-        "cloud-node-lifecycle-controller: not begun",
+        "cloud-node-controller: stopped before an answer came; objects without a line above were not processed",
+        "cloud-node-lifecycle-controller: not started, because ccm was asked to stop",
     ];
     std::thread::scope(|scope| {
         scope.spawn(|| ends_in_time("--once", "-TERM", Some(1), &left_behind));
@@ -171,7 +171,7 @@ fn another_project_s_token_changes_nothing() {
     let before = sandbox.nodes();
     let foreign = common::foreign(&sandbox);
     let ran = ccm(&foreign, &["run", "--once"]);
-    ran.warns("is the token another project's?");
+    ran.warns("does the token belong to another project?");
     assert_eq!(sandbox.nodes(), before);
 }
 

@@ -163,7 +163,7 @@ fn a_list_with_fewer_servers_than_it_counts_is_incomplete() {
         sandbox.fault(on("/v1/servers", effect));
         let ran = sandbox.ccm(&["run", "--once"]);
         assert_eq!(ran.code, 1, "{body}: {ran:?}");
-        ran.warns("nothing is done on an incomplete list");
+        ran.warns("ccm does nothing when a list is incomplete");
         assert!(sandbox.has_node("worker-2") && deletions(&sandbox) == 0);
     }
 }
@@ -287,7 +287,7 @@ fn another_project_s_token_deletes_nothing() {
     sandbox.kubelets().expire();
     let foreign = common::foreign(&sandbox);
     let daemon = Daemon::start(&foreign, &[]);
-    daemon.logs("the token is probably another project's");
+    daemon.logs("the token probably belongs to another project");
     sandbox.wait_for_event("worker-1", "PossibleNodeDeletion", &[]);
     assert_eq!((deletions(&sandbox), sandbox.nodes().len()), (0, 3));
     drop(daemon);

@@ -62,7 +62,7 @@ fn a_daemon_outside_of_the_network_ends_and_says_what_to_do() {
             let ran = sandbox.ccm(words).with_code(1);
             let expected = format!(
                 "HCLOUD_NETWORK: this machine is not attached to the Network sandbox ({id}), but to {there}; attach it, \
-                 correct HCLOUD_NETWORK, or set HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK=true if it need not be"
+                 correct HCLOUD_NETWORK, or set HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK=true if it need not be attached"
             );
             ran.warns(&expected);
         }

@@ -474,7 +474,7 @@ fn dev_down_deletes_what_carries_the_label_and_nothing_else() {
     let context = format!("[[contexts]]\nname = \"other\"\ntoken = \"{token}\"\n");
     std::fs::write(settings.join("cli.toml"), context).unwrap();
     dev.succeeds("up", &[("NODES", "2"), ("HCLOUD_CONTEXT", "other")]);
-    dev.run("up", &[("NODES", "2"), ("HCCM", "true")]).with_code(1).warns("has ccm already");
+    dev.run("up", &[("NODES", "2"), ("HCCM", "true")]).with_code(1).warns("already has ccm");
     let created = json!({"ccm-dev-cluster": dev.name, "ccm-from-scratch/created": "true"});
     create_balancer(&dev, "of-a-service", created, true);
     let ours = dev.names(true);
@@ -483,7 +483,7 @@ fn dev_down_deletes_what_carries_the_label_and_nothing_else() {
 
     let mark = dev.sandbox.mark();
     let asked = dev.run("down", &[("YES", "")]).with_code(1);
-    asked.warns("this is no terminal, so YES=1 must answer");
+    asked.warns("this is no terminal: set YES=1 to confirm");
     let calls = dev.sandbox.calls().calls_since(mark);
     assert!(calls.iter().all(|call| !call.is_write()));
     for name in &ours {
@@ -508,7 +508,7 @@ fn dev_down_deletes_what_carries_the_label_and_nothing_else() {
     std::fs::write(&login, "of another project").unwrap();
     let again = dev.succeeds("down", &[]);
     assert!(login.exists());
-    assert!(again.starts_with("Nothing in this project carries the label"), "{again}");
+    assert!(again.starts_with("Nothing in this project has the label"), "{again}");
 }
 
 /// The servers are protected, and the load balancers in the Network are not the cluster's. Both keep what they need.
@@ -685,11 +685,11 @@ fn wrong_values_and_names_of_others_are_refused_before_anything_is_created() {
         return;
     };
     let cases = [
-        (("YES", ""), "this is no terminal, so YES=1 must answer"),
-        (("NODES", "0"), "NODES=0: a number from 1 on"),
+        (("YES", ""), "this is no terminal: set YES=1 to confirm"),
+        (("NODES", "0"), "NODES=0: it must be a number, at least 1"),
         (("NODES", "many"), "NODES=many"),
-        (("KIND", "k8s"), "KIND=k8s: one of k3s kubeadm"),
-        (("ROUTES", "yes"), "ROUTES=yes: one of true false"),
+        (("KIND", "k8s"), "KIND=k8s: it must be one of k3s kubeadm"),
+        (("ROUTES", "yes"), "ROUTES=yes: it must be one of true false"),
         (("PROFILE", "hetzner"), "PROFILE=hetzner"),
         (("NAME", "a b"), "NAME=a b"),
         (("NAME", "12345"), "NAME=12345"),
@@ -697,7 +697,7 @@ fn wrong_values_and_names_of_others_are_refused_before_anything_is_created() {
         (("LOCATION", "ash"), "TYPE=cx23 is not sold in LOCATION=ash"),
         (("TYPE", "cx1"), "not found"),
         (("LOCATION", "mars"), "is not sold in LOCATION=mars"),
-        (("KUBERNETES", "v1$(id)"), "letters, digits, dots and dashes only"),
+        (("KUBERNETES", "v1$(id)"), "use only letters, digits, dots and dashes"),
         (("HCLOUD_TOKEN", ""), "set HCLOUD_TOKEN"),
         (("HCLOUD_TOKEN", "x\ny"), "HCLOUD_TOKEN is no token"),
     ];
@@ -714,7 +714,7 @@ fn wrong_values_and_names_of_others_are_refused_before_anything_is_created() {
     assert_eq!(dev.all("networks"), before);
     // Without the login that its servers know, a cluster can only be deleted.
     std::fs::remove_dir_all(dev.folder()).unwrap();
-    fails(&dev, &[], "was made elsewhere");
+    fails(&dev, &[], "was created on another machine");
     dev.succeeds("down", &[]);
     assert_eq!(dev.all("networks"), before);
 }

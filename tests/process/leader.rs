@@ -219,7 +219,7 @@ fn a_leader_that_was_paused_past_its_lease_writes_nothing_afterwards() {
     first.signal("-CONT");
     assert_eq!(first.ended().code(), Some(1), "{}", first.log());
     assert_eq!(writes(&sandbox, "first", mark), Vec::<String>::new());
-    first.logs("no write starts any more");
+    first.logs("no more writes are started");
     first.logged("ERROR", 1);
     assert!(!is_initialised(&sandbox.node("late")));
 }
@@ -239,7 +239,7 @@ fn a_leader_that_cannot_renew_until_the_deadline_ends() {
                 sandbox.wait_for_nodes();
                 sandbox.fault(Rule::new(effect).path(LEASES));
                 assert_eq!(daemon.ended().code(), Some(1), "{name}: {}", daemon.log());
-                daemon.logs("not renewed for 1 s; no write starts any more, ending");
+                daemon.logs("not renewed for 1 s; no more writes are started, and ccm ends");
                 daemon.logged("released", 0);
             });
         }
@@ -307,7 +307,7 @@ fn a_leader_ends_when_its_lease_is_taken_and_repairs_it_otherwise() {
 
     sandbox.edit_lease(|lease| lease["spec"]["holderIdentity"] = json!("intruder"));
     assert_eq!(daemon.ended().code(), Some(1), "{}", daemon.log());
-    daemon.logs("held by intruder now");
+    daemon.logs("intruder holds it now");
     assert_eq!(spec_of_lease(&sandbox)["holderIdentity"], "intruder");
 }
 
@@ -362,8 +362,8 @@ fn the_lease_remembers_the_identity_of_the_cluster() {
     let mut injected = of_lease(&lease);
     injected["identity"] = json!("x,y)");
     for (garbage, why) in [
-        ("garbage".to_owned(), "it is not what ccm writes there"),
-        (injected.to_string(), "it is not what ccm writes there"),
+        ("garbage".to_owned(), "it does not have the form that ccm writes"),
+        (injected.to_string(), "it does not have the form that ccm writes"),
         ("x".repeat(100_000), "it is too long"),
         (of_lease(&json!("other")).to_string(), "it was written to a Lease with another UID"),
     ] {

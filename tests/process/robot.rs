@@ -40,7 +40,7 @@ fn noted(sandbox: &Sandbox) -> Value {
 fn waits(ran: &Ran) {
     let said = format!("{}{}", ran.stdout, ran.stderr);
     assert!(said.contains("Robot refused a login at "), "{said}");
-    let until = ["is tried at 20", "are unknown until 20"];
+    let until = ["the next login at 20", "are unknown until 20"];
     assert!(until.iter().any(|until| said.contains(until)), "{said}");
 }
 
@@ -162,7 +162,7 @@ fn a_block_of_the_ip_is_waited_out() {
     }
     let daemon = sandbox.daemon(&[]);
     wait_until("a note on the Lease", || noted(&sandbox).is_string());
-    daemon.logs("while the IP of this machine is blocked");
+    daemon.logs("while it blocks the IP of this machine");
     sandbox.wait_for_nodes();
     let logins = logins(&sandbox);
     assert_eq!((logins.blocked, logins.failed), (1, 3), "{logins:?}");

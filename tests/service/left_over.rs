@@ -103,15 +103,15 @@ fn a_left_over_node_is_reported_once_after_ten_minutes_and_stays() {
         not_ready_since(&sandbox, name, since);
     }
     let daemon = Daemon::start(&env(&sandbox), &[]);
-    daemon.logs("node/stale: not ready since ");
+    daemon.logs("node/stale: the node has not been ready since ");
     wait_until("its event", || reasons(&sandbox, "stale") == ["PossibleNodeDeletion"]);
     wait_until("both events", || {
         reasons(&sandbox, "fresh") == ["PossibleNodeDeletion", "ServerNotFound"]
     });
-    daemon.logs("if its machine is gone for good, delete the node (kubectl delete node fresh)");
+    daemon.logs("if its machine is gone forever, delete the node (kubectl delete node fresh)");
     drop(daemon);
     let again = Daemon::start(&env(&sandbox), &[]);
-    again.logs("node/fresh: not ready since ");
+    again.logs("node/fresh: the node has not been ready since ");
     let log = again.log();
     assert!(!log.contains("node/fresh: no server"), "{log}");
     // The same event is found again.

@@ -150,11 +150,11 @@ impl World {
 /// The namespace of the daemon.
 const SYSTEM: Option<&str> = Some("kube-system");
 
-const USED: &str =
-    "ccm: settings are those of deployment kube-system/ccm-from-scratch, unless set here";
+const USED: &str = "ccm: the settings of deployment kube-system/ccm-from-scratch are used, unless they are set here";
 
-const SEVERAL: &str = "which settings are the daemon's, those of deployment kube-system/ccm-from-scratch, daemonset \
-                       kube-system/ccm-from-scratch; name one with --settings-from; with --own-settings this shell's settings count";
+const SEVERAL: &str = "which daemon's settings to use (found: deployment kube-system/ccm-from-scratch, daemonset \
+                       kube-system/ccm-from-scratch); choose one with --settings-from; with --own-settings only the \
+                       settings of this shell are used";
 
 impl World {
     /// Runs `sync` of this kind, which must write nothing because of this.
@@ -281,7 +281,7 @@ fn the_only_daemon_s_settings_are_used() {
     // One setting is in a Secret. The token is in a Secret, too, and is not needed.
     let world = world(HCLOUD).with_one_daemon();
     let why = format!(
-        "HCLOUD_NETWORK (in a Secret) of {DAEMON_NAME}; set here what this command needs of it"
+        "HCLOUD_NETWORK (in a Secret) of {DAEMON_NAME}; set here what this command needs of these"
     );
     let ran = world.refuses(&["lb", "sync"], &why);
     assert!(ran.stderr.starts_with(&format!("{USED}\n")), "{ran:?}");
@@ -302,7 +302,7 @@ fn a_shell_writes_nothing_beside_an_unclear_daemon_and_uses_its_own_settings_wit
         ("several", |world| {
             let containers = json!([{ "name": "x", "image": "y" }]);
             world.deploy_as("hcloud-cloud-controller-manager", containers);
-        }, Err("which settings are the daemon's, those of")),
+        }, Err("which daemon's settings to use (found: ")),
         ("forbidden", |world| {
             let why = "deployments.apps is forbidden";
             fails(world, Effect::kubernetes_status(403, "Forbidden", why));
@@ -370,7 +370,7 @@ fn a_setting_from_a_secret_is_named_and_counts_once_the_shell_sets_it() {
     });
     world.deploy_as("imports", json!([container, { "name": "proxy" }]));
     let imports = "--settings-from=kube-system/deployment/imports";
-    let why = "the variables of whole other objects of deployment kube-system/imports";
+    let why = "the variables from envFrom of deployment kube-system/imports";
     world.refuses(&["lb", "sync", imports], why);
     // Settings that can be read are used, and the others have their defaults.
     let words = ["lb", "sync", imports, "--own-settings", "default/web"];

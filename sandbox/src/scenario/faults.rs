@@ -33,19 +33,19 @@ pub struct FaultEntry {
 
 /// The effects of a scenario by name, each with its description.
 pub const EFFECTS: &[(&str, &str)] = &[
-    ("slow", "waits `delay`, then the call is handled"),
-    ("slow-answer", "the call is handled, its answer comes after `delay`"),
-    ("status", "refused with `status` in the words of the half"),
-    ("rate-limit", "refused as the half does it when there were too many calls"),
+    ("slow", "the call is handled after `delay`"),
+    ("slow-answer", "the call is handled, and answered after `delay`"),
+    ("status", "refused with `status`, with an error text of this API"),
+    ("rate-limit", "refused, as this API does after too many calls"),
     ("proxy-not-found", "404 in HTML, as from a proxy that does not know the path"),
     ("gateway-timeout", "handled; 504 in HTML"),
     ("reset", "not handled; the connection is reset"),
     ("answer-lost", "handled; the connection ends without an answer"),
-    ("cut-off", "handled; half of the answer comes"),
-    ("cut-off-chunked", "the same with chunks instead of a length"),
+    ("cut-off", "handled; only half of the answer is sent"),
+    ("cut-off-chunked", "as cut-off, with chunks instead of a length"),
     ("malformed", "handled; the answer's JSON ends too early"),
-    ("html", "handled; 200 with a page for people"),
-    ("other-json", "handled; 200 with somebody else's JSON"),
+    ("html", "handled; 200 with an HTML page"),
+    ("other-json", "handled; 200 with the JSON of another program"),
     ("chunked", "handled; the whole answer in chunks"),
     ("drip", "handled; 64 bytes of the answer at a time, `delay` between them"),
 ];
@@ -60,7 +60,9 @@ impl FaultEntry {
             Some("hetzner" | "hcloud") => Some(Half::Hetzner),
             Some("kubernetes") => Some(Half::Kubernetes),
             Some("robot") => Some(Half::Robot),
-            Some(other) => return Err(format!("half {other:?}: hetzner, kubernetes or robot")),
+            Some(other) => {
+                return Err(format!("half {other:?}: write hetzner, kubernetes or robot"));
+            }
         };
         let mut rule = Rule::new(self.effect(half)?);
         if let Some(half) = half {
@@ -80,7 +82,7 @@ impl FaultEntry {
             (Some(n), None, None) => rule.nth(n),
             (None, Some(k), None) => rule.every(k),
             (None, None, Some(share)) => rule.probability(share, self.seed),
-            _ => return Err("only one of nth, every and probability".into()),
+            _ => return Err("write only one of nth, every and probability".into()),
         };
         Ok(match self.times {
             Some(times) => rule.times(times),
@@ -89,12 +91,12 @@ impl FaultEntry {
     }
 
     fn effect(&self, half: Option<Half>) -> Result<Effect, String> {
-        let half = || half.ok_or_else(|| format!("effect {:?} needs the half", self.effect));
+        let half = || half.ok_or_else(|| format!("effect {:?} needs the field half", self.effect));
         Ok(match self.effect.as_str() {
             "slow" => Effect::Slow(self.delay()?),
             "slow-answer" => Effect::SlowAnswer(self.delay()?),
             "status" => {
-                let status = self.status.ok_or("effect \"status\" needs the status")?;
+                let status = self.status.ok_or("effect \"status\" needs the field status")?;
                 match half()? {
                     Half::Hetzner => Effect::hetzner_error(
                         status,
@@ -130,7 +132,7 @@ impl FaultEntry {
             "drip" => Effect::drip(64, self.delay()?),
             other => {
                 let names: Vec<&str> = EFFECTS.iter().map(|(name, _)| *name).collect();
-                return Err(format!("effect {other:?}: one of {}", names.join(", ")));
+                return Err(format!("effect {other:?}: write one of {}", names.join(", ")));
             }
         })
     }
@@ -139,10 +141,10 @@ impl FaultEntry {
         let text = self
             .delay
             .as_deref()
-            .ok_or_else(|| format!("effect {:?} needs the delay", self.effect))?;
+            .ok_or_else(|| format!("effect {:?} needs the field delay", self.effect))?;
         let parsed =
             text.parse::<SignedDuration>().ok().and_then(|delay| Duration::try_from(delay).ok());
-        parsed.ok_or_else(|| format!("delay {text:?}: a duration such as 500ms or 2s"))
+        parsed.ok_or_else(|| format!("delay {text:?}: write a duration such as 500ms or 2s"))
     }
 }
 
@@ -214,16 +216,16 @@ mod tests {
     #[test]
     fn an_invalid_fault_is_refused_by_its_name() {
         let cases = [
-            ("{effect: explode}", "effect \"explode\": one of slow,"),
-            ("{}", "effect \"\": one of"),
-            ("{effect: slow}", "effect \"slow\" needs the delay"),
+            ("{effect: explode}", "effect \"explode\": write one of slow,"),
+            ("{}", "effect \"\": write one of"),
+            ("{effect: slow}", "effect \"slow\" needs the field delay"),
             ("{effect: slow, delay: soon}", "delay \"soon\""),
             ("{effect: slow, delay: -1s}", "delay \"-1s\""),
-            ("{effect: status, half: hetzner}", "effect \"status\" needs the status"),
-            ("{effect: status, status: 500}", "effect \"status\" needs the half"),
-            ("{effect: rate-limit}", "effect \"rate-limit\" needs the half"),
+            ("{effect: status, half: hetzner}", "effect \"status\" needs the field status"),
+            ("{effect: status, status: 500}", "effect \"status\" needs the field half"),
+            ("{effect: rate-limit}", "effect \"rate-limit\" needs the field half"),
             ("{effect: reset, half: third}", "half \"third\""),
-            ("{effect: reset, nth: 1, every: 2}", "only one of nth"),
+            ("{effect: reset, nth: 1, every: 2}", "write only one of nth"),
             ("{effect: reset, colour: red}", "unknown field `colour`"),
         ];
         for (yaml, expected) in cases {

@@ -215,10 +215,11 @@ impl DedicatedEntry {
     fn create(&self, sandbox: &Sandbox) -> io::Result<()> {
         let robot = sandbox.robot();
         if self.name.is_empty() {
-            return Err(invalid("a dedicated server without a name".into()));
+            return Err(invalid("a dedicated server has no name".into()));
         }
         if self.number.is_some_and(|number| robot.server(number).is_some()) {
-            let text = format!("dedicated server {:?}: the number is taken", self.name);
+            let text =
+                format!("dedicated server {:?}: another server already has this number", self.name);
             return Err(invalid(text));
         }
         let number = robot.create(&self.name);

@@ -183,13 +183,13 @@ impl Builder {
     pub fn try_start(self) -> io::Result<Sandbox> {
         let invalid = |text: String| io::Error::new(io::ErrorKind::InvalidInput, text);
         if !(self.scale.is_finite() && self.scale > 0.0) {
-            return Err(invalid(format!("scale {}: must be above 0", self.scale)));
+            return Err(invalid(format!("scale {}: it must be above 0", self.scale)));
         }
         if let Some(range) = &self.network
             && range.parse::<ipnet::Ipv4Net>().is_err()
         {
             return Err(invalid(format!(
-                "network {range:?}: not an IPv4 range such as 10.0.0.0/8"
+                "network {range:?}: write an IPv4 range such as 10.0.0.0/8"
             )));
         }
         let mut sandbox = self.empty()?;

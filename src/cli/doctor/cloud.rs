@@ -30,7 +30,7 @@ pub(super) fn token(view: &DoctorView) -> CheckResult {
         TOKEN_CHARACTERS => CheckOutcome::ok(found),
         _ => CheckOutcome::warn(
             format!("{found}; tokens of the Cloud API have {TOKEN_CHARACTERS}"),
-            "copy it anew, whole and without anything else",
+            "copy the complete token again, and nothing else",
         ),
     }])
 }
@@ -48,21 +48,21 @@ pub(super) fn permission(view: &DoctorView) -> CheckResult {
     need(&view.cloud.servers, "api")?;
     Ok(vec![match &view.cloud.checkup.permission {
         Permission::ReadWrite => CheckOutcome::ok(
-            "the token may write: the test request was answered with not found, and not refused",
+            "the token may write: the API answered the test request with not found instead of refusing it",
         ),
         Permission::ReadOnly => CheckOutcome::fail(
-            "the token may only read: no load balancer can be made or changed",
-            "make a token with Read & Write in the Hetzner Console (Security → API tokens)",
+            "the token may only read: no load balancer can be created or changed",
+            "create a token with Read & Write in the Hetzner Console (Security → API tokens)",
         ),
         Permission::Unknown(why) | Permission::Refused(why) => {
-            CheckOutcome::skipped(format!("whether the token may write is unknown: {why}"))
+            CheckOutcome::skipped(format!("it is unknown whether the token may write: {why}"))
         }
     }])
 }
 
 pub(super) fn rate_limit(view: &DoctorView) -> CheckResult {
-    let remedy = "see who else uses the project's API up (all its tokens share this: autoscaler, \
-                  CSI driver, Terraform), or wait: it is refilled evenly, 3600 an hour";
+    let remedy = "find out who else uses the project's calls (all its tokens share the limit: autoscaler, \
+                  CSI driver, Terraform), or wait: the calls come back evenly, 3600 an hour";
     let Some((limit, remaining)) = view.cloud.checkup.rate_limit else {
         need(&view.cloud.servers, "api")?;
         let why = "the API did not say how many calls are left";
@@ -71,7 +71,7 @@ pub(super) fn rate_limit(view: &DoctorView) -> CheckResult {
     let found = format!("{remaining} of {limit} calls an hour are left");
     Ok(vec![match remaining {
         0 => CheckOutcome::fail(
-            format!("none of {limit} calls an hour are left: whatever is asked is refused"),
+            format!("none of {limit} calls an hour are left: the API refuses every call"),
             remedy,
         ),
         _ if remaining < limit / RESERVE_SHARE => {
@@ -90,9 +90,9 @@ pub(super) fn clock(view: &DoctorView) -> CheckResult {
     let is = if ahead_s > 0 { "behind" } else { "ahead of" };
     let found = format!(
         "this machine's clock is {skew_s} s {is} the API's; tokens, certificates and the ages \
-         of Leases are judged by it"
+         of Leases are checked against this clock"
     );
-    let remedy = "let it follow a time server: timedatectl set-ntp true";
+    let remedy = "synchronize the clock with a time server: timedatectl set-ntp true";
     Ok(vec![match skew_s {
         FAIL_SKEW_S.. => CheckOutcome::fail(found, remedy),
         WARN_SKEW_S.. => CheckOutcome::warn(found, remedy),
@@ -108,19 +108,19 @@ pub(super) fn network(view: &DoctorView) -> CheckResult {
         )),
         (Some(Ok(network)), Some(id)) => CheckOutcome::warn(
             format!(
-                "{network} does not expose its routes to its vSwitch: dedicated servers do not reach pods of cloud \
-                 servers by them"
+                "{network} does not expose its routes to its vSwitch: dedicated servers can't use these routes to \
+                 reach pods on cloud servers"
             ),
             format!(
-                "{}; not needed where the network plugin uses tunnels",
+                "{}; this is not needed if the network plugin uses tunnels",
                 shell_command("hcloud network expose-routes-to-vswitch", &[id])
             ),
         ),
-        (Some(Ok(network)), None) => CheckOutcome::ok(format!("{network} is there")),
+        (Some(Ok(network)), None) => CheckOutcome::ok(format!("{network} exists")),
         (Some(Err(error)), _) => CheckOutcome::fail(
             error.message.as_str(),
             format!(
-                "set {HCLOUD_NETWORK} to the ID or the name of one of the project's Networks; digits are always an ID"
+                "set {HCLOUD_NETWORK} to the ID or the name of one of the project's Networks; a number is always an ID"
             ),
         ),
     }])
@@ -139,7 +139,9 @@ pub(super) fn attached(view: &DoctorView) -> CheckResult {
     need(&view.cloud.servers, "api")?;
     let network = match &view.cloud.checkup.network {
         Some(Ok(network)) => network,
-        Some(Err(_)) => return Ok(vec![CheckOutcome::skipped("not checked: see network")]),
+        Some(Err(_)) => {
+            return Ok(vec![CheckOutcome::skipped("not checked: see the check network")]);
+        }
         None => return Ok(vec![CheckOutcome::skipped(format!("{HCLOUD_NETWORK} is not set"))]),
     };
     if view.settings.network_disable_attached_check.value {
@@ -149,14 +151,15 @@ pub(super) fn attached(view: &DoctorView) -> CheckResult {
     Ok(vec![match &view.cloud.checkup.attached {
         Attached::Yes => CheckOutcome::ok(format!("this machine is attached to {network}")),
         Attached::Unknown(why) => CheckOutcome::skipped(format!(
-            "the metadata service can't be asked, as outside of Hetzner Cloud: {why}"
+            "the metadata service does not answer, which is normal outside of Hetzner Cloud: {why}"
         )),
         Attached::No(there) => {
             let found = format!(
-                "this machine is not attached to {network}, but to {there}: ccm run would end here"
+                "this machine is not attached to {network}, but to {there}: ccm run would fail here"
             );
             let remedy = format!(
-                "attach it, correct {HCLOUD_NETWORK}, or set {HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK}=true if it need not be"
+                "attach it, correct {HCLOUD_NETWORK}, or set {HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK}=true if it need \
+                 not be attached"
             );
             // The daemon may run on another machine when this command runs outside of a pod.
             CheckOutcome::bad(startup::is_set_here("KUBERNETES_SERVICE_HOST"), found, remedy)
@@ -170,20 +173,20 @@ pub(super) fn robot_login(view: &DoctorView) -> CheckResult {
     };
     let shown = counted(servers.len(), "dedicated server");
     let found = format!(
-        "{} accepts the login, which sees {shown}",
+        "{} accepts the login, which has access to {shown}",
         view.settings.robot_endpoint.value.as_str()
     );
     let nodes = view.nodes.iter().flatten();
     let unseen =
         nodes.filter(|plan| matches!(plan.server, ServerMatch::Gone(InstanceId::Dedicated(_))));
-    let remedy = "use the web service user of the account that has the servers: the Admin login of one server sees that \
-                  one alone, and another account's none of them";
+    let remedy = "use the web service user of the account that owns the servers: the Admin login of one server sees \
+                  only that server, and a user of another account sees none of them";
     Ok(vec![match unseen.count() {
         0 if servers.is_empty() => CheckOutcome::warn(found, remedy),
         0 => CheckOutcome::ok(found),
         unseen => {
             let unseen = counted(unseen, "node");
-            CheckOutcome::warn(format!("{found}, and not those of {unseen}"), remedy)
+            CheckOutcome::warn(format!("{found}, but not to the servers of {unseen}"), remedy)
         }
     }])
 }
@@ -214,15 +217,15 @@ pub(super) fn dedicated(view: &DoctorView) -> CheckResult {
     let others = others.iter().map(|server| format!("{} ({})", server.name, server.id));
     let ok = match Vec::from_iter(others).as_slice() {
         [] => format!("{with_node}, each with its node"),
-        others => format!("{with_node} with a node; without one: {}", text::some_of(others)),
+        others => format!("{with_node} with a node; without a node: {}", text::some_of(others)),
     };
     or_ok(outcomes, ok)
 }
 
 fn unmatched(server: &&Instance) -> CheckOutcome {
-    let found = format!("{} is no node's server, and a node waits for its own", server.id);
-    let remedy = "where a waiting node runs on it, give it the node's name in Robot; leave it when it is not this \
-                  cluster's";
+    let found = format!("server {} belongs to no node, and a node waits for its server", server.id);
+    let remedy = "if a waiting node runs on this server, give the server the node's name in Robot; otherwise leave it \
+                  unchanged";
     CheckOutcome::warn(found, remedy).on("server", &server.name)
 }
 

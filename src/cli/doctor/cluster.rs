@@ -31,13 +31,13 @@ pub(super) fn version(view: &DoctorView) -> CheckResult {
     let found = format!("Kubernetes {}", version.name);
     Ok(vec![match (version.major.as_str(), digits.parse::<u32>()) {
         ("1", Ok(minor)) if minor < MINOR_AT_LEAST => CheckOutcome::fail(
-            format!("{found}, and 1.{MINOR_AT_LEAST} is the oldest that is supported"),
-            "upgrade the cluster: an older one drops fields that are written, again and again",
+            format!("{found}, but 1.{MINOR_AT_LEAST} is the oldest supported version"),
+            "upgrade the cluster: an older version drops fields, which ccm writes again and again",
         ),
         ("1", Ok(_)) => CheckOutcome::ok(found),
         _ => CheckOutcome::warn(
-            format!("{found}: not tested"),
-            "watch what ccm run --dry-run would do before you let it write",
+            format!("{found}: ccm is not tested with this version"),
+            "check the output of ccm run --dry-run before ccm writes anything",
         ),
     }])
 }
@@ -49,13 +49,13 @@ pub(super) fn rights(view: &DoctorView) -> CheckResult {
     Ok(vec![match missing.iter().all(|need| *need == COUNT_EVENTS) {
         _ if missing.is_empty() => CheckOutcome::ok("this user may do all that the daemon does"),
         true => CheckOutcome::warn(
-            format!("{found}; a repeated event is then not counted, only renewed"),
-            "kubectl apply -k manifests/, or leave it unchanged",
+            format!("{found}; so ccm updates the time of a repeated event, but not its count"),
+            "update the roles (kubectl apply -k manifests/), or leave them unchanged",
         ),
         false => CheckOutcome::fail(
             found,
-            "bind the roles of manifests/base/role.yaml and manifests/base/lease.yaml to it; if the daemon \
-             runs as another user, run doctor as that one",
+            "bind the roles of manifests/base/role.yaml and manifests/base/lease.yaml to this user; if the \
+             daemon runs as another user, run doctor as that user",
         ),
     }])
 }
@@ -64,23 +64,23 @@ pub(super) fn lease(view: &DoctorView) -> CheckResult {
     let spec = view.lease.as_ref()?.as_ref();
     let key = leader::key(view.settings);
     let found = match spec.map(|spec| (&spec.holder, leader::age_s(spec), spec)) {
-        None => "no leader, so nothing is done".to_owned(),
+        None => "there is no leader, so nothing is done".to_owned(),
         Some((holder, Some(age_s), spec)) if age_s <= i64::from(spec.duration_seconds) => {
             return Ok(vec![CheckOutcome::ok(format!(
-                "{key}: {holder} leads, and renewed it {age_s} s ago"
+                "{key}: {holder} is the leader, and renewed it {age_s} s ago"
             ))]);
         }
         Some((holder, Some(age_s), _)) => {
-            format!("{holder} held it and has not renewed it for {age_s} s: no leader")
+            format!("{holder} held it, but has not renewed it for {age_s} s, so there is no leader")
         }
-        Some((holder, None, _)) => format!("{holder} holds it and never renewed it"),
+        Some((holder, None, _)) => format!("{holder} holds it, but never renewed it"),
     };
     let pods = shell_command("kubectl -n", &[&key.namespace, &"get", &"pods"]);
     Ok(vec![CheckOutcome::warn(
         format!("{key}: {found}"),
         format!(
-            "start the daemon, or see why it does not run: {pods}; where a CronJob does the work, there is no leader \
-             between two runs"
+            "start the daemon, or find out why it does not run: {pods}; if a CronJob does the work, it is normal that \
+             there is no leader between two runs"
         ),
     )])
 }
@@ -94,7 +94,8 @@ pub(super) fn is_another_at_work(view: &DoctorView) -> bool {
 pub(super) fn other_ccm(view: &DoctorView) -> CheckResult {
     let remedy = |stop: &str| {
         format!(
-            "let one of them work: stop the other one{stop}; ccm help migrate shows how to move from one to the other"
+            "run only one of the two, and stop the other{stop}; ccm help migrate shows how to move from one to \
+             the other"
         )
     };
     let mut holders = view.lease.iter().flatten().map(|spec| &spec.holder);
@@ -115,11 +116,12 @@ pub(super) fn other_ccm(view: &DoctorView) -> CheckResult {
     if let (true, Some(holder)) = (others.is_empty(), holder)
         && !workloads.iter().any(runs_us)
     {
-        let found =
-            format!("{holder} holds the Lease: by its name it is hcloud-cloud-controller-manager");
+        let found = format!(
+            "{holder} holds the Lease, and its name is that of hcloud-cloud-controller-manager"
+        );
         others.push(CheckOutcome::warn(found, remedy("")));
     }
-    or_ok(others, format!("none in {namespace}"))
+    or_ok(others, format!("no other cloud-controller-manager in {namespace}"))
 }
 
 /// Returns the command that ends the workload's pods. A Deployment is scaled to 0
@@ -159,7 +161,7 @@ fn own<'a>(view: &'a DoctorView) -> Result<Vec<&'a Workload>, Gap> {
     let ours: Vec<&Workload> = workloads.iter().filter(|workload| runs_us(workload)).collect();
     if ours.is_empty() {
         let namespace = &view.settings.lease_namespace.value;
-        let why = format!("ccm has no workload in {namespace}");
+        let why = format!("there is no Deployment or DaemonSet of ccm in {namespace}");
         return Err(Gap::NotHere(why));
     }
     Ok(ours)
@@ -169,12 +171,13 @@ pub(super) fn probes(view: &DoctorView) -> CheckResult {
     let is_wrong = |workload: &&Workload| workload.probed_ports.contains(&SECURE_PORT);
     let wrong = own(view)?.into_iter().filter(is_wrong).map(|workload| {
         let outcome = CheckOutcome::fail(
-            format!("probed on port {SECURE_PORT}, where nothing is served, so that pods are killed again and again"),
-            "let the probes ask /livez and /readyz on port 8233 (--metrics-address), over plain HTTP",
+            format!("its probes use port {SECURE_PORT}, where ccm serves nothing, so its pods are killed again and \
+                     again"),
+            "set the probes to /livez and /readyz on port 8233 (--metrics-address), over plain HTTP",
         );
         of_workload(outcome, workload)
     });
-    or_ok(wrong, "none asks at port 10258")
+    or_ok(wrong, "no probe uses port 10258")
 }
 
 /// Reports workloads of the daemon whose pods do not stay up.
@@ -182,8 +185,9 @@ pub(super) fn daemon(view: &DoctorView) -> CheckResult {
     let namespace = &view.settings.lease_namespace.value;
     let outcomes = own(view)?.into_iter().filter_map(|workload| {
         let (ready, wanted) = workload.pods.filter(|(ready, wanted)| ready < wanted)?;
-        let found =
-            format!("{ready} of {wanted} pods ready: they do not start, or end again and again");
+        let found = format!(
+            "{ready} of {wanted} pods are ready: the others do not start, or exit again and again"
+        );
         let logs =
             shell_command("kubectl -n", &[namespace, &"logs", &workload.name, &"--previous"]);
         let pods = shell_command("kubectl -n", &[namespace, &"get", &"pods"]);
@@ -191,5 +195,5 @@ pub(super) fn daemon(view: &DoctorView) -> CheckResult {
             format!("{logs}: the last line says why (settings, rights, or a lost Lease); {pods}");
         Some(of_workload(CheckOutcome::bad(ready == 0, found, &remedy), workload))
     });
-    or_ok(outcomes, "its pods are ready")
+    or_ok(outcomes, "all pods of the daemon are ready")
 }

@@ -42,35 +42,35 @@ const CHECKS: &[Check] = &[
     ("settings", "the environment: each variable that ccm reads",
         "", settings),
     ("token", "HCLOUD_TOKEN, HCLOUD_TOKEN_FILE",
-        "make one in the Hetzner Console (Security → API tokens, Read & Write) and set HCLOUD_TOKEN, or \
+        "create a token in the Hetzner Console (Security → API tokens, Read & Write) and set HCLOUD_TOKEN to it, or \
          HCLOUD_TOKEN_FILE to its file", cloud::token),
     ("api", "GET /servers of the Cloud API, every page",
         SEE_ERROR, cloud::api),
     ("permission", "an empty change of a load balancer that can't exist: the answer shows whether the token may write",
         "", cloud::permission),
-    ("project", "provider IDs, names and addresses of nodes beside the servers of the token's project",
+    ("project", "provider IDs, names and addresses of nodes, compared with the servers of the token's project",
         "", nodes::project),
     ("rate-limit", "RateLimit headers of the Cloud API",
         "", cloud::rate_limit),
-    ("clock", "the Date header of the Cloud API beside this machine's clock",
+    ("clock", "the Date header of the Cloud API, compared with this machine's clock",
         "", cloud::clock),
-    ("network", "HCLOUD_NETWORK; GET /networks; with Robot whether its routes are exposed to its vSwitch",
+    ("network", "HCLOUD_NETWORK; GET /networks; with Robot, whether the Network exposes its routes to its vSwitch",
         "", cloud::network),
     ("attached", "private-networks of the metadata service",
         "", cloud::attached),
     ("robot", "ROBOT_USER, ROBOT_PASSWORD; GET /server of the Robot web service, once",
         "", cloud::robot_login),
-    ("cluster", "kubeconfig or service account; GET /version; who the API server takes us for",
+    ("cluster", "kubeconfig or service account; GET /version; which user this is for the API server",
         "check --kubeconfig, KUBECONFIG and --context; kubectl version with the same kubeconfig must work from here",
         cluster::reached),
     ("version", "GET /version of the API server",
         "", cluster::version),
     ("rights", "a selfsubjectaccessreview for each verb that the daemon uses",
-        "bind system:basic-user to system:authenticated, as it is by default: whoever is known may ask what they may do",
+        "bind system:basic-user to system:authenticated, as it is by default: then every user may ask for its own rights",
         cluster::rights),
     ("lease", "the Lease of leader election",
         SEE_API_SERVER, cluster::lease),
-    ("other-ccm", "images of Deployments and DaemonSets beside the Lease; who holds it",
+    ("other-ccm", "images of Deployments and DaemonSets in the Lease's namespace; the Lease's holder",
         "", cluster::other_ccm),
     ("probes", "ports of the probes of ccm's own Deployment or DaemonSet",
         "", cluster::probes),
@@ -82,21 +82,21 @@ const CHECKS: &[Check] = &[
         "", nodes::kubelets),
     ("nodes", "each node and its server",
         SEE_API_SERVER, nodes::servers),
-    ("dedicated", "servers of the Robot web service beside the nodes",
+    ("dedicated", "servers of the Robot web service, compared with the nodes",
         "", cloud::dedicated),
     ("ready", "condition Ready of each node, and the taint shutdown",
         "", nodes::ready),
-    ("servers", "each node's server; without the cluster all servers of the project",
+    ("servers", "each node's server; if the cluster does not answer, all servers of the project",
         "", nodes::off),
-    ("routes", "--cluster-cidr; the Network's routes beside the pod CIDRs and servers of nodes, as in ccm route list",
+    ("routes", "--cluster-cidr; the Network's routes, compared with the pod CIDRs and servers of nodes, as in ccm route list",
         SEE_ERROR, routes::routes),
     ("pod-network", "condition NetworkUnavailable of each node",
         "", routes::pod_network),
-    ("services", "each Service of type LoadBalancer, its load balancer, what the next sync would do, and events of what failed",
+    ("services", "each Service of type LoadBalancer, its load balancer, what the next sync would do, and events of failed syncs",
         SEE_ERROR, services::services),
     ("targets", "health checks of each load balancer's targets; servers and externalTrafficPolicy for the cause",
         SEE_ERROR, services::targets),
-    ("orphans", "load balancers with this cluster's label, and the Services that there are",
+    ("orphans", "load balancers with this cluster's label, and the existing Services",
         SEE_ERROR, services::orphans),
 ];
 
@@ -145,9 +145,9 @@ pub(super) fn is_failed(outcomes: &[CheckOutcome]) -> bool {
 }
 
 fn settings(view: &DoctorView) -> CheckResult {
-    let remedy = "correct it; until then the checks below rest on its default";
+    let remedy = "correct this setting; until then the checks below use its default";
     let problems = view.problems.iter().map(|problem| CheckOutcome::fail(problem.as_str(), remedy));
-    or_ok(problems, "every setting has a value that it may have")
+    or_ok(problems, "every setting has a valid value")
 }
 
 /// The column where messages begin, behind the status and the longest name of a check.

@@ -43,18 +43,17 @@ pub(super) fn project(view: &DoctorView) -> CheckResult {
     let (own, matched) = own(nodes);
     let count = counted(own, "node");
     Ok(vec![match (own, matched) {
-        (0, _) => CheckOutcome::skipped("no node is on a server that this project should have"),
+        (0, _) => CheckOutcome::skipped("there is no node whose server should be in this project"),
         (_, 0) => CheckOutcome::fail(
             format!(
-                "of {count} none has its server in the token's project: it is another project's token, or another \
-                 cluster"
+                "none of {count} has its server in the token's project: the token is of another project, or this is \
+                 another cluster"
             ),
             "use a token of the project that the servers are in, or the right --context; if both are right and \
-             the servers were made anew under their names, delete the Node objects, and each kubelet registers again",
+             the servers were created again with the same names, delete the Node objects, so that each kubelet \
+             registers again",
         ),
-        _ => {
-            CheckOutcome::ok(format!("{matched} of {count} with its server in the token's project"))
-        }
+        _ => CheckOutcome::ok(format!("{matched} of {count} with a server in the token's project")),
     }])
 }
 
@@ -62,9 +61,10 @@ pub(super) fn project(view: &DoctorView) -> CheckResult {
 /// all nodes, so other checks say nothing about servers.
 pub(super) fn need_project(view: &DoctorView) -> Result<(), Gap> {
     match view.nodes.as_ref().map(|nodes| own(nodes)) {
-        Ok((1.., 0)) => {
-            Err(Gap::NotHere("of another project there is nothing to say: see project".into()))
-        }
+        Ok((1.., 0)) => Err(Gap::NotHere(
+            "not checked, because the token may be of another project: see the check project"
+                .into(),
+        )),
         _ => Ok(()),
     }
 }
@@ -79,15 +79,15 @@ pub(super) fn provider_ids(view: &DoctorView) -> CheckResult {
     let decide = |plan: &NodePlan| {
         let finding = find(plan, &[Reason::UnknownProviderIDPrefix])?;
         let fix = if is_hccm {
-            "hcloud:// is hcloud-cloud-controller-manager's: run ccm with --cloud-provider=hcloud"
+            "hcloud:// belongs to hcloud-cloud-controller-manager: run ccm with --cloud-provider=hcloud"
                 .to_owned()
         } else {
-            format!("where the node runs on a server of this project, {}", join_anew(&plan.node))
+            format!("if the node runs on a server of this project, {}", join_anew(&plan.node))
         };
         let finding = finding.clone().with_fix(fix);
         Some(reported(outcome, &finding, &inspect(plan)))
     };
-    each(nodes, decide, "none is another provider's")
+    each(nodes, decide, "no node has a provider ID of another provider")
 }
 
 pub(super) fn kubelets(view: &DoctorView) -> CheckResult {
@@ -95,7 +95,7 @@ pub(super) fn kubelets(view: &DoctorView) -> CheckResult {
         let finding = find(plan, &[Reason::NotExternal])?;
         Some(reported(CheckOutcome::fail, finding, &inspect(plan)))
     };
-    let ok = "each runs with --cloud-provider=external";
+    let ok = "each kubelet runs with --cloud-provider=external";
     each(need(&view.nodes, "nodes")?, decide, ok)
 }
 
@@ -135,7 +135,7 @@ pub(super) fn servers(view: &DoctorView) -> CheckResult {
     let is_ours =
         |plan: &&NodePlan| !matches!(plan.server, ServerMatch::Foreign | ServerMatch::Unknown);
     let count = counted(nodes.iter().filter(is_ours).count(), "node");
-    each(nodes, decide, format!("{count}, none without its server"))
+    each(nodes, decide, format!("{count}, each with its server"))
 }
 
 /// Reports nodes that are not ready for another reason than their server, and ready nodes that still have the taint of
@@ -152,25 +152,26 @@ pub(super) fn ready(view: &DoctorView) -> CheckResult {
                 return None;
             }
             _ if !is_down(&plan) => {
-                let found = "ready, and still has the taint shutdown: nothing is scheduled there";
+                let found =
+                    "ready, but still has the taint shutdown, so no new pods are scheduled there";
                 return is_tainted.then(|| CheckOutcome::warn(found, soon(plan)));
             }
             _ if !is_read && is_tainted => (
-                "not ready; its server was off: it has the taint shutdown",
+                "not ready; the taint shutdown shows that its server was off",
                 "switch its server on".to_owned(),
             ),
             // The power state of a dedicated server is not known, because Robot is not asked for each of them.
             ServerMatch::Matched(server, _) if server.id.cloud().is_some() => {
                 ("not ready; its server runs", see_kubelet(plan))
             }
-            _ => ("not ready; whether its server runs is not known", see_kubelet(plan)),
+            _ => ("not ready; it is not known whether its server runs", see_kubelet(plan)),
         };
         Some(CheckOutcome::bad(down == nodes.len(), found, remedy))
     };
     let ok = match down {
-        0 => "each node is ready, or still to be initialised".to_owned(),
+        0 => "each node is ready, or waits to be initialised".to_owned(),
         down => format!(
-            "{} not ready because of their servers: see servers and nodes",
+            "{} not ready because of their servers: see the checks servers and nodes",
             counted(down, "node")
         ),
     };
@@ -184,14 +185,14 @@ fn inspect(plan: &NodePlan) -> String {
 
 fn soon(plan: &NodePlan) -> String {
     format!(
-        "the daemon does that within seconds: see lease whether one runs; {} does it now",
+        "the daemon does this within seconds, if it runs (see the check lease); {} does it now",
         shell_command("ccm node sync", &[&plan.object.name])
     )
 }
 
 fn see_kubelet(plan: &NodePlan) -> String {
     format!(
-        "{} shows the kubelet's last words; on the server: systemctl status kubelet, journalctl -u kubelet",
+        "{} shows what the kubelet reported last; on the server: systemctl status kubelet, journalctl -u kubelet",
         shell_command("kubectl describe node", &[&plan.object.name])
     )
 }

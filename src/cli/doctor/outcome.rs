@@ -6,7 +6,7 @@ use crate::text;
 use serde::Serialize;
 
 /// The fix when the error itself says what to do.
-pub(super) const SEE_ERROR: &str = "see what the error names";
+pub(super) const SEE_ERROR: &str = "correct the cause that the error names";
 
 /// The result of a check. Outcomes are listed in the order of these variants, so problems come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -118,7 +118,9 @@ impl CheckOutcome {
     /// shows no fix.
     pub(super) fn unread(gap: Gap, remedy: &str) -> CheckOutcome {
         match gap {
-            Gap::Needs(check) => CheckOutcome::skipped(format!("not checked: see {check}")),
+            Gap::Needs(check) => {
+                CheckOutcome::skipped(format!("not checked: see the check {check}"))
+            }
             Gap::NotHere(why) => CheckOutcome::skipped(why),
             Gap::Failed(why, fix) | Gap::Refused(_, why, fix) => {
                 CheckOutcome::fail(why, fix.unwrap_or_else(|| remedy.to_owned()))

@@ -83,7 +83,7 @@ pub(super) fn token(reader: &DoctorReader) -> Seen<usize> {
         return Ok(token.length());
     }
     let problem = started.problems.iter().rev().find(|problem| is_of_token(problem));
-    Err(failed(problem.map_or_else(|| "it is not set".into(), ToString::to_string)))
+    Err(failed(problem.map_or_else(|| "the token is not set".into(), ToString::to_string)))
 }
 
 pub(super) fn cluster(reader: &DoctorReader) -> Seen<ClusterView> {
@@ -228,12 +228,12 @@ pub(super) fn nodes(reader: &DoctorReader, cloud: &CloudView) -> Seen<Vec<NodePl
 pub(super) fn routes(reader: &DoctorReader) -> Seen<route::RoutePlan> {
     let (apis, settings) = (reader.apis.as_ref()?, &reader.started.settings);
     if !settings.controllers.value.contains(&Controller::Route) {
-        return Err(Gap::NotHere("--controllers leaves routes out".into()));
+        return Err(Gap::NotHere("--controllers does not include the route controller".into()));
     }
     let routes = wire::route_settings(settings).map_err(|off| {
         let is_all_that_lacks = off.is_wanted && settings.cluster_cidrs.value.is_empty();
         let how = if is_all_that_lacks && settings.network.value.is_some() {
-            "; to check them, add the daemon's, or its settings by --settings-from"
+            "; to check routes, set it as for the daemon, or use --settings-from"
         } else {
             ""
         };
@@ -281,7 +281,7 @@ pub(super) fn failed_tries(
     }
     let events = service::past_events(reader.apis.as_ref()?, None);
     let tries = events.map(|events| service::failed_tries(&events));
-    tries.map_err(|error| unlisted(error, "events, which say what came of the last try"))
+    tries.map_err(|error| unlisted(error, "events, which show the result of the last try"))
 }
 
 pub(super) fn orphans(reader: &DoctorReader) -> Seen<Vec<Orphan>> {
@@ -294,8 +294,8 @@ pub(super) fn kept(reader: &DoctorReader) -> Seen<Vec<KeptObject>> {
 
 fn without_login() -> Gap {
     Gap::NotHere(format!(
-        "{ROBOT_USER} and {ROBOT_PASSWORD} are not set: no dedicated server is looked up, their nodes keep what they have, \
-         and are targets by their InternalIP alone"
+        "{ROBOT_USER} and {ROBOT_PASSWORD} are not set: ccm does not look up dedicated servers; their nodes stay \
+         unchanged, and are targets only by their InternalIP"
     ))
 }
 
@@ -303,14 +303,14 @@ fn cloud_gap(error: provider::ProviderError) -> Gap {
     let fix = match error.kind {
         ErrorKind::Unauthorized | ErrorKind::Forbidden => {
             let fix = format!(
-                "copy the token anew, or make another one in the Hetzner Console (Security → API tokens, Read & Write), and \
-                 set {HCLOUD_TOKEN} or {HCLOUD_TOKEN_FILE}"
+                "copy the token again, or create another in the Hetzner Console (Security → API tokens, Read & \
+                 Write), and set {HCLOUD_TOKEN} or {HCLOUD_TOKEN_FILE}"
             );
             return Gap::Refused(Credential::Cloud, error.message, Some(fix));
         }
         ErrorKind::RateLimited { .. } => {
-            "wait: calls come back one each second; see who else uses the project's API up (autoscaler, CSI driver, \
-             Terraform)"
+            "wait: one call comes back each second; find out who else uses the project's calls (autoscaler, CSI \
+             driver, Terraform)"
                 .to_owned()
         }
         _ => format!(
@@ -324,17 +324,17 @@ fn robot_gap(error: provider::ProviderError) -> Gap {
     let fix = match error.kind {
         ErrorKind::Unauthorized | ErrorKind::Forbidden => format!(
             "set {ROBOT_USER} and {ROBOT_PASSWORD}, or their _FILE forms, to a user of the web service (Robot → Settings → \
-             Web service and app settings); ccm shows refused credentials once in ten minutes, because three refused \
+             Web service and app settings); ccm tries refused credentials once in ten minutes, because three refused \
              logins block the IP of this machine for as long"
         ),
         ErrorKind::RateLimited { .. } => {
-            "wait: 200 calls an hour is all that the web service takes; see who else uses it up (other clusters, installers, \
-             scripts)"
+            "wait: the web service allows only 200 calls an hour; find out who else uses them (other clusters, \
+             installers, scripts)"
                 .to_owned()
         }
         _ => format!(
             "check {ROBOT_ENDPOINT}, proxies, firewall and DNS from where ccm runs; https://status.hetzner.com; until then \
-             nodes on dedicated servers keep what they have"
+             nodes on dedicated servers stay unchanged"
         ),
     };
     Gap::Failed(error.message, Some(fix))

@@ -16,7 +16,7 @@ pub(super) fn routes(view: &DoctorView) -> CheckResult {
     let plan = view.routes.as_ref()?;
     nodes::need_project(view)?;
     if cluster::is_another_at_work(view) {
-        let why = "another controller may keep them as it wants: see other-ccm";
+        let why = "another controller may manage the routes: see the check other-ccm";
         return Err(Gap::NotHere(why.into()));
     }
     let mut outcomes: Vec<CheckOutcome> = blocked(view, plan).collect();
@@ -75,10 +75,10 @@ fn without_pod_cidr<'a>(view: &'a DoctorView) -> impl Iterator<Item = CheckOutco
     };
     view.nodes.iter().flatten().filter(without).map(|plan| {
         let outcome = CheckOutcome::warn(
-            "without spec.podCIDR, so that no route leads to its pods",
+            "without spec.podCIDR, so no route leads to its pods",
             format!(
-                "start kube-controller-manager with --allocate-node-cidrs=true and --cluster-cidr; where the CNI hands \
-                 out addresses itself, {HCLOUD_NETWORK_ROUTES_ENABLED}=false"
+                "start kube-controller-manager with --allocate-node-cidrs=true and --cluster-cidr; if the CNI \
+                 assigns the addresses itself, set {HCLOUD_NETWORK_ROUTES_ENABLED}=false"
             ),
         );
         outcome.on("node", &plan.object.name)
@@ -98,14 +98,14 @@ fn to_change(plan: &RoutePlan) -> impl Iterator<Item = CheckOutcome> + '_ {
         let outcome = match (row.step, row.state) {
             (RouteStep::Add | RouteStep::Delete | RouteStep::Replace, _) => CheckOutcome::warn(
                 state,
-                "the daemon does that within five minutes: see lease whether one runs; ccm route list shows each, and \
-                 ccm route sync does it now",
+                "the daemon does this within five minutes, if it runs (see the check lease); ccm route list shows \
+                 each route, and ccm route sync does it now",
             ),
             (RouteStep::Nothing, State::Blackhole | State::Unwanted) => CheckOutcome::warn(
                 format!(
-                    "{state}: left unchanged, because no route of a node shows that the Network is this cluster's"
+                    "{state}: left unchanged, because no route of a node shows that the Network belongs to this cluster"
                 ),
-                "once a node can have its route, the daemon deletes what is not needed",
+                "once a node can have its route, the daemon deletes the routes that are not needed",
             ),
             _ => return None,
         };
@@ -122,21 +122,21 @@ pub(super) fn pod_network(view: &DoctorView) -> CheckResult {
     let is_checked = routes(view).is_ok();
     let remedy = match &view.routes {
         Ok(plan) if is_checked && is_fixed_by_daemon(plan, &cut_off) => {
-            "its routes are there or can be made: the daemon sets it right within five \
-             minutes (see lease whether one runs), and ccm route sync does it now"
+            "its routes exist or can be created: the daemon, if it runs (see the check lease), corrects the \
+             condition within five minutes, and ccm route sync does it now"
         }
         Ok(_) if is_checked => {
-            "fix what the check routes reports of them; the condition of other nodes is set by \
-             another program: check the CNI"
+            "fix what the check routes reports about these nodes; on other nodes another program \
+             sets the condition: check the CNI"
         }
         _ => {
-            "ccm does not set it with these settings: check the CNI, or whatever else manages the \
-             pods' network"
+            "with these settings ccm does not set the condition: check the CNI, or the program that \
+             manages the pods' network"
         }
     };
-    let found = format!("{NETWORK_UNAVAILABLE}=True, so that nothing new is scheduled there");
+    let found = format!("{NETWORK_UNAVAILABLE}=True, so no new pods are scheduled there");
     let outcome = |name: &String| CheckOutcome::warn(found.as_str(), remedy).on("node", name);
-    or_ok(cut_off.iter().map(outcome), format!("no node says {NETWORK_UNAVAILABLE}=True"))
+    or_ok(cut_off.iter().map(outcome), format!("no node has {NETWORK_UNAVAILABLE}=True"))
 }
 
 /// Whether the next tick sets the condition `NetworkUnavailable` of all these nodes to false.

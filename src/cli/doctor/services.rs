@@ -69,8 +69,8 @@ fn unlimited_addresses(view: &DoctorView, plans: &[ServicePlan]) -> Option<Check
     }
     let what = format!(
         "Services of several namespaces ({}) choose private addresses by annotation private-ipv4: each may take any free \
-         address of the Network, also one at which other programs expect something else, such as a database that was \
-         deleted; {HCLOUD_LOAD_BALANCERS_PRIVATE_IPV4_RANGES} is not set here",
+         address of the Network, even an address at which other programs still expect a database that was deleted; \
+         {HCLOUD_LOAD_BALANCERS_PRIVATE_IPV4_RANGES} is not set here",
         some_of(&namespaces)
     );
     let remedy = format!(
@@ -88,12 +88,12 @@ fn left_over_ports(external: &[Balancer], plans: &[ServicePlan]) -> Vec<CheckOut
             let why = why_left_over(balancer, port, plans)?;
             let number = port.port;
             let what = format!(
-                "port {number} has no label of a Service, and {why}: a Service had it, and all labels were removed, or it \
-                 is the owner's"
+                "port {number} has no label of a Service, and {why}: a Service had the port and all labels were \
+                 removed, or the port belongs to the owner"
             );
             let words: [&dyn Display; 2] = [&number, &balancer.id];
             let command = shell_command("hcloud load-balancer delete-service --listen-port", &words);
-            let remedy = format!("if it is not the owner's, the owner removes it: {command}");
+            let remedy = format!("if the port does not belong to the owner, the owner must remove it: {command}");
             Some(CheckOutcome::warn(what, remedy).on("load-balancer", &balancer.name))
         })
     });
@@ -139,7 +139,7 @@ fn unplanned(view: &DoctorView, check: &'static str) -> CheckResult {
     };
     let outcomes = services.iter().map(|service| &**service).filter(waits).map(|service| {
         let found = format!("without an address{}", history(view, service).unwrap_or_default());
-        let remedy = format!("fix what {check} reports; then the daemon does what is left to do");
+        let remedy = format!("fix what {check} reports; then the daemon does the rest");
         on(service, CheckOutcome::warn(found, remedy))
     });
     let outcomes: Vec<CheckOutcome> = outcomes.collect();
@@ -184,7 +184,7 @@ fn is_late(plan: &ServicePlan) -> bool {
 fn left_to_do(service: &KubeService) -> String {
     let name = &service.full_name();
     format!(
-        "the daemon does what is left to do: see lease whether one runs; {} shows it, {} does it now",
+        "the daemon does the rest, if it runs (see the check lease); {} shows what is left, {} does it now",
         inspect(service),
         shell_command("ccm lb sync", &[name])
     )
@@ -214,31 +214,34 @@ fn lacks(plan: &ServicePlan) -> Option<(String, String)> {
         {
             // The outcomes for the ports have the fix, so this outcome has none.
             let (name, id) = (&found.name, found.id);
-            let lack = format!("without an address: none of its ports can be had on {name} ({id})");
+            let lack =
+                format!("without an address: none of its ports can be used on {name} ({id})");
             return Some((lack, String::new()));
         }
         (Want::Ensure, _) if plan.has_lost_its_own() => (
-            "its load balancer does not exist, whatever the status says",
+            "its load balancer does not exist, although the status has an address",
             format!(
-                "the daemon makes a new one, with another address unless a Primary IP is asked for: see lease whether one \
-                 runs; {}, with the daemon's settings, does it now",
+                "the daemon, if it runs (see the check lease), creates another load balancer, with another address \
+                 unless the Service asks for a Primary IP; {}, with the daemon's settings, does it now",
                 shell_command("ccm lb sync", &[&plan.service.full_name()])
             ),
         ),
         (Want::Ensure, found) if !has_address => (
             match found {
-                None => "without an address: its load balancer is not made yet",
+                None => "without an address: its load balancer is not created yet",
                 Some(_) if has_writes => {
-                    "without an address: its load balancer is there, and not all is done"
+                    "without an address: its load balancer exists, but is not finished"
                 }
-                Some(_) => "without an address: its settings leave every address out",
+                Some(_) => "without an address: its settings exclude every address",
             },
             left_to_do(),
         ),
-        (Want::Remove, _) if has_writes => ("it was deleted, and not all is done", left_to_do()),
+        (Want::Remove, _) if has_writes => {
+            ("the Service was deleted, but not everything is removed yet", left_to_do())
+        }
         (Want::Ensure, _) if has_writes => {
             let due = counted(plan.changes.len(), "change");
-            return Some((format!("not as wanted: {due} to be made"), left_to_do()));
+            return Some((format!("not in sync: {due} to be made"), left_to_do()));
         }
         _ => return None,
     };
@@ -254,16 +257,17 @@ fn expiring(plan: &ServicePlan) -> impl Iterator<Item = CheckOutcome> {
         let namespace = &plan.service.metadata.namespace;
         let remedy = match (&other.secret, other.is_managed) {
             (Some(_), _) => format!(
-                "see why the Secret is not renewed ({}, where cert-manager makes it), and whether it can be used: {}",
+                "find out why the Secret is not renewed ({}, if cert-manager creates it), and whether ccm can use \
+                 it: {}",
                 shell_command("kubectl -n", &[namespace, &"get", &"certificate"]),
                 inspect(&plan.service)
             ),
             (None, true) => format!(
-                "see why Hetzner does not renew it: {}",
+                "find out why Hetzner does not renew it: {}",
                 shell_command("hcloud certificate describe", &[&other.id])
             ),
             (None, false) => {
-                "upload a new one, and name it in annotation http-certificates".to_owned()
+                "upload a new certificate, and name it in annotation http-certificates".to_owned()
             }
         };
         let ports: Vec<String> = other.ports.iter().map(ToString::to_string).collect();
@@ -306,11 +310,14 @@ pub(super) fn orphans(view: &DoctorView) -> CheckResult {
         let balancer = &orphan.balancer;
         let what = format!("load balancer {} of {}, costs money", balancer.id, orphan.made_for());
         let outcome = match &orphan.removal {
-            Ok(_) => CheckOutcome::warn(what, "ccm lb sync --delete-orphans lists them, asks, and deletes them"),
+            Ok(_) => CheckOutcome::warn(
+                what,
+                "ccm lb sync --delete-orphans lists all orphans, asks, and deletes them",
+            ),
             Err(why) => CheckOutcome::warn(
                 format!("{what}; ccm does not delete it: {why}"),
                 format!(
-                    "only you can delete it, when it is not needed: {}, after {} where it is protected",
+                    "if it is not needed, delete it yourself: {}, after {} if it is protected",
                     shell_command("hcloud load-balancer delete", &[&balancer.id]),
                     shell_command(
                         "hcloud load-balancer disable-protection",
@@ -325,7 +332,7 @@ pub(super) fn orphans(view: &DoctorView) -> CheckResult {
     let kept: Vec<String> = kept.map(|kept| format!("{} ({})", kept.name, kept.id)).collect();
     let mut ok = "each load balancer of this cluster has its Service".to_owned();
     if !kept.is_empty() {
-        ok += &format!(", or is kept and costs money: {}", some_of(&kept));
+        ok += &format!(", except those that are kept and cost money: {}", some_of(&kept));
     }
     or_ok(outcomes, ok)
 }

@@ -96,7 +96,7 @@ fn inspection(plan: &ServicePlan, is_wide: bool, known: Sides) -> String {
             "\nFIELDS (= as wanted, ~ differs, · left unchanged)",
             &fields(plan, is_wide),
             match plan.obstacle {
-                None => known.or_unknown("none: nothing is wanted of a load balancer"),
+                None => known.or_unknown("none: the Service wants no load balancer"),
                 Some(_) => "unknown: the desired state can't be computed, see FINDINGS",
             },
         ),
@@ -104,7 +104,7 @@ fn inspection(plan: &ServicePlan, is_wide: bool, known: Sides) -> String {
             &plan.description(),
             match plan.obstacle {
                 None => known.or_unknown("change nothing"),
-                Some(_) => "change nothing, until what blocks it is fixed: see FINDINGS",
+                Some(_) => "change nothing until the problem is fixed: see FINDINGS",
             },
         ),
         events(plan),
@@ -132,7 +132,7 @@ fn fields(plan: &ServicePlan, is_wide: bool) -> String {
     fields.retain(|field| is_wide || field.differs() || field.source.is_set());
     let more = match all - fields.len() {
         0 => String::new(),
-        more => line(format_args!("  {more} more, unset: -o wide shows them")),
+        more => line(format_args!("  {more} more fields, which are not set: -o wide shows them")),
     };
     fields.into_iter().map(|value| field(value, value.want.is_none())).collect::<String>() + &more
 }
@@ -147,12 +147,12 @@ fn usage(found: &Balancer) -> String {
     let carried = found.outgoing_traffic.zip(found.included_traffic).zip(found.ingoing_traffic);
     let carried = carried.map(|((out, included), ingoing)| {
         let (out, included, ingoing) = (tib(out), tib(included), tib(ingoing));
-        format!("this month {out:.3} TiB out of {included:.0} included, and {ingoing:.3} in")
+        format!("this month {out:.3} TiB out (of {included:.0} included), {ingoing:.3} TiB in")
     });
     let now = [
         (usage.open_connections, "open connections"),
-        (usage.connections_per_second, "new ones a second"),
-        (usage.requests_per_second, "requests a second"),
+        (usage.connections_per_second, "new connections/s"),
+        (usage.requests_per_second, "requests/s"),
     ];
     let now = now.into_iter().filter_map(|(value, what)| Some(format!("{:.1} {what}", value?)));
     let now = Some(Vec::from_iter(now).join(", ")).filter(|now| !now.is_empty());
@@ -257,7 +257,7 @@ fn both_sides(plan: &ServicePlan, known: Sides) -> String {
         }
         (Some(service), _) => format!("{} of {service}", owner.port),
         (None, Some(uid)) => format!("{} of Service {uid}", owner.port),
-        (None, None) => format!("{} of others", owner.port),
+        (None, None) => format!("{} of another owner", owner.port),
     });
     let status = or_none(status.collect());
     let found = or_none(found.map(ToString::to_string).collect());
@@ -308,14 +308,14 @@ fn why(health: &TargetHealth) -> String {
 
 /// Returns a finding when the load balancer is gone although the Service's status still names it.
 fn gone(plan: &ServicePlan) -> Option<String> {
-    let why = "its load balancer is gone, whatever the status says; sync makes a new one, with another address unless a \
-               Primary IP is asked for";
+    let why = "its load balancer is gone, although the status has an address; sync creates a new one, with another \
+               address unless the Service asks for a Primary IP";
     plan.has_lost_its_own().then(|| paragraph("  ! ", 4, why))
 }
 
 fn failed_lines(failed: &PastEvent) -> String {
     let when = service::ago(failed.at());
-    let text = format!("the last try failed {when}, says its event: {}", said(failed));
+    let text = format!("according to its event, the last try failed {when}: {}", said(failed));
     line(format_args!("  ! {}", failed.reason)) + &paragraph("    ", 4, &text)
 }
 

@@ -44,7 +44,9 @@ pub(in crate::cli) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
         let is_left_out = is_part || settings.watch.value || sides != Sides::Both;
         let kept = (!is_left_out).then(|| services.controller.kept(&context.apis));
         if let Some(Err(error)) = &kept {
-            Printer::failure(format_args!("what is kept could not be read: {error}"));
+            Printer::failure(format_args!(
+                "the kept load balancers and certificates can't be read: {error}"
+            ));
         }
         list.kept = kept.map(Result::ok);
         list.below = kept_lines(list.kept.iter().flatten().flatten());
@@ -66,7 +68,7 @@ fn kept_lines<'a>(kept: impl Iterator<Item = &'a KeptObject>) -> String {
     });
     match lines.collect::<String>() {
         none if none.is_empty() => none,
-        lines => format!("\nKept, although no Service wants it any more:\n{lines}"),
+        lines => format!("\nKept, although no Service wants them any more:\n{lines}"),
     }
 }
 

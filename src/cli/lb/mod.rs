@@ -124,7 +124,7 @@ fn check_answer(services: &Services, what: &str) -> Result<(), Exit> {
         Ok(())
     } else {
         Err(usage(&format!(
-            "{what} asks, and there is no terminal to ask at: add --yes, or --dry-run to see the plan"
+            "{what} asks for confirmation, but there is no terminal: add --yes, or --dry-run to see the plan"
         )))
     }
 }

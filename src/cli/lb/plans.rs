@@ -178,7 +178,7 @@ impl Services {
         match service.map_err(cache::CacheError::Kube)? {
             Some(service) if want(&service) == Want::Nothing => {
                 Err(CommandFailure::Shown(Printer::failure(format_args!(
-                    "Service {full_name} is of type {}; only those of type LoadBalancer get a load balancer",
+                    "Service {full_name} is of type {}; only Services of type LoadBalancer get a load balancer",
                     service.spec.kind
                 ))))
             }
@@ -236,7 +236,7 @@ fn check_form(text: &str, given: Option<&str>) -> Result<(), String> {
     let readings = word(text, given.unwrap_or("default")).readings();
     match given {
         _ if readings.is_empty() => Err(format!(
-            "{text:?} is no Service; write NAMESPACE/NAME, NAME, svc/NAME, or the ID, name or address of its load balancer"
+            "{text:?} does not name a Service; write NAMESPACE/NAME, NAME, svc/NAME, or the ID, name or address of its load balancer"
         )),
         Some(given) if !readings.iter().any(|reading| is_in(reading, given)) => {
             Err(format!("{text:?} names another namespace than -n {given}; leave one of them out"))

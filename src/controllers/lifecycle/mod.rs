@@ -246,13 +246,14 @@ fn is_deletion(plan: &LifecyclePlan) -> bool {
 fn not_written(change: &NodeChange, error: &kube::KubeError) -> Option<Finding> {
     let (reason, message) = match change {
         _ if error.is_refused() => return None,
-        NodeChange::DeleteNode { .. } => {
-            (Reason::DeletingNodeFailed, format!("not deleted, tried again later: {error}"))
-        }
+        NodeChange::DeleteNode { .. } => (
+            Reason::DeletingNodeFailed,
+            format!("the node was not deleted; ccm tries again later: {error}"),
+        ),
         _ if error.is_conflict() => return None,
         _ => (
             Reason::TaintingNodeFailed,
-            format!("not done, tried again later: {}: {error}", change.description()),
+            format!("not done; ccm tries again later: {}: {error}", change.description()),
         ),
     };
     Some(Finding::warning(reason, message))

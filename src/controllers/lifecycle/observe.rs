@@ -179,7 +179,7 @@ impl Observation<'_> {
         let there: BTreeSet<InstanceId> = list.iter().map(|it| it.id).collect();
         let fact = |id: &InstanceId| match there.contains(id) {
             true => Fact::Unclear(
-                "the list of all servers holds it, but read alone it is not found".into(),
+                "the list of all servers has it, but reading it alone does not find it".into(),
             ),
             false => Fact::Gone {
                 others_are_visible: there.len() >= at_least

@@ -63,12 +63,12 @@ pub fn plan(node: &KubeNode, facts: &Facts, provider: &dyn Provider, guard: bool
         Some(Fact::Gone { .. }) => {
             let message = match id {
                 InstanceId::Cloud(_) => format!(
-                    "server {id} is not in this token's project, and neither is any other node's: the token is \
-                     probably another project's, so the node is kept (--node-deletion-guard=false deletes it)"
+                    "server {id} is not in this token's project, and no other node's server is: the token probably \
+                     belongs to another project, so the node is kept (--node-deletion-guard=false deletes it)"
                 ),
                 InstanceId::Dedicated(_) => format!(
-                    "the account of {ROBOT_USER} does not list server {id}, nor that of any other node: the credentials \
-                     are probably another account's, or a single server's, so the node is kept \
+                    "the account of {ROBOT_USER} does not list server {id}, nor the server of any other node: the \
+                     credentials probably belong to another account, or to a single server, so the node is kept \
                      (--node-deletion-guard=false deletes it)"
                 ),
             };
@@ -76,7 +76,7 @@ pub fn plan(node: &KubeNode, facts: &Facts, provider: &dyn Provider, guard: bool
         }
         Some(Fact::Unclear(why)) => {
             let message = format!(
-                "the node is not ready, and whether server {id} exists is not clear: {why}"
+                "the node is not ready, and it is not clear whether server {id} exists: {why}"
             );
             plan.obstacle = Some(Finding::warning(Reason::InstanceLookupFailed, message));
         }

@@ -50,7 +50,8 @@ pub(super) fn addresses(
     };
     let provided = one_ip_or_two(text).ok_or_else(|| {
         let why = format!(
-            "{text:?} is not an IP address, or an IPv4 and an IPv6 address joined by a comma; 0.0.0.0 and :: are none"
+            "{text:?} is neither an IP address nor an IPv4 and an IPv6 address joined by a comma; 0.0.0.0 and :: are \
+             not allowed"
         );
         with_annotation(Finding::warning(Reason::InvalidProvidedNodeIP, why))
     })?;
@@ -97,7 +98,7 @@ fn not_among(ip: IpAddr, instance: &Instance, addresses: &[Sourced<NodeAddress>]
 fn with_annotation(mut finding: Finding) -> Finding {
     let why = &finding.message;
     finding.message = format!(
-        "annotation {PROVIDED_NODE_IP} (the kubelet's --node-ip): {why}; the addresses stay as they are"
+        "annotation {PROVIDED_NODE_IP} (the kubelet's --node-ip): {why}; the addresses stay unchanged"
     );
     finding
 }
@@ -159,8 +160,8 @@ pub(super) fn from_server(
     let bytes: usize = pairs.map(|(key, value)| key.len() + value.len() + 2).sum();
     if count > SERVER_LABELS_AT_MOST || bytes > SERVER_LABELS_BYTES_AT_MOST {
         let message = format!(
-            "the server has {count} labels of {bytes} bytes for its node: {SERVER_LABELS_AT_MOST} of \
-             {SERVER_LABELS_BYTES_AT_MOST} are taken at most; the node's labels stay as they are"
+            "the server has {count} labels with {bytes} bytes, but at most {SERVER_LABELS_AT_MOST} with \
+             {SERVER_LABELS_BYTES_AT_MOST} bytes are allowed for a node; the node's labels stay unchanged"
         );
         found.findings = vec![Finding::warning(Reason::InvalidServerLabel, message)];
         return found;
@@ -201,7 +202,7 @@ pub(super) fn from_server(
     }
     let annotation = Some(owned_then.join(",")).filter(|text| !text.is_empty());
     if annotation.is_some() || remembered.is_some() {
-        let source = Source::Rule("the labels that are the server's");
+        let source = Source::Rule("lists the labels that come from the server");
         let annotation = Sourced::new(annotation, source);
         found.values.push((SERVER_LABELS.to_owned(), annotation));
     }
@@ -236,8 +237,8 @@ fn taint_of(key: String, text: &str) -> Option<Taint> {
 
 fn invalid_label(key: &str) -> Finding {
     let message = format!(
-        "label {} of the server has no effect: its value is not one of a label, or of a taint, which is NoSchedule, \
-         PreferNoSchedule or NoExecute, behind a value and an underscore where the taint has one",
+        "label {} of the server has no effect: its value is not valid for a label, or for a taint; a taint needs \
+         NoSchedule, PreferNoSchedule or NoExecute, or VALUE_NoSchedule and so on when it has a value",
         text::quoted(key)
     );
     Finding::warning(Reason::InvalidServerLabel, message)

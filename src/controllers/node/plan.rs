@@ -201,20 +201,20 @@ impl NodePlan {
                     InstanceId::Cloud(_) => (
                         format!(
                             "provider ID {provider_id:?}: this token's project has no server {id}; was it deleted, or \
-                             is the token another project's?"
+                             does the token belong to another project?"
                         ),
                         "a token of the project that has the server",
                     ),
                     InstanceId::Dedicated(_) => (
                         format!(
-                            "provider ID {provider_id:?}: the account of {ROBOT_USER} does not list this server; was it \
-                             cancelled, or are the credentials another account's, or a single server's?"
+                            "provider ID {provider_id:?}: the account of {ROBOT_USER} does not list this server; was \
+                             it cancelled, or do the credentials belong to another account, or to a single server?"
                         ),
                         "the login of the account that has the server",
                     ),
                 };
                 let fix = format!(
-                    "set {credentials}; when the server is gone for good, delete the node ({})",
+                    "set {credentials}; when the server is gone forever, delete the node ({})",
                     shell_command(DELETE_NODE, &[&self.node.name()])
                 );
                 Finding::warning(Reason::ServerNotFound, message).with_fix(fix)
@@ -229,7 +229,7 @@ impl NodePlan {
     fn unclear(&mut self, error: &ProviderError) {
         self.server = ServerMatch::Unclear;
         if is_uninitialized(&self.node) {
-            let message = format!("not known yet which server the node runs on: {error}");
+            let message = format!("it is not known yet which server the node runs on: {error}");
             self.obstacle = Some(Finding::warning(Reason::InstanceLookupFailed, message));
         }
         self.follow_labels(FromServer::default());
@@ -242,7 +242,7 @@ impl NodePlan {
         let condition = if is_right_project {
             ""
         } else {
-            "if the token is of the right project (it has the server of no other node, either), "
+            "if the token belongs to the right project (which has no other node's server, either), "
         };
         let delete = shell_command(DELETE_NODE, &[&name]);
         let message = format!(
@@ -270,8 +270,8 @@ impl NodePlan {
         let (name, why) = (self.node.name(), &finding.message);
         let delete = shell_command(DELETE_NODE, &[&name]);
         let message = format!(
-            "not ready since {since}, and {why}; ccm never deletes a node without a provider ID: if its machine is \
-             gone for good, delete the node ({delete})"
+            "the node has not been ready since {since}, and {why}; ccm never deletes a node without a provider ID: if \
+             its machine is gone forever, delete the node ({delete})"
         );
         Finding::warning(Reason::PossibleNodeDeletion, message)
     }
@@ -309,7 +309,7 @@ impl NodePlan {
 
     fn warn_if_not_external(&mut self) {
         if self.node.spec.provider_id.is_empty() && !is_uninitialized(&self.node) {
-            let message = "neither a provider ID nor the uninitialized taint: its kubelet runs without \
+            let message = "the node has neither a provider ID nor the uninitialized taint: its kubelet runs without \
                            --cloud-provider=external, so it gets no provider ID and no labels";
             let fix = format!(
                 "set --cloud-provider=external for its kubelet; then {}",
@@ -367,7 +367,7 @@ impl NodePlan {
         let and_so = if shared.is_kept {
             "this node keeps the address that it has"
         } else {
-            "the addresses stay as they are"
+            "the addresses stay unchanged"
         };
         let message = format!(
             "annotation {INTERNAL_IP} or --node-ip: node {other:?} has {ip}, too, or its annotation names it; \
@@ -431,7 +431,7 @@ impl NodePlan {
                 let value = value.map_or_else(String::new, |value| format!("{value}:"));
                 let name = format!("taint {}", taint.key);
                 let want = Some(format!("{value}{}", taint.effect));
-                let source = Source::server_because("labels", "set at the initialisation alone");
+                let source = Source::server_because("labels", "set only at the initialisation");
                 other_fields.push(Field::new(name, None, want, source));
                 taints.push(taint.clone());
             }
@@ -469,7 +469,7 @@ impl NodePlan {
         }
         if taints.is_some() {
             // The removal of the taint is the last change.
-            let source = Source::Rule("removed when the rest is there");
+            let source = Source::Rule("removed when everything else is set");
             other_fields.push(Field::new(UNINITIALIZED_TAINT, Some("set".into()), None, source));
         }
         let description = describe(other_fields);
@@ -500,7 +500,7 @@ fn impairment(server: &Instance) -> Option<Finding> {
             shell_command("hcloud server reboot", &[&server.id])
         )
     } else {
-        "wait until that has ended".to_owned()
+        "wait until this has ended".to_owned()
     };
     (!why.is_empty()).then(|| finding.with_fix(fix))
 }
@@ -534,7 +534,7 @@ fn address_fields(have: &[NodeAddress], wanted: &[Sourced<NodeAddress>]) -> Vec<
     }
     fields.extend(left.into_iter().map(|address| {
         let name = format!("address {}", address.kind.name());
-        let source = Source::Rule("not an address of the server by these settings");
+        let source = Source::Rule("not an address of the server with these settings");
         Field::new(name, Some(address.address.clone()), None, source)
     }));
     fields

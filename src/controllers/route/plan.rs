@@ -66,8 +66,9 @@ impl DesiredRoutes {
         let misfit = |cidr: &dyn Display| {
             let all = inputs.cluster_cidrs.iter().map(IpNet::to_string);
             let all = all.collect::<Vec<_>>().join(",");
-            let why =
-                format!("its pods' {cidr} is not within --cluster-cidr={all}, and gets no route");
+            let why = format!(
+                "its pod CIDR {cidr} is not within --cluster-cidr={all}, and gets no route"
+            );
             let fix = "set --cluster-cidr to the range of all pods, the same as for kube-controller-manager";
             Finding::warning(Reason::ClusterCIDRMisconfigured, why).with_fix(fix)
         };
@@ -166,7 +167,7 @@ impl<'a> Planner<'a> {
                 let instance = by_id.get(&server).copied();
                 let mut desired = DesiredRoutes::new(inputs, node, server, instance);
                 if claims.is_second(node) {
-                    let keeper = claims.keeper(server).map_or("another new one", KubeNode::name);
+                    let keeper = claims.keeper(server).map_or("(another new node)", KubeNode::name);
                     desired.kept_by = Some(keeper.to_owned());
                 }
                 planner.desired.push(desired);
@@ -197,8 +198,8 @@ impl<'a> Planner<'a> {
                             &[&server, &"--network", &network.id],
                         );
                         let why = format!(
-                            "server {server} is not attached to network {}; until it is, its pods can't be \
-                             reached",
+                            "server {server} is not attached to network {}; until it is attached, its pods \
+                             can't be reached",
                             network.name
                         );
                         no_route(&why).with_fix(format!("attach the server: {attach}"))
@@ -211,7 +212,7 @@ impl<'a> Planner<'a> {
                 let is_missing = !self.inputs.network.routes.contains(&route);
                 if let Some(keeper) = desired.kept_by.as_ref().filter(|_| is_missing) {
                     let why = format!(
-                        "its server {} is the one of node {keeper}, whose provider ID names that server, too",
+                        "its server {} belongs to node {keeper}, whose provider ID names the server, too",
                         desired.server
                     );
                     desired.plan.obstacle = Some(no_route(&why));
@@ -237,7 +238,7 @@ impl<'a> Planner<'a> {
         let hits = |net: &Ipv4Net| overlap(*net, destination);
         if let Some((net, (_, place))) = self.accepted.iter().find(|(net, _)| hits(net)) {
             let other = &self.desired[*place].plan.object.name;
-            return Some(format!("its pods' {destination} is taken: node {other} has {net}"));
+            return Some(format!("its pod CIDR {destination} is taken: node {other} has {net}"));
         }
         if !is_missing {
             return None;
@@ -245,12 +246,12 @@ impl<'a> Planner<'a> {
         let network = self.inputs.network;
         if let Some(name) = self.foreign_at(destination) {
             return Some(format!(
-                "its pods' {destination} are node {name}'s as well, which has no provider ID of ours"
+                "its pod CIDR {destination} is also that of node {name}, which has no provider ID of ours"
             ));
         }
         if let Some(subnet) = network.subnets.iter().find(|net| hits(net)) {
             return Some(format!(
-                "its pods' {destination} overlaps subnet {subnet} of network {}; --cluster-cidr must lie \
+                "its pod CIDR {destination} overlaps subnet {subnet} of network {}; --cluster-cidr must lie \
                  outside of the subnets",
                 network.name
             ));
@@ -262,7 +263,7 @@ impl<'a> Planner<'a> {
         let mut others = others.filter(|other| hits(&other.destination));
         others.next().map(|other| {
             format!(
-                "its pods' {destination} overlaps the route {other}, which is not ours to touch"
+                "its pod CIDR {destination} overlaps the route {other}, which ccm must not change"
             )
         })
     }
@@ -334,14 +335,15 @@ impl<'a> Planner<'a> {
                 continue;
             };
             let what = if self.may_become_clear {
-                "; it gives way as soon as the route of another node is there"
+                "; it is replaced as soon as the route of another node exists"
             } else {
-                " and may be another cluster's: is the kubeconfig another cluster's? If not, delete that route by \
-                     hand; until then it stays, and packets to this node's pods go there"
+                " and may belong to another cluster: is the kubeconfig that of another cluster? If not, delete that \
+                     route by hand; until then it stays, and packets to this node's pods go there"
             };
             let server = &server.name;
-            let why =
-                format!("the route {route} leads to server {server}, which is no node's{what}");
+            let why = format!(
+                "the route {route} leads to server {server}, which belongs to no node{what}"
+            );
             let plan = &mut self.desired[place].plan;
             plan.obstacle = Some(no_route(&why));
             plan.is_in_doubt = true;
@@ -410,8 +412,7 @@ impl<'a> Planner<'a> {
                 let has_room = there < network.routes_at_most;
                 if want.is_some() && !has_room {
                     let (name, at_most) = (&network.name, network.routes_at_most);
-                    let why =
-                        format!("network {name} has all of the {at_most} routes that it takes");
+                    let why = format!("network {name} has reached its limit of {at_most} routes");
                     desired.plan.obstacle = Some(no_route(&why));
                 }
                 let is_added = want.is_some() && has_room;
@@ -479,7 +480,7 @@ impl<'a> Planner<'a> {
         let there = rows.iter().filter(|row| !is_gone(row)).count() + network.other_routes;
         if there + ROOM_FOR_FEW >= network.routes_at_most {
             let why = format!(
-                "{} or more of the {} routes that it takes are in use: each node needs one",
+                "{} or more of its {} possible routes are in use, and each node needs one",
                 network.routes_at_most.saturating_sub(ROOM_FOR_FEW),
                 network.routes_at_most
             );
@@ -495,7 +496,7 @@ impl<'a> Planner<'a> {
         findings.extend(stale.filter(|row| !is_lost(row)).filter_map(|row| {
             let (route, server) = (row.have?, row.server.as_deref().unwrap_or_default());
             let why = format!(
-                "the route {route} leads to server {server}, which is no node's, and is left unchanged"
+                "the route {route} leads to server {server}, which belongs to no node; the route is left unchanged"
             );
             let remove = shell_command(
                 "hcloud network remove-route",
@@ -513,21 +514,22 @@ impl<'a> Planner<'a> {
         findings.extend(self.inputs.cluster_cidrs.iter().filter_map(|cidr| self.misplaced(cidr)));
         let is_any_wanted = self.desired.iter().any(|desired| !desired.cidrs.is_empty());
         if is_any_wanted && !self.is_anchored && !self.is_in_doubt {
-            let why = "it holds the server of no node: is it, or the kubeconfig, another cluster's? No route is \
-                       deleted, and no node is marked";
+            let why = "no node's server is attached to it: does it, or the kubeconfig, belong to another cluster? No \
+                       route is deleted, and no node is marked";
             let fix = format!("check {HCLOUD_NETWORK} and --context");
             findings.push(Finding::warning(Reason::NoNodeInNetwork, why).with_fix(fix));
         }
         if !self.dedicated.is_empty() {
             let why = format!(
-                "no route to the pods of {}: the Network takes none to dedicated servers; let the network plugin carry \
-                 them (tunnels, BGP), as for nodes of another cloud",
+                "no route to the pods of {}: the Network allows none to dedicated servers; let the network plugin \
+                 connect them (tunnels, BGP), as for nodes of another cloud",
                 text::some_of(&self.dedicated)
             );
             findings.push(Finding::info(Reason::DedicatedNodeWithoutRoute, why));
         }
         if self.desired.iter().any(|desired| desired.has_ipv6) {
-            let why = "IPv6 addresses of pods get no routes: the private network knows IPv4 alone";
+            let why =
+                "IPv6 addresses of pods get no routes: the private Network supports only IPv4";
             findings.push(Finding::info(Reason::IPv6RouteIgnored, why));
         }
         findings
@@ -541,17 +543,17 @@ impl<'a> Planner<'a> {
         let range = network.range.filter(|range| !range.contains(cidr));
         let why = match (subnet, range) {
             (Some(subnet), _) => {
-                format!("has addresses of its subnet {subnet}: no route can lead there")
+                format!("overlaps the Network's subnet {subnet}: no route can lead there")
             }
             (None, Some(range)) => format!(
-                "is not within its range {range}: servers send into the Network only what is for addresses in \
-                 that range, so packets to these pods may leave by another way, whatever its routes say"
+                "is not within the Network's range {range}: servers send only packets for that range into the Network, \
+                 so packets to these pods may take another way in spite of its routes"
             ),
             (None, None) => return None,
         };
         let why = format!("--cluster-cidr={cidr} {why}");
-        let fix = "set --cluster-cidr to a range within the Network's and outside of its subnets, the same as for \
-                   kube-controller-manager";
+        let fix = "set --cluster-cidr to a range within the Network's range and outside of its subnets, the same as \
+                   for kube-controller-manager";
         Some(Finding::warning(Reason::ClusterCIDRMisconfigured, why).with_fix(fix))
     }
 }
@@ -574,9 +576,9 @@ fn changes(rows: &[RouteRow]) -> Vec<RouteChange> {
                 why,
             };
             let why = match row.state {
-                State::Blackhole => "its gateway is no server's",
+                State::Blackhole => "its gateway is no server's address",
                 State::WrongGateway => "these pods are on another server",
-                _ => "no node has these pods there",
+                _ => "no node with these pods is there",
             };
             let delete = |route| change(true, route, why);
             let add = |route| change(false, route, "the node's pods are there");

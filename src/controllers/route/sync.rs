@@ -258,7 +258,7 @@ impl<'a> RouteSync<'a> {
         if self.stopped.is_none() {
             for change in left.iter().map(|changes| &changes[0]) {
                 let failed = change.description().failed();
-                let why = format!("{failed}: others change the network too");
+                let why = format!("{failed}: other programs change the Network at the same time");
                 self.synced.report.fail(change.object(), why, None);
             }
             self.set_conditions(true);

@@ -119,7 +119,7 @@ pub fn trouble(plan: &ServicePlan) -> Option<Trouble> {
         format!("{names}: {}{see}", cause.message)
     }));
     if counts.health() == BalancerHealth::Unknown {
-        parts.push("no health check of them has ended yet".to_owned());
+        parts.push("none of their health checks has ended yet".to_owned());
     }
     let is_young = is_young(&plan.service, clock::timestamp());
     if is_young {

@@ -22,8 +22,9 @@ pub const NAME: &str = "service-lb-controller";
 const IDENTITY: (&str, &str) = ("default", "kubernetes");
 
 /// The reason why nothing is created or deleted.
-pub(super) const NO_IDENTITY: &str = "the Service default/kubernetes, whose UID names this cluster on its load balancers, \
-    is not there, and no Lease remembers the UID: the API server makes the Service by itself within a minute of its start";
+pub(super) const NO_IDENTITY: &str = "the Service default/kubernetes, whose UID names this cluster on its load \
+    balancers, does not exist, and no Lease remembers the UID: the API server creates the Service by itself within a \
+    minute of its start";
 
 const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 
@@ -354,8 +355,8 @@ pub(super) fn all_services(
         return Ok(all);
     }
     Err(not_known(
-        "the list of all Services lacks default/kubernetes, which is there: the list may lack others, and nothing rests \
-         on it; trying again",
+        "the list of all Services lacks default/kubernetes, which exists: the list may lack others, too, so it is not \
+         used; trying again",
     ))
 }
 

@@ -214,7 +214,9 @@ pub(super) fn delete(
             let mut plan = plan(orphan);
             if came_up {
                 let name = plan.name();
-                log::info!("{name}: a Service of the same name came up: left alone");
+                log::info!(
+                    "{name}: a Service of the same name was created meanwhile, so it is left alone"
+                );
                 report.note(name, Progress::Unreached);
                 continue;
             }
@@ -262,7 +264,7 @@ fn make_certain(
     let all = observe::all_services(apis, Duration::ZERO)?;
     if observe::identity_in(&all.value).is_none() {
         return Err(observe::not_known(
-            "the Service default/kubernetes is not there: what else may be missing is not known",
+            "the Service default/kubernetes does not exist, so other Services may be missing, too",
         ));
     }
     let mut cluster = observe::known_cluster(apis, &all.value, &nodes.value)?;

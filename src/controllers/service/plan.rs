@@ -157,8 +157,8 @@ pub(super) fn waiting(service: &KubeService) -> Finding {
     let namespace = &service.metadata.namespace;
     let message = format!(
         "the change waits, because Services of namespace {namespace} have used up their share of the project's calls, \
-         which is 900 at once and 900 an hour; it is made when calls are back. Does a program change Services of this \
-         namespace all the time?"
+         which is 900 at once and 900 an hour; it is made when calls are free again. Does a program change Services of \
+         this namespace all the time?"
     );
     let sync = shell_command("ccm lb sync", &[&service.full_name()]);
     let fix = format!("if so, stop it; {sync} does not wait");
@@ -222,14 +222,14 @@ fn refuse_in_wrong_project(observed: &ObservedServices, plans: &mut [ServicePlan
     }
     for plan in plans.iter_mut().filter(|plan| plan.rests_on_project()) {
         let status = &plan.service.status.load_balancer.ingress;
-        let nor = "but the project has no such load balancer, nor a server";
+        let nor = "but the project has no such load balancer, and no server";
         let lacks = match (plan.want, status.is_empty()) {
             (Want::Ensure, true) => "the project has no server".to_owned(),
             (_, true) => format!("it has our finalizer, {nor}"),
             (_, false) => format!("the status says {}, {nor}", addresses(status)),
         };
         let message = format!(
-            "{lacks} of the cluster's nodes, of which there are {count}: is the token another project's?"
+            "{lacks} of the cluster's nodes, of which there are {count}: does the token belong to another project?"
         );
         let obstacle = Finding::warning(plan.want.failed(), message);
         plan.refuse(obstacle);
@@ -301,7 +301,7 @@ pub(super) fn in_turn(provider: &dyn Provider, plans: &mut [ServicePlan]) {
             let first = claimed.entry(wanted.clone()).or_insert(name.clone());
             if *first != name && !may_change {
                 let message = format!(
-                    "{source}load balancer {wanted} becomes that of Service {first}, which asks for it too; choose another name"
+                    "{source}load balancer {wanted} goes to Service {first}, which asks for it, too; choose another name"
                 );
                 plan.refuse(Finding::warning(Reason::SyncLoadBalancerFailed, message));
             }
@@ -403,8 +403,8 @@ impl ServicePlan {
         match (self.want, &self.cloud.found) {
             (Want::Release, Some(found)) => {
                 let message = format!(
-                    "Management of load balancer {} ({}) ends, because {}: its ports, targets and addresses stay as they \
-                     are",
+                    "Management of load balancer {} ({}) ends, because {}: its ports, targets and addresses stay \
+                     unchanged",
                     found.name, found.id, why
                 );
                 let finding = Finding::info(Reason::LoadBalancerReleased, message);

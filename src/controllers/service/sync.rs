@@ -234,7 +234,7 @@ impl ServiceSync<'_> {
         let (left, failed): (Vec<_>, Vec<_>) = tasks.into_iter().partition(is_left);
         self.leave(&left);
         for task in failed {
-            let not_done = format!("not done in {PLANS_AT_MOST} plans");
+            let not_done = format!("not done after {PLANS_AT_MOST} plans");
             let why = match &task.overtaken {
                 Some(line) => format!(
                     "{line}: {not_done}, because the API says each time that something else changed meanwhile"
@@ -399,7 +399,7 @@ impl ServiceSync<'_> {
             for change in &mut changes {
                 if let Some(rest) = change.without_parts() {
                     log::warn!(
-                        "{name}: {}: what was refused is left out at first",
+                        "{name}: {}: the refused parts are left out at first",
                         rest.description()
                     );
                     *change = rest;
@@ -681,8 +681,8 @@ impl Task {
     fn warn_of_leftover(&self) {
         if let Some((name, id)) = &self.balancer {
             log::warn!(
-                "{}: it was deleted while its load balancer {name} ({id}) was worked on, which stays and costs money; \
-                 ccm lb sync --delete-orphans deletes it",
+                "{}: it was deleted while its load balancer {name} ({id}) was being changed; the load balancer stays \
+                 and costs money; ccm lb sync --delete-orphans deletes it",
                 self.service.object().for_people(),
             );
         }

@@ -171,7 +171,7 @@ impl LeaderElection {
     fn pass_now(&self) -> Result<(), Refused> {
         match self.answer() {
             MayWrite::Pass => Ok(()),
-            MayWrite::Wait => Err(Refused("the lease may run out before it is done".into())),
+            MayWrite::Wait => Err(Refused("the lease may expire before it is done".into())),
             MayWrite::Never => Err(Refused("this ccm does not lead".into())),
         }
     }
@@ -220,7 +220,7 @@ impl LeaderElection {
         let before = std::mem::replace(&mut *lock(&self.leadership), Leadership::Lost);
         if before != Leadership::Lost {
             let key = &self.settings.key;
-            log::error!("{key}: {why}; no write starts any more, ending");
+            log::error!("{key}: {why}; no more writes are started, and ccm ends");
             self.stop.set();
         }
     }

@@ -80,9 +80,9 @@ impl LeaderElection {
         let key = &self.settings.key;
         match result.recv_timeout(RELEASE_TIMEOUT) {
             Ok(Ok(())) => log::info!("{key}: released"),
-            Ok(Err(error)) => log::warn!("{key}: not released: {error}; it ends by itself"),
+            Ok(Err(error)) => log::warn!("{key}: not released: {error}; it expires by itself"),
             Err(_) => log::warn!(
-                "{key}: not released within {} s; it ends by itself",
+                "{key}: not released within {} s; it expires by itself",
                 RELEASE_TIMEOUT.as_secs()
             ),
         }
@@ -195,7 +195,7 @@ impl Renewer {
                     "" => "no process",
                     holder => holder,
                 };
-                self.lease.lose(&format!("held by {holder} now"));
+                self.lease.lose(&format!("{holder} holds it now"));
                 false
             }
             LeaseStep::Wait { holder, renewed } => {

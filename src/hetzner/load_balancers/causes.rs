@@ -19,8 +19,8 @@ pub(crate) fn cause(health: &TargetHealth, service: &Service) -> Cause {
             (
                 "port 10256 of kube-proxy does not answer: k3s, Cilium, firewall?",
                 format!(
-                    "{}: kube-proxy asks that port of the node. k3s binds it to the loopback: run it with \
-                     --kube-proxy-arg=healthz-bind-address=0.0.0.0; Cilium needs \
+                    "{} \"kube-proxy\" makes the load balancer check that port. k3s binds the port to the loopback: \
+                     run k3s with --kube-proxy-arg=healthz-bind-address=0.0.0.0; Cilium needs \
                      kubeProxyReplacementHealthzBindAddr=0.0.0.0:10256; for public targets the firewall must let the \
                      load balancer reach the port",
                     HEALTH_CHECK.name
@@ -29,7 +29,7 @@ pub(crate) fn cause(health: &TargetHealth, service: &Service) -> Cause {
         }
         (_, Some(503)) if health.is_of_kube_proxy => (
             "kube-proxy answers 503: the node is about to be deleted, or kube-proxy is not healthy",
-            "nothing, while nodes are being deleted; else kubectl logs of kube-proxy, or of what replaces it".to_owned(),
+            "nothing while nodes are being deleted; otherwise see kubectl logs of kube-proxy, or of its replacement".to_owned(),
         ),
         ("layer4_no_connection" | "layer4_timeout", _) | (_, Some(503)) if is_local => {
             kind = CauseKind::NoPod;
@@ -59,7 +59,7 @@ pub(crate) fn cause(health: &TargetHealth, service: &Service) -> Cause {
         ),
         (_, Some(_)) => (answers.as_str(), check_pods(service)),
         ("layer7_timeout", None) => (
-            "connects, and does not answer in time (layer7_timeout)",
+            "accepts the connection, but does not answer in time (layer7_timeout)",
             check_pods(service),
         ),
         (_, None) => ("its health check fails", check_pods(service)),
@@ -69,7 +69,7 @@ pub(crate) fn cause(health: &TargetHealth, service: &Service) -> Cause {
 
 fn check_pods(service: &Service) -> String {
     format!(
-        "check the pods ({}, kubectl logs), and what they are asked: annotations {}, {}, {}",
+        "check the pods ({}, kubectl logs), and what the health check expects: annotations {}, {}, {}",
         endpoints(service),
         HEALTH_CHECK_HTTP_PATH.name,
         HTTP_STATUS_CODES.name,

@@ -183,7 +183,7 @@ impl BalancerChange {
         );
         change.request.targets = Some(targets);
         let parts = match change.parts() {
-            (0, 0) => "without ports and targets as yet".to_owned(),
+            (0, 0) => "without ports and targets at first".to_owned(),
             (ports, targets) => {
                 format!("{}, {}", counted(ports, "port"), counted(targets, "target"))
             }
@@ -279,7 +279,7 @@ impl BalancerChange {
             return Ok(None);
         };
         let description = &self.description;
-        let message = format!("{description}: not done, {why}; reading and planning again");
+        let message = format!("{description}: not done, because {why}; reading and planning again");
         if self.purpose == Purpose::Orphan {
             return Err(ProviderError::new(ErrorKind::Other, message));
         }
@@ -294,7 +294,8 @@ impl BalancerChange {
             // the write was made.
             Some(WriteAnswer { action: None, load_balancer: None, certificate: None }) => {
                 let name = self.action.name();
-                let why = format!("{name}: answered neither an action nor what was changed");
+                let why =
+                    format!("{name}: the answer has neither an action nor the changed object");
                 return Err(ProviderError::new(ErrorKind::Unavailable, why));
             }
             Some(answer) => (answer.action, answer.load_balancer),
@@ -424,7 +425,7 @@ impl BalancerChange {
             "invalid_input" | "not_found" if is_created && names_place => {
                 let (place, by) = self.place();
                 format!(
-                    "{}: {place:?} may not exist, see hcloud location list; unset, {} sets it",
+                    "{}: {place:?} may not exist, see hcloud location list; without this annotation, {} decides",
                     by.key(),
                     by.variable.map_or("", VariableName::text)
                 )
@@ -433,18 +434,18 @@ impl BalancerChange {
                 if is_created && (code == "resource_unavailable" || names("load_balancer_type")) =>
             {
                 format!(
-                    "type {:?} can't be had there: choose another in annotation {kind}, or another place in annotation \
-                     {location}",
+                    "type {:?} is not available there: choose another type in annotation {kind}, or another location \
+                     in annotation {location}",
                     self.text("load_balancer_type"),
                 )
             }
             "resource_limit_exceeded" if names("network_attached_resources") => {
-                "the Network holds as many servers and load balancers as it may: take out of it what need not be there"
+                "the Network has reached its limit of servers and load balancers: detach those that do not need it"
                     .to_owned()
             }
             // This limit belongs to the project, and not to the load balancer's type.
             "resource_limit_exceeded" if !names_part => {
-                "the project holds as many as it may: delete what is not needed, or have the limit raised, in the \
+                "the project has reached this limit: delete what is not needed, or ask for a higher limit in the \
                  console under Limits"
                     .to_owned()
             }

@@ -23,8 +23,8 @@ pub(super) fn serves_other_profile(context: &PlanContext, balancer: Labelled) ->
     };
     let (node, id) = context.cluster.foreign_nodes.iter().find(|(_, id)| is_target(id))?;
     Some(format!(
-        "load balancer {:?} sends traffic to node {node}, whose provider ID {id:?} is of profile {}: this runs as {}, \
-         which would take the node out, so nothing is changed; run it with --cloud-provider={}",
+        "load balancer {:?} sends traffic to node {node}, whose provider ID {id:?} is of profile {}: this ccm runs \
+         with profile {}, which would remove this target, so nothing is changed; run ccm with --cloud-provider={}",
         balancer.name,
         other.name(),
         own.name(),
@@ -51,7 +51,7 @@ pub(super) fn kind<'a>(
         }
         (None, None) => {
             let message = format!(
-                "no type of load balancer is set, so it is an {USUAL_TYPE}; annotation {} sets another",
+                "no load balancer type is set, so an {USUAL_TYPE} is created; annotation {} sets another type",
                 annotations::TYPE.key()
             );
             parser.finding(Finding::info(Reason::LoadBalancerTypeUnconfigured, message));
@@ -104,17 +104,19 @@ pub(super) fn check_services(
     if own > 0 && own + others.len() > most {
         let whose = match others.len() {
             0 => format!("the Service has {own} TCP ports"),
-            others => format!("the Service has {own} TCP ports beside {others} of others"),
+            others => format!(
+                "the Service has {own} TCP ports, and other owners have {others} on the load balancer"
+            ),
         };
         parser.problem(format!(
-            "{whose}, and a load balancer of type {name} takes {most}: {larger}, or remove ports"
+            "{whose}, but a load balancer of type {name} takes at most {most}: {larger}, or remove ports"
         ));
     }
     let (certificates, most) = (certificates(desired, there), kind.max_assigned_certificates);
     if certificates > most {
         parser.problem(format!(
-            "the ports need {certificates} certificates, and a load balancer of type {name} takes {most}: {larger}, or \
-             name fewer in {}",
+            "the ports need {certificates} certificates, but a load balancer of type {name} takes at most {most}: \
+             {larger}, or name fewer in {}",
             annotations::HTTP_CERTIFICATES.key()
         ));
     }

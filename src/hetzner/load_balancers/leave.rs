@@ -68,7 +68,8 @@ pub(super) fn leave_others(
         leaving.changes.extend(changes);
         leaving.is_any = true;
         let moves = format!(
-            "the Service moves from load balancer {} to {}, and its addresses change; the old one serves it until then",
+            "the Service moves from load balancer {} to {}, and its addresses change; until then the old load balancer \
+             serves it",
             balancer.shown(),
             there.map_or("a new one".to_owned(), |balancer| balancer.shown())
         );
@@ -152,12 +153,12 @@ pub(super) fn leave(
     match why_it_stays(balancer, context.service, context.cluster) {
         None if balancer.protection.delete => {
             let why = format!(
-                "load balancer {} is protected from being deleted and stays; it costs money until you delete it",
+                "load balancer {} has delete protection, so it stays; it costs money until you delete it",
                 balancer.shown()
             );
             let command = "hcloud load-balancer disable-protection";
             let fix = shell_command(command, &[&balancer.id, &"delete"]);
-            let fix = format!("to have it deleted, remove its protection: {fix}");
+            let fix = format!("to have the load balancer deleted, remove its protection: {fix}");
             let finding = Finding::warning(Reason::LoadBalancerProtected, why).with_fix(fix);
             (Vec::new(), Some(finding.by_provider()))
         }
@@ -285,8 +286,8 @@ impl TakenOff<'_> {
         let shown = balancer.shown();
         let (verb, detail, event) = if self.is_last && !self.is_external {
             let event = format!(
-                "Released load balancer {shown}: the ports, targets and labels of this Service were removed, and it was \
-                 not deleted, because {why}; it costs money until you delete it"
+                "Released load balancer {shown}: the ports, targets and labels of this Service were removed, but the \
+                 load balancer was not deleted, because {why}; it costs money until you delete it"
             );
             (WriteVerb::RELEASE, format!(", because {why}"), event)
         } else {
@@ -315,12 +316,16 @@ pub(super) fn end_management(
     let to = after_management(balancer, service, cluster);
     let shown = balancer.shown();
     let name = format!("load balancer {shown}");
-    let ends = Description::new(WriteVerb::RELEASE, name, "; ports, targets and addresses stay");
+    let ends = Description::new(
+        WriteVerb::RELEASE,
+        name,
+        "; its ports, targets and addresses stay unchanged",
+    );
     let id = Some(balancer.id);
     let mut change = BalancerChange::new(project, BalancerAction::Edit, id, Value::Null, ends);
     change.purpose = Purpose::Release;
     let event = format!(
-        "Management of load balancer {shown} ended: its ports, targets and addresses stay as they are"
+        "Management of load balancer {shown} ended: its ports, targets and addresses stay unchanged"
     );
     change.event = Some(Finding::info(Reason::LoadBalancerReleased, event).by_provider());
     Box::new(change.guarded(Guard::to(Some(balancer), &to)))
@@ -331,7 +336,7 @@ pub(super) fn end_management(
 pub(super) fn left_to_its_cluster(balancer: Labelled, uid: &str) -> Finding {
     let message = format!(
         "load balancer {} carries this Service's UID, but a label names another cluster, {uid}, and its targets do not \
-         show that it is this one's: it is left unchanged",
+         show that it belongs to this cluster: it is left unchanged",
         balancer.shown()
     );
     Finding::warning(Reason::LoadBalancerNotAdopted, message).by_provider()

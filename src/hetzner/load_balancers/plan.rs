@@ -136,8 +136,8 @@ impl BalancerSnapshot {
             }
             (_, Some(other)) if other.id != id => {
                 return refuse(format!(
-                    "load balancer {id} can't be adopted, because the Service has {} ({}): delete that one, or remove the \
-                     annotation that asks for it",
+                    "load balancer {id} can't be adopted, because the Service already has {} ({}): delete that load \
+                     balancer, or remove the annotation that asks for it",
                     other.name, other.id
                 ));
             }
@@ -301,7 +301,7 @@ impl<'a> Settled<'a> {
             {
                 // The Service has no port on the load balancer. As targets its nodes would get the traffic of other
                 // owners' ports, and no label would say for which Service.
-                let why = "none of its ports can be had there";
+                let why = "none of its ports can be used there";
                 (diff.found, take_off(&self.context, *balancer, why))
             }
             (FoundBalancer::Adopted(balancer), _) => {
@@ -331,7 +331,7 @@ fn make_before_break(
 /// The plan of a Service whose management on this load balancer has ended.
 fn released(balancer: Labelled, of: For) -> LoadBalancerPlan {
     let message = format!(
-        "its management ended: load balancer {} stays as it is; to take it over again: {}",
+        "its management ended: load balancer {} stays unchanged; to take it over again: {}",
         balancer.shown(),
         shell_command("ccm lb adopt", &[&balancer.id, &of.service.full_name()])
     );

@@ -97,7 +97,7 @@ impl RobotBudget {
         };
         bucket.take(call.reserve(), now).map_err(|retry_in| {
             let why = format!(
-                "{what}: put off: ccm makes {} such calls an hour at most, fewer than Robot takes",
+                "{what}: postponed: ccm makes at most {} such calls an hour, fewer than Robot allows",
                 bucket.holds + bucket.back_an_hour - call.reserve()
             );
             ProviderError::new(ErrorKind::RateLimited { retry_in, put_off: true }, why)

@@ -75,19 +75,20 @@ fn kind(http: &http::HttpError, code: Option<&str>) -> ErrorKind {
 fn hint(http: &http::HttpError, kind: &ErrorKind, has_body: bool) -> String {
     match kind {
         ErrorKind::Unauthorized => format!(
-            "; are {ROBOT_USER} and {ROBOT_PASSWORD} those of a web service user (Robot → Settings → Web service and app \
-             settings)?"
+            "; do {ROBOT_USER} and {ROBOT_PASSWORD} belong to a web service user (Robot → Settings → Web service and \
+             app settings)?"
         ),
         ErrorKind::Forbidden => {
-            "; Robot answers so while the IP of this machine is blocked, for ten minutes after three failed logins".to_owned()
+            "; Robot gives this answer while it blocks the IP of this machine, for ten minutes after three failed \
+             logins".to_owned()
         }
-        ErrorKind::Misconfigured => format!("; is {ROBOT_ENDPOINT} right?"),
+        ErrorKind::Misconfigured => format!("; is {ROBOT_ENDPOINT} correct?"),
         ErrorKind::Unavailable if http.status() == Some(503) => "; Robot is being maintained".to_owned(),
         ErrorKind::Unavailable if http.status().is_some() && !has_body => {
-            format!(" without an error of Robot; is {ROBOT_ENDPOINT} right, or a proxy in between?")
+            format!(" without an error of Robot; is {ROBOT_ENDPOINT} correct, or did a proxy answer?")
         }
         ErrorKind::Unavailable if matches!(http.kind, HttpErrorKind::Unreachable(_)) => {
-            format!(" (the address is that of {ROBOT_ENDPOINT})")
+            format!(" (the address comes from {ROBOT_ENDPOINT})")
         }
         _ => String::new(),
     }

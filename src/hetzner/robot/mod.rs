@@ -108,7 +108,7 @@ impl Robot {
 
     fn incomplete(&self, path: &str, why: &str) -> ProviderError {
         let base = self.http.base();
-        let why = format!("GET {base}{path}: {why}; nothing is done on an incomplete answer");
+        let why = format!("GET {base}{path}: {why}; ccm does nothing when an answer is incomplete");
         ProviderError::new(ErrorKind::Unavailable, why)
     }
 }
@@ -129,7 +129,7 @@ impl Dedicated for Robot {
         match self.read::<Entry>(&path, RobotCall::Server) {
             Ok(entry) if entry.server.server_number == number => Ok(()),
             Ok(entry) => {
-                let why = format!("answered server {}", entry.server.server_number);
+                let why = format!("the answer is about server {}", entry.server.server_number);
                 Err(self.incomplete(&path, &why))
             }
             Err(failed) if failed.is_404("SERVER_NOT_FOUND") => {
@@ -150,7 +150,7 @@ impl Dedicated for Robot {
                 })
             }
             Ok(ResetAnswer { reset }) => {
-                let why = format!("answered server {}", reset.server_number);
+                let why = format!("the answer is about server {}", reset.server_number);
                 Err(self.incomplete(&path, &why))
             }
             Err(failed) if failed.is_404("RESET_NOT_AVAILABLE") => Ok(None),
@@ -217,7 +217,7 @@ fn instances(entries: Vec<Entry>) -> Result<Vec<Instance>, String> {
     let read = |entry: Entry| {
         let number = entry.server.server_number;
         if !seen.insert(number) {
-            return Err(format!("server {number} is there twice"));
+            return Err(format!("server {number} is listed twice"));
         }
         instance(entry.server).map_err(|why| format!("server {number}: {why}"))
     };
@@ -614,7 +614,7 @@ mod tests {
         let good = || server(json!({}));
         let of = |changes: Value| server(changes);
         for (servers, why) in [
-            (vec![good(), good()], "server 321 is there twice"),
+            (vec![good(), good()], "server 321 is listed twice"),
             (
                 vec![good(), of(json!({ "server_number": "(missing)" }))],
                 "missing field `server_number`",

@@ -202,7 +202,7 @@ fn exec_extension(cluster: &KubeconfigEntry<KubeconfigCluster>) -> Result<Option
     config.map(serde_json::to_value).transpose().map_err(|_| {
         cluster.error(
             "extensions",
-            format_args!("what {EXEC_EXTENSION} holds can't be written as JSON; correct it"),
+            format_args!("the content of {EXEC_EXTENSION} can't be written as JSON; correct it"),
         )
     })
 }
@@ -284,7 +284,7 @@ fn basic(user: &KubeconfigEntry<User>) -> Result<Option<Login>, String> {
     if name.contains(':') {
         return Err(user.error(
             "username",
-            "has a colon, which HTTP basic authentication can't send; does the password stand here too?",
+            "has a colon, which HTTP basic authentication can't send; is the password in it too?",
         ));
     }
     let password = Secret::exactly(password.as_deref().unwrap_or_default().to_owned());

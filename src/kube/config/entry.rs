@@ -161,7 +161,7 @@ impl<T> KubeconfigEntry<T> {
             return Err(self.error(
                 field,
                 format_args!(
-                    "wants the path of a file; write the PEM itself base64-encoded into {data_field}"
+                    "must be the path of a file; write the PEM itself base64-encoded into {data_field}"
                 ),
             ));
         }
@@ -180,7 +180,7 @@ impl<T> KubeconfigEntry<T> {
         self.error(
             field,
             format_args!(
-                "wants the path of a file, and there is no such file; correct the path, which is relative to the \
+                "must be the path of a file, but there is no such file; correct the path, which is relative to the \
                  kubeconfig, or write the content itself into {instead}"
             ),
         )
@@ -211,12 +211,12 @@ pub(super) fn shown(name: &str) -> String {
 
 fn decoded(data: &str) -> Result<Vec<u8>, &'static str> {
     if data.contains("-----BEGIN") {
-        return Err("is PEM as it is; it must be base64-encoded once more (base64 -w0 FILE)");
+        return Err("is plain PEM, but must be base64-encoded (base64 -w0 FILE)");
     }
     let compact: String = data.chars().filter(|c| !c.is_ascii_whitespace()).collect();
     STANDARD
         .decode(compact)
-        .map_err(|_| "is not base64; copy it whole, or make it anew with base64 -w0 FILE")
+        .map_err(|_| "is not base64; copy all of it, or create it again with base64 -w0 FILE")
 }
 
 /// Returns the parser's message. Values that the parser quotes are left out, because they may be secrets.
@@ -229,7 +229,7 @@ pub(super) fn explained(error: &serde_yaml::Error) -> String {
     let (found, expected) = message.rsplit_once(", expected ").unwrap_or_default();
     if found.contains("unknown field `") {
         let known = expected.trim_start_matches("one of ").replace('`', "");
-        return format!("unknown field; known are {known}");
+        return format!("unknown field; use one of {known}");
     }
     match (found.split_once("invalid type: "), error.location()) {
         (Some((place, _)), _) => {

@@ -138,7 +138,7 @@ impl Issuer for Plugin {
             (Some((issued, _)), _) => Ok(issued),
             (None, Some((_, why))) => Err(why.clone()),
             (None, None) => {
-                Err(format!("{}: the credentials ended before they could be used", self.place))
+                Err(format!("{}: the credentials expired before they could be used", self.place))
             }
         }
     }
@@ -185,7 +185,7 @@ fn parse(
     let bad = |field: &str, why: &str| format!("the program's status.{field}: {why}");
     let credential: ExecCredential = serde_json::from_slice(printed).map_err(|error| {
         format!(
-            "the program should have printed an ExecCredential and nothing else; what it printed is none at line {}, \
+            "the program must print an ExecCredential and nothing else, but its output is not one at line {}, \
              column {}",
             error.line(),
             error.column()
@@ -193,8 +193,8 @@ fn parse(
     })?;
     if (credential.kind.as_str(), credential.api_version.as_str()) != ("ExecCredential", version) {
         return Err(format!(
-            "the program did not print an ExecCredential whose apiVersion is {version}; write in the kubeconfig the one \
-             that it speaks"
+            "the program did not print an ExecCredential whose apiVersion is {version}; write the program's \
+             apiVersion in the kubeconfig"
         ));
     }
     let status = credential.status.unwrap_or_default();
@@ -216,11 +216,14 @@ fn parse(
             Some(identity.map_err(|why| format!("the program's status.{why}"))?)
         }
         _ => {
-            return Err(bad("clientCertificateData", "comes with clientKeyData, or not at all"));
+            return Err(bad(
+                "clientCertificateData",
+                "must be set together with clientKeyData, or not at all",
+            ));
         }
     };
     if token.is_none() && identity.is_none() {
-        return Err(bad("token", "neither it nor clientCertificateData is set"));
+        return Err(bad("token", "neither token nor clientCertificateData is set"));
     }
     let end = filled(status.expiration_timestamp).map(|text| end(&text)).transpose();
     let end = end.map_err(|why| bad("expirationTimestamp", &why))?;
@@ -232,11 +235,11 @@ fn parse(
 fn end(text: &str) -> Result<Option<Timestamp>, String> {
     match text.parse::<Timestamp>() {
         Ok(end) if end > clock::timestamp() => Ok(Some(end)),
-        Ok(end) => Err(format!("ended at {end}; is this machine's clock right?")),
+        Ok(end) => Err(format!("expired at {end}; is this machine's clock right?")),
         // The library cannot parse the last days of the year 9999. Programs that mean "never" write a time
         // in these days.
         Err(_) if text.starts_with("9999-12-3") => Ok(None),
-        Err(_) => Err("is not a time of RFC 3339".to_owned()),
+        Err(_) => Err("is not an RFC 3339 time".to_owned()),
     }
 }
 
@@ -343,7 +346,7 @@ impl Program {
                     let ended = outcome.and_then(|_| child.wait());
                     ended.map_err(|error| format!("{name}: {error}"))?;
                     return Err(format!(
-                        "{name} was not done within {} s and was stopped; does it wait for input? run it by hand, \
+                        "{name} did not finish within {} s and was stopped; does it wait for input? run it by hand, \
                          without a standard input",
                         clock::to_machine(time_limit).as_secs_f32()
                     ));
@@ -354,7 +357,7 @@ impl Program {
             }
         };
         match status.success() {
-            false => Err(format!("{name} failed ({status}); run it by hand to read why")),
+            false => Err(format!("{name} failed ({status}); run it by hand to see why")),
             true if printed.len() > STDOUT_LIMIT_BYTES => {
                 Err(format!("{name} printed more than {} MiB", STDOUT_LIMIT_BYTES >> 20))
             }
@@ -392,7 +395,7 @@ fn check_interactive(mode: Option<&str>, version: &str) -> Result<(), String> {
         None if version == V1BETA1 => Ok(()),
         None => Err("not set; write Never or IfAvailable".into()),
         Some("Always") => Err(
-            "is Always, but there is no terminal here; let the program work without, and write Never or IfAvailable"
+            "is Always, but there is no terminal here; let the program work without one, and write Never or IfAvailable"
                 .into(),
         ),
         Some(other) => Err(format!("{} is unknown; write Never or IfAvailable", shown(other))),
@@ -406,7 +409,7 @@ fn find(user: &KubeconfigEntry<User>, command: &str) -> Result<PathBuf, String> 
         let path = user.path(command);
         return match path.is_file() {
             true if is_executable(&path) => Ok(path),
-            true => Err(format!("{name} may not be executed; chmod +x it")),
+            true => Err(format!("{name} is not executable; run chmod +x on it")),
             false => Err(format!("{name}: there is no such program; correct the path")),
         };
     }

@@ -98,7 +98,7 @@ impl Merged {
         let names: Vec<String> = self.of(kind).map(|entry| shown(&entry.name)).collect();
         match names.as_slice() {
             [] => format!("the kubeconfig has no {kind}s"),
-            names => format!("there is {}", text::some_of(names)),
+            names => format!("the kubeconfig has {}", text::some_of(names)),
         }
     }
 
@@ -123,7 +123,7 @@ impl Merged {
                     let name = shown(&name);
                     return Err(error(
                         path,
-                        format_args!("{kind}s: {name} is there twice; remove or rename one"),
+                        format_args!("{kind}s: {name} is listed twice; remove or rename one"),
                     ));
                 }
                 here.push(KubeconfigEntry {

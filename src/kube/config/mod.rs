@@ -57,7 +57,7 @@ fn by_default(options: &Options, context: Option<&str>) -> Result<Access, String
         return Ok(Access::without_credentials(""));
     }
     Err(format!(
-        "no cluster to talk to: give --kubeconfig or set {KUBECONFIG} (outside a cluster there is no \
+        "no cluster is configured: give --kubeconfig or set {KUBECONFIG} (outside a cluster there is no \
          KUBERNETES_SERVICE_HOST, and ~/.kube/config does not exist)"
     ))
 }
@@ -68,8 +68,8 @@ fn no_context(context: Option<&str>, why: &str) -> Result<(), String> {
     match context {
         None => Ok(()),
         Some(name) => Err(format!(
-            "--context: there is no kubeconfig to look for context {} in ({why}); give --kubeconfig, set {KUBECONFIG}, \
-             or leave --context out",
+            "--context: there is no kubeconfig that could have context {} ({why}); give --kubeconfig, set \
+             {KUBECONFIG}, or leave --context out",
             shown(name)
         )),
     }

@@ -71,17 +71,17 @@ const WORLDS: &[Broken] = &[
     Broken { what: "the token is refused", break_it: |world| {
         let token = world.sandbox.projects().token.clone();
         world.sandbox.cloud().remove_token(&token);
-    }, cause: "(unauthorized", fix: "copy the token anew",
+    }, cause: "(unauthorized", fix: "copy the token again",
         lists: &[(NODES, "worker-1 Ready"), (NODES, " ? "), (NODES, "(unauthorized"), (&["status"], "CLOUD API fails, see below; "), (SERVICES, "default/web ?"), (SERVICES, "(unauthorized")] },
     Broken { what: "the budget is used up", break_it: |world| {
         world.fault(Rule::new(Effect::hetzner_rate_limit()).half(Half::Hetzner));
-    }, cause: "one call comes back each second", fix: "Fix: wait:",
-        lists: &[(NODES, "worker-1 Ready"), (NODES, "one call comes back each second"), (SERVICES, "one call comes back each second")] },
+    }, cause: "it allows one more call each second", fix: "Fix: wait:",
+        lists: &[(NODES, "worker-1 Ready"), (NODES, "it allows one more call each second"), (SERVICES, "it allows one more call each second")] },
     Broken { what: "the cluster is unreachable", break_it: |world| world.sandbox.stop(Half::Kubernetes),
         cause: "connection refused", fix: "kubectl version with the same kubeconfig must work",
         lists: &[(NODES, "connection refused"), (&["status"], "calls an hour left"), (&["status"], "1 of 1 serving")] },
     Broken { what: "there is no leader", break_it: |world| world.leads("", 5),
-        cause: "no leader, so nothing is done", fix: "kubectl -n kube-system get pods", lists: &[(&["status"], "LEADER none")] },
+        cause: "there is no leader, so nothing is done", fix: "kubectl -n kube-system get pods", lists: &[(&["status"], "LEADER none")] },
     Broken { what: "the daemon ends again and again", break_it: |world| {
         world.sandbox.cluster().edit("deployments", KUBE_SYSTEM, "ccm-from-scratch", |deployment| {
             deployment["status"]["readyReplicas"] = json!(0);
@@ -213,7 +213,7 @@ fn the_causes_of_unhealthy_targets_are_named() {
             "0 of 2 targets healthy; worker-1, worker-2: no pod on this node (externalTrafficPolicy: Local)"),
         ("Local", [Some(answers(500)), None], "warn", "worker-1: answers 500"),
         ("Cluster", [Some(Health::unhealthy("layer4_no_connection")), Some(Health::unhealthy("layer7_timeout"))], "fail",
-            "worker-2: connects, and does not answer in time (layer7_timeout); worker-1: the node port is closed"),
+            "worker-2: accepts the connection, but does not answer in time (layer7_timeout); worker-1: the node port is closed"),
     ];
     for (policy, health, status, says) in cases {
         let world = World::healthy();
@@ -331,26 +331,26 @@ fn a_table_shows_one_api_although_the_other_fails() {
     let cases = [
         (Half::Hetzner, node, &[
             "\nname         worker-1 ", "\nstate        Ready ", " ?\n", "\nCONDITIONS\n", "  Ready: True KubeletReady\n",
-            "\nLABELS\n", "  kubernetes.io/hostname=worker-1\n", "\nSYNC WOULD\n  ?: the Cloud API does not answer\n",
+            "\nLABELS\n", "  kubernetes.io/hostname=worker-1\n", "\nSYNC WOULD\n  unknown: the Cloud API does not answer\n",
         ][..]),
         (Half::Hetzner, service, &[
-            "annotation load-balancer.hetzner.cloud/typ is not one that is known", "\nname       default/web ", "  203.0.113.3 ", " ?\n",
+            "annotation load-balancer.hetzner.cloud/typ is unknown", "\nname       default/web ", "  203.0.113.3 ", " ?\n",
             "\nSPEC\n  externalTrafficPolicy: Cluster\n", "\nANNOTATIONS\n  load-balancer.hetzner.cloud/",
-            "\nFIELDS (= as wanted, ~ differs, · left unchanged)\n  ?: the Cloud API does not answer\n", "\nEVENTS\n",
+            "\nFIELDS (= as wanted, ~ differs, · left unchanged)\n  unknown: the Cloud API does not answer\n", "\nEVENTS\n",
         ]),
         (Half::Hetzner, route, &["10.244.1.0/24  ?        worker-1  ?      ?       ?\n", "worker-2"]),
         (Half::Hetzner, &["lb", "inspect", "nix"], &[
-            "there is no Service default/nix of type LoadBalancer in what Kubernetes alone knows",
+            "there is no Service default/nix of type LoadBalancer in Kubernetes (the Cloud API does not answer)",
         ]),
         (Half::Kubernetes, &["lb", "list"], &["default/web  kubernetes-default-web  203.0.113.3  2/2      ?\n"]),
         (Half::Kubernetes, &["lb", "inspect", &balancer], &[
             "\nidentity   ?           load balancer ", "203.0.113.3\n", "\nUSAGE\n", " healthy ",
-            "\nSYNC WOULD\n  ?: Kubernetes does not answer\n",
+            "\nSYNC WOULD\n  unknown: Kubernetes does not answer\n",
         ]),
         (Half::Kubernetes, node, &["\nidentity     ?           server ", "203.0.113.1\n", "matched by               ?\n"]),
         (Half::Kubernetes, &["node", "list"], &["worker-1  ?       1", "  running  203.0.113.1,10.0.0.2  ?\n"]),
         (Half::Kubernetes, route, &["10.244.1.0/24  10.0.0.2  ?     ?      worker-1  ?\n"]),
-        (Half::Kubernetes, &["node", "inspect", "nix"], &["there is no node \"nix\" in what the cloud alone knows"]),
+        (Half::Kubernetes, &["node", "inspect", "nix"], &["there is no node \"nix\" in the cloud (Kubernetes does not answer)"]),
     ];
     for (half, words, parts) in cases {
         world.sandbox.stop(half);
@@ -360,7 +360,7 @@ fn a_table_shows_one_api_although_the_other_fails() {
         for part in parts {
             assert!(shown.contains(part), "{half:?} {words:?}: {part}\n{shown}");
         }
-        let causes = ran.stderr.matches("connection refused; is it running");
+        let causes = ran.stderr.matches("connection refused; is the server running");
         assert_eq!(causes.count(), 1, "{half:?} {words:?}: {ran:?}");
         world.sandbox.resume(half).unwrap();
     }

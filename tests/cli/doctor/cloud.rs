@@ -11,10 +11,10 @@ fn a_wrong_token_is_reported_with_the_fix() {
     #[rustfmt::skip] // A case is a paragraph.
     each(&[
         ("no token", |world| world.set("HCLOUD_TOKEN", ""), "token: fail", &["HCLOUD_TOKEN: not set"], "Read & Write"),
-        ("not a token", |world| world.set("HCLOUD_TOKEN", "a b"), "token: fail", &["white space inside"],
+        ("not a token", |world| world.set("HCLOUD_TOKEN", "a b"), "token: fail", &["e.g. white space; copy it again"],
             "HCLOUD_TOKEN_FILE"),
         ("refused", |world| world.set("HCLOUD_TOKEN", &"x".repeat(64)), "api: fail", &["/servers", "unauthorized"],
-            "copy the token anew"),
+            "copy the token again"),
         ("read-only", |world| {
             let token = world.sandbox.projects().read_only_token.clone();
             world.set("HCLOUD_TOKEN", &token);
@@ -23,7 +23,7 @@ fn a_wrong_token_is_reported_with_the_fix() {
             let token = world.sandbox.projects().foreign_token.clone();
             world.set("HCLOUD_TOKEN", &token);
             world.set("HCLOUD_NETWORK", "");
-        }, "project: fail", &["of 2 nodes none has its server", "another project's token"], "right --context"),
+        }, "project: fail", &["none of 2 nodes has its server", "the token is of another project"], "right --context"),
     ]);
 }
 
@@ -60,7 +60,7 @@ fn a_token_of_another_length_is_reported() {
         },
         "token: warn",
         &["5 characters", "have 64", "HCLOUD_TOKEN"],
-        "copy it anew",
+        "copy the complete token again",
     )]);
 }
 
@@ -179,7 +179,7 @@ fn a_wrong_network_is_reported_with_the_fix() {
         ("a pod on a machine outside", |world| {
             detach(world);
             world.set("KUBERNETES_SERVICE_HOST", "10.96.0.1");
-        }, "attached: fail", &["ccm run would end here"], "HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK"),
+        }, "attached: fail", &["ccm run would fail here"], "HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK"),
         ("no cloud server", |world| world.sandbox.cloud().set_metadata_server(None), "attached: skipped",
             &["outside of Hetzner Cloud"], ""),
         ("nobody asks", |world| world.set("HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK", "true"), "attached: skipped",

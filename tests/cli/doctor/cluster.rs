@@ -29,7 +29,7 @@ fn an_unreachable_cluster_is_reported_with_the_fix() {
         ("another program there", |world| {
             let effect = answer(200, &json!({ "status": "ok" }));
             world.fault(Rule::new(effect).path("/version"));
-        }, "cluster: fail", &["/version: the answer is not what the API answers: missing field `gitVersion`"],
+        }, "cluster: fail", &["/version: the answer does not have the form of this API: missing field `gitVersion`"],
             "kubectl version"),
         ("too old", |world| {
             let version = json!({ "major": "1", "minor": "29+", "gitVersion": "v1.29.4" });
@@ -60,7 +60,7 @@ fn each_missing_right_is_named() {
             let mut role = rules("role.yaml");
             role[0].verbs.retain(|verb| verb != "list");
             world.role(role);
-        }, "rights: fail", &["may not: list nodes"], "run doctor as that one"),
+        }, "rights: fail", &["may not: list nodes"], "run doctor as that user"),
         ("nobody may ask", |world| {
             let refused = Effect::kubernetes_status(403, "Forbidden", "not for you");
             let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
@@ -76,8 +76,8 @@ fn each_missing_right_is_named() {
 fn a_lease_without_a_live_leader_is_reported_with_the_fix() {
     #[rustfmt::skip] // A case is a paragraph.
     each(&[
-        ("no Lease", |world| { world.delete_lease(); }, "lease: warn", &["kube-system/cloud-controller-manager: no leader"],
-            "start the daemon, or see why it does not run: kubectl -n kube-system get pods"),
+        ("no Lease", |world| { world.delete_lease(); }, "lease: warn", &["kube-system/cloud-controller-manager: there is no leader"],
+            "start the daemon, or find out why it does not run: kubectl -n kube-system get pods"),
         ("handed back", |world| world.leads("", 5), "lease: warn", &["no leader"], "start the daemon"),
         ("not renewed", |world| world.leads("worker-1_4711", 4000), "lease: warn",
             &["worker-1_4711 held it", "has not renewed it for 400"], "start the daemon"),
@@ -87,7 +87,7 @@ fn a_lease_without_a_live_leader_is_reported_with_the_fix() {
                 .cluster()
                 .delete("deployments", KUBE_SYSTEM, "ccm-from-scratch");
             world.leads("hcloud-cloud-controller-manager-7c9f6_1f", -600);
-        }, "other-ccm: warn", &["hcloud-cloud-controller-manager-7c9f6_1f holds the Lease"], "stop the other one"),
+        }, "other-ccm: warn", &["hcloud-cloud-controller-manager-7c9f6_1f holds the Lease"], "stop the other"),
     ]);
 }
 
@@ -114,7 +114,7 @@ fn another_controller_and_failing_probes_are_reported() {
                 }),
             );
         }, "probes: fail",
-            &["deployment/mine: probed on port 10258, where nothing is served, so that pods are killed again and again"],
+            &["deployment/mine: its probes use port 10258, where ccm serves nothing, so its pods are killed again and again"],
             "/readyz"),
     ]);
 }
@@ -137,7 +137,10 @@ fn a_controller_that_is_scaled_to_zero_and_foreign_probes_are_no_fault() {
             "livenessProbe": { "httpGet": { "path": "/", "port": 10258 } },
         }),
     );
-    world.doctor(&["-o", "json"]).with_code(0).prints("\"none in kube-system\"");
+    world
+        .doctor(&["-o", "json"])
+        .with_code(0)
+        .prints("\"no other cloud-controller-manager in kube-system\"");
 }
 
 /// Every question about the role names its subject, so that a verb that is taken away is noticed.

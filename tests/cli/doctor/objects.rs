@@ -24,7 +24,7 @@ fn broken_nodes_are_reported_with_the_fix() {
         ("a kubelet without --cloud-provider=external", |world| {
             world.register("plain", None, "");
             world.edit_node("plain", |node| node["spec"]["taints"] = json!([]));
-        }, "kubelets: fail", &["node/plain: neither a provider ID nor the uninitialized taint"],
+        }, "kubelets: fail", &["node/plain: the node has neither a provider ID nor the uninitialized taint"],
             "--cloud-provider=external"),
         ("a node without a server", |world| world.register("stray", None, ""), "nodes: fail",
             &["stray: no server is named \"stray\""], "rename its server to the node's name"),
@@ -104,7 +104,7 @@ fn broken_services_are_reported_with_the_fix() {
             ccm(&world.env, &["lb", "sync", "--settings-from=none"]).with_code(0);
             world.annotate("web-2", "share", Some("edge"));
         }, "services: warn", &[
-            "service/default/web-2: port 80 can't be had: Service default/edge has it on load balancer",
+            "service/default/web-2: port 80 can't be used: Service default/edge already uses it on load balancer",
             "; the Service stays on kubernetes-default-web-2 (",
         ],
             "give the Service another port, or remove its annotation load-balancer.hetzner.cloud/share; ccm lb inspect \
@@ -116,8 +116,8 @@ fn broken_services_are_reported_with_the_fix() {
                 ccm(&world.env, &["lb", "sync", "--settings-from=none"]).with_code(0);
             }
         }, "services: warn", &[
-            "service/default/web-2: without an address: none of its ports can be had on kubernetes-default-edge (",
-            "service/default/web-2: port 80 can't be had: Service default/edge has it on load balancer",
+            "service/default/web-2: without an address: none of its ports can be used on kubernetes-default-edge (",
+            "service/default/web-2: port 80 can't be used: Service default/edge already uses it on load balancer",
         ], ""),
         ("two load balancers with one label, a Service without node ports, and one that waits", |world| {
             let cloud = world.sandbox.cloud();
@@ -129,40 +129,40 @@ fn broken_services_are_reported_with_the_fix() {
             world.create_as(with_spec(service("closed", &[fsn1], &[80]), &spec));
             world.create("new", &[fsn1], &[80]);
         }, "services: fail", &[
-            "default/web: load balancers ", "remove it from the wrong one", "default/closed: port 80 has no node port",
+            "default/web: load balancers ", "remove the label from the wrong one", "default/closed: port 80 has no node port",
             "service/default/new: without an address: ",
         ], ""),
         ("a certificate that has expired", shows_expired, "services: fail",
             &["service/default/tls: certificate old (", ") of port 443 (uploaded by its owner) expired at "],
-            "upload a new one"),
+            "upload a new certificate"),
         ("one that asks for what it does not get", |world| {
             world.annotate("web", "http-cookie-name", Some("a"));
             world.annotate("web", "prtocol", Some("http"));
         }, "services: warn", &[
-            "service/default/web: annotation load-balancer.hetzner.cloud/prtocol is not one that is known; did you mean",
+            "service/default/web: annotation load-balancer.hetzner.cloud/prtocol is unknown; did you mean",
             "service/default/web: annotation load-balancer.hetzner.cloud/http-cookie-name",
         ], ""),
         ("one that waits", |world| { world.create("new", &[("location", "fsn1")], &[80]); }, "services: warn",
-            &["service/default/new: without an address: its load balancer is not made yet"], "ccm lb sync"),
+            &["service/default/new: without an address: its load balancer is not created yet"], "ccm lb sync"),
         ("one that was refused", refused, "services: warn", &[
-            "service/default/new: without an address: its load balancer is not made yet; the event of the last try, ",
+            "service/default/new: without an address: its load balancer is not created yet; the event of the last try, ",
             " ago, says SyncLoadBalancerFailed: \"", "resource_limit_exceeded",
         ], "first remove the cause of the failure; then ccm lb sync default/new tries again"),
         ("one that waits for two hours", |world| {
             refused(world);
             since_two_hours(world, "new", "creationTimestamp");
-        }, "services: fail", &["service/default/new: without an address: its load balancer is not made yet"],
+        }, "services: fail", &["service/default/new: without an address: its load balancer is not created yet"],
             "then ccm lb sync default/new tries again"),
         ("a load balancer that does not go for two hours", |world| {
             world.delete("web");
             since_two_hours(world, "web", "deletionTimestamp");
-        }, "services: fail", &["service/default/web: it was deleted, and not all is done"],
+        }, "services: fail", &["service/default/web: the Service was deleted, but not everything is removed yet"],
             "ccm lb sync default/web does it now"),
         ("one that was refused, asked by who may not list events", |world| {
             refused(world);
             world.role(rules("role.yaml"));
         }, "services: warn", &[
-            "service/default/new: without an address: its load balancer is not made yet", "this user may not list events",
+            "service/default/new: without an address: its load balancer is not created yet", "this user may not list events",
         ], "ccm lb sync"),
         ("one that was refused and then made", |world| {
             refused(world);
@@ -172,19 +172,19 @@ fn broken_services_are_reported_with_the_fix() {
             let id = world.balancer_id("new");
             let change = |one: &mut Value| one["targets"] = json!([]);
             world.edit_balancer(id, change);
-        }, "services: warn", &["service/default/new: not as wanted: 2 changes to be made"], "ccm lb sync"),
+        }, "services: warn", &["service/default/new: not in sync: 2 changes to be made"], "ccm lb sync"),
         ("a load balancer that somebody deleted", |world| {
             let id = world.balancer_id("web");
             world.sandbox.cloud().delete_load_balancer(id);
-        }, "services: warn", &["service/default/web: its load balancer does not exist, whatever the status says"],
+        }, "services: warn", &["service/default/web: its load balancer does not exist, although the status has an address"],
             "another address"),
         ("a load balancer that somebody changed", |world| {
             let id = world.balancer_id("web");
             let change = |one: &mut Value| one["targets"] = json!([]);
             world.edit_balancer(id, change);
-        }, "services: warn", &["service/default/web: not as wanted: 2 changes to be made"], "ccm lb sync"),
+        }, "services: warn", &["service/default/web: not in sync: 2 changes to be made"], "ccm lb sync"),
         ("a load balancer that does not go", |world| { world.delete("web"); }, "services: warn",
-            &["service/default/web: it was deleted, and not all is done"], "ccm lb sync"),
+            &["service/default/web: the Service was deleted, but not everything is removed yet"], "ccm lb sync"),
         ("an orphan", orphaned, "orphans: warn",
             &["load-balancer/kubernetes-default-web: load balancer ", "of Service default/web, which does not exist"],
             "ccm lb sync --delete-orphans"),
@@ -194,8 +194,8 @@ fn broken_services_are_reported_with_the_fix() {
             orphaned(world);
         }, "orphans: warn", &[
             "load-balancer/kubernetes-default-web: load balancer ",
-            "ccm does not delete it: it is protected from being deleted",
-        ], "only you can delete it, when it is not needed"),
+            "ccm does not delete it: it has delete protection",
+        ], "if it is not needed, delete it yourself"),
         ("turned off", |world| world.set("HCLOUD_LOAD_BALANCERS_ENABLED", "false"), "services: skipped",
             &["no Service gets a load balancer"], ""),
     ]);
@@ -262,7 +262,7 @@ fn an_event_that_is_not_ccm_s_about_this_object_says_nothing() {
     for (what, namespace, about, edit) in cases {
         let (items, inspected) = told_beside(namespace, about, edit);
         assert_eq!(items.len(), 1, "{what}: {items:?}");
-        let expected = "without an address: its load balancer is not made yet";
+        let expected = "without an address: its load balancer is not created yet";
         assert_eq!(items[0]["message"], expected, "{what}");
         assert_eq!(items[0]["status"], "warn", "{what}");
         assert!(!inspected.contains("evil"), "{what}: {inspected}");

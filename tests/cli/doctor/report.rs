@@ -15,7 +15,7 @@ fn seen(world: &World, words: &[&str]) -> String {
     let Ran { code, stdout, stderr } = world.doctor(words);
     assert_eq!(stderr, "");
     let mut text = format!("$ ccm doctor {}\n{stdout}(exit {code})\n", words.join(" "));
-    for end in [" of 3600 calls", " s: no leader"] {
+    for end in [" of 3600 calls", " s, so there is no leader"] {
         if let Some(at) = text.find(end) {
             let begin = text[..at].rfind(|c: char| !c.is_ascii_digit()).unwrap() + 1;
             assert_eq!(at - begin, 4, "{text}");
@@ -165,7 +165,7 @@ fn a_silent_api_is_waited_for_once() {
 fn wrong_usage_is_exit_code_2() {
     let world = World::healthy();
     for (words, told) in [
-        (&["web"][..], "\"web\": unexpected word; it takes only flags"),
+        (&["web"][..], "\"web\": unexpected word; this command takes only flags"),
         (&["--nonsense"], "--nonsense"),
         (&["-o", "xml"], "xml"),
     ] {

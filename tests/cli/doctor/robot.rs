@@ -45,28 +45,28 @@ const BROKEN: &[Broken] = &[
     ("the address of this machine is blocked", |world| block(world),
         "robot: fail", &["/server", "three failed logins"], "three refused logins block the IP"),
     ("the rate limit is used up", |world| world.sandbox.robot().set_limit(Limit::Server, 0, Duration::from_secs(120)),
-        "robot: fail", &["RATE_LIMIT_EXCEEDED"], "see who else uses it up"),
+        "robot: fail", &["RATE_LIMIT_EXCEEDED"], "find out who else uses them"),
     ("maintenance", |world| {
         world.fault(Rule::new(Effect::robot_maintenance()).half(Half::Robot));
     },
-        "robot: fail", &["503"], "nodes on dedicated servers keep what they have"),
+        "robot: fail", &["503"], "nodes on dedicated servers stay unchanged"),
     ("nothing listens", |world| world.sandbox.stop(Half::Robot),
         "robot: fail", &["connection refused", "ROBOT_ENDPOINT"], "check ROBOT_ENDPOINT"),
     ("an account without servers", |world| {
         for server in world.sandbox.robot().servers() {
             world.sandbox.robot().remove(server.number);
         }
-    }, "robot: warn", &["sees 0 dedicated servers, and not those of 2 nodes"], "the Admin login of one server"),
+    }, "robot: warn", &["access to 0 dedicated servers, but not to the servers of 2 nodes"], "the Admin login of one server"),
     ("the Admin login of one server", |world| {
         let number = metal(world, "metal-2");
         world.sandbox.robot().set_login("admin", "p", Sees::Server(number));
         world.set("ROBOT_USER", "admin");
         world.set("ROBOT_PASSWORD", "p");
-    }, "robot: warn", &["sees 1 dedicated server, and not those of 1 node"], "the Admin login of one server"),
+    }, "robot: warn", &["access to 1 dedicated server, but not to the servers of 1 node"], "the Admin login of one server"),
     ("a name that differs", |world| {
         let number = metal(world, "metal-1");
         world.sandbox.robot().edit(number, |server| server.name = "other".into());
-    }, "nodes: warn", &["node/metal-1: ", "is named \"other\" now"], ""),
+    }, "nodes: warn", &["node/metal-1: ", "is now named \"other\""], ""),
     ("a server that is cancelled", |world| {
         let number = metal(world, "metal-1");
         world.sandbox.robot().edit(number, |server| server.cancelled = true);
@@ -93,10 +93,10 @@ fn a_healthy_cluster_costs_one_login_of_robot() {
     assert_eq!(after.good, logins.good + 1, "{ran:?}");
     let said = checks(&ran);
     for (check, part) in [
-        ("robot", "accepts the login, which sees 2 dedicated servers"),
+        ("robot", "accepts the login, which has access to 2 dedicated servers"),
         ("dedicated", "2 dedicated servers, each with its node"),
-        ("nodes", "4 nodes, none without its server"),
-        ("project", "2 of 2 nodes with its server in the token's project"),
+        ("nodes", "4 nodes, each with its server"),
+        ("project", "2 of 2 nodes with a server in the token's project"),
     ] {
         find(&said, check).says("ok", &[part]);
     }
@@ -151,7 +151,7 @@ fn a_node_that_waits_and_servers_without_a_node() {
     let world = mixed();
     let robot = world.sandbox.robot();
     robot.create("spare");
-    let part = "2 dedicated servers with a node; without one: spare (hrobot://";
+    let part = "2 dedicated servers with a node; without a node: spare (hrobot://";
     world.check("dedicated").says("ok", &[part]);
     world.register("metal-3", None, "");
     let ran = world.doctor(&["-o", "json"]).with_code(1);
@@ -164,7 +164,7 @@ fn a_node_that_waits_and_servers_without_a_node() {
     assert_eq!(of("nodes"), [json!("node/metal-3")]);
     assert_eq!(of("dedicated"), [json!("server/spare")]);
     let remedy = world.check("dedicated").remedy;
-    contains(&remedy, "give it the node's name in Robot");
+    contains(&remedy, "give the server the node's name in Robot");
 }
 
 /// The login and the servers of Robot are checked without the cluster and without the Cloud API.
@@ -185,7 +185,7 @@ fn the_token_of_another_project_is_seen_beside_dedicated_servers() {
     let foreign = world.sandbox.projects().foreign_token.clone();
     world.set("HCLOUD_TOKEN", &foreign);
     world.set("HCLOUD_NETWORK", "");
-    world.check("project").says("fail", &["of 2 nodes none has its server"]);
+    world.check("project").says("fail", &["none of 2 nodes has its server"]);
 }
 
 /// A login that the daemon was refused a minute ago is not repeated, because the Lease remembers it.
@@ -198,7 +198,7 @@ fn a_login_that_was_refused_lately_is_not_tried_again() {
     let before = world.sandbox.robot().logins();
     let ran = world.doctor(&["-o", "json"]).with_code(1);
     let said = checks(&ran);
-    find(&said, "robot").says("fail", &["the next one is tried at"]);
+    find(&said, "robot").says("fail", &["ccm tries the next login at"]);
     assert_eq!(world.sandbox.robot().logins(), before);
 }
 

@@ -36,11 +36,11 @@ fn routes_that_the_next_pass_repairs_are_warnings() {
             world.delete_route(&destination);
         }, "routes: warn", &["route/10.244.", "/24: missing, of worker-2"], "ccm route sync does it now"),
         ("a blackhole", |world| world.set_route("10.244.9.0/24", NOBODY), "routes: warn",
-            &["route/10.244.9.0/24: blackhole, via 10.0.0.250"], "the daemon does that"),
+            &["route/10.244.9.0/24: blackhole, via 10.0.0.250"], "the daemon does this"),
         ("another node's gateway", |world| world.set_route(&pods(world, "worker-2"), NOBODY), "routes: warn",
-            &["route/10.244.", "/24: wrong gateway, via 10.0.0.250"], "see lease"),
+            &["route/10.244.", "/24: wrong gateway, via 10.0.0.250"], "see the check lease"),
         ("a condition of yesterday", |world| says(world, "worker-2", "True"), "pod-network: warn",
-            &["node/worker-2: NetworkUnavailable=True, so that nothing new is scheduled there"],
+            &["node/worker-2: NetworkUnavailable=True, so no new pods are scheduled there"],
             "ccm route sync does it now"),
     ]);
 }
@@ -53,7 +53,7 @@ fn routes_that_a_person_must_repair_are_reported_with_the_fix() {
             world.attach_server("old", None);
             let ip = world.ip("old");
             world.set_route("10.244.9.0/24", &ip);
-        }, "routes: warn", &["network/sandbox: the route 10.244.9.0/24 via", "leads to server old, which is no node's"],
+        }, "routes: warn", &["network/sandbox: the route 10.244.9.0/24 via", "leads to server old, which belongs to no node"],
             "when it is not needed, delete it: hcloud network remove-route "),
         ("a node outside of the Network", |world| {
             let id = world.create_server("alone");
@@ -68,17 +68,17 @@ fn routes_that_a_person_must_repair_are_reported_with_the_fix() {
         ("a node without addresses for pods", |world| {
             let id = world.attach_server("bare", None);
             world.register("bare", Some(id), "");
-        }, "routes: warn", &["node/bare: without spec.podCIDR, so that no route leads to its pods"],
+        }, "routes: warn", &["node/bare: without spec.podCIDR, so no route leads to its pods"],
             "--allocate-node-cidrs"),
         ("pods outside of --cluster-cidr", |world| {
             let id = world.attach_server("far", None);
             world.register("far", Some(id), "10.99.0.0/24");
-        }, "routes: warn", &["far: its pods' 10.99.0.0/24 is not within --cluster-cidr=10.244.0.0/16"],
+        }, "routes: warn", &["far: its pod CIDR 10.99.0.0/24 is not within --cluster-cidr=10.244.0.0/16"],
             "kube-controller-manager"),
         ("few are left", |world| { for number in 0..90 { world.set_route(&format!("172.16.{number}.0/24"), NOBODY); } },
-            "routes: warn", &["network/sandbox: 90 or more of the 100 routes"], "overlay"),
+            "routes: warn", &["network/sandbox: 90 or more of its 100 possible routes"], "overlay"),
         ("pods beside the Network's range", |world| world.flags = vec![CIDR, "--cluster-cidr=192.168.0.0/16"],
-            "routes: warn", &["--cluster-cidr=192.168.0.0/16 is not within its range"], "a range within the Network's"),
+            "routes: warn", &["--cluster-cidr=192.168.0.0/16 is not within the Network's range"], "a range within the Network's"),
         ("two at once", |world| {
             world.set_route("10.244.9.0/24", NOBODY);
             let id = world.create_server("alone");
@@ -93,7 +93,7 @@ fn routes_are_not_checked_where_no_route_controller_runs() {
     #[rustfmt::skip] // A case is a paragraph.
     each(&[
         ("without --cluster-cidr", |world| world.flags = Vec::new(), "routes: skipped",
-            &["--cluster-cidr does not say where pods have their addresses", "--settings-from"], ""),
+            &["--cluster-cidr does not name the address ranges of the pods", "--settings-from"], ""),
         ("turned off", |world| {
             world.set("HCLOUD_NETWORK_ROUTES_ENABLED", "false");
             world.set_route("10.244.9.0/24", NOBODY);
@@ -101,17 +101,17 @@ fn routes_are_not_checked_where_no_route_controller_runs() {
         ("without a Network", |world| world.set("HCLOUD_NETWORK", ""), "routes: skipped",
             &["HCLOUD_NETWORK does not name a private Network"], ""),
         ("left out", |world| world.flags.push("--controllers=*,-route"), "routes: skipped",
-            &["--controllers leaves routes out"], ""),
+            &["--controllers does not include the route controller"], ""),
         ("set by another program", |world| {
             world.flags = Vec::new();
             says(world, "worker-2", "True");
-        }, "pod-network: warn", &["worker-2"], "ccm does not set it"),
+        }, "pod-network: warn", &["worker-2"], "ccm does not set the condition"),
         ("hcloud-cloud-controller-manager may keep them", |world| {
             world.leads("hcloud-cloud-controller-manager-7d_4711", -600);
             let cluster = world.sandbox.cluster();
             cluster.delete("deployments", Some("kube-system"), "ccm-from-scratch");
             world.set_route("10.244.9.0/24", NOBODY);
-        }, "routes: skipped", &["see other-ccm"], ""),
+        }, "routes: skipped", &["see the check other-ccm"], ""),
     ]);
 }
 

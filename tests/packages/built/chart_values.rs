@@ -182,7 +182,7 @@ const REFUSED: &[(&str, &str)] = &[
         "image.repository: docker.io/hetznercloud/hcloud-cloud-controller-manager is"),
     ("networkPolicy.enabled=true", "set hostNetwork to false"),
     ("hostNetwork=false args.metrics-address=127.0.0.1:8300",
-        "probes do not reach 127.0.0.1 in the network of Pods; write :8300"),
+        "in the network of Pods, probes can't reach 127.0.0.1; write :8300"),
     ("controlPlaneOnly=maybe", "controlPlaneOnly"),
     ("robot.on=true", "robot"),
     ("monitoring.podMonitor.enabled=true", "install the Prometheus Operator first"),

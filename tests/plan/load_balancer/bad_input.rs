@@ -12,10 +12,10 @@ type Case = (fn(&mut World), &'static [&'static str]);
 const CASES: &[Case] = &[
     (|w| w.set("protocol=https http-certificates=nobody"), &["there is no certificate \"nobody\" in the project"]),
     (|w| w.set("protocol=https http-certificates=ome,tow"), &["no certificate \"ome\" in the project; did you mean one?", "\"tow\" in the project; did you mean two?"]),
-    (|w| { w.set("protocol=https"); w.set_one("http-certificates", &"1,".repeat(101)); }, &["it has 101 items, and 100 at most are taken"]),
-    (|w| w.set_one("hostname", &"a".repeat(20_000)), &["aaa\"… (20000 bytes): it has 20000 bytes, and 1024 at most are read"]),
-    (|w| w.service.ports = (1..=31).map(|n| port(&format!("p{n}"), n)).collect(), &["31 TCP ports", "of type lb11 takes 5", "remove ports"]),
-    (|w| w.set_one("node-selector", "!a,".repeat(33).trim_end_matches(',')), &["it has 33 requirements, and 32 at most are taken"]),
+    (|w| { w.set("protocol=https"); w.set_one("http-certificates", &"1,".repeat(101)); }, &["it has 101 items, but at most 100 are allowed"]),
+    (|w| w.set_one("hostname", &"a".repeat(20_000)), &["aaa\"… (20000 bytes): it has 20000 bytes, but at most 1024 are allowed"]),
+    (|w| w.service.ports = (1..=31).map(|n| port(&format!("p{n}"), n)).collect(), &["31 TCP ports", "of type lb11 takes at most 5", "remove ports"]),
+    (|w| w.set_one("node-selector", "!a,".repeat(33).trim_end_matches(',')), &["it has 33 requirements, but at most 32 are allowed"]),
     (|w| w.set("protocol=https certificate-type=managed"), &["has no domains", "http-managed-certificate-domains"]),
     (|w| w.set("protocol.http=https http-certificates.http=nobody"), &["annotation load-balancer.hetzner.cloud/http-certificates.http", "\"nobody\""]),
     (|w| w.set("use-private-ip=true"), &["use-private-ip", "set HCLOUD_NETWORK"]),
@@ -28,12 +28,12 @@ const CASES: &[Case] = &[
         w.set("protocol=https http-certificates=one http-redirect-http=true"); }, &["443, 8443", "http-redirect-http.PORT"]),
     (|w| w.set("protocol.htpp=http"), &["protocol.htpp", "http (80)"]),
     (|w| w.set("protocol.81=http"), &["protocol.81", "no port \"81\"", "http (80)"]),
-    (|w| w.set("protocol.http=http protocol.80=tcp"), &["protocol.80", "protocol.http", "differ; remove one"]),
+    (|w| w.set("protocol.http=http protocol.80=tcp"), &["protocol.80", "protocol.http", "set the same field differently; remove one"]),
     (|w| { w.service.ports.push(port("https", 443));
         w.set("protocol.https=https http-certificates=one http-redirect-http.443=true"); }, &["port 443", "port 80", "remove port 80 from the Service"]),
     (|w| w.set("type.http=lb11"), &["type.http", "whole load balancer"]),
     (|w| w.set("protocol=tcp PROTOCOL=http"), &["PROTOCOL", "remove one"]),
-    (|w| w.service.ports = (1..=6).map(|n| port(&format!("p{n}"), n)).collect(), &["6 TCP ports", "lb11", "takes 5"]),
+    (|w| w.service.ports = (1..=6).map(|n| port(&format!("p{n}"), n)).collect(), &["6 TCP ports", "lb11", "takes at most 5"]),
     (eleven_certificates, &["11 certificates", "lb11", "takes 10", "http-certificates"]),
     (|w| w.service.ports[0].node_port = None, &["port 80", "allocateLoadBalancerNodePorts"]),
 ];
@@ -121,7 +121,7 @@ fn some_of_many_problems_are_reported_and_the_others_counted() {
     let of = |reason| findings.iter().filter(move |one| one.reason == reason);
     assert_eq!(of(Reason::UnknownAnnotation).count(), 6);
     let last = of(Reason::UnknownAnnotation).next_back().unwrap();
-    assert_eq!(last.message, "and 17 more like the 5 that are reported");
+    assert_eq!(last.message, "there are 17 more findings like the 5 that are reported");
     assert_eq!(of(Reason::FieldIgnored).count(), 1);
 }
 
@@ -212,7 +212,8 @@ fn a_load_balancer_that_serves_nothing_is_reported() {
             world.service.ports[1].protocol = second;
             for _ in 0..2 {
                 let told = world.finding_messages(Reason::UnsupportedProtocolConfigured);
-                let nothing = |told: &&String| told.contains("serves nothing, and costs money");
+                let nothing =
+                    |told: &&String| told.contains("serves nothing, but still costs money");
                 let count = told.iter().filter(nothing).count();
                 assert_eq!(count, usize::from(is_told), "{first:?} {second:?}");
                 world.converge();

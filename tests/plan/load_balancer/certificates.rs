@@ -239,10 +239,10 @@ fn an_existing_certificate_is_used_taken_over_or_refused() {
         (Some("front"), ("front", &[GONE, HERE], true, true), TakenOver),
         (Some("front"), ("front", &[GONE, FORMER], true, true), TakenOver),
         (Some("front"), ("front", &[GONE], true, false), TakenOver),
-        (Some("front"), ("front", &[GONE], true, true), Refused("a load balancer shows it")),
+        (Some("front"), ("front", &[GONE], true, true), Refused("a load balancer uses it")),
         (Some("front"), ("front", &[GONE, HERE], false, true), Refused("it is for other.example")),
         (Some("front"), ("front", &[LIVES, HERE], true, true), Refused("another Service, lives")),
-        (Some("front"), ("front", &[ELSEWHERE], true, false), Refused("says cluster cluster-2")),
+        (Some("front"), ("front", &[ELSEWHERE], true, false), Refused("names another cluster, cluster-2")),
         (Some("front"), ("front", &[("HC-Use-Staging-CA", "true")], true, false), Refused("the authority's test service")),
     ];
     for (at, (name, (there_name, labels, same, used), end)) in cases.iter().enumerate() {
@@ -311,7 +311,7 @@ fn a_port_shows_the_certificate_of_the_wanted_name_when_two_have_the_label() {
         add(&mut world, one);
     }
     let message = world.obstacle();
-    let says = "first (90), second (91) carry the same label";
+    let says = "first (90), second (91) have the same label";
     assert!(message.contains(says), "{message}");
     world.set("http-managed-certificate-name=second");
     world.converge();

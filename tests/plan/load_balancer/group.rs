@@ -437,8 +437,10 @@ fn a_service_that_can_t_have_its_port_keeps_its_own_load_balancer() {
     assert_eq!(plan.outcome.obstacle(), None);
     assert!(plan.outcome.is_unfinished(), "{plan:#?}");
     let says = |finding: &Finding| {
-        let parts =
-            ["port 80 can't be had: Service default/a has it", "stays on kubernetes-default-b"];
+        let parts = [
+            "port 80 can't be used: Service default/a already uses it",
+            "stays on kubernetes-default-b",
+        ];
         parts.iter().all(|part| finding.message.contains(part))
     };
     assert!(plan.findings.iter().any(says), "{:#?}", plan.findings);
@@ -653,10 +655,10 @@ fn the_limit_of_the_type_counts_for_the_group_and_the_youngest_service_is_refuse
     cluster.add("c", 1, &[7], "share=edge");
     cluster.converge();
     let obstacle = cluster.obstacle("b");
-    let says = "3 TCP ports beside 3 of others, and a load balancer of type lb11 takes 5";
+    let says = "3 TCP ports, and other owners have 3 on the load balancer, but a load balancer of type lb11 takes at most 5";
     assert_says(&obstacle, &[says]);
     let obstacle = cluster.obstacle("c");
-    assert_says(&obstacle, &["1 TCP ports beside 6 of others"]);
+    assert_says(&obstacle, &["1 TCP ports, and other owners have 6 on the load balancer"]);
 }
 
 pub(super) fn listener(number: u16, to: u16) -> Listener {
@@ -1234,7 +1236,7 @@ fn check_end(cluster: &mut Cluster, before: &LoadBalancer, made: &[String]) {
         names.insert(found);
         let balancer = state.iter().find(|one| one.id == found).unwrap();
         let is_left_out = |number: u16| {
-            let text = format!("port {number} can't be had");
+            let text = format!("port {number} can't be used");
             plan.findings
                 .iter()
                 .any(|one| one.reason == Reason::PortConflict && one.message.contains(&text))

@@ -11,16 +11,16 @@ fn an_invalid_label_or_one_that_ccm_uses_is_refused() {
     for (value, why) in [
         ("team", "write KEY=VALUE"),
         ("team:web", "write KEY=VALUE"),
-        ("=web", "no label"),
-        ("-team=web", "no label"),
-        ("team=we b", "no label"),
-        ("team=web=x", "no label"),
-        ("Ex.com/a=1", "no label"),
-        (&long, "no label"),
-        ("team=web,team=shop", "there twice"),
+        ("=web", "is not a label"),
+        ("-team=web", "is not a label"),
+        ("team=we b", "is not a label"),
+        ("team=web=x", "is not a label"),
+        ("Ex.com/a=1", "is not a label"),
+        (&long, "is not a label"),
+        ("team=web,team=shop", "occurs twice"),
         ("ccm-from-scratch/created=true", "are reserved"),
         ("hetzner.cloud/a=1", "are reserved"),
-        (&many, "33 labels, and 32 at most"),
+        (&many, "33 labels, but at most 32"),
     ] {
         let mut world = World::new(Profile::CcmFromScratch);
         world.set_one("labels", value);

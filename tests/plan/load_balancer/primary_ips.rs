@@ -104,7 +104,7 @@ fn a_primary_ip_that_cannot_be_claimed_is_an_error_that_says_what_to_do() {
         ("public-net-ipv4=kept location= network-zone=us-east", |_| {}, &["is in eu-central", "in us-east"]),
         ("public-net-ipv4=far public-net-ipv6=kept6 location=", |_| {}, &["Primary IP kept6", "is in fsn1", "in nbg1"]),
         ("public-net-ipv4=kept disable-public-network=true use-private-ip=true", |_| {},
-            &["would have nothing to do", "disable-public-network", "remove one of the two"]),
+            &["would have no effect", "disable-public-network", "remove one of the two"]),
         // The field of the Service means a Primary IP of the project, once there is one.
         ("", |w| {
             w.service.load_balancer_ip = "198.51.100.41".into();
@@ -184,7 +184,7 @@ fn a_load_balancer_that_is_there_keeps_its_address() {
         assert_eq!(words(&world.converge()), "", "{asked}");
         assert_eq!(world.findings(), expected, "{asked}, read: {is_read}");
         for finding in world.plan().findings {
-            for part in ["on 198.51.100.41", "delete the Service and make it again"] {
+            for part in ["on 198.51.100.41", "delete the Service and create it again"] {
                 assert!(finding.message.contains(part), "{}", finding.message);
             }
         }
@@ -327,7 +327,7 @@ fn an_address_that_is_not_honoured_is_reported_in_the_same_words_before_and_afte
     world.service.load_balancer_ip = "192.0.2.1".into();
     let before = world.finding_messages(Reason::FieldIgnored);
     assert_eq!(before.len(), 1);
-    let says = "192.0.2.1 is not honoured";
+    let says = "192.0.2.1 has no effect";
     assert!(before[0].contains(says), "{before:?}");
     world.converge();
     assert_eq!(world.finding_messages(Reason::FieldIgnored), before);

@@ -54,7 +54,7 @@ const CASES: &[(&str, &str, &str, &str)] = &[
     ("LABELS", "team=web,cost=42", "hcloud-ccm/service-uid=1", "are reserved"),
     ("PRIMARY_IP_SELECTOR", "use=services,!reserved", "use in services", "no name of a label"),
     ("CERTIFICATE_SELECTOR", "use=services", "use in services", "no name of a label"),
-    ("CERTIFICATE_DOMAINS", "Example.com, example.org", "*.example.com", "use none, or e.g. example.com"),
+    ("CERTIFICATE_DOMAINS", "Example.com, example.org", "*.example.com", "use the word none, or domains, e.g. example.com"),
 ];
 
 #[test]
@@ -98,5 +98,5 @@ fn a_location_and_a_zone_together_are_an_error() {
         panic!("{problems:?}");
     };
     let message = problem.to_string();
-    assert!(message.contains("LOCATION: \"fsn1\": set only one of it"), "{message}");
+    assert!(message.contains("LOCATION: \"fsn1\": set either this"), "{message}");
 }

@@ -272,7 +272,7 @@ fn a_cluster_without_a_right_route_takes_none_from_a_server_that_is_there() {
             let why = &node(&plan, name).obstacle.as_ref().unwrap().message;
             let leads = format!("the route {} via 10.0.0.50 leads to server server-50", routes[0].split(' ').next().unwrap());
             assert!(why.contains(&leads), "{why}");
-            let what = if expected.is_empty() { "is the kubeconfig another cluster's?" } else { "gives way as soon as" };
+            let what = if expected.is_empty() { "is the kubeconfig that of another cluster?" } else { "is replaced as soon as" };
             assert!(why.contains(what), "{why}");
         }
     }
@@ -354,10 +354,10 @@ fn a_cluster_range_outside_of_the_network_is_reported_about_the_network() {
         (
             "10.0.0.0/16",
             "10.244.0.0/16",
-            "--cluster-cidr=10.244.0.0/16 is not within its range 10.0.0.0/16: servers send into the Network only what is for addresses in that range",
+            "--cluster-cidr=10.244.0.0/16 is not within the Network's range 10.0.0.0/16: servers send only packets for that range into the Network",
         ),
-        ("10.0.0.0/8", "10.0.0.0/16", "--cluster-cidr=10.0.0.0/16 has addresses of its subnet 10.0.0.0/24"),
-        ("10.0.0.0/8", "10.0.0.128/25", "has addresses of its subnet 10.0.0.0/24"),
+        ("10.0.0.0/8", "10.0.0.0/16", "--cluster-cidr=10.0.0.0/16 overlaps the Network's subnet 10.0.0.0/24"),
+        ("10.0.0.0/8", "10.0.0.128/25", "overlaps the Network's subnet 10.0.0.0/24"),
     ];
     for (range, cidrs, told) in cases {
         let mut world = World::new(cidrs, &[]);

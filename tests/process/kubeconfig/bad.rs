@@ -125,7 +125,7 @@ fn unreadable_kubeconfig_files_are_explained() {
     let folder = world.folder().display().to_string();
     #[rustfmt::skip]
     let cases: [(&[&str], &str); 5] = [
-        (&["--context", "elsewhere"], "--context: there is no context \"elsewhere\"; there is \"here\""),
+        (&["--context", "elsewhere"], "--context: there is no context \"elsewhere\"; the kubeconfig has \"here\""),
         (&["--kubeconfig", "/nowhere"], "kubeconfig /nowhere: the file does not exist; correct the path"),
         (&["--kubeconfig", &folder], "kubeconfig DIR: this is a folder, not a file"),
         (&["--kubeconfig", "/dev/zero"], "kubeconfig /dev/zero: the file is longer than 16 MiB"),
@@ -139,7 +139,7 @@ fn unreadable_kubeconfig_files_are_explained() {
         "ccm: kubeconfig: none of these files exists: /nowhere/1, /nowhere/2; correct KUBECONFIG\n";
     assert_eq!((ran.code, ran.stderr.as_str()), (1, message));
     let ran = world.list("", &[]);
-    let message = "ccm: no cluster to talk to: give --kubeconfig or set KUBECONFIG (outside a cluster there is no \
+    let message = "ccm: no cluster is configured: give --kubeconfig or set KUBECONFIG (outside a cluster there is no \
                    KUBERNETES_SERVICE_HOST, and ~/.kube/config does not exist)\n";
     assert_eq!((ran.code, ran.stderr.as_str()), (1, message));
 }
@@ -159,7 +159,7 @@ fn a_context_without_a_kubeconfig_is_an_error() {
         let env = with(world.env(""), variables);
         let ran = ccm(&env, &[&["node", "list"], flags].concat());
         let message = format!(
-            "ccm: --context: there is no kubeconfig to look for context \"prod\" in ({why}); give --kubeconfig, \
+            "ccm: --context: there is no kubeconfig that could have context \"prod\" ({why}); give --kubeconfig, \
              set KUBECONFIG, or leave --context out\n"
         );
         let expected = (1, message.as_str());
@@ -174,24 +174,24 @@ fn wrong_lists_and_contexts_are_explained() {
     let token = json!(world.token);
     #[rustfmt::skip]
     let cases = vec![
-        ("current-context", Value::Null, "not set; set it or give --context (there is \"here\")"),
-        ("current-context", json!(""), "not set; set it or give --context (there is \"here\")"),
-        ("current-context", json!(7), "there is no context \"7\"; there is \"here\""),
-        ("current-context", json!("elsewhere"), "there is no context \"elsewhere\"; there is \"here\""),
-        ("current-context", token.clone(), "there is no context [not shown: looks like a secret]; there is \"here\""),
+        ("current-context", Value::Null, "not set; set it or give --context (the kubeconfig has \"here\")"),
+        ("current-context", json!(""), "not set; set it or give --context (the kubeconfig has \"here\")"),
+        ("current-context", json!(7), "there is no context \"7\"; the kubeconfig has \"here\""),
+        ("current-context", json!("elsewhere"), "there is no context \"elsewhere\"; the kubeconfig has \"here\""),
+        ("current-context", token.clone(), "there is no context [not shown: looks like a secret]; the kubeconfig has \"here\""),
         ("contexts", json!("here"), "must be a list"),
         ("clusters", json!({"there": {}}), "must be a list"),
-        ("clusters", json!([{"name": "a"}, {"name": "b"}, {"name": "a"}]), "\"a\" is there twice; remove or rename one"),
+        ("clusters", json!([{"name": "a"}, {"name": "b"}, {"name": "a"}]), "\"a\" is listed twice; remove or rename one"),
     ];
     check(&world, &good, "", cases);
     #[rustfmt::skip]
     let cases = vec![
-        ("cluster", Value::Null, "there is no cluster \"\"; there is \"there\""),
-        ("cluster", json!("nowhere"), "there is no cluster \"nowhere\"; there is \"there\""),
+        ("cluster", Value::Null, "there is no cluster \"\"; the kubeconfig has \"there\""),
+        ("cluster", json!("nowhere"), "there is no cluster \"nowhere\"; the kubeconfig has \"there\""),
         ("cluster", json!(["there"]), "must be text; put it in quotes"),
-        ("user", json!("nobody"), "there is no user \"nobody\"; there is \"me\""),
-        ("user", token, "there is no user [not shown: looks like a secret]; there is \"me\""),
-        ("usr", json!("me"), "unknown field; known are cluster, user, namespace, extensions"),
+        ("user", json!("nobody"), "there is no user \"nobody\"; the kubeconfig has \"me\""),
+        ("user", token, "there is no user [not shown: looks like a secret]; the kubeconfig has \"me\""),
+        ("usr", json!("me"), "unknown field; use one of cluster, user, namespace, extensions"),
     ];
     check(&world, &good, "/contexts/0/context", cases);
     // Messages about another place than the one that was changed.
@@ -200,12 +200,12 @@ fn wrong_lists_and_contexts_are_explained() {
         ("contexts", Value::Null, "current-context: there is no context \"here\"; the kubeconfig has no contexts"),
         ("contexts", json!(["here"]), "contexts[0]: must be an entry with a name and its fields"),
         ("contexts", json!([{"context": {}}]), "contexts[0]: name: not set"),
-        ("contexts", json!([{"name": 1}]), "current-context: there is no context \"here\"; there is \"1\""),
-        ("contexts", json!([{"name": "here"}]), "context \"here\": cluster: there is no cluster \"\"; there is \"there\""),
+        ("contexts", json!([{"name": 1}]), "current-context: there is no context \"here\"; the kubeconfig has \"1\""),
+        ("contexts", json!([{"name": "here"}]), "context \"here\": cluster: there is no cluster \"\"; the kubeconfig has \"there\""),
         ("clusters", Value::Null, "context \"here\": cluster: there is no cluster \"there\"; the kubeconfig has no clusters"),
         ("clusters", json!([]), "context \"here\": cluster: there is no cluster \"there\"; the kubeconfig has no clusters"),
         ("users", Value::Null, "context \"here\": user: there is no user \"me\"; the kubeconfig has no users"),
-        ("users", json!([{"name": "you", "user": {}}, {"name": world.token}]), "context \"here\": user: there is no user \"me\"; there is \"you\", [not shown: looks like a secret]"),
+        ("users", json!([{"name": "you", "user": {}}, {"name": world.token}]), "context \"here\": user: there is no user \"me\"; the kubeconfig has \"you\", [not shown: looks like a secret]"),
         ("users", json!([{"name": "me", "user": world.token}]), "users[0].user: must be a YAML mapping"),
     ];
     for (field, value, why) in cases {
@@ -225,20 +225,20 @@ fn wrong_clusters_are_explained() {
         ("server", json!(6443), "must be text; put it in quotes"),
         ("server", json!("10.0.0.1"), "write a whole URL, e.g. https://api.example.com"),
         ("server", json!("10.0.0.1:6443"), "write a whole URL, e.g. https://api.example.com"),
-        ("server", json!("not a URL\n"), "a URL has no white space and only ASCII characters"),
+        ("server", json!("not a URL\n"), "a URL must have only ASCII characters and no white space"),
         ("server", json!("ftp://10.0.0.1"), "use http:// or https://"),
         ("server", json!("https://"), "the host is missing"),
         ("server", json!("https://10.0.0.1:644300"), "the port is a number from 1 to 65535"),
-        ("server", json!("https://10.0.0.1?x=1"), "a base URL has no query and no fragment"),
-        ("server", json!(format!("https://10.0.0.1/?token={}", world.token)), "a base URL has no query and no fragment"),
+        ("server", json!("https://10.0.0.1?x=1"), "a base URL must have no query and no fragment"),
+        ("server", json!(format!("https://10.0.0.1/?token={}", world.token)), "a base URL must have no query and no fragment"),
         ("server", json!(world.token), "write a whole URL, e.g. https://api.example.com"),
         ("server", json!(format!("https://me:{}@10.0.0.1", world.token)), "leave out the user name and password"),
-        ("certificate-authority-data", json!("not base64!"), "is not base64; copy it whole, or make it anew with base64 -w0 FILE"),
-        ("certificate-authority-data", json!(stranger.certificate_pem()), "is PEM as it is; it must be base64-encoded once more (base64 -w0 FILE)"),
+        ("certificate-authority-data", json!("not base64!"), "is not base64; copy all of it, or create it again with base64 -w0 FILE"),
+        ("certificate-authority-data", json!(stranger.certificate_pem()), "is plain PEM, but must be base64-encoded (base64 -w0 FILE)"),
         ("certificate-authority-data", base64("not PEM"), "holds no PEM certificate (-----BEGIN CERTIFICATE-----)"),
         ("certificate-authority-data", base64(&world.identity.key_pem), "holds a private key instead of a certificate; are the two swapped?"),
-        ("certificate-authority-data", base64("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"), "holds damaged certificates alone; copy it anew"),
-        ("certificate-authority-data", base64("-----BEGIN CERTIFICATE-----\nAAAA\n"), "holds damaged certificates alone; copy it anew"),
+        ("certificate-authority-data", base64("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"), "holds only damaged certificates; copy them again"),
+        ("certificate-authority-data", base64("-----BEGIN CERTIFICATE-----\nAAAA\n"), "holds only damaged certificates; copy them again"),
         ("certificate-authority-data", base64(stranger.certificate_pem()), "GET URL/api/v1/nodes: TLS: the server's certificate is signed by an authority that is not trusted here; compare server and certificate-authority of the kubeconfig"),
         ("certificate-authority-data", Value::Null, "GET URL/api/v1/nodes: TLS: the server's certificate is signed by an authority that is not trusted here; compare server and certificate-authority of the kubeconfig"),
         ("certificate-authority-data", json!({}), "must be text; put it in quotes"),
@@ -248,8 +248,8 @@ fn wrong_clusters_are_explained() {
         ("tls-server-name", json!(["kubernetes"]), "must be text; put it in quotes"),
         ("tls-server-name", json!("kubernetes"), "GET URL/api/v1/nodes: TLS: the server's certificate is for localhost, 127.0.0.1, 0::1, kubernetes.test, not for kubernetes; compare server and certificate-authority of the kubeconfig"),
         ("proxy-url", json!(3128), "must be text; put it in quotes"),
-        ("proxy-url", json!(format!("ftp://me:{}@proxy:3128", world.token)), "its scheme is none of http, https, socks5 and socks5h; write it like http://proxy.example.com:3128, https://… or socks5://…, with user:password@ before the host if needed"),
-        ("certificate-autority", json!("ca.crt"), "unknown field; known are server, certificate-authority, certificate-authority-data, insecure-skip-tls-verify, tls-server-name, proxy-url, disable-compression, extensions"),
+        ("proxy-url", json!(format!("ftp://me:{}@proxy:3128", world.token)), "its scheme is not http, https, socks5 or socks5h; write it like http://proxy.example.com:3128, https://… or socks5://…, with user:password@ before the host if needed"),
+        ("certificate-autority", json!("ca.crt"), "unknown field; use one of server, certificate-authority, certificate-authority-data, insecure-skip-tls-verify, tls-server-name, proxy-url, disable-compression, extensions"),
     ];
     check(&world, &world.config(), "/clusters/0/cluster", cases);
     let mut config = world.config();
@@ -270,32 +270,32 @@ fn wrong_users_with_a_token_are_explained() {
     let key = &world.identity.key_pem;
     #[rustfmt::skip]
     let cases = vec![
-        ("token", json!("wrong"), "GET URL/api/v1/nodes: Unauthorized (401 Unauthorized); the API server does not know this token or certificate: is it of another cluster, or too old?"),
+        ("token", json!("wrong"), "GET URL/api/v1/nodes: Unauthorized (401 Unauthorized); the API server does not know this token or certificate: is it from another cluster, or expired?"),
         ("token", json!(12345), "must be text; put it in quotes"),
         ("token", json!([world.token]), "must be text; put it in quotes"),
-        ("token", json!(twice), "holds characters that no token has, e.g. white space inside; copy it anew"),
-        ("tokenFile", json!("nowhere"), "wants the path of a file, and there is no such file; correct the path, which is relative to the kubeconfig, or write the content itself into token"),
+        ("token", json!(twice), "holds characters that no token has, e.g. white space; copy it again"),
+        ("tokenFile", json!("nowhere"), "must be the path of a file, but there is no such file; correct the path, which is relative to the kubeconfig, or write the content itself into token"),
         ("tokenFile", json!("empty"), "the token file DIR/empty is empty"),
-        ("tokenFile", json!("spaced"), "the token file DIR/spaced holds characters that no token has, e.g. white space inside; copy it anew"),
-        ("tokenFile", json!(world.token), "wants the path of a file, and there is no such file; correct the path, which is relative to the kubeconfig, or write the content itself into token"),
+        ("tokenFile", json!("spaced"), "the token file DIR/spaced holds characters that no token has, e.g. white space; copy it again"),
+        ("tokenFile", json!(world.token), "must be the path of a file, but there is no such file; correct the path, which is relative to the kubeconfig, or write the content itself into token"),
         ("tokenFile", json!("."), "the token file DIR/. can't be read: Is a directory (os error 21)"),
-        ("auth-provider", json!({"name": "oidc"}), "unknown field; known are token, tokenFile, client-certificate, client-certificate-data, client-key, client-key-data, username, password, exec, extensions"),
-        ("as", json!("root"), "unknown field; known are token, tokenFile, client-certificate, client-certificate-data, client-key, client-key-data, username, password, exec, extensions"),
+        ("auth-provider", json!({"name": "oidc"}), "unknown field; use one of token, tokenFile, client-certificate, client-certificate-data, client-key, client-key-data, username, password, exec, extensions"),
+        ("as", json!("root"), "unknown field; use one of token, tokenFile, client-certificate, client-certificate-data, client-key, client-key-data, username, password, exec, extensions"),
         ("username", json!("me"), "can't be given together with a token; remove one of them"),
         ("username", json!(7), "must be text; put it in quotes"),
-        ("username", json!(format!("me:{}", world.token)), "has a colon, which HTTP basic authentication can't send; does the password stand here too?"),
+        ("username", json!(format!("me:{}", world.token)), "has a colon, which HTTP basic authentication can't send; is the password in it too?"),
         ("password", json!([world.token]), "must be text; put it in quotes"),
-        ("tokne", json!(world.token), "unknown field; known are token, tokenFile, client-certificate, client-certificate-data, client-key, client-key-data, username, password, exec, extensions"),
-        ("client-certificate", json!(key), "wants the path of a file; write the PEM itself base64-encoded into client-certificate-data"),
-        ("client-certificate", json!("nowhere"), "wants the path of a file, and there is no such file; correct the path, which is relative to the kubeconfig, or write the content itself into client-certificate-data"),
-        ("client-key", json!(key), "wants the path of a file; write the PEM itself base64-encoded into client-key-data"),
-        ("client-key", base64(key), "wants the path of a file, and there is no such file; correct the path, which is relative to the kubeconfig, or write the content itself into client-key-data"),
-        ("client-certificate", base64(&world.identity.certificate_pem), "wants the path of a file, and there is no such file; correct the path, which is relative to the kubeconfig, or write the content itself into client-certificate-data"),
-        ("client-key", json!("nowhere.pem"), "wants the path of a file, and there is no such file; correct the path, which is relative to the kubeconfig, or write the content itself into client-key-data"),
+        ("tokne", json!(world.token), "unknown field; use one of token, tokenFile, client-certificate, client-certificate-data, client-key, client-key-data, username, password, exec, extensions"),
+        ("client-certificate", json!(key), "must be the path of a file; write the PEM itself base64-encoded into client-certificate-data"),
+        ("client-certificate", json!("nowhere"), "must be the path of a file, but there is no such file; correct the path, which is relative to the kubeconfig, or write the content itself into client-certificate-data"),
+        ("client-key", json!(key), "must be the path of a file; write the PEM itself base64-encoded into client-key-data"),
+        ("client-key", base64(key), "must be the path of a file, but there is no such file; correct the path, which is relative to the kubeconfig, or write the content itself into client-key-data"),
+        ("client-certificate", base64(&world.identity.certificate_pem), "must be the path of a file, but there is no such file; correct the path, which is relative to the kubeconfig, or write the content itself into client-certificate-data"),
+        ("client-key", json!("nowhere.pem"), "must be the path of a file, but there is no such file; correct the path, which is relative to the kubeconfig, or write the content itself into client-key-data"),
     ];
     check(&world, &world.config(), "/users/0/user", cases);
     let mut config = world.config();
-    let unauthorized = "GET URL/api/v1/nodes: Unauthorized (401 Unauthorized); the API server does not know this token or certificate: is it of another cluster, or too old? (kubeconfig DIR/bad, context here)";
+    let unauthorized = "GET URL/api/v1/nodes: Unauthorized (401 Unauthorized); the API server does not know this token or certificate: is it from another cluster, or expired? (kubeconfig DIR/bad, context here)";
     #[rustfmt::skip] // A case is a line or two.
     let basic = [
         (json!({"password": world.token}),
@@ -325,16 +325,16 @@ fn wrong_users_with_a_certificate_are_explained() {
     let key = &world.identity.key_pem;
     #[rustfmt::skip]
     let cases = vec![
-        ("client-key-data", json!(key), "is PEM as it is; it must be base64-encoded once more (base64 -w0 FILE)"),
+        ("client-key-data", json!(key), "is plain PEM, but must be base64-encoded (base64 -w0 FILE)"),
         ("client-key-data", json!(true), "must be text; put it in quotes"),
-        ("client-key-data", json!("?"), "is not base64; copy it whole, or make it anew with base64 -w0 FILE"),
+        ("client-key-data", json!("?"), "is not base64; copy all of it, or create it again with base64 -w0 FILE"),
         ("client-key-data", base64("not PEM"), "holds no PEM private key (PKCS#1, PKCS#8 or SEC1)"),
         ("client-key-data", base64(&world.identity.certificate_pem), "holds a certificate instead of a private key; are the two swapped?"),
         ("client-key-data", base64(&client(Validity::Now).key_pem), "is the key of another certificate"),
-        ("client-key-data", damaged("EC PRIVATE KEY"), "is damaged or of a kind that is not supported; supported are RSA from 2048 bits on, ECDSA P-256 and P-384, and Ed25519"),
-        ("client-key-data", damaged("ENCRYPTED PRIVATE KEY"), "is encrypted; give one that is not (openssl pkey -in FILE)"),
+        ("client-key-data", damaged("EC PRIVATE KEY"), "is damaged or of a kind that is not supported; use RSA with 2048 bits or more, ECDSA P-256 or P-384, or Ed25519"),
+        ("client-key-data", damaged("ENCRYPTED PRIVATE KEY"), "is encrypted; use a key that is not (openssl pkey -in FILE)"),
         ("client-certificate-data", base64(key), "holds a private key instead of a certificate; are the two swapped?"),
-        ("client-certificate-data", damaged("CERTIFICATE"), "holds a damaged certificate; copy it anew"),
+        ("client-certificate-data", damaged("CERTIFICATE"), "holds a damaged certificate; copy it again"),
     ];
     check(&world, &good, "/users/0/user", cases);
     #[rustfmt::skip] // A case is a line.
@@ -349,7 +349,7 @@ fn wrong_users_with_a_certificate_are_explained() {
         says(&world, &config, &message);
     }
     let stranger = Authority::new("stranger").unwrap().client(&subject, Validity::Now).unwrap();
-    let unauthorized = "GET URL/api/v1/nodes: Unauthorized (401 Unauthorized); the API server does not know this token or certificate: is it of another cluster, or too old? (kubeconfig DIR/bad, context here)";
+    let unauthorized = "GET URL/api/v1/nodes: Unauthorized (401 Unauthorized); the API server does not know this token or certificate: is it from another cluster, or expired? (kubeconfig DIR/bad, context here)";
     let identities = [client(Validity::Expired), client(Validity::NotYet), stranger];
     for identity in identities {
         says(&world, &world.certified(&identity), unauthorized);

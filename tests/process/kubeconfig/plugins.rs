@@ -254,13 +254,13 @@ fn wrong_fields_of_a_plugin_are_explained() {
         ("command", json!(""), ": not set; name the program to run"),
         ("command", json!("no-such-program"), ": there is no program \"no-such-program\" in PATH; install it or write its path"),
         ("command", json!("./nowhere"), ": \"./nowhere\": there is no such program; correct the path"),
-        ("command", json!("./data"), ": \"./data\" may not be executed; chmod +x it"),
+        ("command", json!("./data"), ": \"./data\" is not executable; run chmod +x on it"),
         ("command", json!("/"), ": \"/\": there is no such program; correct the path"),
         ("command", json!(secret), ": there is no program [not shown: looks like a secret] in PATH; install it or write its path"),
         ("command", json!("a\0b"), ": there is no program \"a\\0b\" in PATH; install it or write its path"),
         ("command", json!(["./plugin"]), ": must be text; put it in quotes"),
         ("interactiveMode", Value::Null, ": not set; write Never or IfAvailable"),
-        ("interactiveMode", json!("Always"), ": is Always, but there is no terminal here; let the program work without, and write Never or IfAvailable"),
+        ("interactiveMode", json!("Always"), ": is Always, but there is no terminal here; let the program work without one, and write Never or IfAvailable"),
         ("interactiveMode", json!("never"), ": \"never\" is unknown; write Never or IfAvailable"),
         ("args", json!("--token"), ": must be a list"),
         ("args", json!(["a", 1]), ": must be text; put it in quotes"),
@@ -269,7 +269,7 @@ fn wrong_fields_of_a_plugin_are_explained() {
         ("env", json!([{"name": "A", "value": 1}]), ": must be text; put it in quotes"),
         ("env", json!([secret]), ": must be a name and a value"),
         ("provideClusterInfo", json!("yes"), ": must be a boolean"),
-        ("comand", json!("x"), ": unknown field; known are apiVersion, command, args, env, installHint, provideClusterInfo, interactiveMode"),
+        ("comand", json!("x"), ": unknown field; use one of apiVersion, command, args, env, installHint, provideClusterInfo, interactiveMode"),
     ];
     let place = "kubeconfig DIR/bad: user \"me\": exec";
     for (field, value, why) in cases {
@@ -301,7 +301,7 @@ fn the_standard_error_of_a_plugin_is_shown_only_at_a_terminal() {
     let config = yaml(&world.with_exec(exec("./plugin")));
     world.script("plugin", "echo log in first >&2; exit 1");
     let message = format!(
-        "{NOT_SENT}\"./plugin\" failed (exit status: 1); run it by hand to read why (kubeconfig DIR/bad, context here)"
+        "{NOT_SENT}\"./plugin\" failed (exit status: 1); run it by hand to see why (kubeconfig DIR/bad, context here)"
     );
     assert_eq!(mismatch(&world, &config, &[], &message), None);
 }
@@ -319,30 +319,30 @@ fn plugins_that_fail_are_explained() {
     let (certificate, key) = (&world.identity.certificate_pem, &world.identity.key_pem);
     #[rustfmt::skip]
     let cases = [
-        ("exit 3".into(), "\"./plugin\" failed (exit status: 3); run it by hand to read why"),
-        ("echo no such profile >&2\necho 'log in first' >&2; exit 1".into(), "\"./plugin\" failed (exit status: 1); run it by hand to read why"),
-        (format!("echo 'token={token} is old' >&2; exit 1"), "\"./plugin\" failed (exit status: 1); run it by hand to read why"),
-        ("echo \"hello $GIVEN\" >&2; exit 1".into(), "\"./plugin\" failed (exit status: 1); run it by hand to read why"),
-        (credential(json!({"token": "it-is-short"})) + "\necho it-is-short >&2; exit 1", "\"./plugin\" failed (exit status: 1); run it by hand to read why"),
-        ("kill -9 $$".into(), "\"./plugin\" failed (signal: 9 (SIGKILL)); run it by hand to read why"),
-        ("exec sleep 100".into(), "\"./plugin\" was not done within 5 s and was stopped; does it wait for input? run it by hand, without a standard input"),
-        ("read line; exit 4".into(), "\"./plugin\" failed (exit status: 4); run it by hand to read why"),
+        ("exit 3".into(), "\"./plugin\" failed (exit status: 3); run it by hand to see why"),
+        ("echo no such profile >&2\necho 'log in first' >&2; exit 1".into(), "\"./plugin\" failed (exit status: 1); run it by hand to see why"),
+        (format!("echo 'token={token} is old' >&2; exit 1"), "\"./plugin\" failed (exit status: 1); run it by hand to see why"),
+        ("echo \"hello $GIVEN\" >&2; exit 1".into(), "\"./plugin\" failed (exit status: 1); run it by hand to see why"),
+        (credential(json!({"token": "it-is-short"})) + "\necho it-is-short >&2; exit 1", "\"./plugin\" failed (exit status: 1); run it by hand to see why"),
+        ("kill -9 $$".into(), "\"./plugin\" failed (signal: 9 (SIGKILL)); run it by hand to see why"),
+        ("exec sleep 100".into(), "\"./plugin\" did not finish within 5 s and was stopped; does it wait for input? run it by hand, without a standard input"),
+        ("read line; exit 4".into(), "\"./plugin\" failed (exit status: 4); run it by hand to see why"),
         ("head -c 3000000 /dev/zero".into(), "\"./plugin\" printed more than 1 MiB"),
-        ("true".into(), "the program should have printed an ExecCredential and nothing else; what it printed is none at line 1, column 0"),
-        (format!("echo _{token}"), "the program should have printed an ExecCredential and nothing else; what it printed is none at line 1, column 1"),
-        (print(&format!("{{\"kind\": \"{token}")), "the program should have printed an ExecCredential and nothing else; what it printed is none at line 2, column 0"),
-        (print("[]"), "the program should have printed an ExecCredential and nothing else; what it printed is none at line 1, column 2"),
-        (print(&json!({"kind": token}).to_string()), "the program should have printed an ExecCredential and nothing else; what it printed is none at line 1, column 75"),
-        (print(&json!({"kind": "ExecCredential", "apiVersion": V1BETA1, "status": {"token": token}}).to_string()), "the program did not print an ExecCredential whose apiVersion is client.authentication.k8s.io/v1; write in the kubeconfig the one that it speaks"),
-        (credential(json!(null)), "the program's status.token: neither it nor clientCertificateData is set"),
-        (credential(json!({"token": ""})), "the program's status.token: neither it nor clientCertificateData is set"),
-        (credential(json!({"token": [token]})), "the program should have printed an ExecCredential and nothing else; what it printed is none at line 1, column 90"),
-        (credential(json!({"token": format!("{token} {token}")})), "the program's status.token: holds characters that no token has, e.g. white space inside; copy it anew"),
-        (credential(json!({"token": token, "expirationTimestamp": "tomorrow"})), "the program's status.expirationTimestamp: is not a time of RFC 3339"),
-        (credential(json!({"token": token, "expirationTimestamp": "2020-01-01T00:00:00Z"})), "the program's status.expirationTimestamp: ended at TIME; is this machine's clock right?"),
-        (credential(json!({"token": token, "expirationTimestamp": "0000-01-01T00:00:00Z"})), "the program's status.expirationTimestamp: ended at TIME; is this machine's clock right?"),
-        (credential(json!({"clientCertificateData": certificate})), "the program's status.clientCertificateData: comes with clientKeyData, or not at all"),
-        (credential(json!({"clientKeyData": key})), "the program's status.clientCertificateData: comes with clientKeyData, or not at all"),
+        ("true".into(), "the program must print an ExecCredential and nothing else, but its output is not one at line 1, column 0"),
+        (format!("echo _{token}"), "the program must print an ExecCredential and nothing else, but its output is not one at line 1, column 1"),
+        (print(&format!("{{\"kind\": \"{token}")), "the program must print an ExecCredential and nothing else, but its output is not one at line 2, column 0"),
+        (print("[]"), "the program must print an ExecCredential and nothing else, but its output is not one at line 1, column 2"),
+        (print(&json!({"kind": token}).to_string()), "the program must print an ExecCredential and nothing else, but its output is not one at line 1, column 75"),
+        (print(&json!({"kind": "ExecCredential", "apiVersion": V1BETA1, "status": {"token": token}}).to_string()), "the program did not print an ExecCredential whose apiVersion is client.authentication.k8s.io/v1; write the program's apiVersion in the kubeconfig"),
+        (credential(json!(null)), "the program's status.token: neither token nor clientCertificateData is set"),
+        (credential(json!({"token": ""})), "the program's status.token: neither token nor clientCertificateData is set"),
+        (credential(json!({"token": [token]})), "the program must print an ExecCredential and nothing else, but its output is not one at line 1, column 90"),
+        (credential(json!({"token": format!("{token} {token}")})), "the program's status.token: holds characters that no token has, e.g. white space; copy it again"),
+        (credential(json!({"token": token, "expirationTimestamp": "tomorrow"})), "the program's status.expirationTimestamp: is not an RFC 3339 time"),
+        (credential(json!({"token": token, "expirationTimestamp": "2020-01-01T00:00:00Z"})), "the program's status.expirationTimestamp: expired at TIME; is this machine's clock right?"),
+        (credential(json!({"token": token, "expirationTimestamp": "0000-01-01T00:00:00Z"})), "the program's status.expirationTimestamp: expired at TIME; is this machine's clock right?"),
+        (credential(json!({"clientCertificateData": certificate})), "the program's status.clientCertificateData: must be set together with clientKeyData, or not at all"),
+        (credential(json!({"clientKeyData": key})), "the program's status.clientCertificateData: must be set together with clientKeyData, or not at all"),
         (credential(json!({"clientCertificateData": certificate, "clientKeyData": other.key_pem})), "the program's status.clientKeyData: is the key of another certificate"),
         (credential(json!({"clientCertificateData": key, "clientKeyData": certificate})), "the program's status.clientCertificateData: holds a private key instead of a certificate; are the two swapped?"),
     ];
@@ -360,6 +360,6 @@ fn plugins_that_fail_are_explained() {
     );
     assert_eq!(mismatch(&world, &config, &[], &message), None);
     world.plugin("plugin", V1, json!({"token": "nobody-knows-this-one"}));
-    let message = "GET URL/api/v1/nodes: Unauthorized (401 Unauthorized); the API server does not know this token or certificate: is it of another cluster, or too old? (kubeconfig DIR/bad, context here)";
+    let message = "GET URL/api/v1/nodes: Unauthorized (401 Unauthorized); the API server does not know this token or certificate: is it from another cluster, or expired? (kubeconfig DIR/bad, context here)";
     assert_eq!(mismatch(&world, &config, &[], message), None);
 }

@@ -146,8 +146,8 @@ fn a_server_without_tls_is_asked_on_this_machine_alone() {
     const ALLOW: (&str, &str) = ("HCLOUD_ALLOW_INSECURE_ENDPOINT", "true");
     let world = World::new();
     let (here, there) = (without_tls(), "http://0.0.0.0:1");
-    let why = "without TLS anyone on the way reads the credentials; use https://, or set \
-               HCLOUD_ALLOW_INSECURE_ENDPOINT=true where the way is yours";
+    let why = "without TLS anybody on the network path can read the credentials; use https://, or set \
+               HCLOUD_ALLOW_INSECURE_ENDPOINT=true if you trust the path";
     let place = "kubeconfig DIR/bad: cluster \"there\": server: ";
     let hcloud = "--cloud-provider=hcloud";
     for (server, proxy, env, flags, is_refused, is_reported) in [

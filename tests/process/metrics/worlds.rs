@@ -69,7 +69,7 @@ pub const WORLDS: &[World] = &[
         recording.record(18);
         recording
     }, fires: &["CcmCloudSlow", "CcmTicksSlow"], may: &["CcmTicksFail", "CcmTicksStopped", "CcmNodeUnmatched"], moves: &[
-        ("Hetzner Cloud API: Under way", &[]),
+        ("Hetzner Cloud API: In flight", &[]),
         ("Hetzner Cloud API: Duration", &[("method", "get")]),
         ("Controllers: Tick duration", &[("controller", "service-lb-controller")]),
     ] },
@@ -239,11 +239,11 @@ pub const WORLDS: &[World] = &[
         "CcmChangesFail", "CcmLoadBalancerOrphaned", "CcmLoadBalancerPending", "CcmLoadBalancerStays",
         "CcmNodeForeign", "CcmNodeUnmatched", "CcmPlanStuck", "CcmTicksFail",
     ], may: &["CcmCloudRefuses", "CcmCloudErrors"], moves: &[
-        ("State: Nodes not in order", &[]),
-        ("State: Load balancers not in order", &[]),
+        ("State: Nodes with problems", &[]),
+        ("State: Load balancers with problems", &[]),
         ("State: Nodes", &[("state", "unmatched")]),
         ("State: Load balancers", &[("state", "leaving")]),
-        ("What it does: Changes that did not work", &[("kind", "create"), ("result", "failed")]),
+        ("What it does: Failed changes", &[("kind", "create"), ("result", "failed")]),
         ("What it does: Findings", &[("reason", "SyncLoadBalancerFailed")]),
         ("What it does: Findings", &[("result", "written")]),
         ("Controllers: Ticks", &[("controller", "cloud-node-controller"), ("result", "failed")]),

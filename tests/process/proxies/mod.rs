@@ -102,7 +102,7 @@ fn a_whole_pass_goes_through_the_proxies() {
         );
         let daemon = Daemon::start(&env, &["-v=10"]);
         world.sandbox.wait_for_nodes();
-        daemon.logs("the metadata service at http://metadata.test/v1 can't be asked");
+        daemon.logs("the metadata service at http://metadata.test/v1 does not answer");
         daemon.stop();
 
         for (proxy, half) in [(&http, Half::Hetzner), (&https, Half::Kubernetes)] {
@@ -160,7 +160,7 @@ fn client(base: String, tls: Tls, proxies: Proxies, token: SecretSource) -> http
 #[test]
 fn an_invalid_proxy_variable_ends_ccm_at_once() {
     let world = World::new();
-    let scheme = "its scheme is none of http, https, socks5 and socks5h; write it like";
+    let scheme = "its scheme is not http, https, socks5 or socks5h; write it like";
     let port = "the port is a number from 1 to 65535; write it like";
     let missing = "/proc/no-such-file: the file does not exist; correct the path";
     let endless = "/dev/zero: the file is longer than 4 MiB";

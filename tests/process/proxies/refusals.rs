@@ -16,23 +16,23 @@ fn an_error_names_the_proxy_as_its_cause() {
     let (http, socks) = (Speaks::Connect, Speaks::Socks5);
     #[rustfmt::skip] // A case is a line.
     let cases = [
-        ("http", http, ByConnecting, login, "", false, "it wants a login (HTTP status 407); write it before the host in HTTP_PROXY: http://user:password@host:port"),
-        ("http", http, ByConnecting, login, &wrong, false, "it does not accept the login in HTTP_PROXY (HTTP status 407); is it right?"),
-        ("http", http, With(403), login, &right, false, "it does not let us through to api.test:80 (HTTP status 403); its rules have to allow it, or NO_PROXY to name the host"),
+        ("http", http, ByConnecting, login, "", false, "it requires a login (HTTP status 407); write it before the host in HTTP_PROXY: http://user:password@host:port"),
+        ("http", http, ByConnecting, login, &wrong, false, "it does not accept the login in HTTP_PROXY (HTTP status 407); is the login right?"),
+        ("http", http, With(403), login, &right, false, "it refuses connections to api.test:80 (HTTP status 403); its rules must allow them, or NO_PROXY must name the host"),
         ("http", http, With(503), None, "", true, "it could not connect to api.test:80 (HTTP status 503); does it reach that host?"),
         ("http", http, ByConnecting, None, "", true, "it could not connect to api.test:80 (HTTP status 502); does it reach that host?"),
         ("http", http, NotAtAll, None, &right, true, ""),
-        ("http", http, Never, None, &right, true, "no answer in time; is it a proxy, and is it of this kind?"),
-        ("http", http, Nonsense, None, "", false, "what answers there does not speak HTTP; is it a SOCKS proxy (socks5://)?"),
+        ("http", http, Never, None, &right, true, "no answer in time; is it a proxy of this kind?"),
+        ("http", http, Nonsense, None, "", false, "the server at this address does not speak HTTP; is it a SOCKS proxy (socks5://)?"),
         ("https", http, Nonsense, None, &right, true, "TLS: the server does not speak TLS (is it http:// instead of https://?)"),
         ("http", socks, ByConnecting, None, &right, true, ""),
-        ("socks5", socks, ByConnecting, login, "", false, "it wants a login; write it before the host in HTTP_PROXY: socks5://user:password@host:port"),
-        ("socks5h", socks, ByConnecting, login, &wrong, false, "it does not accept the login in HTTP_PROXY; is it right?"),
-        ("socks5", socks, With(2), None, "", false, "it does not let us through to api.test port 80; its rules have to allow it, or NO_PROXY to name the host"),
+        ("socks5", socks, ByConnecting, login, "", false, "it requires a login; write it before the host in HTTP_PROXY: socks5://user:password@host:port"),
+        ("socks5h", socks, ByConnecting, login, &wrong, false, "it does not accept the login in HTTP_PROXY; is the login right?"),
+        ("socks5", socks, With(2), None, "", false, "it refuses connections to api.test port 80; its rules must allow them, or NO_PROXY must name the host"),
         ("socks5", socks, With(5), None, "", true, "it could not connect to api.test port 80 (connection refused); does it reach that host?"),
         ("socks5", socks, ByConnecting, login, &right, true, "it could not connect to api.test port 80 (host unreachable); does it reach that host?"),
-        ("socks5", socks, Never, None, "", true, "no answer in time; is it a proxy, and is it of this kind?"),
-        ("socks5", socks, Nonsense, None, "", false, "what answers there does not speak SOCKS 5; is it an HTTP proxy (http://)?"),
+        ("socks5", socks, Never, None, "", true, "no answer in time; is it a proxy of this kind?"),
+        ("socks5", socks, Nonsense, None, "", false, "the server at this address does not speak SOCKS 5; is it an HTTP proxy (http://)?"),
     ];
     for (scheme, speaks, answers, login, shown, is_sent, why) in cases {
         let proxy = Proxy::start(speaks, answers, login, &[]);
@@ -44,7 +44,7 @@ fn an_error_names_the_proxy_as_its_cause() {
     }
     check(
         "http://u:hunter2hunter2hunter2@127.0.0.1:1",
-        "the proxy http://127.0.0.1:1 (HTTP_PROXY): connection refused; is it running, and is this its address?",
+        "the proxy http://127.0.0.1:1 (HTTP_PROXY): connection refused; is the server running, and is this its address?",
         NotAtAll,
     );
 }
@@ -53,7 +53,7 @@ fn an_error_names_the_proxy_as_its_cause() {
 #[test]
 fn the_way_out_that_an_error_names_works() {
     let other =
-        "its rules have to allow it, or the kubeconfig's proxy-url to name another proxy or none";
+        "its rules must allow them, or the kubeconfig's proxy-url must name another proxy or none";
     for (scheme, speaks, answer, to) in [
         ("http", Speaks::Connect, 403, "api.test:80 (HTTP status 403)"),
         ("socks5", Speaks::Socks5, 2, "api.test port 80"),
@@ -64,7 +64,7 @@ fn the_way_out_that_an_error_names_works() {
         let base = "http://api.test".into();
         let error = client(base, Tls::default(), proxies, SecretSource::none()).get::<Value>("/x");
         let text = error.unwrap_err().to_string();
-        let expected = format!("{url} (proxy-url): it does not let us through to {to}; {other}");
+        let expected = format!("{url} (proxy-url): it refuses connections to {to}; {other}");
         assert!(text.ends_with(&expected), "{text}");
     }
 }

@@ -241,7 +241,7 @@ fn an_unusable_token_file_leaves_the_old_token_in_use() {
     let [first, second] = ["first", "second"].map(|name| world.token(name));
     world.write("token", &first);
     world.start(Login::TokenFile("token".into()));
-    let stays = "; what was read before stays in use";
+    let stays = "; the value that was read before stays in use";
     for (text, why) in [("", "is empty"), ("two\nlines\n", "holds characters that no token has")] {
         world.write("token", text);
         world.daemon.as_ref().unwrap().logs(why);
@@ -284,7 +284,8 @@ fn a_new_client_certificate_in_the_files_is_used() {
     let log = world.log();
     let warned: Vec<&str> = log.lines().filter(|line| line.contains("WARN")).collect();
     assert!((1..=2).contains(&warned.len()), "one for each client: {log}");
-    let why = "tls.key: is the key of another certificate; what was read before stays in use";
+    let why =
+        "tls.key: is the key of another certificate; the value that was read before stays in use";
     assert!(warned.iter().all(|line| line.contains(why)), "{log}");
     let calls = world.sandbox.calls().calls_since(mark);
     assert!(calls.iter().all(|call| call.status != Some(401)));
@@ -323,7 +324,7 @@ fn a_new_authority_of_the_server_is_trusted() {
     // Damaged, and then the new one alone.
     world.write("ca.crt", "-----BEGIN CERTIFICATE-----\n");
     world.daemon.as_ref().unwrap().logs(
-        "ca.crt: holds damaged certificates alone; copy it anew; what was read before stays in use",
+        "ca.crt: holds only damaged certificates; copy them again; the value that was read before stays in use",
     );
     world.does_work("three");
     world.write("ca.crt", new.certificate_pem());

@@ -30,7 +30,7 @@ fn nodes_are_synced_and_the_network_is_left_alone_without_routes() {
         assert_eq!(world.calls().count(is_read), 0, "{flags:?}");
         assert_eq!(world.condition("worker-1"), None);
         let log = daemon.log();
-        for part in ["no routes: ", "WARN"] {
+        for part in ["the route controller does not run: ", "WARN"] {
             assert_eq!(log.matches(part).count(), warnings, "{flags:?}\n{log}");
         }
     });
@@ -43,7 +43,7 @@ fn a_missing_network_is_one_warning_where_routes_were_requested() {
         let daemon = Daemon::start(&common::env(&sandbox), flags);
         wait_until("initialised nodes", || all_initialised(&sandbox));
         let log = daemon.log();
-        assert_eq!(log.matches("no routes: ").count(), warnings, "{log}");
+        assert_eq!(log.matches("the route controller does not run: ").count(), warnings, "{log}");
     }
 }
 
@@ -63,7 +63,7 @@ fn route_commands_name_a_missing_setting() {
     type Case<'a> = (&'a [(&'a str, &'a str)], &'a [&'a str], &'a str);
     #[rustfmt::skip] // A case is a line.
     let cases: [Case; 4] = [
-        (&[], &[], "--cluster-cidr does not say where pods have their addresses"),
+        (&[], &[], "--cluster-cidr does not name the address ranges of the pods"),
         (&[("HCLOUD_NETWORK", "")], &[CIDR], "HCLOUD_NETWORK does not name"),
         (&[(ENABLED, "false")], &[CIDR], "HCLOUD_NETWORK_ROUTES_ENABLED is false"),
         (&[], &[CIDR, "--configure-cloud-routes=false"], "--configure-cloud-routes is false"),

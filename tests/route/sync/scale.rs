@@ -45,12 +45,12 @@ fn a_route_above_the_limit_is_reported_and_all_others_stay() {
     world.join("worker-91", "10.244.91.0/24");
     let mark = world.mark();
     let ran = world.sync(&[]).with_code(1);
-    ran.prints("has all of the 100 routes that it takes");
+    ran.prints("has reached its limit of 100 routes");
     assert_eq!(world.changes(mark), Vec::<String>::new());
     assert_eq!(world.status("worker-91").as_deref(), Some("True"));
     // A place becomes free.
     let _daemon = world.daemon(&[]);
-    let says = ["all of the 100 routes"];
+    let says = ["its limit of 100 routes"];
     world.wait_for_event("worker-91", "FailedToCreateRoute", &says);
     world.delete_route("10.99.0.0/24");
     world.wait_for_status("worker-91", "False");

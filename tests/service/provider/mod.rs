@@ -262,7 +262,7 @@ fn a_place_that_does_not_exist_is_refused_with_its_annotation() {
         (nowhere, not_found, &[refused]),
         (nowhere, None, &[refused]),
         (place, not_found, &["says the API (not_found"]),
-        (place, sold_out, &["type \"lb11\" can't be had there", "/type", "/location", "(resource_unavailable"]),
+        (place, sold_out, &["type \"lb11\" is not available there", "/type", "/location", "(resource_unavailable"]),
         (place, Some((422, "protected")), &["(protected"]),
     ];
     for (annotation, answer, says) in cases {

@@ -74,7 +74,7 @@ fn one_of_two_services_that_ask_for_a_free_load_balancer_gets_it_and_the_other_a
     let dry = world.ccm(&["lb", "sync", "--dry-run"]).with_code(1);
     let adoptions = dry.stdout.matches("label hcloud-ccm/service-uid").count();
     assert_eq!(adoptions, 1, "{dry:?}");
-    let says = "becomes that of Service default/first, which asks for it too";
+    let says = "goes to Service default/first, which asks for it, too";
     dry.prints(says);
     world.ccm(&["lb", "sync"]).with_code(1);
     assert!(world.of_uid(&first).is_some());

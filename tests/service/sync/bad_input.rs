@@ -33,7 +33,7 @@ const CASES: &[(Wrong, &[&str])] = &[
     (Annotations(&[("protocol", "http"), ("http-timeout-idle", "10s")]), &["http-timeout-idle", "10s", "30s to 300s"]),
     (Annotations(&[("node-selector", "a in b")]), &["node-selector", "a in b"]),
     (Annotations(&[("algorithm-type", "fastest")]), &["algorithm-type", "fastest", "round_robin"]),
-    (Service(six_ports), &["6 TCP ports", "lb11", "takes 5"]),
+    (Service(six_ports), &["6 TCP ports", "lb11", "takes at most 5"]),
     (Service(no_node_port), &["port 80", "allocateLoadBalancerNodePorts"]),
 ];
 

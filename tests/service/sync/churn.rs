@@ -156,7 +156,7 @@ fn an_old_target_stays_until_a_new_target_is_healthy() {
     let refuses = world.faults().add(refuses);
     let mark = world.mark();
     world.annotate("web", "node-selector", Some(&of("worker-2")));
-    let says = ["it has no address", "remove target worker-1: not yet"];
+    let says = ["it has no address", "remove target worker-1: not done yet"];
     world.wait_for_event("web", "UpdateLoadBalancerFailed", &says);
     assert_eq!(targets(&world.of_uid(&uid).unwrap()), [old]);
     // Then the target is accepted.

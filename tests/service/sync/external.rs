@@ -78,7 +78,7 @@ fn an_external_load_balancer_without_permission_is_unchanged_and_the_event_has_t
     let mark = world.mark();
     world.create("web", &[BY_NAME], &[80]);
     let command = format!("hcloud load-balancer add-label --overwrite {id} {EXTERNAL}=default");
-    let says = ["does not allow it to namespace default", &command];
+    let says = ["does not allow namespace default to use it", &command];
     world.wait_for_event("web", "SyncLoadBalancerFailed", &says);
     world.ticks(6);
     // Nor for another namespace.
@@ -124,10 +124,10 @@ fn two_services_use_an_external_load_balancer_and_leave_it_as_it_was() {
         let (has, lacks) = if *of_80 == web { (&web, "shop") } else { (&shop, "web") };
         let expected = owned(&[(80, has), (443, &web), (6443, ""), (8080, &shop)]);
         assert_eq!(ports(&now), expected);
-        world.wait_for_event(lacks, "PortConflict", &["port 80 can't be had"]);
+        world.wait_for_event(lacks, "PortConflict", &["port 80 can't be used"]);
         let said = ["web", "shop"].map(|name| world.event_messages(name, "TargetsShared"));
         let said = said.concat().join("\n");
-        assert!(said.contains("6443 among them"), "{said}");
+        assert!(said.contains("including port 6443"), "{said}");
         assert!(now["labels"][SERVICE_UID].is_null(), "{}", now["labels"]);
         drop(daemon);
         world.assert_converged();
@@ -205,7 +205,7 @@ fn a_service_without_a_port_there_adds_no_target() {
     let before = as_it_is(&world, id);
     world.create("web", &[BY_NAME], &[6443]);
     world.converge(&[]);
-    world.wait_for_event("web", "PortConflict", &["port 6443 can't be had"]);
+    world.wait_for_event("web", "PortConflict", &["port 6443 can't be used"]);
     assert_eq!(as_it_is(&world, id), before);
     // A Service that keeps none of its ports removes the targets that it added.
     let set_port = |number: u16| {

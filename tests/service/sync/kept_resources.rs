@@ -140,7 +140,7 @@ fn primary_ips_are_read_only_to_make_a_load_balancer_that_wants_one() {
     // A person who inspects the Service is told what the existing load balancer can't have.
     world.annotate("web", "public-net-ipv4", Some("nobody"));
     let findings = world.inspect("web", &[])["findings"].to_string();
-    let says = "delete the Service and make it again";
+    let says = "delete the Service and create it again";
     assert!(findings.contains(says), "{findings}");
     assert!(reads(0) > made);
 }
@@ -173,7 +173,7 @@ fn a_certificate_that_no_service_wants_any_more_is_listed() {
     let shown = list();
     let words = common::one_line(&shown);
     let expected = format!(
-        "Kept, although no Service wants it any more: certificate {} ({}), for example.com",
+        "Kept, although no Service wants them any more: certificate {} ({}), for example.com",
         text(&certificate["name"]),
         certificate["id"]
     );
@@ -191,6 +191,6 @@ fn a_certificate_that_no_service_wants_any_more_is_listed() {
     let ran = json(&[]);
     let ran = ran.with_code(0);
     assert_eq!(ran.json().get("kept"), Some(&Value::Null), "{ran:?}");
-    ran.warns("what is kept could not be read: ");
+    ran.warns("the kept load balancers and certificates can't be read: ");
     ran.warns("not today");
 }

@@ -285,7 +285,7 @@ fn a_load_balancer_that_serves_nothing_is_reported_everywhere() {
         assert!(row.is_some_and(|row| row.contains(&says)), "{list}");
         world.converge(&[]);
     }
-    let says = ["serves nothing, and costs money"];
+    let says = ["serves nothing, but still costs money"];
     world.wait_for_event("dns", "UnsupportedProtocolConfigured", &says);
     let findings = world.inspect("dns", &[])["findings"].to_string();
     assert!(findings.contains(says[0]), "{findings}");

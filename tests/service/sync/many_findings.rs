@@ -144,7 +144,7 @@ fn many_findings_of_one_service_delay_no_other_service() {
         let written = event_writes(&world, "bad");
         assert!(written <= FINDINGS_AT_MOST + 2, "{count}: {written} events");
         if count == 400 {
-            let rest = format!("and {} more like the 5", count - 5);
+            let rest = format!("there are {} more findings like the 5", count - 5);
             let rests = lines(&daemon, &["service/default/bad", &rest]);
             assert_eq!(rests, 1, "{log}");
         }
@@ -176,7 +176,7 @@ fn a_service_that_is_too_large_is_left_as_it_is() {
     let uid = world.create("web", &[("algorithm-type", "least_connections")], &[80]);
     let before = world.up("web");
     world.annotate("web", "http-certificates", Some(&"1,".repeat(40_000)));
-    let says = ["annotations", "are read at most"];
+    let says = ["annotations", "ccm reads at most"];
     world.wait_for_event("web", "SyncLoadBalancerFailed", &says);
     world.ticks(3);
     assert_eq!(world.of_uid(&uid).unwrap(), before, "{}", daemon.log());

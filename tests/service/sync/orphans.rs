@@ -180,7 +180,7 @@ fn a_load_balancer_that_anybody_wants_is_never_deleted_as_an_orphan() {
         assert_eq!(len(&orphan["changes"]), 0, "{orphan:#}");
     }
     let ran = delete_by_hand(&world).with_code(0);
-    ran.prints("protected from being deleted");
+    ran.prints("has delete protection");
     ran.prints("is no node of this cluster");
     ran.prints("0 changed, 2 unchanged");
     let log = daemon_deletes(&world);

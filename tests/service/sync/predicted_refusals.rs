@@ -77,10 +77,10 @@ fn a_reached_limit_is_reported_with_what_to_do() {
     let limits = [
         (403,
             json!({"code": "resource_limit_exceeded", "message": "no", "details": {"limits": [{"name": "network_attached_resources"}]}}),
-            "take out of it"),
+            "detach those"),
         (403,
             json!({"code": "resource_limit_exceeded", "message": "no", "details": {"limits": [{"name": "load_balancer_limit"}]}}),
-            "have the limit raised"),
+            "ask for a higher limit"),
         (422, json!({"code": "no_subnet_available", "message": "no", "details": null}), "hcloud network add-subnet"),
     ];
     for (status, error, says) in limits {

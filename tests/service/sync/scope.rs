@@ -59,7 +59,7 @@ fn a_mistyped_selector_changes_no_load_balancer_and_its_correction_syncs_all() {
         for (name, before) in names.iter().zip(&addresses) {
             assert!(!world.has_finalizer(name), "{name}");
             assert_eq!(world.addresses(name), *before);
-            let says = ["ends, because its", "stay as they are"];
+            let says = ["ends, because its", "stay unchanged"];
             world.wait_for_event(name, "LoadBalancerReleased", &says);
         }
         // The load balancers stay, however long it lasts and whatever changes.
@@ -207,7 +207,7 @@ fn only_services_of_the_class_are_ours() {
     let ran = world.ccm(&["lb", "list"]);
     ran.prints("left alone");
     let ran = world.ccm(&["lb", "inspect", "default/classed"]);
-    ran.prints("is not that of --load-balancer-class");
+    ran.prints("differs from --load-balancer-class");
     assert_same(&world, &before, "in a shell");
     world.delete("classed");
     world.converge(&[CLASS]);

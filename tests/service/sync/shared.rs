@@ -315,8 +315,8 @@ fn a_port_that_another_service_has_is_named_and_the_others_are_served() {
     let b = world.create("b", &[EDGE], &[80, 8080]);
     let c = world.create("c", &[EDGE], &[80]);
     let says = [
-        "port 80 can't be had",
-        "default/a has it",
+        "port 80 can't be used",
+        "default/a already uses it",
         "Fix: give the Service another port, or remove its annotation load-balancer.hetzner.cloud/share; ccm lb inspect default/",
     ];
     for name in ["b", "c"] {
@@ -367,7 +367,7 @@ fn a_blocked_service_is_synced_on_the_load_balancer_where_it_stays() {
         };
         let served = Served::watch(&world, &[("b", 81)]);
         world.annotate("b", "share", Some("edge"));
-        let says = ["port 80 can't be had", "stays on"];
+        let says = ["port 80 can't be used", "stays on"];
         world.wait_for_event("b", "SyncLoadBalancerFailed", &says);
         let late = world.join_node("late");
         wait_until("the late node", || targets(&at()).contains(&late));

@@ -329,11 +329,11 @@ const BROKEN: &[Case] = &[
     ("a long chain", |world| {
         let one = fresh();
         put(world, "web-tls", TLS, &one.certificate_pem.repeat(6), &one.key_pem);
-    }, "the certificates in tls.crt are 6, and Hetzner takes 5 at most"),
+    }, "the number of certificates in tls.crt is 6, but Hetzner allows at most 5"),
     ("a long key", |world| {
         let one = fresh();
         put(world, "web-tls", TLS, &one.certificate_pem, &format!("{}{}", "x\n".repeat(3000), one.key_pem));
-    }, "and Hetzner takes 5000 at most"),
+    }, "but Hetzner allows at most 5000"),
     ("far too large", |world| put(world, "web-tls", TLS, &"x".repeat(100_000), "x"), "tls.crt has more than 65536 bytes"),
 ];
 

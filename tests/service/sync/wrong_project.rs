@@ -32,14 +32,14 @@ fn a_token_of_another_project_creates_nothing_and_removes_no_status() {
         let ran = common::ccm(&env, words);
         assert_eq!(ran.code, 1, "{words:?}: {ran:?}");
         let told = format!("{}{}", ran.stdout, ran.stderr);
-        assert!(told.contains("is the token another project's?"), "{told}");
+        assert!(told.contains("does the token belong to another project?"), "{told}");
         assert_eq!(world.writes(mark), Vec::<String>::new(), "{ran:?}");
         assert_eq!(services(), before, "{ran:?}");
     }
     for (name, reason) in
         [("stays", "SyncLoadBalancerFailed"), ("goes", "DeleteLoadBalancerFailed")]
     {
-        world.wait_for_event(name, reason, &["another project's"]);
+        world.wait_for_event(name, reason, &["to another project?"]);
     }
     // The right one sees that all is as it was.
     world.converge(&[]);
@@ -59,7 +59,7 @@ fn a_service_without_a_status_keeps_its_finalizer_with_a_token_of_another_projec
     let ran = common::ccm(&with_foreign_token(&world), &["run", "--once"]).with_code(1);
     assert_eq!(world.writes(mark), Vec::<String>::new(), "{ran:?}");
     assert_eq!(world.service("goes"), before);
-    let finding = ["it has our finalizer", "another project's"];
+    let finding = ["it has our finalizer", "to another project?"];
     world.wait_for_event("goes", "DeleteLoadBalancerFailed", &finding);
     world.converge(&[]);
     assert_eq!(world.service("goes"), None);
@@ -125,7 +125,8 @@ fn a_new_service_gets_no_load_balancer_in_another_project() {
         assert_eq!(now(), before, "{ran:?}");
     }
     for (name, _) in all {
-        let parts = ["no server of the cluster's nodes, of which there are 2", "another project's"];
+        let parts =
+            ["no server of the cluster's nodes, of which there are 2", "to another project?"];
         world.wait_for_event(name, "SyncLoadBalancerFailed", &parts);
     }
     world.delete("uses");

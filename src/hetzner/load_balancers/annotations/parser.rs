@@ -97,7 +97,7 @@ impl<'a> AnnotationParser<'a> {
         let parsed = if length <= longest {
             parse(value)
         } else {
-            Err(format!("it has {length} bytes, and {longest} at most are read"))
+            Err(format!("it has {length} bytes, but at most {longest} are allowed"))
         };
         match parsed {
             Ok(value) => Some(Sourced::new(value, Source::Annotation(key.into_owned()))),
@@ -254,8 +254,9 @@ impl<'a> AnnotationParser<'a> {
         }
         for (reason, count) in counts {
             if let Some(more @ 1..) = count.checked_sub(FINDINGS_OF_A_REASON) {
-                let message =
-                    format!("and {more} more like the {FINDINGS_OF_A_REASON} that are reported");
+                let message = format!(
+                    "there are {more} more findings like the {FINDINGS_OF_A_REASON} that are reported"
+                );
                 findings.push(Finding::warning(reason, message).by_provider());
             }
         }
@@ -292,7 +293,7 @@ impl<'a> AnnotationParser<'a> {
         if set.value != value {
             let other = set.key.clone();
             self.problem(format!(
-                "annotations {other} and {key} are about the same and differ; remove one"
+                "annotations {other} and {key} set the same field differently; remove one"
             ));
         }
     }
@@ -301,7 +302,7 @@ impl<'a> AnnotationParser<'a> {
     fn port(&mut self, annotation: &Annotation, key: &str, suffix: &str) -> Option<u16> {
         if annotation.scope != AnnotationScope::Port {
             self.problem(format!(
-                "annotation {key}: {} is about the whole load balancer: write {}",
+                "annotation {key}: {} holds for the whole load balancer, not for one port: write {}",
                 annotation.name,
                 annotation.key()
             ));
@@ -381,7 +382,7 @@ fn unknown(key: &str, name: &str) -> String {
     let names = TABLE.iter().filter(|row| row.is_read()).map(|row| row.name);
     let near = nearest(&name.to_ascii_lowercase(), names);
     let meant = near.map(|name| format!("; did you mean {PREFIX}{name}?")).unwrap_or_default();
-    format!("annotation {key} is not one that is known{meant}")
+    format!("annotation {key} is unknown{meant}")
 }
 
 /// Returns a text that names this Service, and says that it is older than another Service or comes before it. Services

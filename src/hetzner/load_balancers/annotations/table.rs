@@ -72,63 +72,63 @@ macro_rules! table {
 
 table! {
     NAME = of(Whole, "name", "text, e.g. `front`")
-        .meaning("Name of the load balancer. An existing one of this name is adopted while it has no ports, all its targets are nodes of this cluster, and no label says that another program owns it (`ccm help services`). A later change renames it.");
+        .meaning("Name of the load balancer. An existing load balancer of this name is adopted while it has no ports, all its targets are nodes of this cluster, and no label says that another program owns it (`ccm help services`). A later change renames it.");
     TYPE = of(Whole, "type", "e.g. `lb11`")
         .variable(HCLOUD_LOAD_BALANCERS_TYPE)
-        .meaning("Its type, which limits targets, ports and certificates. Unset: a new one is an `lb11`, an existing one keeps its type.");
+        .meaning("Type of the load balancer, which limits targets, ports and certificates. Unset: a new load balancer is an `lb11`, an existing one keeps its type.");
     LOCATION = of(Whole, "location", "e.g. `fsn1`")
         .variable(HCLOUD_LOAD_BALANCERS_LOCATION)
-        .meaning("Location in which it is created; it can't be moved later. Wins over `network-zone`. An empty value unsets the environment default. Both unset: the location of most nodes (profile `hcloud`: an error).");
+        .meaning("Location in which the load balancer is created; it can't be moved later. Wins over `network-zone`. An empty value unsets the environment default. Both unset: the location of most nodes (profile `hcloud`: an error).");
     NETWORK_ZONE = of(Whole, "network-zone", "e.g. `eu-central`")
         .variable(HCLOUD_LOAD_BALANCERS_NETWORK_ZONE)
-        .meaning("Network zone in which it is created, when the location does not matter.");
+        .meaning("Network zone in which the load balancer is created, when the location does not matter.");
     ALGORITHM_TYPE = of(Whole, "algorithm-type", "`round_robin` or `least_connections`")
         .variable(HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE)
         .meaning("Which target gets the next connection. Unset: `round_robin` (profile `hcloud`: left unchanged).");
     DISABLE_PUBLIC_NETWORK = of(Whole, "disable-public-network", BOOLEAN)
         .variable(HCLOUD_LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK)
-        .meaning("Turn its public interface off. Needs `use-private-ip`. Unset: left unchanged.");
+        .meaning("Turn the load balancer's public interface off. Needs `use-private-ip`. Unset: left unchanged.");
     DISABLE_PRIVATE_INGRESS = of(Service, "disable-private-ingress", BOOLEAN)
         .variable(HCLOUD_LOAD_BALANCERS_DISABLE_PRIVATE_INGRESS)
-        .meaning("Leave its private IPs out of the status of the Service.");
+        .meaning("Leave the load balancer's private IPs out of the status of the Service.");
     USE_PRIVATE_IP = of(Whole, "use-private-ip", BOOLEAN)
         .variable(HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP)
         .meaning("Reach the nodes by their private IPs. Needs `HCLOUD_NETWORK`.");
     PRIVATE_IPV4 = of(Whole, "private-ipv4", "IPv4 address, e.g. `10.0.0.5`")
-        .meaning("Its IP in the private Network. A different value detaches it and attaches it again. `HCLOUD_LOAD_BALANCERS_PRIVATE_IPV4_RANGES` limits which addresses Services may ask for. An address outside has no effect: the load balancer keeps the one that it has, or gets one that Hetzner chooses.");
+        .meaning("IP of the load balancer in the private Network. A different value detaches the load balancer and attaches it again. `HCLOUD_LOAD_BALANCERS_PRIVATE_IPV4_RANGES` limits which addresses Services may ask for. An address outside these ranges has no effect: the load balancer keeps its address, or gets one that Hetzner chooses.");
     PRIVATE_SUBNET_IP_RANGE = of(Whole, "private-subnet-ip-range", "e.g. `10.0.1.0/24`")
         .variable(HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE)
-        .meaning("Subnet of the private Network in which it is attached. Used only at the moment of attaching.");
+        .meaning("Subnet of the private Network to which the load balancer is attached. Used only when it is attached.");
     IPV6_DISABLED = of(Service, "ipv6-disabled", BOOLEAN)
         .variable(HCLOUD_LOAD_BALANCERS_DISABLE_IPV6)
-        .meaning("Leave its IPv6 address out of the status of the Service.");
+        .meaning("Leave the load balancer's IPv6 address out of the status of the Service.");
     HOSTNAME = of(Service, "hostname", "text, e.g. `web.example.com`")
         .meaning("The status of the Service has this name instead of IPs. Pods of the cluster then reach the Service through the load balancer.");
     IPV4_RDNS = of(Whole, "ipv4-rdns", "host name, e.g. `web.example.com`")
-        .meaning("Reverse DNS of its IPv4 address. Unset: left unchanged.");
+        .meaning("Reverse DNS of the load balancer's IPv4 address. Unset: left unchanged.");
     IPV6_RDNS = of(Whole, "ipv6-rdns", "host name, e.g. `web.example.com`")
-        .meaning("Reverse DNS of its IPv6 address. Unset: left unchanged.");
+        .meaning("Reverse DNS of the load balancer's IPv6 address. Unset: left unchanged.");
     NODE_SELECTOR = of(Whole, "node-selector", "label selector, e.g. `pool=web`").long()
         .meaning("Which nodes become targets, as in `kubectl get nodes -l`.");
     DELETION_PROTECTION = of(Whole, "deletion-protection", BOOLEAN)
-        .meaning("Whether Hetzner refuses to delete it. A protected one stays when its Service is deleted, and costs money. Unset: left unchanged.");
+        .meaning("Whether Hetzner refuses to delete the load balancer. A protected load balancer stays when its Service is deleted, and costs money. Unset: left unchanged.");
     LABELS = of(Whole, "labels", "labels, with commas, e.g. `team=web,cost=42`").long()
         .variable(HCLOUD_LOAD_BALANCERS_LABELS)
-        .meaning("Labels of the load balancer, 32 at most, besides those of the environment default; of one key the annotation's value wins. Keys that begin with `ccm-from-scratch/` or `hetzner.cloud/` are refused. Keys by which other programs know their load balancers have no effect: `caph-cluster-*`, `kubernetes.io/*`, `*.kubernetes.io/*`, `hcloud/*` and `hcloud-ccm/*`. A label whose key is taken out stays.");
+        .meaning("Labels of the load balancer, 32 at most, in addition to those of the environment default; where both set a key, the annotation's value wins. Keys that begin with `ccm-from-scratch/` or `hetzner.cloud/` are refused. Keys by which other programs recognize their load balancers have no effect: `caph-cluster-*`, `kubernetes.io/*`, `*.kubernetes.io/*`, `hcloud/*` and `hcloud-ccm/*`. A label stays on the load balancer when its key is removed.");
     PUBLIC_NET_IPV4 = of(Whole, "public-net-ipv4", "ID, name or address, e.g. `203.0.113.4`")
-        .meaning("Primary IP with which it is created. The address stays yours when the load balancer is deleted. It must be free, must not have auto-delete, and must match `HCLOUD_LOAD_BALANCERS_PRIMARY_IP_SELECTOR`. It decides the location when none is set. An existing load balancer keeps its address. Profile `hcloud`: ID only.");
+        .meaning("Primary IP with which the load balancer is created. You keep the address when the load balancer is deleted. It must be free, must not have auto-delete, and must match `HCLOUD_LOAD_BALANCERS_PRIMARY_IP_SELECTOR`. It decides the location when none is set. An existing load balancer keeps its address. Profile `hcloud`: ID only.");
     PUBLIC_NET_IPV6 = of(Whole, "public-net-ipv6", "ID, name or address, e.g. `2001:db8::1`")
-        .meaning("The same for its IPv6 address.");
+        .meaning("Primary IP for the load balancer's IPv6 address, with the rules of `public-net-ipv4`.");
     SHARE = of(Service, "share", "name, e.g. `edge`, or `NAMESPACE/NAME`")
-        .meaning("Use one load balancer together with the other Services that share it by this name, in this namespace or, where a Service there allows it, in another one (`ccm help services`).");
+        .meaning("Use one load balancer together with the other Services that share it by this name, in this namespace or, if a Service there allows it, in another namespace (`ccm help services`).");
     SHARE_NAMESPACES = of(Service, "share-namespaces", "namespaces, with commas, e.g. `web,shop`, or `*`").long()
-        .meaning("Namespaces whose Services may share this one's load balancer.");
+        .meaning("Namespaces whose Services may share the load balancer of this Service.");
     EXTERNAL = of(Service, "external", "ID or name, e.g. `edge-lb`")
-        .meaning("Put the ports on an existing load balancer, which is not changed otherwise. Its owner allows it by the label `ccm-from-scratch/external=NAMESPACE` (`ccm help services`).");
+        .meaning("Put the ports on an existing load balancer, which is not changed otherwise. Its owner must allow this by the label `ccm-from-scratch/external=NAMESPACE` (`ccm help services`).");
     EXTERNAL_TARGETS = of(Service, "external-targets", BOOLEAN)
         .meaning("`false`: the nodes do not become targets of the external load balancer for this Service.");
     KEEP = of(Whole, "keep", BOOLEAN)
-        .meaning("`true`: the load balancer stays, without ports and targets, when the Service is deleted or its type changes. A Service of the same namespace gets it again by the annotation `name` (`ccm help services`).");
+        .meaning("`true`: the load balancer stays, without ports and targets, when the Service is deleted or its type changes. A Service of the same namespace can take it over again with the annotation `name` (`ccm help services`).");
     PROTOCOL = of(Port, "protocol", PROTOCOLS)
         .meaning("Protocol of the ports. Unset: `tcp`.");
     USES_PROXYPROTOCOL = of(Port, "uses-proxyprotocol", BOOLEAN)
@@ -137,7 +137,7 @@ table! {
     HTTP_COOKIE_NAME = of(Port, "http-cookie-name", "text, e.g. `SESSION`")
         .meaning("Name of the cookie of sticky sessions. Unset: `HCLBSTICKY`.");
     HTTP_COOKIE_LIFETIME = of(Port, "http-cookie-lifetime", DURATION)
-        .meaning("Lifetime of that cookie. Unset: `300s`.");
+        .meaning("Lifetime of the cookie of sticky sessions. Unset: `300s`.");
     HTTP_TIMEOUT_IDLE = of(Port, "http-timeout-idle", "duration from `30s` to `300s`")
         .meaning("Idle time after which a connection is closed. Unset: left unchanged.");
     HTTP_STICKY_SESSIONS = of(Port, "http-sticky-sessions", BOOLEAN)
@@ -145,17 +145,17 @@ table! {
     HTTP_REDIRECT_HTTP = of(Port, "http-redirect-http", BOOLEAN)
         .meaning("Redirect port 80 to this `https` port. The Service must not have its own port 80.");
     CERTIFICATE_TYPE = of(Port, "certificate-type", "`uploaded` or `managed`")
-        .meaning("Certificates of `https` ports: `uploaded` are those of `http-certificates`; `managed` is the Service's own, which is ordered when it does not exist.");
+        .meaning("Certificates of `https` ports: `uploaded` means those of `http-certificates`; `managed` means the Service's own certificate, which is ordered if it does not exist.");
     HTTP_CERTIFICATES = of(Port, "http-certificates", "IDs or names, with commas, e.g. `web,shop`").long()
-        .meaning("Certificates of the project for `https` ports. None that was uploaded from a Secret of another namespace, and only those that match `HCLOUD_LOAD_BALANCERS_CERTIFICATE_SELECTOR` or that a Service of the namespace made.");
+        .meaning("Certificates of the project for `https` ports. A certificate from a Secret of another namespace is refused. Others must match `HCLOUD_LOAD_BALANCERS_CERTIFICATE_SELECTOR`, or be made by a Service of the namespace.");
     HTTP_TLS_SECRET = of(Port, "http-tls-secret", "names, with commas, e.g. `web-tls`").long()
         .meaning("Secrets of type `kubernetes.io/tls` in the namespace of the Service, for `https` ports. Their certificates are uploaded, renewed when the Secret changes, and deleted when nothing uses them. Needs the right to read the Secret (`ccm help services`). Not together with `http-certificates` or `managed` on one port.");
     HTTP_MANAGED_CERTIFICATE_NAME = of(Port, "http-managed-certificate-name", "text, e.g. `web`")
-        .meaning("Name of the managed certificate. Unset: `ccm-managed-certificate-` and the UID of the Service. An existing one of this name is reused when its domains are the same and no existing Service owns it. None is ever deleted.");
+        .meaning("Name of the managed certificate. Unset: `ccm-managed-certificate-` and the UID of the Service. An existing certificate of this name is reused when its domains are the same and no existing Service owns it. ccm never deletes a managed certificate.");
     HTTP_MANAGED_CERTIFICATE_DOMAINS = of(Port, "http-managed-certificate-domains", "names, with commas, e.g. `example.com,www.example.com`").long()
         .meaning("Domains of the managed certificate. They must be in DNS zones of this project, and `HCLOUD_LOAD_BALANCERS_CERTIFICATE_DOMAINS` must allow them. An existing certificate keeps its domains: for other domains choose another name.");
     HTTP_MANAGED_CERTIFICATE_ACME_STAGING = of(Port, "http-managed-certificate-acme-staging", BOOLEAN)
-        .meaning("Order it from the test service of Let's Encrypt, which no browser trusts.");
+        .meaning("Order the managed certificate from the test service of Let's Encrypt, which no browser trusts.");
     HEALTH_CHECK = of(Port, "health-check", "`kube-proxy`")
         .variable(HCLOUD_LOAD_BALANCERS_HEALTH_CHECK)
         .meaning("Check the node, not the node port: `GET /healthz` on port 10256, status 200. There kube-proxy answers 503 when its node is about to be deleted (`ccm help services`). Only with `externalTrafficPolicy: Cluster`. An annotation that describes another check wins: `health-check-protocol`, `health-check-port`, `health-check-http-*`, `http-status-codes`. Unset: see `health-check-protocol`.");
@@ -221,8 +221,8 @@ impl Annotation {
 /// Returns the table of all annotations that this program reads, for `src/help/annotations.md`.
 pub fn markdown() -> String {
     let mut text = format!(
-        "All of them begin with `{PREFIX}`. Those with `[.PORT]` set all ports. With the name or the number of a port \
-         behind a dot, e.g. `protocol.https`, they set only that port, and win.\n\n\
+        "Each annotation begins with `{PREFIX}`. Those with `[.PORT]` set all ports. With the name or the number of a \
+         port after a dot, e.g. `protocol.https`, they set only that port, and override the others.\n\n\
          | annotation | value | environment default | meaning |\n|---|---|---|---|\n"
     );
     for row in TABLE.iter().filter(|row| row.is_read()) {

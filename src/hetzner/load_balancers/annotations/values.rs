@@ -55,7 +55,7 @@ fn list(text: &str, fits: impl Fn(&str) -> bool, form: &str) -> Result<Vec<Strin
     let items: Vec<&str> = text.split(',').map(str::trim).filter(|item| !item.is_empty()).collect();
     if items.len() > ITEMS_AT_MOST {
         let count = items.len();
-        return Err(format!("it has {count} items, and {ITEMS_AT_MOST} at most are taken"));
+        return Err(format!("it has {count} items, but at most {ITEMS_AT_MOST} are allowed"));
     }
     match items.iter().find(|item| !fits(item)) {
         Some(item) => Err(format!("{} is no {form}", quoted(item))),
@@ -126,8 +126,8 @@ pub(crate) fn hostname(text: &str) -> Result<String, String> {
     checked(
         text,
         t::is_subdomain(text) && !is_ip,
-        "use a host name of lower case letters, digits, - and ., a letter or digit first and last in each part, \
-         and no IP address",
+        "use a host name, and no IP address: lower case letters, digits, - and ., where each part begins and ends \
+         with a letter or digit",
     )
 }
 

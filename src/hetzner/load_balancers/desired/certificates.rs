@@ -126,8 +126,8 @@ fn wanted(parser: &mut AnnotationParser, context: &PlanContext) -> Vec<WantedCer
                 same.ports.extend(one.ports);
             }
             Some(other) => parser.problem(format!(
-                "ports {} and {} ask for different managed certificates of one name, {:?}: name one of them in \
-                 annotation {}.PORT",
+                "ports {} and {} ask for different managed certificates with the same name, {:?}: give one of them \
+                 another name in annotation {}.PORT",
                 shown(&other.ports),
                 shown(&one.ports),
                 one.name,
@@ -156,7 +156,7 @@ pub(crate) fn is_managed(
     let text = parser.read(&a::CERTIFICATE_TYPE, Some(port), v::any)?;
     let is_managed = v::is_managed(&text.value).unwrap_or_else(|why| {
         let (source, text) = (&text.source, &text.value);
-        let message = format!("{source}: {text:?} is taken for uploaded; {why}");
+        let message = format!("{source}: {text:?} is treated as uploaded; {why}");
         parser.warning(Reason::AnnotationWithoutEffect, message);
         false
     });
@@ -204,8 +204,8 @@ fn choose<'a>(
         };
         if named.is_some() {
             parser.problem(format!(
-                "certificate {} can't be port {}'s managed one: {why}; choose another name in annotation {}, or, to \
-                 share it, {} \"uploaded\" and its name in {}",
+                "certificate {} can't be the managed certificate of port {}: {why}; choose another name in annotation \
+                 {}, or, to share it, set {} to \"uploaded\" and write its name in {}",
                 one.shown(),
                 shown(&wanted.ports),
                 a::HTTP_MANAGED_CERTIFICATE_NAME.key(),
@@ -253,7 +253,7 @@ fn by_label<'a>(
                 several.iter().map(|certificate| certificate.shown()).collect();
             let names = text::some_of(&names);
             parser.problem(format!(
-                "certificates {names} carry the same label, {}={uid}: say which one port {} shows in annotation {}",
+                "certificates {names} have the same label, {}={uid}: name the certificate for port {} in annotation {}",
                 Certificate::UID_LABEL,
                 shown(&wanted.ports),
                 a::HTTP_MANAGED_CERTIFICATE_NAME.key()
@@ -263,7 +263,8 @@ fn by_label<'a>(
     };
     if let Some(differs) = differs(found, wanted).filter(|_| !wanted.domains.is_empty()) {
         let why = format!(
-            "certificate {} is {}, and stays so: for another one choose another name in annotation {}",
+            "certificate {} is {}, which can't be changed: for another certificate choose another name in annotation \
+             {}",
             found.shown(),
             differs,
             a::HTTP_MANAGED_CERTIFICATE_NAME.key()
@@ -375,7 +376,7 @@ pub(crate) fn issued(
     let why = error.as_deref().unwrap_or("the API does not say why");
     let fix = format!(
         "its domains must be in DNS zones of this project that are delegated to Hetzner's name servers: fix that, and \
-         have it tried again, in the console or with {}",
+         start the next attempt, in the console or with {}",
         text::shell_command("hcloud certificate retry", &[&certificate.id])
     );
     let failed = |why| Finding::warning(Reason::CertificateFailed, why).with_fix(fix);
@@ -390,7 +391,7 @@ pub(crate) fn issued(
         (false, _) => Finding::warning(
             Reason::CertificatePending,
             format!(
-                "port {ports} waits for certificate {shown_as}, which is being issued; the others work meanwhile"
+                "port {ports} waits for certificate {shown_as}, which is being issued; the other ports work meanwhile"
             ),
         ),
     };

@@ -9,7 +9,8 @@ use crate::provider::CertificateDomains;
 use crate::text;
 
 /// The end of each message about a refused certificate.
-pub(crate) const PORTS_STAY: &str = "a port that shows it keeps it, and no other port is given it";
+pub(crate) const PORTS_STAY: &str =
+    "a port that uses this certificate keeps it, and no other port gets it";
 
 /// Checks that the Service may use this existing certificate. The certificate's labels decide (see
 /// [`Certificate::gives`]). When these labels do not decide, the certificate selector from the settings does. The
@@ -21,9 +22,10 @@ pub(crate) fn may_use(context: &PlanContext, certificate: &Certificate) -> Resul
         (Some(true), _) | (None, None) => Ok(()),
         (Some(false), _) => Err("it belongs to another namespace or cluster".to_owned()),
         (None, Some(selector)) if selector.value.matches(value_of) => Ok(()),
-        (None, Some(selector)) => {
-            Err(format!("it is none of those that Services may use ({})", selector.source))
-        }
+        (None, Some(selector)) => Err(format!(
+            "it does not match the selector of certificates that Services may use ({})",
+            selector.source
+        )),
     }
 }
 
@@ -40,7 +42,7 @@ pub(crate) fn may_have(context: &PlanContext, domains: &[String]) -> Result<(), 
         format!("managed certificates are turned off ({})", limit.source)
     } else {
         format!(
-            "managed certificates are for {} and their subdomains only ({})",
+            "managed certificates are allowed only for {} and their subdomains ({})",
             text::some_of(allowed),
             limit.source
         )

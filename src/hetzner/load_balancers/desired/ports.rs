@@ -138,15 +138,15 @@ pub(crate) fn ports(
             ports.push(reader.wanted);
         } else {
             parser.problem(format!(
-                "port {} has no node port, and traffic reaches the nodes by no other way: leave \
+                "port {} has no node port, and traffic can reach the nodes in no other way: leave \
                  spec.allocateLoadBalancerNodePorts unset or true",
                 port.port
             ));
         }
     }
     if !context.service.ports.iter().any(|port| port.protocol == Protocol::Tcp) {
-        let why = "no port of the Service is TCP, so its load balancer serves nothing, and costs money all the same: give it a \
-                   TCP port, or another type than LoadBalancer";
+        let why = "no port of the Service is TCP, so its load balancer serves nothing, but still costs money: give the \
+                   Service a TCP port, or another type than LoadBalancer";
         parser.warning(Reason::UnsupportedProtocolConfigured, why);
     }
     check_redirects(parser, &ports);
@@ -163,12 +163,12 @@ fn check_redirects(parser: &mut AnnotationParser, ports: &[Port]) {
     let key = a::HTTP_REDIRECT_HTTP.key();
     match redirecting.as_slice() {
         [one] if ports.iter().any(|port| number(port) == HTTP_PORT) => parser.problem(format!(
-            "{key}: port {one} would answer on port 80 by itself, which the Service has too: remove port 80 from the \
-             Service, or the annotation"
+            "{key}: the redirect to port {one} needs port 80 of the load balancer, which the Service uses itself: \
+             remove port 80 from the Service, or the annotation"
         )),
         [] | [_] => {}
         several => parser.problem(format!(
-            "{key}: ports {} can't all answer on port 80: write {key}.PORT for one of them",
+            "{key}: port 80 can redirect to only one of the ports {}: write {key}.PORT for one of them",
             text::some_of(several)
         )),
     }
@@ -198,13 +198,13 @@ pub(crate) fn leave_out_taken<'a>(
         let Some(why) = group.taken(number, there) else {
             return false;
         };
-        let mut why = format!("port {number} can't be had: {why}");
+        let mut why = format!("port {number} can't be used: {why}");
         let mut fix = format!("give the Service another port, or remove its annotation {by}");
         if let Some(other) = other {
             why += &format!("; the Service stays on {}", other.shown());
             fix += &format!("; {inspect} shows both load balancers");
         } else if there.is_some() {
-            fix += &format!("; {inspect} shows whose each port of the load balancer is");
+            fix += &format!("; {inspect} shows the owner of each port of the load balancer");
         }
         let finding = Finding::warning(Reason::PortConflict, why).with_fix(fix);
         match other {
@@ -494,7 +494,7 @@ impl PortReader<'_, '_> {
         if let Some(set) = set {
             let (number, source) = (self.port.port, set.source);
             let why = format!(
-                "{source} has no effect on port {number}: {other} has it checked otherwise"
+                "{source} has no effect on port {number}: {other} sets another health check"
             );
             self.parser.warning(Reason::AnnotationWithoutEffect, why);
         }
@@ -536,7 +536,7 @@ impl PortReader<'_, '_> {
         let set = self.annotation(&a::HEALTH_CHECK_HTTP_VALIDATE_CERTIFICATE, v::boolean);
         if over_tls && let Some(set) = set.as_ref().filter(|set| !set.value) {
             self.parser.problem(format!(
-                "{}: \"false\" contradicts a health check by https: remove it, or set {} to http",
+                "{}: \"false\" contradicts a health check by https: remove this annotation, or set {} to http",
                 set.source,
                 a::HEALTH_CHECK_PROTOCOL.key()
             ));

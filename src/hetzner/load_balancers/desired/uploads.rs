@@ -83,9 +83,9 @@ pub(crate) fn upload(
         ids.insert(secret, id);
         if let Err(why) = found {
             let then = if id.is_some() {
-                "the certificate that was uploaded from it before stays"
+                "the certificate that was uploaded from it earlier stays"
             } else {
-                "until then ports are left unchanged, and not added where they do not exist"
+                "until then existing ports stay unchanged, and new ports are not added"
             };
             let (ports, namespace) = (text::some_of(&ports), name.0);
             let why = format!("port {ports}: Secret {namespace}/{secret}: {why}; {then}");
@@ -176,8 +176,8 @@ fn free_name(context: &PlanContext, secret: &SecretName, pair: &TlsPair) -> Resu
         }
     }
     Err(format!(
-        "{NAMES_AT_MOST} names that its certificate could have are taken by other certificates of the project: delete \
-         those that are not needed"
+        "other certificates of the project have all {NAMES_AT_MOST} names that its certificate could get: delete those \
+         that are not needed"
     ))
 }
 
@@ -213,12 +213,12 @@ fn is_upload(
 
 fn too_large(pair: &TlsPair) -> Option<String> {
     let limits = [
-        ("the bytes of tls.key are", pair.key.expose().len(), KEY_BYTES),
-        ("the bytes of tls.crt are", pair.chain.len(), CHAIN_BYTES),
-        ("the certificates in tls.crt are", pair.certificates, CHAIN_CERTIFICATES),
+        ("the size of tls.key in bytes is", pair.key.expose().len(), KEY_BYTES),
+        ("the size of tls.crt in bytes is", pair.chain.len(), CHAIN_BYTES),
+        ("the number of certificates in tls.crt is", pair.certificates, CHAIN_CERTIFICATES),
     ];
     let (what, has, most) = limits.into_iter().find(|(_, has, most)| has > most)?;
-    Some(format!("{what} {has}, and Hetzner takes {most} at most"))
+    Some(format!("{what} {has}, but Hetzner allows at most {most}"))
 }
 
 /// Returns the changes that delete the unused uploads of this cluster. An upload is unused when no load balancer uses

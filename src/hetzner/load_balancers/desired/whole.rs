@@ -260,8 +260,8 @@ fn labels(
         if !left_out.is_empty() {
             let keys: Vec<String> = left_out.iter().map(|key| text::quoted(key)).collect();
             let why = format!(
-                "{source}: not set, because other programs know their load balancers by labels of such keys: {}; a label that is \
-                 there stays as it is; remove these keys from the annotation",
+                "{source}: labels with these keys are not set, because other programs recognize their load balancers \
+                 by them: {}; existing labels stay unchanged; remove these keys from the annotation",
                 text::some_of(&keys)
             );
             parser.warning(Reason::AnnotationWithoutEffect, why);
@@ -322,14 +322,14 @@ fn check_ways_in(parser: &mut AnnotationParser, context: &PlanContext, desired: 
     let private = &desired.use_private_ip;
     if private.value && context.project.network.is_none() {
         parser.whole_problem(format!(
-            "{}: there is no private Network to reach the nodes by: set {HCLOUD_NETWORK}",
+            "{}: there is no private Network in which the nodes can be reached: set {HCLOUD_NETWORK}",
             private.source
         ));
     }
     let off = desired.public().filter(|public| !public.value);
     if let Some(off) = off.filter(|_| !private.value) {
         parser.whole_problem(format!(
-            "{}: with the public interface off the nodes are reached by their private addresses only: set \
+            "{}: with the public interface off, the nodes can be reached only by their private addresses: set \
              {HCLOUD_NETWORK}, and annotation {} to \"true\"",
             off.source,
             a::USE_PRIVATE_IP.key()
@@ -441,7 +441,10 @@ fn targets(parser: &mut AnnotationParser, context: &PlanContext) -> Targets {
                 *name = std::mem::take(name).min(node.name.clone());
             }
             ProviderId::Foreign => {
-                let why = format!("node {} is no target: another cloud's provider ID", node.name);
+                let why = format!(
+                    "node {} is no target: its provider ID belongs to another cloud",
+                    node.name
+                );
                 parser.warning(Reason::UnknownProviderIDPrefix, why);
             }
             ProviderId::Unknown(why) => {
@@ -489,23 +492,23 @@ fn machine(id: InstanceId, node: &OfferedNode, context: &PlanContext) -> NodeMac
 fn report_ignored_fields(parser: &mut AnnotationParser, service: &Service) {
     if !service.source_ranges.is_empty() {
         let why = format!(
-            "spec.loadBalancerSourceRanges ({}) restricts nothing: a Hetzner Load Balancer takes traffic from \
-             everywhere; restrict it behind the load balancer, or keep it private with {}",
+            "spec.loadBalancerSourceRanges ({}) restricts nothing: a Hetzner Load Balancer accepts traffic from \
+             everywhere; restrict traffic behind the load balancer, or turn its public interface off with {}",
             text::some_of(&service.source_ranges),
             a::DISABLE_PUBLIC_NETWORK.key()
         );
         parser.warning(Reason::LoadBalancerSourceRangesIgnored, why);
     }
     if service.is_ipv6_alone {
-        let why = "spec.ipFamilies: the node ports of a Service of IPv6 alone answer on IPv6, and a Hetzner Load Balancer reaches \
-                   its targets by IPv4, so no traffic gets through: add IPv4 to spec.ipFamilies, with spec.ipFamilyPolicy: \
-                   PreferDualStack";
+        let why = "spec.ipFamilies: the node ports of an IPv6-only Service answer only on IPv6, but a Hetzner Load Balancer \
+                   reaches its targets by IPv4, so no traffic arrives: add IPv4 to spec.ipFamilies, with \
+                   spec.ipFamilyPolicy: PreferDualStack";
         parser.warning(Reason::FieldIgnored, why);
     }
     if service.has_session_affinity {
         let why = format!(
-            "spec.sessionAffinity: ClientIP can't be honoured: a Hetzner Load Balancer keeps clients by cookie \
-             only, see {}",
+            "spec.sessionAffinity: ClientIP has no effect: a Hetzner Load Balancer recognizes clients only by a \
+             cookie, see {}",
             a::HTTP_STICKY_SESSIONS.key()
         );
         parser.warning(Reason::FieldIgnored, why);

@@ -108,10 +108,10 @@ pub(crate) fn report(
             // The message is the same before and after the creation, so that users get only one
             // warning about the address.
             format!(
-                "spec.loadBalancerIP: {} is not honoured: a load balancer has only addresses of Primary IPs of the project \
-                 that were free when it was made{}, and keeps them; to have it, get such a Primary IP, delete the Service \
-                 and make it again, with no traffic meanwhile, and give the old address up unless its Primary IP outlives \
-                 the load balancer",
+                "spec.loadBalancerIP: {} has no effect: a load balancer gets only addresses of Primary IPs of the \
+                 project that were free when it was created{}, and keeps them; for this address, get such a Primary \
+                 IP, then delete the Service and create it again; there is no traffic meanwhile, and the old address \
+                 is lost unless its Primary IP stays",
                 // A text that is not an address is quoted.
                 wanted.parse::<IpAddr>().map_or_else(|_| quoted(wanted), |_| wanted.clone()),
                 limited(context, " and")
@@ -120,9 +120,9 @@ pub(crate) fn report(
     }
 }
 
-const KEEPS: &str = "a load balancer keeps the address that it was made with; another one means to delete the Service \
-                     and make it again, with no traffic meanwhile, and to give the old address up unless its Primary IP \
-                     outlives the load balancer";
+const KEEPS: &str = "a load balancer keeps the address with which it was created; for another address delete the \
+                     Service and create it again; there is no traffic meanwhile, and the old address is lost unless \
+                     its Primary IP stays";
 
 /// A text which says that Services may claim only some Primary IPs, and which setting decides this. The text is empty
 /// when Services may claim all of them.
@@ -188,7 +188,7 @@ impl AskedIp {
         }
         if let Some(public) = whole.public.as_ref().filter(|public| !public.value) {
             refuse(&format!(
-                "would have nothing to do: {} turns the public addresses off; remove one of the two",
+                "would have no effect: {} turns the public addresses off; remove one of the two annotations",
                 public.source
             ));
         }
@@ -260,8 +260,8 @@ fn place(
     };
     match wanted.filter(|wanted| wanted.value != **is) {
         Some(wanted) => parser.problem(format!(
-            "{}: Primary IP {} is in {is}, and the load balancer is to be made in {} ({}): choose one that is there, or \
-             set annotation {} to {:?}",
+            "{}: Primary IP {} is in {is}, but the load balancer is to be created in {} ({}): choose a Primary IP \
+             there, or set annotation {} to {:?}",
             asked.source,
             one.shown(),
             wanted.value,

@@ -82,8 +82,8 @@ pub(crate) fn leave_out_refused(
     let allowed: Vec<String> = ranges.value.iter().map(ToString::to_string).collect();
     let why = format!(
         "{}: {} has no effect, because Services may ask only for addresses in {} ({}): the load balancer keeps the private \
-         address that it has, or gets one that Hetzner chooses, and all else is synced; choose another address, or remove \
-         the annotation",
+         address that it has, or gets one that Hetzner chooses, and everything else is synced; choose another address, \
+         or remove the annotation",
         ip.source,
         ip.value,
         text::some_of(&allowed),
@@ -144,7 +144,7 @@ pub(crate) fn check(
             &[&network, &"--type", &"cloud", &"--network-zone", &zone],
         );
         return parser.problem(format!(
-            "{HCLOUD_NETWORK}: Network {network} has no subnet{place} that a load balancer could be in: add one, e.g. with \
+            "{HCLOUD_NETWORK}: Network {network} has no subnet{place} for load balancers: add one, e.g. with \
              {add} --ip-range …"
         ));
     }

@@ -153,18 +153,18 @@ impl<'a> Ways<'a> {
         let network = self.context.project.network;
         let network = network.map(|id| format!(" {id}")).unwrap_or_default();
         let (what, step) = if self.by_private() {
-            (format!("address in Network{network}"), "attach each to the Network".to_owned())
+            (format!("address in Network{network}"), "attach the server to the Network".to_owned())
         } else {
             (
                 "public IPv4 address".to_owned(),
                 format!(
-                    "give each one, use private addresses with annotation {}",
+                    "give the server one, use private addresses with annotation {}",
                     a::USE_PRIVATE_IP.key()
                 ),
             )
         };
         format!(
-            "no {what} on the server of {}, so {and_so}: {step}, or leave the node out with annotation {}",
+            "the server of {} has no {what}, so {and_so}: {step}, or leave the node out with annotation {}",
             text::some_of(&names),
             a::NODE_SELECTOR.key()
         )
@@ -313,11 +313,11 @@ impl Diff<'_, '_> {
             .into_iter()
             .partition(|(server, _)| ways.there.contains_key(server) && !is_removed);
         let and_so = if ways.by_private() {
-            "they still get traffic by the public address"
+            "traffic still reaches it by the public address"
         } else {
-            "they still get traffic by the private address"
+            "traffic still reaches it by the private address"
         };
-        for (servers, and_so) in [(&not_there, "they get no traffic"), (&there, and_so)] {
+        for (servers, and_so) in [(&not_there, "it gets no traffic"), (&there, and_so)] {
             if !servers.is_empty() {
                 let why = ways.unreachable(servers, and_so);
                 self.parser.warning(Reason::TargetIgnored, why);
@@ -360,9 +360,9 @@ impl Diff<'_, '_> {
             self.parser.warning(Reason::InternalIPNotConfigured, why);
         } else {
             let why = format!(
-                "the public IPv4 address of the dedicated server of {name} is not known, so {}: it has none, or set \
-                 {ROBOT_USER} and {ROBOT_PASSWORD}, or annotation {}",
-                if is_target { "it stays the target that it is" } else { "it is no target" },
+                "the public IPv4 address of the dedicated server of {name} is not known, so {}: if it has one, set \
+                 {ROBOT_USER} and {ROBOT_PASSWORD}; otherwise set annotation {}",
+                if is_target { "its target stays unchanged" } else { "it is no target" },
                 a::USE_PRIVATE_IP.key()
             );
             self.parser.warning(Reason::ServerNotFound, why);
@@ -381,7 +381,7 @@ impl Diff<'_, '_> {
             return;
         }
         self.parser.problem(format!(
-            "the public interface of load balancer {} is off and unset, and the nodes are to be \
+            "the public interface of load balancer {} is off, and no setting turns it on, but the nodes are to be \
              reached by their public addresses: set annotation {} to \"false\" to turn it on, or {} to \"true\"",
             balancer.shown(),
             a::DISABLE_PUBLIC_NETWORK.key(),
@@ -426,8 +426,8 @@ impl Diff<'_, '_> {
         let mut ports = balancer.services.iter();
         if let Some(other) = ports.find(|port| group.owner(balancer, port) == Owner::Other) {
             let why = format!(
-                "the nodes become targets of all ports of load balancer {}, {} among them, which is not ours; annotation {} \
-                 with \"false\" prevents it",
+                "the nodes become targets of all ports of load balancer {}, including port {}, which is not ours; \
+                 annotation {} with \"false\" prevents this",
                 balancer.shown(),
                 other.listen_port,
                 a::EXTERNAL_TARGETS.key()
@@ -450,7 +450,7 @@ impl Diff<'_, '_> {
             {
                 foreign += 1;
                 let why = format!(
-                    "target {} is not an address that the cloud knows of a node, so it is left alone: remove it by hand \
+                    "target {} is not a known address of a node, so ccm leaves it unchanged: remove the target by hand \
                      when it is not needed",
                     ip.ip
                 );

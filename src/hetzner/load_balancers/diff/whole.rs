@@ -203,7 +203,7 @@ impl Diff<'_, '_> {
             return Some(wanted);
         }
         let why = format!(
-            "{}: another load balancer is called {:?}: this one stays {:?}",
+            "{}: another load balancer has the name {:?}, so this one keeps {:?}",
             wanted.source,
             wanted.value,
             self.balancer.map_or("", |labelled| &labelled.balancer.name)
@@ -260,7 +260,7 @@ impl Diff<'_, '_> {
             let count = there + others + asked.len();
             if has.is_none() && count >= LABELS_AT_MOST {
                 let why = format!(
-                    "{}: label {label} is not added: the load balancer has {count}, and gets no more than \
+                    "{}: label {label} is not added: the load balancer has {count} labels, and gets no more than \
                      {LABELS_AT_MOST}; remove those that are not needed",
                     wanted.source
                 );
@@ -407,7 +407,8 @@ impl Diff<'_, '_> {
             && !range.value.contains(&ip)
         {
             let why = format!(
-                "{}: {} counts only when the load balancer is attached; it is at {ip}: set {} to move it",
+                "{}: {} is used only during the attachment, and the load balancer is attached already, at {ip}: set {} \
+                 to move it",
                 range.source,
                 range.value,
                 annotations::PRIVATE_IPV4.key()

@@ -249,7 +249,7 @@ impl<'de> Deserialize<'de> for Listener {
                 Value::Null => {}
                 value if kind.fits(&value) => listener.set(field, value),
                 value => {
-                    let why = format!("{key}: {value} is no such value");
+                    let why = format!("{key}: {value} is not a valid value");
                     return Err(D::Error::custom(why));
                 }
             }

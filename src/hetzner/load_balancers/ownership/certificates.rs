@@ -82,10 +82,10 @@ impl Certificate {
     /// the certificate name another owner.
     pub(crate) fn why_it_is_of_others(&self, cluster: &Cluster) -> Option<String> {
         if let Some(uid) = self.other_cluster(cluster) {
-            return Some(format!("label {CLUSTER_UID} says cluster {uid}"));
+            return Some(format!("its label {CLUSTER_UID} names another cluster, {uid}"));
         }
         let uid = self.service_uid().filter(|uid| cluster.service_uids.contains(*uid))?;
-        Some(format!("label {SERVICE_UID} says another Service, {uid}"))
+        Some(format!("its label {SERVICE_UID} names another Service, {uid}"))
     }
 
     /// Why the certificate may belong to another program in an unknown cluster. The reason is that no label names the
@@ -94,7 +94,8 @@ impl Certificate {
         let is_used = self.cluster_uid().is_none() && !self.used_by.is_empty();
         let uid = self.service_uid().filter(|_| is_used)?;
         Some(format!(
-            "label {SERVICE_UID} says a Service that this cluster does not have, {uid}, and a load balancer shows it"
+            "its label {SERVICE_UID} names a Service that this cluster does not have, {uid}, and a load balancer uses \
+             it"
         ))
     }
 }

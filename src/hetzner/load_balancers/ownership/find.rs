@@ -58,13 +58,14 @@ fn not_adopted(
     let (why, remedy) = match why {
         WhyNot::External => (
             format!(
-                "load balancer {shown} is not adopted: by its label {EXTERNAL} its owner allows ports on it, and no more"
+                "load balancer {shown} is not adopted, because its owner allows only ports on it (label {EXTERNAL})"
             ),
             Some(format!("use it by annotation {}, or remove that label", a::EXTERNAL.key())),
         ),
         WhyNot::OfService(uid) if balancer.ownership.service_uid.as_ref() == Some(uid) => (
             format!(
-                "load balancer {shown} is owned by another Service of this cluster, says its label {SERVICE_UID}={uid}"
+                "load balancer {shown} is owned by another Service of this cluster, according to its label \
+                 {SERVICE_UID}={uid}"
             ),
             None,
         ),
@@ -74,7 +75,7 @@ fn not_adopted(
         ),
         WhyNot::Other(why) => {
             let remedy = format!(
-                "to have Service {} adopt it, with its ports and targets: {}",
+                "to let Service {} adopt it, with its ports and targets: {}",
                 service.full_name(),
                 adopt_command(balancer, service)
             );
@@ -154,8 +155,8 @@ fn by_role<'a>(context: &PlanContext<'a>) -> Result<Option<FoundBalancer<'a>>, U
         }
         Stake::Copy(uid) => {
             let why = WhyNot::Other(format!(
-                "it carries this Service's UID, but its label {CLUSTER_UID} names another cluster, {uid}, and its targets do \
-                 not show that it is this one's"
+                "it carries this Service's UID, but its label {CLUSTER_UID} names another cluster, {uid}, and its targets \
+                 do not show that it belongs to this cluster"
             ));
             Err(not_adopted(service, balancer, None, why))
         }
@@ -207,7 +208,7 @@ fn by_default_name<'a>(context: &PlanContext<'a>) -> Result<FoundBalancer<'a>, U
     let new = |name, why| Ok(FoundBalancer::Nothing(Sourced::new(name, Source::Rule(why))));
     match (of_first, of_second) {
         (None, _) => new(first, "the default name"),
-        (Some(_), None) => new(second, "another one has the default name"),
+        (Some(_), None) => new(second, "another load balancer has the default name"),
         (Some(_), Some(other)) => {
             let why = match other_service(other, service, cluster) {
                 Some(uid) => WhyNot::OfService(uid),
@@ -321,9 +322,9 @@ pub(crate) fn why_asked_too_late(
         .into_iter()
         .find(|balancer| balancer.id != own.id && !balancer.ownership.carries(service))?;
     Some(format!(
-        "load balancer {} is not adopted, although its label {ADOPT} asks for it, because the Service has load balancer {}: \
-         delete that one to have the other adopted (its address is lost, and there is no traffic meanwhile), or remove the \
-         label",
+        "load balancer {} is not adopted, although its label {ADOPT} asks for it, because the Service already has load \
+         balancer {}: delete that load balancer (its address is lost, and there is no traffic meanwhile), or remove \
+         the label",
         other.shown(),
         own.shown()
     ))
@@ -373,8 +374,8 @@ fn only_one<'a>(
         several => {
             let names: Vec<String> = several.iter().map(|balancer| balancer.shown()).collect();
             Err(format!(
-                "load balancers {} carry the same label, {label}={value}: none of them is changed; remove it from the \
-                 wrong one",
+                "load balancers {} have the same label, {label}={value}: none of them is changed; remove the label \
+                 from the wrong one",
                 crate::text::some_of(&names)
             ))
         }

@@ -209,14 +209,14 @@ fn external<'a>(
     let shown = found.shown();
     if let Some(label) = found.ownership.managed_by() {
         return Err(format!(
-            "annotation {key}: load balancer {shown} is managed for Services, says its label {label}: set annotation {} \
-             instead, or end that first with ccm lb release",
+            "annotation {key}: load balancer {shown} is managed for Services, according to its label {label}: set \
+             annotation {} instead, or end its management first with ccm lb release",
             a::SHARE.key()
         ));
     }
     if !is_allowed(found, service) {
         return Err(format!(
-            "annotation {key}: the owner of load balancer {} does not allow it to namespace {}: to allow it, {}",
+            "annotation {key}: the owner of load balancer {} does not allow namespace {} to use it: to allow this, {}",
             shown,
             service.namespace,
             text::shell_command(
@@ -228,8 +228,8 @@ fn external<'a>(
     let has_ours = found.ownership.uids().any(|uid| cluster.service_uids.contains(uid));
     if let Some(uid) = cluster_on_external(found, cluster).filter(|_| has_ours) {
         return Err(format!(
-            "annotation {key}: ports of load balancer {shown} are of Services of cluster {uid} that have the same UIDs as \
-             Services of this one, which may be its copy: if it is that cluster, restored, {}",
+            "annotation {key}: load balancer {shown} has ports of Services of cluster {uid} with the same UIDs as \
+             Services of this cluster, which may be a copy: if this is that cluster, restored, {}",
             text::shell_command(
                 "hcloud load-balancer remove-label",
                 &[&found.id, &format!("{TARGETS_BEFORE}{uid}")]
@@ -259,7 +259,8 @@ impl<'a> Group<'a> {
             return;
         }
         let why = format!(
-            "annotation {}: no Service that shares {:?} in namespace {} allows it: it needs annotation {} with \"{}\" there",
+            "annotation {}: no Service that shares {:?} in namespace {} allows this: one of them needs annotation {} with \
+         \"{}\"",
             a::SHARE.key(),
             share.name,
             share.namespace,
@@ -272,8 +273,9 @@ impl<'a> Group<'a> {
             Some(balancer) => {
                 self.closed_by = Some(share.namespace);
                 let shown = balancer.shown();
-                let stays =
-                    format!("{why}; its ports on load balancer {shown} stay, and it gets no more");
+                let stays = format!(
+                    "{why}; the Service keeps its ports on load balancer {shown}, and gets no more ports"
+                );
                 parser.warning(Reason::SyncLoadBalancerFailed, stays);
             }
         }
@@ -395,7 +397,7 @@ impl<'a> Group<'a> {
     pub(crate) fn why_it_does_not_decide(&self) -> String {
         match self.of {
             _ if self.undecided.is_some() => {
-                "another Service that decides has more annotations than are read".to_owned()
+                "another Service, which decides, has more annotations than ccm reads".to_owned()
             }
             GroupUse::External(_) => "the load balancer is external".to_owned(),
             GroupUse::Shared(share) if share.namespace != self.service.namespace => format!(
@@ -522,11 +524,13 @@ impl<'a> Group<'a> {
                 // treated as free.
                 (Owner::Member, Some(member)) if claims(member, number) => {
                     let name = member.full_name();
-                    return Some(format!("Service {name} has it on load balancer {shown}"));
+                    return Some(format!(
+                        "Service {name} already uses it on load balancer {shown}"
+                    ));
                 }
                 (Owner::Member | Owner::Gone, _) => {}
                 (Owner::Other, _) => {
-                    return Some(format!("load balancer {shown} has it for others"));
+                    return Some(format!("another owner already uses it on load balancer {shown}"));
                 }
             }
         }

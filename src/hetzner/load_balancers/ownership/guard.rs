@@ -82,13 +82,13 @@ impl Guard {
         let seen = &self.seen;
         let has_more = !now.ports.is_subset(&seen.ports) || !now.targets.is_subset(&seen.targets);
         if is_deletion && now.is_protected {
-            Some("it is protected by now")
+            Some("it is protected now")
         } else if is_deletion && !now.uses.is_empty() {
-            Some("a load balancer uses it by now")
+            Some("a load balancer uses it now")
         } else if is_deletion && seen.labels != now.labels {
             Some("its labels changed meanwhile")
         } else if those_of_owners(&seen.labels) != those_of_owners(&now.labels) {
-            Some("the labels that say whose it is changed meanwhile")
+            Some("the labels that name its owner changed meanwhile")
         } else if takes_all && has_more {
             Some("it got ports or targets meanwhile")
         } else {

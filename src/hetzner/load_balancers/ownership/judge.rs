@@ -63,7 +63,7 @@
 //! | 1 | no label says that it is this cluster's | not ours |
 //! | 2 | the Service of its label `service-uid` exists, or Services use it | in use |
 //! | 3 | the label `keep` | kept |
-//! | 4 | it is protected from being deleted | an orphan that stays |
+//! | 4 | it has delete protection | an orphan that stays |
 //! | 5 | the label `adopt` | an orphan that stays |
 //! | 6 | something for which it would stay when its Service leaves it | an orphan that stays |
 //! | 7 | none of these | an orphan that is deleted on request |
@@ -188,7 +188,7 @@ pub(crate) fn adoption<'a>(
         ownership.cluster_uid.is_some() || ownership.keep.is_some(),
     ) {
         // The DNS names of another tenant may still point to the load balancer's address.
-        refused(format!("it was left by {other}, of another namespace"))
+        refused(format!("it belonged to Service {other} of another namespace"))
     } else if let Some(label) = owner {
         refused(format!("its label {label} says that another program owns it"))
     } else {
@@ -216,14 +216,14 @@ fn is_nobodys<'a>(
         (Some(_), None) if has_only_own_targets(balancer, cluster) => return Ok(()),
         (Some(uid), None) => {
             return refused(format!(
-                "its label {SERVICE_UID} names a Service that this cluster does not have, {uid}, and its targets do not \
-                 show that it is this cluster's"
+                "its label {SERVICE_UID} names a Service that this cluster does not have, {uid}, and its targets do \
+                 not show that it belongs to this cluster"
             ));
         }
         (None, _) => {}
     }
     match (balancer.services.first(), foreign_target(balancer, cluster)) {
-        (Some(port), _) => refused(format!("it has ports, {} among them", port.listen_port)),
+        (Some(port), _) => refused(format!("it already has ports, e.g. {}", port.listen_port)),
         (None, Some(why)) => refused(why),
         (None, None) => Ok(()),
     }
@@ -243,9 +243,9 @@ pub(crate) fn why_it_stays(
     let why = if is_used_by_others(balancer, &service.uid, cluster) {
         "other Services use it".to_owned()
     } else if ownership.external.is_some() {
-        "it is not this controller's".to_owned()
+        "it does not belong to this controller".to_owned()
     } else if is_released_by_another(balancer, &service.uid) {
-        "the management of another Service on it ended".to_owned()
+        "its management for another Service ended".to_owned()
     } else if is_kept(balancer, service) {
         format!("annotation {} asks for it", a::KEEP.key())
     } else if let Some(target) = foreign_target(balancer, cluster) {
@@ -257,7 +257,7 @@ pub(crate) fn why_it_stays(
     } else if ownership.service_uid.is_none() {
         "no label says that it was made for this Service alone".to_owned()
     } else if let Some(label) = foreign_label(&balancer) {
-        format!("it has label {label}, which is not a controller's")
+        format!("it has label {label}, which no controller set")
     } else if balancer.targets.iter().any(is_selector) {
         "it has a label-selector target".to_owned()
     } else if balancer.created.zip(service.created).is_some_and(is_older) {
@@ -281,8 +281,8 @@ pub(crate) fn leftover(balancer: Labelled, cluster: &Cluster) -> Option<Leftover
         return Some(Leftover::Kept);
     }
     let stays = match &ownership.adopt {
-        _ if balancer.protection.delete => Some("it is protected from being deleted".to_owned()),
-        Some(service) => Some(format!("its label {ADOPT} keeps it for Service {service}")),
+        _ if balancer.protection.delete => Some("it has delete protection".to_owned()),
+        Some(service) => Some(format!("its label {ADOPT} reserves it for Service {service}")),
         None => why_it_stays(balancer, &Service::default(), cluster),
     };
     Some(Leftover::Orphan { stays })

@@ -63,7 +63,7 @@ const PROGRAM_DOMAINS: [&str; 3] = ["kubernetes.io", "hcloud", "hcloud-ccm"];
 pub(super) const STAGING: (&str, &str) = ("HC-Use-Staging-CA", "true");
 
 /// The reason that a plan gives for a change of these labels.
-pub(crate) const WHOSE: &str = "labels say whose it is";
+pub(crate) const WHOSE: &str = "labels name its owner";
 
 /// The ownership that the labels of a load balancer state, with one field for each key of the table above. `None` means
 /// that the load balancer has no such label.

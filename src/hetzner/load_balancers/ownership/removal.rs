@@ -48,8 +48,8 @@ pub(crate) fn after_management(
 pub(crate) fn why_not_released(balancer: Labelled, service: &Service) -> Option<String> {
     let uid = balancer.ownership.released.as_ref().filter(|uid| **uid != service.uid)?;
     Some(format!(
-        "load balancer {} has label {RELEASED}={uid}, for another Service, and there can be one: adopt it for that one, or \
-         remove the label",
+        "load balancer {} has label {RELEASED}={uid}, which names another Service, and can have only one such label: \
+         adopt it for that Service, or remove the label",
         balancer.shown()
     ))
 }

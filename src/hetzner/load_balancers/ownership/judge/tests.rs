@@ -186,8 +186,18 @@ fn what_happens_to_it_when_the_service_leaves_it() {
     let port = port_80();
     for (row, service, balancer, stays) in [
         (1, service(), balancer(&[own, created, (&port, LIVES)], &[]), "other Services use it"),
-        (2, service(), balancer(&[(EXTERNAL, ""), (&port, UID)], &[]), "not this controller's"),
-        (3, service(), balancer(&[own, created, (RELEASED, GONE)], &[]), "management of another"),
+        (
+            2,
+            service(),
+            balancer(&[(EXTERNAL, ""), (&port, UID)], &[]),
+            "not belong to this controller",
+        ),
+        (
+            3,
+            service(),
+            balancer(&[own, created, (RELEASED, GONE)], &[]),
+            "its management for another",
+        ),
         (4, keeping.clone(), balancer(&[own, created], &[]), "keep asks for it"),
         (4, service(), balancer(&[own, created, (KEEP, "default.web")], &[]), "keep asks for it"),
         (5, service(), balancer(&[own, created], &[NODE, FOREIGN]), "server 99 is no node"),
@@ -226,8 +236,12 @@ fn what_it_is_when_no_service_has_it() {
         (2, balancer(&[ours, (SERVICE_UID, LIVES), created], &[]), "None"),
         (2, balancer(&[ours, gone, created, (&port, LIVES)], &[]), "None"),
         (3, balancer(&[ours, gone, created, (KEEP, "default.web")], &[]), "Some(Kept)"),
-        (4, protected, "protected from being deleted"),
-        (5, balancer(&[ours, gone, created, (ADOPT, "default.web")], &[]), "keeps it for Service"),
+        (4, protected, "has delete protection"),
+        (
+            5,
+            balancer(&[ours, gone, created, (ADOPT, "default.web")], &[]),
+            "reserves it for Service",
+        ),
         (6, balancer(&[ours, gone, created], &[FOREIGN]), "server 99 is no node"),
         (6, balancer(&[ours, gone, (ADOPTED, "true")], &[]), "it was adopted"),
         (7, balancer(&[ours, gone, created], &[NODE]), "Orphan { stays: None }"),
