@@ -150,6 +150,7 @@ fn a_service_that_has_no_port_on_its_load_balancer_has_neither_address_nor_targe
     });
     sandbox.create_balancer("terraform", &its_own);
     create(&sandbox, "default/edge", &[80], &[FSN1, EDGE]);
+    sandbox.ccm(&["lb", "sync"]).with_code(0);
     create(&sandbox, "default/late", &[80], &[EDGE]);
     create(&sandbox, "default/refused", &[6443], &[("external", "terraform")]);
     sandbox.ccm(&["lb", "sync"]).with_code(0);

@@ -195,6 +195,8 @@ pub trait Cluster {
     fn create_as(&self, service: Value) -> Value {
         let namespace = text(&service["metadata"]["namespace"]);
         let cluster = self.sandbox().cluster();
+        // The age decides which of several Services gets a port.
+        cluster.await_next_second();
         cluster.create("services", Some(&namespace), service)
     }
 

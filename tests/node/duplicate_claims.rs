@@ -46,6 +46,7 @@ fn taint(sandbox: &Sandbox, name: &str) {
 /// A Node that names the server of another one, as who took over a worker can register it.
 fn claim(sandbox: &Sandbox, name: &str, of: &str, is_new: bool) {
     let id = sandbox.node(of)["spec"]["providerID"].as_str().unwrap().to_owned();
+    sandbox.cluster().await_next_second();
     sandbox.register_node(NodeSpec {
         name: name.into(),
         provider_id: Some(id),

@@ -161,12 +161,13 @@ fn a_server_that_its_page_shows_counts_as_existing() {
 #[test]
 fn a_node_stays_when_no_other_node_s_server_is_visible() {
     let (sandbox, daemon) = world();
-    for name in ["worker-1", "worker-3"] {
-        sandbox.edit_node(name, |node: &mut Value| {
-            node["spec"]["providerID"] = json!("other://1");
-        });
-    }
     drop(daemon);
+    // A provider ID can't be changed, so the nodes are registered again.
+    for name in ["worker-1", "worker-3"] {
+        sandbox.delete_node(name);
+        let provider_id = Some("other://1".into());
+        sandbox.register_node(NodeSpec { name: name.into(), provider_id, ..NodeSpec::default() });
+    }
     lose(&sandbox, "worker-2");
     let daemon = sandbox.daemon(&[RARELY]);
     daemon.logs("is not in this token's project");

@@ -237,7 +237,9 @@ fn one_node_by_name(deployed: &mut Deployed, sandbox: &Sandbox, env: &Env) {
     }
     listed.prints(&name);
     ccm(env, &["node", "sync", &name, "--dry-run", "--detailed-exitcode"]).with_code(3);
-    ccm(env, &["node", "sync", &name]).with_code(0);
+    // The account may not list Deployments, so a command outside a pod does not know the daemon's settings.
+    ccm(env, &["node", "sync", &name]).with_code(2).warns("--own-settings");
+    ccm(env, &["node", "sync", &name, "--own-settings"]).with_code(0);
     let node = deployed.node(&name).unwrap();
     assert!(is_initialised(&node));
     let expected = format!("ccm-from-scratch://{id}");
@@ -245,7 +247,7 @@ fn one_node_by_name(deployed: &mut Deployed, sandbox: &Sandbox, env: &Env) {
     assert_eq!(node["metadata"]["labels"]["topology.kubernetes.io/zone"], "fsn1");
     let external = "ExternalIP 203.0.113.1".to_owned();
     assert!(common::addresses(&node).contains(&external), "{node}");
-    let again = ccm(env, &["node", "sync", &name]);
+    let again = ccm(env, &["node", "sync", &name, "--own-settings"]);
     again.prints("0 changed, 1 unchanged, 0 failed\n");
 }
 

@@ -100,6 +100,15 @@ impl Directory {
         self.grants.push(NamespaceGrant { user: user.into(), namespace: namespace.into(), rules });
     }
 
+    /// Takes the rules of one namespace away from the user, and returns the namespace. `None` means that the user has no
+    /// rules in any namespace.
+    pub fn revoke_in_a_namespace(&mut self, user: &str) -> Option<String> {
+        let grant = self.grants.iter().find(|grant| grant.user == user)?;
+        let namespace = grant.namespace.clone();
+        self.grants.retain(|grant| grant.user != user || grant.namespace != namespace);
+        Some(namespace)
+    }
+
     /// Returns all rules that were granted to the user in this namespace.
     pub fn granted_in_namespace(&self, user: &str, namespace: &str) -> Vec<PolicyRule> {
         let grants = self.grants.iter();

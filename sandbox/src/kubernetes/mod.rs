@@ -101,24 +101,23 @@ impl Cluster {
         for name in NAMESPACES {
             cluster.create("namespaces", None, json!({"metadata": {"name": name}}));
         }
-        let port = json!({"name": "https", "port": 443, "targetPort": 6443});
-        let labels = json!({"component": "apiserver", "provider": "kubernetes"});
-        let service = json!({
-            "metadata": {"name": "kubernetes", "labels": labels},
-            "spec": {"clusterIP": "10.96.0.1", "ports": [port]},
-        });
+        let mut service = service_of_the_api();
+        service["spec"]["clusterIP"] = "10.96.0.1".into();
         cluster.create("services", Some("default"), service);
         Arc::new(cluster)
     }
 
     /// Creates a `Cluster` whose requests a real cluster answers. The user of this kubeconfig must have all rights
-    /// there. Apart from Namespaces and the Service of the API server, only objects that were created through this
-    /// `Cluster` are seen and changed. They are deleted together with it.
+    /// there. Apart from Namespaces, only objects that were created through this `Cluster` are seen and changed. They are
+    /// deleted together with it. Among them is a Service `kubernetes`, whose UID identifies the cluster, so that a test
+    /// may delete it.
     ///
     /// # Errors
     /// An error means that the kubeconfig has no credentials, or that no server answers there.
     pub fn real(kubeconfig: &Path) -> io::Result<Arc<Cluster>> {
-        Ok(Arc::new(Cluster::empty(Some(Corner::new(kubeconfig)?), 0)))
+        let cluster = Cluster::empty(Some(Corner::new(kubeconfig)?), 0);
+        cluster.create("services", Some("default"), service_of_the_api());
+        Ok(Arc::new(cluster))
     }
 
     /// Deletes the objects that were created in a real cluster. A simulated cluster is not changed.
@@ -145,9 +144,16 @@ impl Cluster {
         Cluster { state: Mutex::new(state), corner }
     }
 
-    /// Adds a user, or replaces the user of that name.
+    /// Adds a user, or replaces the user of that name. All rules of the previous user are removed, also those that apply
+    /// only in a namespace.
     pub fn add_user(&self, user: User) {
         let (name, groups, rules) = (user.name.clone(), user.groups.clone(), user.rules.clone());
+        if let Some(corner) = &self.corner {
+            let mut directory = self.state().directory.clone();
+            while let Some(namespace) = directory.revoke_in_a_namespace(&name) {
+                corner.bind(&directory, &name, &[], &namespace, &[]);
+            }
+        }
         self.state().directory.add_user(user);
         if let Some(corner) = &self.corner {
             let directory = self.state().directory.clone();
@@ -186,6 +192,14 @@ impl Cluster {
             corner.bind(&directory, user, &[], namespace, &all);
         }
         self.state().directory.grant_in_namespace(user, namespace, rules);
+    }
+
+    /// Waits on a real server until the next second has begun, so that objects that are created from now on are younger
+    /// than all others. A real server counts the age of objects in seconds.
+    pub fn await_next_second(&self) {
+        if let Some(corner) = &self.corner {
+            corner.await_next_second();
+        }
     }
 
     /// Creates an object as an administrator would, and returns the object.
@@ -330,6 +344,13 @@ impl State {
 /// Returns the resource with this plural name. Panics when there is none.
 fn row(resource: &str) -> &'static Resource {
     resource::named(resource).unwrap_or_else(|| panic!("{resource}: not a resource of the sandbox"))
+}
+
+/// Returns the Service that an API server makes for itself, whose UID identifies the cluster.
+fn service_of_the_api() -> Value {
+    let port = json!({"name": "https", "port": 443, "targetPort": 6443});
+    let labels = json!({"component": "apiserver", "provider": "kubernetes"});
+    json!({"metadata": {"name": "kubernetes", "labels": labels}, "spec": {"ports": [port]}})
 }
 
 fn key(namespace: Option<&str>, name: &str) -> String {

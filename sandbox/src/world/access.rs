@@ -54,7 +54,7 @@ const ROLE: &str = "CCM_TEST_ROLE";
 
 /// Returns the rules for `kube-system` that commands need to read the daemon's settings. Tests run the commands of an
 /// operator with the account `ccm`.
-pub(super) fn workload_rules() -> Vec<PolicyRule> {
+fn workload_rules() -> Vec<PolicyRule> {
     vec![rule(&["apps"], &["deployments", "daemonsets"], &["list"])]
 }
 

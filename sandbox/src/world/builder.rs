@@ -7,9 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use serde_json::{Value, json};
 
-use super::access::{
-    Folder, Tokens, admin_rules, ccm_rules, official_rules, unique, workload_rules,
-};
+use super::access::{Folder, Tokens, admin_rules, ccm_rules, unique};
 use super::{Ports, Projects, Sandbox, Tls};
 use crate::Half;
 use crate::credentials::{self, Authority, ServerTls, Validity};
@@ -199,12 +197,7 @@ impl Builder {
             }
         }
         sandbox.add_user("admin", &["system:masters"], admin_rules())?;
-        // On a real cluster, a test that takes the rules of `ccm` away takes only those for the whole cluster away. So
-        // the rules for `kube-system` are only those that no test takes away.
-        let (everywhere, in_kube_system) = match self.real_cluster {
-            None => ccm_rules()?,
-            Some(_) => (official_rules(), workload_rules()),
-        };
+        let (everywhere, in_kube_system) = ccm_rules()?;
         sandbox.add_user("ccm", &[], everywhere)?;
         sandbox.cluster().grant_in_namespace("ccm", "kube-system", in_kube_system);
         if !self.in_memory {

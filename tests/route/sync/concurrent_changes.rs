@@ -73,7 +73,7 @@ fn a_later_deletion_of_a_pass_rests_on_a_new_list() {
         world.set_route(&format!("10.244.{n}.0/24"), NOBODY);
     }
     // The first six of them take longer than a look may be old.
-    let slow = Effect::Slow(common::lasting(&world.sandbox, Duration::from_secs(2)));
+    let slow = Effect::Slow(Duration::from_secs(2));
     world.faults().add(on(DELETE, slow));
     let rule = router_is_added_at_read(&world);
     controller(LONG, Duration::ZERO).sync(&apis(&world));

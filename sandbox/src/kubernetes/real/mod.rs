@@ -19,6 +19,7 @@ mod server;
 
 use std::io;
 use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
@@ -127,6 +128,13 @@ impl Corner {
         let is_list = matches!(&info, RequestInfo::Resource(asked) if asked.verb == "list");
         answer.body = self.names.outside(&answer.body, is_list);
         Ok(answer)
+    }
+
+    pub fn await_next_second(&self) {
+        let second =
+            || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+        let now = second();
+        roles::poll("the next second", || second() > now);
     }
 
     /// Creates an object with the rights of the kubeconfig's user.

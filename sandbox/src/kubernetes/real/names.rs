@@ -14,9 +14,6 @@ pub struct Names {
 /// The beginning of every sandbox's prefix, by which the objects of a killed test can be found.
 const MARK: &str = "ccmtest-";
 
-/// The Service of the API itself, whose UID identifies the cluster.
-const THE_API_S: &str = "kubernetes";
-
 impl Names {
     /// Creates a prefix that no other sandbox has, in this process or another.
     pub fn new() -> Names {
@@ -34,16 +31,11 @@ impl Names {
         format!("{}{name}", self.prefix)
     }
 
-    /// Returns the name that an object of this resource has on the real server. Namespaces and the Service of the API
-    /// do not belong to the tests, and keep their names.
+    /// Returns the name that an object of this resource has on the real server. Namespaces do not belong to the tests, and
+    /// keep their names.
     pub fn own(&self, resource: &str, name: &str) -> String {
-        let is_everybody_s = resource == "namespaces"
-            || (resource, name) == ("services", THE_API_S)
-            || name.is_empty();
-        if is_everybody_s {
-            return name.to_owned();
-        }
-        self.inside(name)
+        let keeps_name = resource == "namespaces" || name.is_empty();
+        if keeps_name { name.to_owned() } else { self.inside(name) }
     }
 
     pub fn path(&self, path: &str) -> String {
@@ -64,9 +56,7 @@ impl Names {
     /// Adds the sandbox's prefix to the names in field selectors.
     pub fn query(&self, query: &[(String, String)]) -> Vec<(String, String)> {
         let term = |term: &str| match term.split_once('=') {
-            Some((field @ ("metadata.name" | "involvedObject.name"), name))
-                if name != THE_API_S =>
-            {
+            Some((field @ ("metadata.name" | "involvedObject.name"), name)) => {
                 format!("{field}={}", self.inside(name.trim_start_matches('=')))
             }
             _ => term.to_owned(),
@@ -105,13 +95,6 @@ impl Names {
         name.is_some_and(|name| name.starts_with(&self.prefix))
     }
 
-    /// Whether lists may contain this object of the real server.
-    fn shows(&self, object: &Value) -> bool {
-        let metadata = &object["metadata"];
-        let is_the_api_s = metadata["name"] == THE_API_S && metadata["namespace"] == "default";
-        is_the_api_s || self.owns(object)
-    }
-
     /// Whether the object in a row of a table has the sandbox's prefix. When the row contains no object, the first cell
     /// decides, which contains the name.
     fn owns_row(&self, row: &Value) -> bool {
@@ -141,7 +124,7 @@ impl Names {
         let is_shared = value["kind"] == "NamespaceList";
         if is_list && !is_shared {
             if let Some(Value::Array(items)) = value.get_mut("items") {
-                items.retain(|item| self.shows(item));
+                items.retain(|item| self.owns(item));
             }
             if let Some(Value::Array(rows)) = value.get_mut("rows") {
                 rows.retain(|row| self.owns_row(row));
@@ -180,7 +163,7 @@ mod tests {
             ("/api/v1/namespaces/default/events/a.1", "/api/v1/namespaces/default/events/p-a.1"),
             (
                 "/api/v1/namespaces/default/services/kubernetes",
-                "/api/v1/namespaces/default/services/kubernetes",
+                "/api/v1/namespaces/default/services/p-kubernetes",
             ),
             (
                 "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/l",
@@ -214,10 +197,6 @@ mod tests {
         };
         assert_eq!(read(true), json!({"items": [event]}));
         assert_eq!(read(false)["items"].as_array().unwrap().len(), 2);
-        let services =
-            json!({"items": [{"metadata": {"name": "kubernetes", "namespace": "default"}}]});
-        let shown = names().outside(services.to_string().as_bytes(), true);
-        assert_eq!(serde_json::from_slice::<Value>(&shown).unwrap(), services);
         let table =
             json!({"rows": [{"cells": ["p-a"], "object": null}, {"cells": ["b"], "object": null}]});
         let shown = names().outside(table.to_string().as_bytes(), true);
