@@ -41,10 +41,9 @@ pub struct Corner {
     roles: Roles,
 }
 
-/// The resources of which `ccm` and the tests create objects, each with its namespace. [`Corner::clear`] deletes
-/// objects of these resources only.
-const CLEANED: [(&str, &str); 4] =
-    [("nodes", ""), ("events", "default"), ("leases", "kube-system"), ("services", "default")];
+/// The resources of which `ccm` and the tests create objects. [`Corner::clear`] deletes objects of these resources only,
+/// in all namespaces.
+const CLEANED: [&str; 4] = ["nodes", "events", "leases", "services"];
 
 /// The group whose members need no Role.
 const MASTERS: &str = "system:masters";
@@ -252,11 +251,10 @@ impl Corner {
 impl Corner {
     /// Deletes all objects with the sandbox's prefix, and the Roles. Objects that no longer exist are no error.
     pub fn clear(&self) {
-        for (plural, namespace) in CLEANED {
-            let resource = row(plural);
-            for object in self.owned(resource, namespace) {
-                let name = object["metadata"]["name"].as_str().unwrap_or_default();
-                let path = path(resource, namespace, name);
+        for resource in CLEANED.map(row) {
+            for object in self.owned(resource, "") {
+                let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default();
+                let path = path(resource, text("namespace"), text("name"));
                 let released = json!({ "metadata": { "finalizers": null } });
                 self.server.json("PATCH", &path, Some(&released));
                 self.server.json("DELETE", &path, None);
