@@ -15,7 +15,7 @@ endif
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
-demo: ## build, then show ccm at work on three simulated nodes and a load balancer
+demo: ## build, then show three simulated nodes and a load balancer, without ccm and with it
 	cargo build --workspace --locked
 	@tests/demo.sh
 

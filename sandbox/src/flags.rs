@@ -117,7 +117,8 @@ Prints the variables that a shell must export to use it, then runs until Ctrl-C 
   sandbox --nodes 3 --env-file sandbox.env &
   . ./sandbox.env && kubectl get nodes
 
-SIGHUP writes a new token of the project into the env file. The previous token stays valid, older tokens are refused.
+SIGHUP writes a new token of the project into the env file. The previous token stays valid,
+older tokens are refused.
 
 Flags:
   --nodes N             servers worker-1 … with a Node each (1)
@@ -131,7 +132,7 @@ Flags:
   --port-kubernetes PORT
   --port-robot PORT
   --scenario FILE       reads servers, faults and more from a file, see below
-  --env-file FILE       also writes the exports to FILE, which is complete when it appears, and removed at the end
+  --env-file FILE       also writes the exports to FILE, which appears complete and is removed at the end
   -v, --verbose         prints each call on standard error
   -h, --help
 

@@ -170,7 +170,7 @@ fn inspect_shows_what_was_refused() {
     let sync = || ccm(&env(&sandbox), &["lb", "sync", "default/refused"]);
     sync().with_code(1);
     let told = inspect(&person);
-    let failed = "! SyncLoadBalancerFailed the last try failed ";
+    let failed = "! SyncLoadBalancerFailed according to its event, the last try failed ";
     for part in [failed, "(resource_limit_exceeded)"] {
         assert!(told.contains(part), "{told}");
     }

@@ -138,16 +138,11 @@ fn users_are_impersonated_under_names_of_the_corner_with_the_same_rules() {
     let role = roles.last().unwrap().json().unwrap();
     let name = role["metadata"]["name"].as_str().unwrap();
     let prefix = name.strip_suffix("ccm").unwrap();
-    assert_eq!(
-        role["rules"],
-        json!([
-            { "apiGroups": ["apps"], "resources": ["deployments", "daemonsets"], "verbs": ["list"] },
-            {
-                "apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "update"],
-                "resourceNames": [format!("{prefix}the-lease")],
-            },
-        ])
-    );
+    let added = json!({
+        "apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "update"],
+        "resourceNames": [format!("{prefix}the-lease")],
+    });
+    assert_eq!(role["rules"].as_array().unwrap().last(), Some(&added));
     let binding = posted(&format!("{place}/rolebindings"))[0].json().unwrap();
     assert_eq!(binding["roleRef"]["name"], name);
     assert_eq!(binding["subjects"][0]["name"], format!("{prefix}ccm"));

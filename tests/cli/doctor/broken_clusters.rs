@@ -86,7 +86,7 @@ const WORLDS: &[Broken] = &[
         world.sandbox.cluster().edit("deployments", KUBE_SYSTEM, "ccm-from-scratch", |deployment| {
             deployment["status"]["readyReplicas"] = json!(0);
         });
-    }, cause: "deployment/ccm-from-scratch: 0 of 1 pods ready", fix: "logs deployment/ccm-from-scratch --previous", lists: &[] },
+    }, cause: "0 of 1 pods are ready", fix: "logs deployment/ccm-from-scratch --previous", lists: &[] },
     Broken { what: "the Network is missing", break_it: |world| world.set("HCLOUD_NETWORK", "4711"),
         cause: "there is no Network 4711", fix: "set HCLOUD_NETWORK to the ID or the name",
         lists: &[(NODES, "there is no Network 4711"), (SERVICES, "there is no Network 4711"), (SERVICES, "default/web ?")] },

@@ -68,7 +68,7 @@ fn each_missing_right_is_named() {
         }, "rights: fail", &["not for you"], "system:basic-user"),
         ("hcloud-cloud-controller-manager's role",
             |world| { world.user("hccm", sandbox::world::official_rules(), Vec::new()); }, "rights: warn",
-            &["may not: get events"], "leave it"),
+            &["may not: get events"], "leave them unchanged"),
     ]);
 }
 

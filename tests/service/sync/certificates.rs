@@ -34,8 +34,8 @@ fn the_address_and_the_other_port_are_there_while_a_certificate_is_issued() {
     for profile in PROFILES {
         let world = World::new(2);
         let cloud = world.cloud();
-        // This takes two seconds in scaled time.
-        cloud.set_action_duration("create_certificate", Some(Duration::from_secs(100)));
+        // This takes eight seconds in scaled time, so that the address is there before on a slow API server, too.
+        cloud.set_action_duration("create_certificate", Some(Duration::from_secs(400)));
         let daemon = world.daemon(&[profile, NO_RESYNC]);
         world.create("web", MANAGED, &[80, 443]);
         let balancer = world.up("web");

@@ -191,7 +191,7 @@ fn a_load_balancer_that_is_protected_at_the_last_moment_stays_and_the_service_is
     let ran = world.once(&[]).with_code(0);
     assert_eq!(world.service("web"), None, "{ran:?}");
     assert!(world.of_uid(&uid).is_some());
-    world.wait_for_event("web", "LoadBalancerProtected", &["protected"]);
+    world.wait_for_event("web", "LoadBalancerProtected", &["delete protection"]);
     assert_eq!(world.event_messages("web", "DeleteLoadBalancerFailed"), [""; 0]);
     assert_eq!(world.event_messages("web", "DeletedLoadBalancer"), [""; 0]);
     assert!(!ran.stdout.contains("deleted"), "{ran:?}");
