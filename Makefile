@@ -15,7 +15,7 @@ endif
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
-demo: ## build, then show three simulated nodes and a load balancer, without ccm and with it
+demo: ## build, then show three simulated nodes and a load balancer, before and after the daemon works
 	cargo build --workspace --locked
 	@tests/demo.sh
 
