@@ -35,9 +35,10 @@ fn ports(world: &World) -> usize {
 
 /// Adds a port to the Service `web`, and waits until the load balancer has this many.
 fn add_port(world: &World, port: u16, count: usize) {
+    // A real API server chooses a node port that no other test has.
+    let node_port = (!world.cluster().is_real()).then_some(24_000 + port);
     world.edit("web", |service| {
         let ports = service["spec"]["ports"].as_array_mut().unwrap();
-        let node_port = 24_000 + port;
         ports.push(json!({
             "name": format!("p{port}"), "port": port, "protocol": "TCP", "nodePort": node_port,
         }));

@@ -144,14 +144,7 @@ impl Corner {
         let mut object = super::with_kind(resource, object.clone());
         self.names.object(&mut object);
         let path = path(resource, namespace, "");
-        let (mut status, mut created) = self.server.json("POST", &path, Some(&object));
-        if status == 404 && created["details"]["kind"] == "namespaces" {
-            let namespace =
-                json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
-            // Another test may create the namespace at the same moment.
-            self.server.json("POST", "/api/v1/namespaces", Some(&namespace));
-            (status, created) = self.server.json("POST", &path, Some(&object));
-        }
+        let (status, created) = self.server.create(&path, namespace, &object);
         assert_eq!(status, 201, "{path}: {created}");
         self.is_seen(resource, namespace, &created);
         self.names.value(&created)

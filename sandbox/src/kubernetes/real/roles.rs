@@ -78,7 +78,7 @@ impl Roles {
             let collection = format!("{place}/{}{plural}", prefix.to_lowercase());
             let path = format!("{collection}/{name}");
             server.json("DELETE", &path, None);
-            let (status, answer) = server.json("POST", &collection, Some(&object));
+            let (status, answer) = server.create(&collection, namespace, &object);
             assert_eq!(status, 201, "{path}: {answer}");
             let mut made = self.made();
             if !made.contains(&path) {

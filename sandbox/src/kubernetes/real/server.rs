@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::Value;
+use serde_json::{Value, json};
 use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, parse_pem};
 
 use crate::exchange::{Request, Response, percent_encode};
@@ -118,6 +118,20 @@ impl Server {
             }
         };
         read(answer.map_err(|error| error.to_string())?)
+    }
+
+    /// Creates an object with the owner's credentials. When the namespace is missing, it is created first.
+    pub fn create(&self, collection: &str, namespace: &str, object: &Value) -> (u16, Value) {
+        let answer = self.json("POST", collection, Some(object));
+        let is_missing = answer.0 == 404 && answer.1["details"]["kind"] == "namespaces";
+        if !is_missing {
+            return answer;
+        }
+        let namespace =
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+        // Another test may create the namespace at the same moment.
+        self.json("POST", "/api/v1/namespaces", Some(&namespace));
+        self.json("POST", collection, Some(object))
     }
 
     /// Sends a request with the owner's credentials. The path may contain one query parameter. The returned status is 0
