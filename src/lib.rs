@@ -81,7 +81,9 @@
 //! | *left alone* | A Service that is not ours, by its class or labels. Nothing of the Service or of its load balancer is changed. |
 //! | *offered node* | A node that may become a target. |
 //! | *orphan* | A load balancer of this cluster whose Service does not exist. |
+//! | *pass* | The work on all selected objects from one read of both APIs to the last write. A tick makes one pass, and so does a command. |
 //! | *profile* | `ccm-from-scratch` or `hcloud`: which program's provider IDs and labels are written. |
+//! | *sync* | A pass that carries out its plans. A dry run only shows them. |
 //! | *tick* | One run of a controller. Ticks follow each other at the controller's interval. |
 
 pub mod cache;
