@@ -13,14 +13,14 @@ use crate::provider::{
 };
 use crate::text::duration::shown_duration;
 use crate::text::{self, shell_command};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// The time that the targets of a new Service may need to become healthy. During this time, they cause no
 /// failure and no event.
-const GRACE: SignedDuration = SignedDuration::from_mins(3);
+const GRACE: Duration = Duration::from_mins(3);
 
 /// The number of targets with the same cause whose names are listed in a message.
 const NAMES_SHOWN: usize = 3;
@@ -123,7 +123,7 @@ pub fn trouble(plan: &ServicePlan) -> Option<Trouble> {
     }
     let is_young = is_young(&plan.service, clock::timestamp());
     if is_young {
-        let minutes = GRACE.as_mins();
+        let minutes = GRACE.as_secs() / 60;
         parts
             .push(format!("the Service is younger than {minutes} minutes, and may need that time"));
     }
@@ -139,7 +139,8 @@ pub fn trouble(plan: &ServicePlan) -> Option<Trouble> {
 
 fn is_young(service: &KubeService, at: Timestamp) -> bool {
     let created = service.metadata.creation_timestamp;
-    created.is_some_and(|created| at.duration_since(created) < GRACE)
+    let grace = clock::to_machine(GRACE);
+    created.and_then(|created| created.checked_add(grace).ok()).is_some_and(|end| at < end)
 }
 
 /// The Services without a healthy target, as they were seen last. An event is written when a Service begins to be
