@@ -10,8 +10,8 @@ pub(super) struct Backoff {
     failed: HashMap<String, Entry>,
     first: Duration,
     longest: Duration,
-    /// The start of a grid that all objects share, on whose points the waits end. `None` means that waits are not moved
-    /// to a grid.
+    /// The start of a grid of moments that all objects share. The end of each wait is moved to such a moment. `None`
+    /// means that waits are not moved.
     grid: Option<Instant>,
     /// The factor by which the waits are multiplied.
     pub(super) stretch: f64,

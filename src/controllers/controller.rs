@@ -103,7 +103,7 @@ pub struct Report {
     pub failures: Vec<Failure>,
     /// The outcome for each object, by its name, e.g. `node/worker-1`.
     pub(super) objects: BTreeMap<String, Progress>,
-    /// How many changes the plans held, made or not.
+    /// How many changes all plans had together, including those that were not made.
     pub planned: usize,
     /// How many load balancers of this cluster have no Service. `None` means that this tick did not look for them.
     pub orphans: Option<usize>,
@@ -111,8 +111,8 @@ pub struct Report {
     pub outage: Option<Outage>,
 }
 
-/// The outcome for one object that did not fail. When an object has two outcomes, the one that comes later
-/// in this enum counts.
+/// The outcome for one object that did not fail. The outcomes are in rising order, and an object with two outcomes gets
+/// the greater one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Progress {
     /// The object was as it should be.
@@ -125,7 +125,7 @@ pub enum Progress {
     Unreached,
 }
 
-/// How many objects had which outcome.
+/// The number of objects with each outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
     pub changed: usize,
@@ -185,7 +185,7 @@ impl Report {
         self.failures.push(failure);
     }
 
-    /// Notes the changes that were made on an object.
+    /// Adds the changes that were made to an object.
     pub(super) fn add_changes(&mut self, object: &str, made: &Description) {
         self.changes.extend(made.done().into_iter().map(|line| (object.to_owned(), line)));
     }
@@ -195,7 +195,7 @@ impl Report {
         *known = progress.max(*known);
     }
 
-    /// Adds what another controller did to the same objects.
+    /// Adds what another controller did to the same objects in the same tick.
     pub fn merge(&mut self, other: Report) {
         self.outage = self.outage.take().or(other.outage);
         self.orphans = other.orphans.or(self.orphans);
@@ -228,7 +228,7 @@ impl Report {
         !self.has(Progress::Unfinished) && !self.has(Progress::Unreached)
     }
 
-    /// Whether an object has this outcome, and may have failed.
+    /// Whether any object has this outcome.
     pub fn has(&self, progress: Progress) -> bool {
         self.objects.values().any(|object| *object == progress)
     }

@@ -90,7 +90,7 @@ pub(super) struct ExecutionResult {
     /// Whether a target that was to be added was refused.
     is_target_refused: bool,
     pub(super) end: End,
-    /// Whether `Executor::stop` dropped the rest.
+    /// Whether `Executor::stop` dropped the changes that were not sent.
     pub(super) is_stopped: bool,
 }
 
@@ -122,7 +122,7 @@ struct RunningAction {
     asked: Option<Instant>,
     /// The time from the last question to the next one.
     pause: Duration,
-    /// The entry by which a person can see what the process waits for.
+    /// This entry lets a person see what the process waits for.
     _waiting: Waiting,
 }
 
@@ -164,8 +164,8 @@ impl<T> Executor<T> {
         Executor { is_in_turn: true, ..Executor::new(controller) }
     }
 
-    /// Begins an execution, which nobody pays for yet, and returns it. The execution is stopped when its first change
-    /// was not sent by `begins_by`, because what it rests on is too old then.
+    /// Begins an execution without a payer, and returns it. The execution is stopped when its first change was not sent
+    /// by `begins_by`, because its plan is too old then.
     pub(super) fn begin(
         &mut self,
         object: String,
@@ -244,8 +244,8 @@ impl<T> Executor<T> {
             if until.is_some_and(|until| until <= now) {
                 return over;
             }
-            // A moment in the past means that no more requests may be in flight, so that nothing is sent
-            // before an answer comes.
+            // A moment in the past means that no request may be in flight. Nothing is sent before the open
+            // answer has come.
             let next = self.next_to_send().map(|(_, moment)| moment);
             let moments = [
                 until,
@@ -359,7 +359,7 @@ impl<T> Executor<T> {
         }
     }
 
-    /// Charges each execution for its part of the calls that asked about these actions.
+    /// Charges each execution for its part of the calls by which these actions were observed.
     fn share_out(&self, actions: &[ActionId], calls: u64) {
         let each = calls as f64 / actions.len().max(1) as f64;
         for execution in &self.executions {
@@ -435,13 +435,13 @@ impl<T> Execution<T> {
         self.is_in_flight || !self.running.is_empty() || !self.result.made.is_empty()
     }
 
-    /// Whether the execution failed for a reason for which other changes of the same object would fail, too.
+    /// Whether the execution failed for a reason that also makes other changes of the same object fail.
     fn fails_for_all(&self) -> bool {
         let kind = self.error().map(|error| &error.kind);
         !matches!(kind, None | Some(ErrorKind::Other | ErrorKind::NotFound))
     }
 
-    /// Returns the error because of which the rest was not made.
+    /// Returns the error because of which the other changes were not made.
     pub(super) fn error(&self) -> Option<&ProviderError> {
         match &self.result.end {
             End::Failed(error) => Some(error),
@@ -474,7 +474,7 @@ impl<T> Execution<T> {
             && asked.any(|running| now.saturating_duration_since(running.since) > LONGEST_ACTION)
     }
 
-    /// Takes the next change out of the queue. `None` means that this change and the rest must not be made.
+    /// Takes the next change out of the queue. `None` means that neither this change nor any later one may be made.
     fn next_change(&mut self) -> Option<Box<dyn Change>> {
         let change = self.queue.pop_front()?;
         let has_no_other = self.result.is_target_refused
@@ -621,7 +621,8 @@ impl<T> Execution<T> {
 }
 
 impl<'scope, 'env> Requests<'scope, 'env> {
-    /// Creates the requests. At most `concurrency` changes are in flight, and one question beside them.
+    /// Creates the requests. At most `concurrency` changes are in flight, and besides them one question
+    /// about running actions.
     pub(super) fn new(
         scope: &'scope Scope<'scope, 'env>,
         actions: &'env dyn Actions,

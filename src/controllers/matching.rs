@@ -26,9 +26,9 @@ pub(super) fn server_of(node: &KubeNode, provider: &dyn Provider) -> Option<Inst
 }
 
 /// Returns the node that has the server or address which all these nodes name. A kubelet writes the provider ID and the
-/// addresses of its node, so neither proves anything. The oldest initialised node comes first, because the API server
-/// sets the creation time. When all nodes are new, the only node has the thing, or the node with this `name`. When two
-/// nodes were created in the same second, their UIDs decide, because nobody can choose a UID.
+/// addresses of its node, so neither proves anything. The oldest initialised node is chosen first, because the API
+/// server sets the time of its creation. When all these nodes are new, the node is chosen that is alone or has this
+/// `name`. When two nodes were created in the same second, their UIDs decide, because nobody can choose a UID.
 fn keeper<'a>(nodes: &[&'a KubeNode], name: Option<&str>) -> Option<&'a KubeNode> {
     fn age(node: &KubeNode) -> impl Ord {
         let created = node.metadata.creation_timestamp;
@@ -63,7 +63,7 @@ impl<'a> Claims<'a> {
         Claims { provider, nodes: claims }
     }
 
-    /// Returns the nodes that name this server.
+    /// Returns the nodes whose provider ID names this server.
     fn of(&self, id: InstanceId) -> &[&'a KubeNode] {
         self.nodes.get(&id).map(Vec::as_slice).unwrap_or_default()
     }
@@ -81,7 +81,7 @@ impl<'a> Claims<'a> {
         self.keeper(id).is_some_and(is_keeper).then_some(id)
     }
 
-    /// Whether the provider ID of a node names a server that another node may have.
+    /// Whether the provider ID of a node names a server that may belong to another node.
     pub(super) fn is_second(&self, node: &KubeNode) -> bool {
         server_of(node, self.provider).is_some() && self.server_of(node).is_none()
     }
@@ -107,7 +107,7 @@ pub struct MatchIndex<'a> {
 pub enum MatchOutcome<'a> {
     /// The node runs on this server.
     Matched(&'a Instance, MatchedBy),
-    /// The provider ID names a server of ours that is missing in the list of servers.
+    /// The provider ID names a server of ours, but the list of servers does not hold that server.
     Gone(InstanceId),
     /// The API that may know the server did not answer, so nothing may be concluded.
     Unclear(&'a ProviderError),
@@ -115,7 +115,7 @@ pub enum MatchOutcome<'a> {
     Foreign,
     /// The provider ID has our prefix, but no ID that can be looked up. The text says why.
     Unknown(String),
-    /// The node has no provider ID, and no server is surely its own. The finding says why.
+    /// The node has no provider ID, and there is no server that certainly belongs to the node. The finding says why.
     Unmatched(Finding),
 }
 
@@ -238,9 +238,9 @@ impl<'a> MatchIndex<'a> {
         Some(Finding::warning(Reason::ServerClaimedTwice, message))
     }
 
-    /// Returns the first of these addresses that another node has or names. An initialised node keeps an address that
-    /// it already has, because what another node's kubelet writes must not take it away. A new node does not stand in
-    /// the way of an initialised node. Two new nodes can't both name an address.
+    /// Returns the first of these addresses that another node has or asks for. An initialised node keeps an address
+    /// that it already has, whatever another node's kubelet writes. A new node can't take an address from an
+    /// initialised node. When two new nodes ask for one address, neither gets it.
     pub fn shared_address(
         &self,
         node: &KubeNode,
@@ -336,12 +336,12 @@ impl<'a> MatchIndex<'a> {
     }
 }
 
-/// An address for which a kubelet asks, and which another node has or names.
+/// An address for which a kubelet asks, although another node has that address or asks for it.
 pub struct SharedAddress<'a> {
     pub ip: IpAddr,
     /// The name of the other node.
     pub other: &'a str,
-    /// Whether the node already has the address.
+    /// Whether the status of the node already has this address.
     pub is_kept: bool,
 }
 

@@ -192,7 +192,7 @@ pub(super) struct AppliedPlan<Facts> {
     pub(super) plan: Option<Plan<NodeChange, Facts>>,
     /// The error because of which a write was not made.
     pub(super) error: Option<kube::KubeError>,
-    /// The reason why the node was not planned again after another program changed it.
+    /// The reason why no new plan was made for the node after another program had changed the node.
     outdated: Option<&'static str>,
 }
 
@@ -245,7 +245,7 @@ pub(super) fn apply<Facts>(
     let written = retry_on_conflict(|is_first| {
         if reads_first || !is_first {
             let node = apis.kube.node(&object.name)?;
-            // When another node has this name now, it is not planned here but in the next tick.
+            // Another node may have this name now. The next tick plans for it.
             let node = node.filter(|node| node.metadata.uid == object.uid);
             match node.map(|node| replan(&node)).transpose() {
                 Ok(plan) => applied.plan = plan,

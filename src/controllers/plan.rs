@@ -16,10 +16,10 @@ pub struct Plan<W, Facts = ()> {
     /// The writes, in the order in which they are made.
     pub changes: Vec<W>,
     pub findings: Vec<Finding>,
-    /// The reason why not everything can be done that should be done. The object counts as failed, and is
+    /// The reason why a part of the necessary work can't be done. The object counts as failed, and is
     /// planned again later.
     pub obstacle: Option<Finding>,
-    /// What else the controller knows about the object.
+    /// Data about the object that only its own controller uses.
     pub facts: Facts,
 }
 
@@ -41,7 +41,7 @@ impl<W: Write, Facts> Plan<W, Facts> {
         self.object.for_people()
     }
 
-    /// Whether there is anything to write.
+    /// Whether the plan has any write.
     pub fn has_writes(&self) -> bool {
         !self.changes.is_empty()
     }

@@ -14,7 +14,7 @@ use std::time::Instant;
 /// The log target of findings. Commands that print findings turn this target off.
 pub const FINDINGS: &str = "ccm::findings";
 
-/// The log target of changes, which are logged as they are made.
+/// The log target of the lines about changes. A line is logged when a change was made.
 pub const CHANGES_MADE: &str = "ccm::changes";
 
 /// Logs one line that says what a change did.
@@ -52,9 +52,9 @@ pub(super) fn count_change(
 /// How many findings of one object are reported at once. The others are only counted.
 const FINDINGS_AT_MOST: usize = 10;
 
-/// Reports findings about an object as a log line, and as an event when the reason has events. Each finding is reported
-/// once, and again after ten minutes while it lasts. When there are many findings, the first ones are reported,
-/// failures before others, and the rest are only counted.
+/// Reports findings about an object as log lines, and as events when their reason has events. The same finding is
+/// reported again only after ten minutes. Only the first findings of an object are reported, with failures first, and
+/// the others are counted.
 pub fn publish(
     apis: &Apis,
     controller: &'static str,
@@ -93,8 +93,8 @@ pub(super) fn component(apis: &Apis, upstream: &'static str, own: &'static str) 
     if apis.provider.event_component().is_some() { upstream } else { own }
 }
 
-/// Reports a success in one part of an object while another part still fails. The failure of the other part is not
-/// reported as a new one.
+/// Reports that one part of an object was synced while another part still fails. The failure of the other
+/// part is not reported again.
 pub(super) fn publish_beside_failures(
     apis: &Apis,
     controller: &'static str,
@@ -120,7 +120,8 @@ fn publish_if_due(
     }
 }
 
-/// Returns the message of the event, without the ID of the failed call, so that the same trouble is reported only once.
+/// Returns the message of the event without the ID of the failed call. A repeated failure then has the same message,
+/// and is one event.
 fn event_message(finding: &Finding) -> String {
     let text = finding.text();
     let message = without_correlations(&text);

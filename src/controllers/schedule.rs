@@ -1,5 +1,5 @@
-//! Decides when objects are compared and tried again, how old the data may be on which their plans rest, and how urgent
-//! the calls for these data are. The controllers of nodes, routes and Services ask it.
+//! Decides when objects are compared and tried again, how old the data for their plans may be, and how urgent the calls
+//! for these data are. The controllers of nodes, routes and Services use it.
 
 use super::backoff::Backoff;
 use crate::provider::{Urgency, clock};
@@ -10,16 +10,16 @@ use std::time::{Duration, Instant};
 pub(super) struct Schedule {
     /// The objects whose last plan failed, each with its next try.
     pub(super) backoff: Backoff,
-    /// When all objects were compared last.
+    /// The moment when all objects were compared last.
     pub(super) compared: Option<Instant>,
-    /// When something was written to the cloud last. Data that were requested before are too old.
+    /// The moment of the last write to the cloud. Data that were requested before it are too old.
     pub(super) last_write: Option<Instant>,
 }
 
 /// The reason why an object is planned. When there are several reasons, the first one counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Why {
-    /// A person asked for the pass, or the pass is a run over all objects.
+    /// A person asked for the pass, or the pass covers all objects.
     Asked,
     /// The object was not planned before, or has changed since.
     Changed,
@@ -32,10 +32,10 @@ pub(super) enum Why {
     Compared,
 }
 
-/// The way in which data of the cloud are read.
+/// How data are read from the cloud for plans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Reads {
-    /// The age above which the data are read again.
+    /// Data that are older than this are read again.
     pub(super) max_age: Duration,
     pub(super) urgency: Urgency,
 }
@@ -59,9 +59,9 @@ impl Schedule {
 }
 
 impl Why {
-    /// Returns how the data are read. An object that changed is planned by whatever was read last, because
-    /// everything is read again before a write. The calls that compare an unchanged object can be put off. The calls
-    /// for a changed object can't.
+    /// Returns how the data are read. A plan for a changed object may rest on the data that were read last, because
+    /// everything is read again before a write. The calls for a comparison of unchanged objects can be put off, but the
+    /// calls for a changed object can't.
     fn reads(self, period: Duration) -> Reads {
         let (max_age, urgency) = match self {
             Why::Asked => (Duration::ZERO, Urgency::Asked),

@@ -11,8 +11,8 @@ const AT_ONCE: u32 = 900;
 /// The time after which a share gets one call back, which makes 900 calls an hour.
 const REFILL: Duration = Duration::from_secs(4);
 
-/// The part of a share up to which the reads of one plan are taken into account. Without this limit, a project of many
-/// thousand servers would leave nothing for the changes.
+/// The reads of a plan are charged to its share at most up to this part of a full share. Without this limit, the reads
+/// in a project of many thousand servers would leave no calls for the changes.
 const READS_AT_MOST: f64 = 0.5;
 
 /// The calls that one namespace may still use.
@@ -50,8 +50,8 @@ impl CallShare {
         self.at(now, |bucket| bucket.left -= calls);
     }
 
-    /// Takes the reads on which a plan rests out of the share, and remembers them, because the next plan costs
-    /// about as many.
+    /// Takes the calls that were needed to read the data for a plan out of the share, and remembers their number. The
+    /// next plan is expected to need as many.
     pub(super) fn charge_reads(&self, calls: u64, now: Instant) {
         let calls = calls as f64;
         self.at(now, |bucket| {
@@ -73,7 +73,7 @@ impl CallShare {
         self.at(now, |bucket| bucket.left >= AT_ONCE.into())
     }
 
-    /// Adds the calls that came back until `now`, and then calls `ask` with the bucket.
+    /// Adds the calls that have come back to the bucket until `now`, and then calls `ask` with the bucket.
     fn at<T>(&self, now: Instant, ask: impl FnOnce(&mut ShareBucket) -> T) -> T {
         let mut bucket = lock(&self.bucket);
         let passed = now.saturating_duration_since(bucket.at);

@@ -158,7 +158,7 @@ impl LifecycleController {
             let names: Vec<String> = due.iter().map(|node| node.name().to_owned()).collect();
             nodes = apis.nodes.again(&names, table_max_age)?;
         }
-        // A node that was created anew in between is left out, because there are no facts about it.
+        // A node that was deleted and created again since the facts were read is left out, because no fact is about it.
         let mut due = self.due(apis, &nodes.value, selection);
         due.retain(|node| known.contains(&node.metadata.uid));
         let guard = self.settings.deletion_guard;

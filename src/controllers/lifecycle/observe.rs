@@ -1,4 +1,4 @@
-//! Reads what the cloud says about the servers of nodes that are not ready. Nothing is written, and nothing is guessed.
+//! Reads what the cloud says about the servers of nodes that are not ready.
 
 use super::plan::{Fact, Facts};
 use crate::cache::{Apis, CacheError, ListedServers};
@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 /// While at most this many nodes are not ready, their servers are read one by one, each once a minute.
 const READ_AT_MOST: usize = 20;
 
-/// How many dedicated servers a list must have to be a proof. A list of one server may be that of the server's own
-/// "Admin login", which sees no other server.
+/// How many dedicated servers a list must have before it proves anything. A list of one server may come from the
+/// server's own "Admin login", which sees no other server.
 const SEEN_AT_LEAST: usize = 2;
 
 /// The number of failed reads of single servers after which the API counts as not answering.
@@ -60,7 +60,7 @@ struct Observation<'a> {
     claimed: BTreeSet<InstanceId>,
     /// The cloud servers of all nodes that are not ready.
     not_ready: BTreeSet<u64>,
-    /// How old a list may be that says what state servers are in.
+    /// The greatest age of a list of servers from which the state of a server (on, off, deleted) is taken.
     list_max_age: Duration,
 }
 
@@ -155,7 +155,7 @@ impl Observation<'_> {
                 list => list?,
             };
             match list.value.is_empty() {
-                // The API answers with an error when it has no server to list, so an empty list proves nothing.
+                // Robot answers with an error when an account has no server, so an empty list proves nothing.
                 true => {
                     let why = format!("the account of {ROBOT_USER} lists no server at all");
                     let unclear = |id| (id, Fact::Unclear(why.clone()));
@@ -167,9 +167,8 @@ impl Observation<'_> {
         Ok(facts)
     }
 
-    /// Returns facts about servers that were not found by reads of single servers. A server counts as gone only when
-    /// `list` does not hold the server either, and when the list is that of the right account. A list with fewer than
-    /// `at_least` servers does not prove that the account is right.
+    /// Returns facts about servers that single reads did not find. A server counts as deleted only when `list` does not
+    /// hold it either. A list with fewer than `at_least` servers may be that of another account, and proves nothing.
     fn second_witness(
         &self,
         missing: Vec<InstanceId>,

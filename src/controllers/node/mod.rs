@@ -34,8 +34,8 @@ use std::time::{Duration, Instant};
 
 pub const NAME: &str = "cloud-node-controller";
 
-/// The lowest limit for the age of a list of servers. The tick that read a list may use it, however young
-/// `HCLOUD_SERVER_CACHE_MAX_AGE` wants the list to be.
+/// The lowest limit for the age of a list of servers. A tick may always use the list that it has read, even when
+/// `HCLOUD_SERVER_CACHE_MAX_AGE` is shorter.
 const YOUNGEST: Duration = Duration::from_secs(1);
 
 /// How many plans are kept in memory for each concurrent writer.
@@ -213,9 +213,9 @@ impl NodeController {
         Ok((observed, wanted))
     }
 
-    /// Returns the last list of all servers, in which the servers of these new nodes were read again by name. `None`
-    /// means that all servers must be listed. That is so when a list takes fewer calls, or when a node may have a
-    /// server with another name, because the node has failed before or no server has its name.
+    /// Returns the last list of all servers, with the servers of these new nodes read again by name. `None` means that
+    /// all servers must be listed, because that takes fewer calls, or because the server of a node may have another
+    /// name than the node. The latter is likely when the node has failed before, or when no server has its name.
     fn read_by_name(
         &self,
         apis: &Apis,
@@ -231,8 +231,8 @@ impl NodeController {
         apis.instances_named(&names)
     }
 
-    /// Plans and writes a few nodes at a time. The list of servers is read again when it becomes too old, because
-    /// thousands of nodes or a slow API server take longer than a list may be old.
+    /// Plans and writes a few nodes at a time. The list of servers is read again when it becomes too old for a write,
+    /// because the work on thousands of nodes takes longer than that.
     fn write_all(
         &mut self,
         apis: &Apis,
@@ -263,9 +263,9 @@ impl NodeController {
         report
     }
 
-    /// Plans and writes until the servers do not satisfy the needs of a plan. Returns these needs, or `None` when
-    /// nothing is left to write. The thread that writes to a node plans for it just before, and the plans of a batch
-    /// are noted together, because thousands of plans at once would need too much memory.
+    /// Plans and writes until the list of servers is not good enough for the next plan. Returns what that plan needs,
+    /// or `None` when nothing is left to write. The thread that writes to a node also plans for it, and plans are noted
+    /// in batches, because thousands of plans at once would need too much memory.
     fn write_while_satisfied(
         &mut self,
         apis: &Apis,
@@ -352,7 +352,8 @@ impl NodeController {
         self.settings.server_cache_max_age.max(YOUNGEST)
     }
 
-    /// Returns the moment before which a node must have become not ready to be reported as left over.
+    /// Returns the moment that decides about nodes which no server matches. A node that has been not ready since before
+    /// this moment is reported as left over.
     fn overdue(&self) -> Timestamp {
         let patience = clock::to_machine(NOT_READY_PATIENCE);
         let now = clock::timestamp();
@@ -387,7 +388,7 @@ impl NodeController {
         backoff.is_retry_due(uid, now) || (is_new && !backoff.has_failed(uid))
     }
 
-    /// Returns what an outage keeps waiting, for the log line of the outage.
+    /// Returns what waits for the end of the outage, for a log line.
     fn waiting(&self, apis: &Apis, now: Instant) -> String {
         let nodes = apis.nodes.last();
         let nodes = nodes.iter().flat_map(|view| view.value.iter());
@@ -406,7 +407,7 @@ fn has_foreign_id(node: &KubeNode, provider: &dyn Provider) -> bool {
     !id.is_empty() && !matches!(provider.parse_provider_id(id), ProviderId::Ours(_))
 }
 
-/// Counts the nodes in each state, for the metrics.
+/// Counts the nodes in each state for the metrics.
 fn count_states(nodes: &[Arc<KubeNode>], provider: &dyn Provider, backoff: &Backoff) {
     // When several states fit a node, the first one is used.
     let state = |node: &KubeNode| match node {

@@ -105,7 +105,7 @@ pub(super) fn plan_node(node: &KubeNode, index: &MatchIndex, overdue: Timestamp)
             plan.server = ServerMatch::Matched(Box::new(instance.clone()), by);
             plan.note_match(instance, by);
             if let Some(finding) = index.claimed_twice(instance, node) {
-                // The node keeps everything as it is.
+                // Nothing of the node is changed.
                 plan.block_if_new(finding);
             } else if let Some(instances) = provider.instances() {
                 plan.note_other_name(instance, by);
@@ -160,8 +160,9 @@ impl NodePlan {
         match &self.server {
             ServerMatch::Matched(instance, by) if has_changes => match instance.id {
                 InstanceId::Cloud(_) => {
-                    // A server that has the node's name or address may be an earlier machine, which the node's own
-                    // machine has replaced. The list must therefore be newer than the first sight of the node.
+                    // A server with the node's name or address may be an earlier machine that the node's
+                    // own machine has replaced. The list of servers must therefore have been read after the
+                    // node was seen for the first time.
                     let is_guess = !matches!(by, MatchedBy::ProviderId);
                     needs.since = is_guess.then_some(first_seen);
                     needs.covers = Covers::One(instance.id);
@@ -171,7 +172,8 @@ impl NodePlan {
                     needs.dedicated_since = Some(first_seen);
                 }
             },
-            // A server that is missing in a list from before this moment may have been created since.
+            // The list may have been read before the node's server was created. A list that is read after the node was
+            // seen for the first time shows the server.
             ServerMatch::Gone(_) => needs.since = Some(first_seen),
             ServerMatch::Unmatched => needs.dedicated_since = Some(first_seen),
             ServerMatch::Matched(..)
@@ -224,8 +226,8 @@ impl NodePlan {
         self.follow_labels(FromServer::default());
     }
 
-    /// Plans for a node whose server is not known during an outage. An outage is reported once for all nodes, so only a
-    /// new node, which has to wait, gets a finding.
+    /// Plans for a node whose server is not known because an API does not answer. One finding reports the outage for
+    /// all nodes. A new node gets a finding of its own, because it has to wait.
     fn unclear(&mut self, error: &ProviderError) {
         self.server = ServerMatch::Unclear;
         if is_uninitialized(&self.node) {
@@ -235,8 +237,8 @@ impl NodePlan {
         self.follow_labels(FromServer::default());
     }
 
-    /// Returns the finding for a node whose server was replaced. Another project may have a server with that name, too.
-    /// The finding says so while the project has no server of any other node.
+    /// Returns the finding for a node whose server was replaced. When the project has no server of any other node, the
+    /// finding adds that the token may be that of another project, which has a server with the same name.
     fn replaced(&self, old: InstanceId, new: &Instance, is_right_project: bool) -> Finding {
         let (name, id, new) = (self.node.name(), &self.node.spec.provider_id, new.id);
         let condition = if is_right_project {
@@ -353,8 +355,8 @@ impl NodePlan {
         }
     }
 
-    /// Returns why the node does not get an address for which its kubelet asks. An address that the cloud names is
-    /// always the node's.
+    /// Returns why the node does not get an address for which its kubelet asks, when that is so. A node always gets the
+    /// addresses that the cloud names for it.
     fn address_of_another(&mut self, metadata: &Metadata, index: &MatchIndex) -> Option<Finding> {
         let is_asked = |address: &&Sourced<NodeAddress>| match address.source {
             Source::Annotation(_) | Source::Kept => address.value.kind != AddressKind::Hostname,
@@ -382,8 +384,8 @@ impl NodePlan {
         }
     }
 
-    /// Sets the obstacle. Addresses stay as they are, and so does the taint of a new node. Labels of an initialised
-    /// node are still kept in order.
+    /// Sets the obstacle, because of which the addresses stay unchanged, and the taint of a new node stays. Labels of
+    /// an initialised node are still corrected.
     fn blocked(&mut self, finding: Finding, from_server: FromServer) {
         self.obstacle = Some(finding);
         self.follow_labels(from_server);
@@ -481,7 +483,7 @@ impl NodePlan {
     }
 }
 
-/// Returns a finding when the state of the server explains why its node does not work. Nothing is done about it.
+/// Returns a finding when the state of the server explains why its node does not work. The finding leads to no write.
 fn impairment(server: &Instance) -> Option<Finding> {
     let why = [
         (server.state == "migrating", "is being migrated"),
@@ -505,7 +507,8 @@ fn impairment(server: &Instance) -> Option<Finding> {
     (!why.is_empty()).then(|| finding.with_fix(fix))
 }
 
-/// Returns the steps by which a node gets another provider ID. The provider ID of an existing node can't be changed.
+/// Returns the steps that give a node another provider ID. The provider ID of an existing node can't be changed, so the
+/// node has to join again.
 pub fn join_anew(node: &KubeNode) -> String {
     let name = node.name();
     format!(

@@ -136,7 +136,7 @@ fn report_findings(apis: &Apis, synced: &Synced) {
         }
     }
     publish(apis, component, &plan.object, &plan.findings);
-    // Without a plan, nothing is known about the Network, and the last figures stay.
+    // There is no plan, so nothing is known about the Network, and the metrics keep their values.
     if !plan.object.uid.is_empty() {
         measure(synced);
     }

@@ -1,6 +1,6 @@
-//! Reads what both APIs say about routes, and plans by that and by what earlier comparisons showed. Decides when
-//! routes are compared, which is when nodes or addresses of their servers changed, when the last try failed, or when
-//! it is time.
+//! Reads what both APIs say about routes, and makes a plan from these data and the results of earlier
+//! comparisons. Routes are compared when nodes or addresses of their servers changed, when the last try
+//! failed, and once in each period.
 
 use super::plan::{Inputs, plan};
 use super::types::{RoutePlan, RouteRow, RouteStep, State};

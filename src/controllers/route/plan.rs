@@ -22,7 +22,7 @@ use std::sync::Arc;
 /// The number of free routes at which a network is reported because it has few left.
 const ROOM_FOR_FEW: usize = 10;
 
-/// The answers of both APIs, and what earlier comparisons showed.
+/// The answers of both APIs, and the results of earlier comparisons.
 pub struct Inputs<'a> {
     pub nodes: &'a [Arc<KubeNode>],
     pub instances: &'a [Instance],
@@ -31,7 +31,7 @@ pub struct Inputs<'a> {
     pub cluster_cidrs: &'a [IpNet],
     /// The routes that nodes of ours wanted in an earlier comparison.
     pub remembered: &'a HashSet<Route>,
-    /// Whether routes were held back in earlier comparisons, too.
+    /// Whether the routes were also in doubt in earlier comparisons.
     pub is_in_doubt_for_long: bool,
 }
 
@@ -48,8 +48,8 @@ struct DesiredRoutes {
     gateway: Option<Ipv4Addr>,
     /// The pod ranges within the cluster's CIDRs.
     cidrs: Vec<Ipv4Net>,
-    /// Whether the pod ranges are there and were understood. Until then, it is not known which of the routes to the
-    /// node's server are the node's own.
+    /// Whether the pod ranges of the node are set and valid. Until then, it is not known which of the routes to the
+    /// node's server belong to the node.
     is_settled: bool,
     /// Whether some pods have IPv6 addresses, for which the network has no routes.
     has_ipv6: bool,
@@ -118,9 +118,9 @@ struct Planner<'a> {
     /// Whether one of our servers is the gateway of a wanted route, so that the nodes, the servers and the network
     /// belong together. Otherwise nothing may be deleted, because the routes may be another cluster's.
     is_anchored: bool,
-    /// Whether routes that block others may be another cluster's in the same network.
+    /// Whether a route that blocks a node's route may belong to another cluster that uses the same Network.
     is_in_doubt: bool,
-    /// Whether the doubt may end when the routes that nothing blocks are added.
+    /// Whether adding the routes that are not blocked may settle the doubt.
     may_become_clear: bool,
 }
 
@@ -309,8 +309,9 @@ impl<'a> Planner<'a> {
         if !self.accepted.values().any(|(wanted, _)| is_blocked(wanted)) {
             return;
         }
-        // A single node needs no routes. When these routes all lead to one server, they are therefore not those of a
-        // working cluster. They are left from before, and give way once a route of another node exists.
+        // The routes of a single node are not needed. When all routes lead to one server, a working cluster
+        // can't have made them. They are left from an earlier cluster, and may be replaced as soon as a
+        // route of another node exists.
         let servers: HashSet<InstanceId> = theirs.iter().map(|(_, server)| server.id).collect();
         let is_one = servers.len() == 1;
         let is_proof = |(route, place): &(Route, usize)| {
@@ -459,9 +460,10 @@ impl<'a> Planner<'a> {
             None => Some(false),
             // The lifecycle controller decides whether the node is deleted.
             Some(_) if !desired.has_server => None,
-            // The node is marked as unavailable when it was marked before, when the doubt has lasted for long, or when
-            // a route controller said earlier that it made the node's route and added routes can't end the doubt. A
-            // short run with another kubeconfig therefore marks no node.
+            // The node is marked as unavailable when it was marked before or when the doubt has lasted for several
+            // comparisons. It is also marked when a route controller said earlier that it had made the node's route,
+            // and added routes can't settle the doubt. A short run with the kubeconfig of another cluster therefore
+            // marks no node.
             Some(_) if desired.plan.is_in_doubt => {
                 let is_marked = says == Some("True")
                     || self.inputs.is_in_doubt_for_long
@@ -487,8 +489,8 @@ impl<'a> Planner<'a> {
             let fix = "delete routes that are not needed, or use an overlay network";
             findings.push(Finding::warning(Reason::RouteLimitNear, why).with_fix(fix));
         }
-        // A stale route to the pods of a node that lost its server is not reported here, because the findings of
-        // that node say more.
+        // A stale route to the pods of a node that lost its server is not reported here, because that node has a
+        // finding that says more.
         let lost = self.desired.iter().filter(|desired| desired.gateway.is_none());
         let lost: Vec<&Ipv4Net> = lost.flat_map(|desired| &desired.cidrs).collect();
         let is_lost = |row: &RouteRow| lost.iter().any(|net| overlap(**net, row.destination));
@@ -589,7 +591,7 @@ fn changes(rows: &[RouteRow]) -> Vec<RouteChange> {
     changes
 }
 
-/// Whether a route controller said that it made a route for this node. Network plugins give other reasons.
+/// Whether the condition of the node says that a route controller made its route. Network plugins write other reasons.
 fn had_its_route(node: &KubeNode) -> bool {
     node.status.conditions.iter().any(|condition| {
         condition.kind == NETWORK_UNAVAILABLE

@@ -48,9 +48,10 @@ pub(super) struct RouteSync<'a> {
     controller: &'a mut RouteController,
     /// The name of each node whose condition was set, and the write.
     conditions: Vec<(String, NodeChange)>,
-    /// The UIDs of the nodes whose condition this sync has already handled, with or without success.
+    /// The UIDs of the nodes whose condition was handled in this sync, with or without success.
     said: HashSet<String>,
-    /// The error because of which no other condition is written. The API server did not answer, or the gate is closed.
+    /// The error after which no other condition is written, because the API server did not answer or the
+    /// gate is closed.
     mute: Option<CacheError>,
     /// The changes that were refused, with the error. They are not tried again in this sync.
     refused: Vec<(RouteChange, provider::ProviderError)>,
@@ -117,7 +118,7 @@ impl<'a> RouteSync<'a> {
         Ok(observed.complete)
     }
 
-    /// Returns the changes that were neither made nor refused, grouped by destination.
+    /// Returns the changes that were neither made nor refused, in a group for each destination.
     fn left(&self) -> Vec<Vec<RouteChange>> {
         let is_left = |change: &&RouteChange| {
             let destination = change.route.destination;
@@ -165,7 +166,8 @@ impl<'a> RouteSync<'a> {
         is_complete
     }
 
-    /// Notes the outcome of the changes of one destination. Some of the last changes may not have been made.
+    /// Notes the outcome of an execution, which has the changes of one destination. When the execution has failed, its
+    /// last changes were not made.
     fn ended(&mut self, over: Execution<Vec<RouteChange>>) {
         let (made, left) = over.subject.split_at(over.result.made.len());
         for change in made {
@@ -194,9 +196,8 @@ impl<'a> RouteSync<'a> {
         }
     }
 
-    /// Sets the condition of each node that says whether its pods can be reached, at most once in a sync. A
-    /// condition is set only when no later change of this plan can make it wrong. `is_end` means that no later
-    /// plan follows either.
+    /// Sets the condition `NetworkUnavailable` of each node, at most once in a sync. It is set only when no later
+    /// change of this plan can make it wrong. `is_end` means that no other plan follows this one.
     fn set_conditions(&mut self, is_end: bool) {
         if self.mute.is_some() {
             return;
@@ -245,7 +246,7 @@ impl<'a> RouteSync<'a> {
         }
     }
 
-    /// Whether a route was deleted, or may have been, and its replacement is not there.
+    /// Whether a route was deleted, or possibly deleted, and its replacement does not exist.
     fn is_interrupted(&self) -> bool {
         let mut changes = self.synced.plan.changes.iter();
         let is_deleted = |change: &RouteChange| self.deleted.contains(&change.route.destination);
@@ -269,8 +270,8 @@ impl<'a> RouteSync<'a> {
             made.push((object, change.json()));
         }
         for (change, error) in self.refused {
-            // A node with an obstacle is reported further down. Its refused addition is left out here, so that the same
-            // trouble is reported only once.
+            // The obstacle of the node is reported below. The refused addition is left out here, so that
+            // one trouble is reported once.
             let mut nodes = plan.nodes.iter().filter(|node| node.obstacle.is_some());
             if change.is_deletion || !nodes.any(|node| node.name() == change.object()) {
                 report.fail(change.object(), error.message, None);
@@ -307,7 +308,7 @@ impl Synced {
     }
 }
 
-/// Counts each node and each destination once in the report, whether or not something was done about it.
+/// Counts each node and each destination once in the report, even when nothing was done about it.
 fn note_outcomes(report: &mut Report, plan: &RoutePlan) {
     for node in &plan.nodes {
         report.note(node.object.for_people(), Progress::Unchanged);

@@ -21,7 +21,7 @@ pub type RoutePlan = Plan<RouteChange, RouteFacts>;
 pub struct RouteFacts {
     /// Every route that exists or is needed, sorted by destination.
     pub rows: Vec<RouteRow>,
-    /// The nodes of ours about which there is something to say, sorted by name.
+    /// The nodes of ours that have a finding or a change, sorted by name.
     pub nodes: Vec<NodeRoutePlan>,
     /// Whether routes that block others may be another cluster's. The doubt may end when routes that nothing
     /// blocks are added.
@@ -53,7 +53,7 @@ pub struct RouteRow {
     pub have: Option<Route>,
     /// The route that should exist. `None` when no route to the destination is needed.
     pub want: Option<Route>,
-    /// The name of the node to whose pods the route leads, or on whose server it ends.
+    /// The name of the node whose pods the route leads to, or else of the node whose server is the gateway.
     pub node: Option<String>,
     /// The name of the server to which the route leads.
     pub server: Option<String>,
@@ -77,7 +77,7 @@ named! {
         Unwanted = "unwanted",
         /// The route leads to a server on which no node runs.
         Stale = "stale",
-        /// The pods at this destination belong to a node whose server is not known.
+        /// The route stays. It leads to the pods of a node whose server is not known.
         LeftAlone = "left alone",
         /// The destination is outside the cluster's CIDRs.
         NotOurs = "not ours",
@@ -91,7 +91,7 @@ pub enum RouteStep {
     Add,
     Delete,
     Replace,
-    /// The route is blocked: see the obstacle of the node.
+    /// The route is blocked. The obstacle of the node says why.
     Cannot,
 }
 
@@ -107,8 +107,7 @@ impl RoutePlan {
         self.nodes.iter().any(|node| node.obstacle.is_some())
     }
 
-    /// Notes that the cloud refused this change of the plan, because of which the node of the change can't
-    /// get its route.
+    /// Notes that the cloud refused this change of the plan. The node of the change gets no route.
     pub(super) fn block(&mut self, change: &RouteChange, error: &ProviderError) {
         let mut nodes = self.nodes.iter_mut();
         let node = nodes.find(|node| Some(&node.object.name) == change.node.as_ref());
@@ -120,8 +119,8 @@ impl RoutePlan {
         }
     }
 
-    /// Removes the changes and findings of a plan that was made with the answers of one API alone, because what such a
-    /// plan says about the other API is not true.
+    /// Removes the changes and findings of a plan for which only one API has answered, because what such a plan says
+    /// about the other API is not true.
     pub(super) fn forget_changes(&mut self) {
         self.changes.clear();
         self.findings.clear();
@@ -131,7 +130,7 @@ impl RoutePlan {
         }
     }
 
-    /// Returns a proposal for each node, and for each destination that concerns no node.
+    /// Returns one proposal for each node, and one for each destination that belongs to no node.
     pub fn proposals(&self) -> Vec<Proposal> {
         let routes = self.changes.iter().map(|change| Proposal {
             object: change.object(),
@@ -171,7 +170,7 @@ impl State {
 }
 
 impl NodeRoutePlan {
-    /// Plans the write that makes the condition of the node say what it should.
+    /// Plans the write that corrects the condition `NetworkUnavailable` of the node.
     pub(super) fn set_condition(&mut self) {
         self.version = self.node.metadata.resource_version.clone();
         let says = self.node.condition(NETWORK_UNAVAILABLE);

@@ -25,15 +25,16 @@ pub(super) struct Admission {
     shares: HashMap<String, Arc<CallShare>>,
     /// The Services that want a load balancer, by UID. A new Service that waits is not in this map.
     admitted: HashMap<String, Admitted>,
-    /// The time since which a change of a Service waits, by the UID of the Service.
+    /// The moment since which a change of the Service waits, by the UID of the Service.
     waiting: HashMap<String, Instant>,
-    /// How many more changes may be taken up in each namespace until the next look.
+    /// How many more changes each namespace may begin until the next look.
     rooms: HashMap<String, usize>,
     has_looked: bool,
 }
 
 struct Admitted {
-    /// The Service as it may be planned. While a change waits, annotations and spec are those before the change.
+    /// The Service as it may be planned. While a change waits, its annotations and its spec are those from
+    /// before that change.
     service: Arc<KubeService>,
     /// The payer of the Service's calls until the Service is in order. `None` when the Service was in order since its
     /// last change, or existed before this process started.
@@ -44,8 +45,8 @@ struct Admitted {
 }
 
 impl Admission {
-    /// Replaces each listed Service by the version that may be planned now. Returns the Services that have a change
-    /// which begins to wait. `busy` are the payers of the changes that are being made.
+    /// Replaces each listed Service by the version that may be planned now. Returns the Services of which a change has
+    /// to wait from now on. `busy` are the payers of the changes that are being made.
     pub(super) fn look(
         &mut self,
         services: &mut Vec<Arc<KubeService>>,
@@ -88,8 +89,8 @@ impl Admission {
         begin_to_wait
     }
 
-    /// Returns the version that may be planned now of a Service that was just read again. `None` when the Service was
-    /// created since the last look, and has to wait for the next look.
+    /// Returns the version of a Service, which was just read again, that may be planned now. `None` when the Service
+    /// was created since the last look. Such a Service waits for the next look.
     pub(super) fn again(
         &mut self,
         service: Arc<KubeService>,
@@ -165,8 +166,9 @@ impl Admission {
         !self.waiting.is_empty()
     }
 
-    /// Notes that changes of the Service were stopped. `has_begun` means that some changes were made, so that the
-    /// Service can't be planned as it was before. Returns whether the Service begins to wait now.
+    /// Notes that changes of the Service were stopped. `has_begun` means that some changes were already made, so that
+    /// the Service can't be planned any more as it was before its change. Returns whether the change of the Service
+    /// waits from now on.
     pub(super) fn stopped(&mut self, uid: &str, has_begun: bool) -> bool {
         if let Some(admitted) = self.admitted.get_mut(uid)
             && let Some(before) = admitted.before.take_if(|_| !has_begun)
@@ -210,7 +212,8 @@ impl Admission {
         if news == News::Old {
             return false;
         }
-        // Too little is known of the Service, so nothing is changed for it, and it needs no calls.
+        // The data of the Service could not be read completely. Nothing is changed for the Service, so it
+        // needs no calls.
         if service.above.is_some() {
             self.admitted.remove(uid);
             self.take(service, None);
@@ -240,8 +243,8 @@ impl Admission {
         }
         let known = self.admitted.get_mut(&service.metadata.uid)?;
         known.service = as_before(service, &known.service);
-        // While one change waits, another part of the Service, e.g. the finalizer, may have changed, too. Such changes
-        // can be made again and again, so the namespace pays for them.
+        // While one change waits, another part of the Service may change as well, e.g. the finalizer. Anybody could
+        // repeat such changes without end, so the namespace pays for them.
         if agenda.news(&known.service) == News::Changed {
             known.payer = Some(own);
         }
@@ -260,8 +263,7 @@ impl Admission {
         Arc::clone(self.shares.entry(namespace.to_owned()).or_insert_with(full))
     }
 
-    /// Takes one of the places for changes that the namespace has until the next look. Returns `false` when
-    /// no place is left.
+    /// Takes one of the changes that the namespace may begin until the next look. Returns `false` when none is left.
     fn enter(&mut self, namespace: &str, busy: &[Payer]) -> bool {
         let share = self.share(namespace);
         let is_own = |payer: &&Payer| payer.can_stop && Arc::ptr_eq(&payer.share, &share);
@@ -299,7 +301,7 @@ fn calls_left(share: &CallShare) -> f64 {
     share.left_after_reads(clock::now())
 }
 
-/// Whether the Services differ in a part that their owner may change and whose change costs calls.
+/// Whether the Services differ in a field that their owner may change, and whose change needs calls.
 fn asks_otherwise(one: &Arc<KubeService>, other: &Arc<KubeService>) -> bool {
     !Arc::ptr_eq(one, other)
         && (one.spec != other.spec || one.metadata.annotations != other.metadata.annotations)

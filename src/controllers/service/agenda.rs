@@ -1,7 +1,8 @@
-//! Decides when a Service is planned and why. The reasons decide how old the list of load balancers may be on which the
-//! plans rest, and how urgent their calls are.
+//! Decides when a Service is planned and why. The reason decides how old the list of load balancers for the plan may
+//! be, and how urgent its calls are.
 //!
-//! [`Agenda`] takes note of what was seen, planned, written, missed and ended. [`Agenda::next`] says what comes next.
+//! [`Agenda`] takes note of what was seen, planned, written, missed and ended. [`Agenda::next`] says which
+//! work is next.
 
 use super::observe::{self, FullName, SeenObjects, candidates, full_name};
 use super::plan::{Want, want};
@@ -26,7 +27,7 @@ const LIST_MAX_AGE: Duration = Duration::from_secs(5);
 /// Decides when Services are planned, and when orphans are searched.
 #[derive(Default)]
 pub(super) struct Agenda {
-    /// When Services failed, when all of them were compared, and when load balancers were written to.
+    /// The moments of the last comparison, the last failures and the last writes to load balancers.
     pub(super) schedule: Schedule,
     /// The facts for which each Service was planned last, by UID.
     planned: HashMap<String, PlannedFacts>,
@@ -35,7 +36,7 @@ pub(super) struct Agenda {
     dependencies: Dependencies,
     /// Whether a Service has or wants a load balancer of ours.
     has_services: bool,
-    /// The lists of Services and nodes that were read when no Service was due and no work on a Service was under way.
+    /// The lists of Services and nodes from the last read at which no Service was due or in work.
     settled: Lists,
     /// The UIDs of Services whose finalizer was removed because they are left alone. When such a Service has the
     /// finalizer again, another daemon, which has another class or selector, has added it.
@@ -60,8 +61,8 @@ pub(super) enum News {
     Changed,
     /// Nothing has changed that a plan depends on.
     Same,
-    /// The list is out of date, because the last plan was made for a newer version of the Service. This may be the
-    /// result for several lists in a row.
+    /// The Service in the list is older than the version that was planned last. Several lists in a row may
+    /// be as old as this.
     Old,
 }
 
@@ -86,12 +87,12 @@ struct PlannedFacts {
     dependencies: u64,
     /// The version in the last list, when the Service that was planned or written had a newer version.
     superseded: Option<String>,
-    /// Whether the plan was not carried out. In that case the Service is due at once, although the Service
+    /// Whether the last plan was not carried out completely. The Service is then due at once, even when it
     /// did not change.
     is_missed: bool,
 }
 
-/// Fingerprints of everything that Kubernetes shows, besides the Service itself, on which a plan depends.
+/// Fingerprints of all objects in Kubernetes on which the plan of a Service depends, besides the Service itself.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Dependencies {
     nodes: u64,
@@ -120,7 +121,7 @@ impl Agenda {
         let services = seen.services.iter().filter(may_be_planned);
         let services = services.filter_map(|service| Some((Arc::clone(service), why(service)?)));
         let services: Vec<_> = services.collect();
-        // The Services that are planned at a comparison are compared, too.
+        // A comparison plans these Services too.
         let compared = seen.is_comparison.then_some(Why::Compared);
         let whys = services.iter().map(|(_, why)| *why).chain(compared);
         let reads = self.schedule.reads(whys, scope.period);
@@ -135,7 +136,7 @@ impl Agenda {
         Reads { max_age, urgency }
     }
 
-    /// Returns the reason why the Service is due without a person's request. `None` when the Service is not due.
+    /// Returns the reason why the Service is due, when no person asked for it. `None` when the Service is not due.
     fn why(&self, service: &KubeService, is_comparison: bool, now: Instant) -> Option<Why> {
         let uid = &service.metadata.uid;
         if self.released.contains(uid) {
@@ -253,7 +254,7 @@ impl Agenda {
         is_newer.then(|| listed.clone())
     }
 
-    /// Takes note that the plan of the Service was not carried out to its end. The Service is due at once.
+    /// Notes that the plan of the Service was not carried out completely. The Service is due at once.
     pub(super) fn missed(&mut self, uid: &str) {
         if let Some(planned) = self.planned.get_mut(uid) {
             planned.is_missed = true;
@@ -270,9 +271,9 @@ impl Agenda {
         }
     }
 
-    /// Returns the moment since which everything must have been read that a search of orphans uses. `None` when no
-    /// search is due. A search is due after a comparison of all Services, which began at `compared`. `is_free` means
-    /// that no changes are being made.
+    /// Returns the moment after which the data for a search of orphans must have been requested. `None` when no search
+    /// is due. A search is due after a comparison of all Services, and `compared` is the start of that comparison.
+    /// `is_free` means that no changes are being made.
     pub(super) fn next_orphan_search(
         &mut self,
         compared: Option<Instant>,
@@ -299,7 +300,7 @@ impl Dependencies {
         let mut of_nodes = DefaultHasher::new();
         for (node, _) in candidates(&seen.nodes, provider) {
             node.name().hash(&mut of_nodes);
-            // A node that was deleted and registered again is another node, although it looks the same.
+            // A node that was deleted and registered again is another node with the same content.
             node.metadata.uid.hash(&mut of_nodes);
             node.spec.provider_id.hash(&mut of_nodes);
             for label in node.metadata.labels.iter() {

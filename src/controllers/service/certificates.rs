@@ -25,8 +25,8 @@ pub(super) struct CertificateSearch {
     wanted: TlsSecrets,
     /// Whether the certificates that Services want, or the load balancers that use them, may have changed.
     pub(super) is_due: bool,
-    /// Whether the last search found no uploaded certificate, used or not, and none was uploaded since. The first value
-    /// is false, because an earlier process may have uploaded certificates.
+    /// Whether the last search found no uploaded certificate at all, and none was uploaded since. The first value is
+    /// `false`, because an earlier process may have uploaded certificates.
     none_exist: bool,
 }
 
@@ -82,8 +82,8 @@ pub(super) fn find(
     unused.map_err(CacheError::Cloud)
 }
 
-/// Returns a plan with these deletions, whose object is not a Service, so that commands display the deletions like
-/// other plans. `None` when there are no deletions.
+/// Returns the plan of these deletions. Its object is not a Service, but commands display it like the plan of a
+/// Service. `None` when there are no deletions.
 pub(super) fn plan(deletions: Vec<Box<dyn Change>>) -> Option<ServicePlan> {
     let object = ObjectReference { kind: KIND, ..ObjectReference::default() };
     let mut plan = ServicePlan::new(object, "", ServiceFacts::new(&Arc::default(), Want::Nothing));

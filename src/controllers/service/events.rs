@@ -27,7 +27,7 @@ pub(super) fn findings(apis: &Apis, plan: &ServicePlan) {
         && plan.cloud.outcome.is_in_order()
         && plan.changes_now().next().is_none()
         && !fails(plan);
-    // No change was made, so no other event says that the failure is over.
+    // No change was made, so no other event says that the failure has ended.
     if is_right && recovered(apis, source(apis), &plan.object) {
         let ensured = Finding::info(Reason::EnsuredLoadBalancer, ENSURED);
         report(apis, &plan.object, [ensured]);
@@ -63,7 +63,8 @@ pub(super) fn done(apis: &Apis, plan: &ServicePlan, kind: ChangeKind) {
     succeeded(apis, plan, &Finding::info(reason, text));
 }
 
-/// Reports a success. A part of the Service that is refused still fails while the rest of the Service is synced.
+/// Reports that the rest of a Service was synced. When a part of the Service was refused, the failure of that part is
+/// not reported as ended.
 fn succeeded(apis: &Apis, plan: &ServicePlan, finding: &Finding) {
     if fails(plan) {
         publish_beside_failures(apis, source(apis), &plan.object, finding);

@@ -82,8 +82,8 @@ pub struct Trouble {
     pub is_outage: bool,
     /// How many targets are healthy, and why the others are not.
     pub message: String,
-    /// The advice for the most frequent cause, without the causes that another check of `doctor` reports. The text is
-    /// empty when there is no such cause.
+    /// The advice for the most frequent cause. Causes that another check of `doctor` reports are left out. The text is
+    /// empty when no cause is left.
     pub fix: String,
 }
 

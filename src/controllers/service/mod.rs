@@ -296,10 +296,10 @@ impl ServiceSync<'_> {
         }
     }
 
-    /// Plans for all Services that are due and not being executed, and begins the changes.
+    /// Plans for all Services that are due and have no execution yet, and begins the changes.
     fn take_up(&mut self, begun: Instant, requests: &mut Requests) -> Result<(), Outage> {
         let mut seen = self.look_admitted().map_err(|error| {
-            // The state of the cluster is not known, so it is not known either whether changes that take something away
+            // The state of the cluster is not known. It is therefore not certain that changes which remove something
             // are still right.
             self.state.executor.stop(Execution::takes_away);
             Outage::new(error, String::new())
@@ -338,8 +338,8 @@ impl ServiceSync<'_> {
         seen.nodes = Arc::default();
         let is_taken_up = |plan: &mut ServicePlan| plan.is_taken_up();
         let mut to_do: Vec<_> = in_order.extract_if(.., is_taken_up).collect();
-        // The list of all Services decides whether a Service is above a limit, so a read of that Service alone
-        // tells nothing new.
+        // The list of all Services shows whether a Service exceeds the limit of its namespace. A read of that one
+        // Service can't show this.
         let is_above =
             |plan: &mut ServicePlan| plan.service.above.is_some() && plan.obstacle.is_some();
         for plan in to_do.extract_if(.., is_above) {
@@ -407,8 +407,8 @@ impl ServiceController {
         } else if self.busy().is_empty() {
             (shared, ReadFrom::Cache)
         } else {
-            // The changes that are being made rest on a read of an earlier tick, and must still fit the present state.
-            // An old list would not show that a Service wants a load balancer again which is about to be deleted.
+            // The changes that are being made rest on data from an earlier tick, and must still fit the present state.
+            // An old list could hide that a Service wants the load balancer again that is about to be deleted.
             (Duration::ZERO, ReadFrom::Latest)
         }
     }
@@ -468,16 +468,16 @@ impl ServiceController {
         Ok(())
     }
 
-    /// Notes the result of a look at Kubernetes, and stops changes that do not fit this result any more.
+    /// Notes what Kubernetes showed in the last look, and drops the waiting changes that do not fit it any more.
     fn saw(&mut self, apis: &Apis, seen: &SeenObjects) {
         self.agenda.saw(seen, Dependencies::new(apis, seen));
         self.certificates.saw(&seen.tls_secrets);
         self.stop_stale(&seen.services);
     }
 
-    /// Reads the data for the plans of the next Services. The data are those that were read last, or fresh data when a
-    /// person asks. A Service whose changes are being executed is not planned a second time. `shows_all` includes the
-    /// Services that are left alone.
+    /// Reads the data for the plans of the Services that are next. A person gets fresh data, and a tick may use the
+    /// data that were read last. Services whose changes are being executed are not planned. `shows_all` includes the
+    /// Services that want no load balancer from us.
     fn observe_next(
         &self,
         apis: &Apis,

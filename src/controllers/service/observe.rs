@@ -65,11 +65,11 @@ pub(super) struct ObservedServices {
     pub(super) answered: Instant,
     /// How urgent the calls are for these plans.
     pub(super) urgency: Urgency,
-    /// Whether the project has a server of the cluster's nodes. The targets of load balancers show this, or servers
-    /// that were read after the load balancers. `None` when this is not known.
+    /// Whether the project has a server of one of the cluster's nodes. A target of a load balancer proves it, and so
+    /// does a list of servers that was read after the load balancers. `None` when it is not known.
     pub(super) has_own_servers: Option<bool>,
     pub(super) management: Management,
-    /// UIDs of Services that are planned as they were before a change, because the change waits for calls.
+    /// UIDs of Services with a change that waits for calls. These Services are planned as they were before that change.
     pub(super) waiting: HashSet<String>,
 }
 
@@ -78,7 +78,7 @@ pub(super) struct ObservedServices {
 pub(super) struct SeenObjects {
     /// The Services of type LoadBalancer, as the API server listed them.
     pub(super) list: Arc<Vec<Arc<KubeService>>>,
-    /// Every Service with which this controller may have to do, by name.
+    /// Every Service that this controller may have to sync, by name.
     pub(super) services: Vec<Arc<KubeService>>,
     pub(super) nodes: Arc<Vec<Arc<KubeNode>>>,
     /// The contents of the Secrets that these Services name. Empty when a person chose Services.
@@ -92,7 +92,7 @@ pub(super) struct SeenObjects {
 pub enum Management {
     #[default]
     Usual,
-    /// The Service is to take over the load balancer with this ID.
+    /// From now on, this controller manages the load balancer with this ID for the Service.
     Begins(u64),
     /// The management is to end, so that the controller changes nothing of the Service from then on.
     Ends,
@@ -129,8 +129,8 @@ impl ObservedServices {
         if is_one_enough && self.has_first_server(apis)? {
             self.has_own_servers = Some(true);
         } else if (needs.servers || needs.project) && apis.provider.instances().is_some() {
-            // A token of another project may take the place of this one at any time. The list must therefore come from
-            // the project of the load balancers, or be newer than their list.
+            // The token of this project may be replaced by that of another project at any time. The list of servers
+            // must therefore come from the project of the load balancers, or be newer than the list of load balancers.
             let since = since.max(self.answered);
             let servers = apis.instances_since(Some(since), Duration::MAX, self.urgency)?;
             let is_own = |server: &Instance| self.cluster.servers.contains_key(&server.id);

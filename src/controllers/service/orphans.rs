@@ -70,8 +70,8 @@ pub(super) fn find(
         let snapshot = apis.load_balancers(&[], clock::since(begun), urgency)?;
         apis.any_services(clock::since(snapshot.answered))?;
         apis.load_balancer_services(clock::since(snapshot.answered), ReadFrom::Latest)?;
-        // A process whose cluster has no Services may not have read the nodes yet. The nodes are needed, because only
-        // the targets on their servers are ours.
+        // A process whose cluster has no Services may not have read the nodes yet. They are needed now, because a
+        // target is ours only when its server is that of a node.
         if seen.is_none() {
             seen = Some(apis.nodes.whole(Duration::MAX, ReadFrom::Cache)?);
         }
@@ -79,9 +79,9 @@ pub(super) fn find(
     }
 }
 
-/// Returns the orphans, and also the load balancers of Services that exist, are of another type and have no finalizer,
-/// as after the restore of a backup. No other code looks at these load balancers. They stay, because such a Service may
-/// want its load balancer again.
+/// Returns the orphans. Also returns the load balancers of Services that exist, but have another type and
+/// no finalizer, as after the restore of a backup. These load balancers are only reported, because such a
+/// Service may want its load balancer again.
 fn orphans(
     snapshot: &dyn Snapshot,
     mut cluster: Cluster,

@@ -19,7 +19,7 @@ use std::sync::Arc;
 pub enum Want {
     /// The Service wants a load balancer.
     Ensure,
-    /// The load balancer must be removed, and then our finalizer.
+    /// The load balancer must be removed first, and then our finalizer.
     Remove,
     /// The load balancer stays as it is, and our finalizer is removed. A person wants that, or the Service is not
     /// ours any more.
@@ -36,7 +36,7 @@ pub type ServicePlan = Plan<ServiceChange, ServiceFacts>;
 pub struct ServiceFacts {
     pub service: Arc<KubeService>,
     pub want: Want,
-    /// What else the plan in the cloud says. Its findings, its changes and the status are taken out of it.
+    /// The provider's plan without its findings, changes and status, which are moved into the plan of the Service.
     pub cloud: LoadBalancerPlan,
     /// Every write that was made, as JSON. The list is filled only when a person asked for the plans.
     pub made: Vec<Value>,
@@ -63,8 +63,8 @@ pub enum ServiceChange {
     Own(ServiceWrite),
     /// A change in the cloud.
     Cloud(Box<dyn Change>),
-    /// A change that takes the Service off a load balancer. Unless the plan begins with it, it is made only after all
-    /// other writes were made and a new plan was made.
+    /// A change that takes the Service off a load balancer. It is made after all other writes and a new plan. When it
+    /// is the first write of a plan, it is made at once.
     Leave(Box<dyn Change>),
     /// The addition of the Service's ports to a load balancer that is created for another Service. People see it.
     AddToNew(AddToNew),
@@ -85,8 +85,8 @@ pub enum ServiceWrite {
     EndManagement,
 }
 
-/// Plans for all observed Services. Each field and target is kept in the plans only `for_people`, because twenty load
-/// balancers of a hundred targets would take most of a daemon's memory.
+/// Plans for all observed Services. Only plans `for_people` keep each field and target, because those of twenty load
+/// balancers with a hundred targets would take most of a daemon's memory.
 pub(super) fn plan(observed: &ObservedServices, for_people: bool) -> Vec<ServicePlan> {
     let plan = |service| {
         // A pass over thousands of Services takes time, so a heartbeat for each plan shows that the
@@ -210,11 +210,11 @@ pub(super) fn needs(plans: &[ServicePlan]) -> Needs {
     })
 }
 
-/// Refuses plans when the token may be another project's. Such a token shows neither the Service's load balancer nor a
-/// server. A new load balancer in that project would get no traffic, or would take the traffic away, and a Service that
-/// is let go would leave its real load balancer behind. Plans that do not rest on the Service's own load balancer are
-/// therefore refused when the project also has no server of the cluster's nodes. In a cluster without nodes on cloud
-/// servers, projects can't be distinguished.
+/// Refuses plans when the token may belong to the wrong project. Such a token shows neither the load balancer of the
+/// Service nor the servers of the cluster. A new load balancer in that project would get no traffic, and a Service that
+/// is let go would leave its real load balancer behind. Therefore a plan that does not rest on a load balancer of the
+/// Service is refused when the project has no server of the cluster's nodes. In a cluster without nodes on cloud
+/// servers, the projects can't be told apart.
 fn refuse_in_wrong_project(observed: &ObservedServices, plans: &mut [ServicePlan]) {
     let count = observed.cluster.servers.len();
     if count == 0 || observed.has_own_servers != Some(false) {
@@ -260,9 +260,9 @@ impl Write for AddToNew {
     }
 }
 
-/// Changes the plans for people as if they were carried out one after the other. When two Services ask for a load
-/// balancer without an owner, the first Service gets it, and the second is refused, because the first would be the
-/// owner by then. A change that the Services of a group need together is kept only in the plan of the first Service.
+/// Changes the plans for people so that they read as if they were carried out one after the other. When two Services
+/// ask for the same load balancer without an owner, the first Service gets it, and the plan of the second is refused. A
+/// change that all Services of a group need is kept only in the plan of the first Service.
 pub(super) fn in_turn(provider: &dyn Provider, plans: &mut [ServicePlan]) {
     let mut claimed: HashMap<String, String> = HashMap::new();
     let mut created: HashMap<(String, String), String> = HashMap::new();
@@ -354,7 +354,8 @@ impl ServicePlan {
                 let first = (is_synced && !has_finalizer).then_some(ServiceWrite::AddFinalizer);
                 (first, status.filter(|status| status != has).map(ServiceWrite::SetStatus))
             }
-            // The finalizer and the status of a Service that ends stay until nothing is in the way.
+            // While the load balancer of a deleted Service can't be removed, the Service keeps its
+            // finalizer and its status.
             _ if outcome.obstacle().is_some() => (None, None),
             Want::Remove => {
                 let empties_status = status.is_none();
@@ -374,8 +375,8 @@ impl ServicePlan {
         self.cloud = cloud;
     }
 
-    /// Syncs nothing of a Service of which too little is known. Only the mode of the addresses in its status may
-    /// change. The plan has the load balancer when a person reads the plan.
+    /// Plans no sync for a Service whose data could not be read completely. Only the mode of the addresses in its
+    /// status may change. When a person reads the plan, the plan shows the load balancer.
     fn leave_unread(
         &mut self,
         observed: &ObservedServices,
@@ -393,10 +394,10 @@ impl ServicePlan {
         self.take_over(cloud);
     }
 
-    /// Leaves the load balancer as it is, with our labels. By these labels, the Service gets the load balancer back
-    /// when this controller is responsible for the Service again. When the Service does not exist any more, these
-    /// labels make the load balancer an orphan. When no load balancer has these labels, nothing proves that the
-    /// finalizer of the Service is ours.
+    /// Leaves the load balancer and our labels on it unchanged. When this controller becomes responsible for the
+    /// Service again, the Service gets the load balancer back by these labels. When the Service does not exist any
+    /// more, the labels make the load balancer an orphan. Without a load balancer with these labels, it is not proven
+    /// that the finalizer of the Service is ours.
     fn leave_alone(&mut self, snapshot: &dyn Snapshot, why: &str, cluster: &Cluster) {
         self.cloud.found = snapshot.left_on(&self.service.for_cloud(), cluster);
         self.cloud.carries_uid = self.cloud.found.is_some();
@@ -414,9 +415,9 @@ impl ServicePlan {
         }
     }
 
-    /// Whether the Service is planned on fresh data now. Fresh data are used for every Service with something to write.
-    /// They are also used for a blocked Service, because the obstacle may be gone, for an unfinished Service, because
-    /// what was missing in the cloud may exist by now, and for a released Service, because it may have been adopted.
+    /// Whether the plan of the Service is made again on fresh data. That is so when the Service needs a write. A
+    /// blocked Service is also planned on fresh data, because the obstacle may be gone, an unfinished one, because the
+    /// missing object may exist now, and a released one, because it may have been adopted.
     pub(super) fn is_taken_up(&self) -> bool {
         let outcome = &self.cloud.outcome;
         self.has_writes()
@@ -436,9 +437,9 @@ impl ServicePlan {
         }
     }
 
-    /// Returns the changes in the cloud that are made now. Those that take the Service off load balancers are made now
-    /// when no other change, and no status, has to be written before. Only then do the labels of the new load balancer
-    /// say which Services use it.
+    /// Returns the changes in the cloud that can be made now. A change that takes the Service off a load balancer is
+    /// among them only when neither another change nor the status has to be written first, so that the labels of the
+    /// new load balancer already name the Service.
     pub fn changes_now(&self) -> impl Iterator<Item = &dyn Change> {
         let now = &self.changes[usize::from(self.first_write().is_some())..];
         let leaves = matches!(now, [ServiceChange::Leave(_), ..]);
@@ -462,21 +463,22 @@ impl ServicePlan {
         })
     }
 
-    /// Whether the status of the Service says that there is a load balancer, and none can be found.
+    /// Whether the status of the Service names a load balancer, but no load balancer was found.
     pub fn has_lost_its_own(&self) -> bool {
         let has_status = !self.service.status.load_balancer.ingress.is_empty();
         let lacks = self.cloud.found.is_none() && self.rests_on_project();
         self.want == Want::Ensure && has_status && lacks
     }
 
-    /// Whether `rests_on_project` may become true after everything that the plan needs was read.
+    /// Whether `rests_on_project` may still become true when the data that the plan needs have been read.
     fn may_rest_on_project(&self) -> bool {
         let cloud = &self.cloud;
         !cloud.carries_uid && (self.obstacle.is_none() || cloud.needs.services)
     }
 
-    /// Whether there is no load balancer with the UID of the Service, and none with one of its addresses that could be
-    /// adopted. The Service gets another load balancer, or is let go. See `refuse_in_wrong_project`.
+    /// Whether the plan rests on the assumption that the token is the right project's. That is so when the project has
+    /// neither a load balancer with the UID of the Service, nor one with an address from the Service's status, and the
+    /// plan creates a load balancer or removes the finalizer. See `refuse_in_wrong_project`.
     fn rests_on_project(&self) -> bool {
         let status = &self.service.status.load_balancer.ingress;
         let mut found = self.cloud.found.iter().flat_map(|found| &found.addresses);

@@ -49,7 +49,7 @@ pub struct ServiceController {
     pub(super) outages: ServiceOutages,
 }
 
-/// The work of one tick.
+/// The work on the Services in one tick.
 pub(super) struct ServiceSync<'a> {
     pub(super) state: &'a mut ServiceController,
     pub(super) apis: &'a Apis,
@@ -57,8 +57,8 @@ pub(super) struct ServiceSync<'a> {
     /// Whether a person reads the plans, see `plan::plan`. When a person reads them, the last plan of each
     /// Service is kept.
     pub(super) for_people: bool,
-    /// Whether changes of Services may have to wait until their namespace has calls left, because no person asked
-    /// for this tick.
+    /// Whether changes of Services wait when their namespace has no calls left. A person's request never
+    /// waits for this.
     pub(super) is_limited: bool,
     /// The payers of the changes that were made in this tick.
     pub(super) payers: Vec<Payer>,
@@ -85,13 +85,13 @@ pub(super) struct Task {
     /// How many creations were refused in part. After the first, the servers are read again for the next plan. After
     /// the second, the load balancer is created without what may be refused.
     refused: u32,
-    /// The kind of the change that was begun in the cloud. `None` when no change was begun.
+    /// The kind of the first change that was made in the cloud. `None` when no change was begun.
     kind: Option<ChangeKind>,
     /// The name and the ID of the load balancer that is worked on.
     balancer: Option<(String, u64)>,
     /// Whether a write was made for the Service.
     has_changed: bool,
-    /// The change of the last plan that was not made because something else had changed, see `Applied::Overtaken`.
+    /// The change of the last plan that was not made because the cloud had changed meanwhile, see `Applied::Overtaken`.
     overtaken: Option<String>,
     /// Every write that was made, for programs.
     made: Vec<Value>,
@@ -103,8 +103,8 @@ pub(super) struct Task {
 pub(super) struct Work {
     task: Task,
     plan: ServicePlan,
-    /// The facts on which the plan rests, if the plan creates a load balancer. Other plans drop their facts, because
-    /// the facts about thousands of nodes should not be kept for each round of plans.
+    /// The facts on which the plan rests, if the plan creates a load balancer. In all other cases the facts are
+    /// dropped, because they are about thousands of nodes and take much memory.
     observed: Option<Arc<ObservedServices>>,
     claims: HashSet<Claim>,
 }
@@ -215,8 +215,8 @@ impl ServiceSync<'_> {
         tasks
     }
 
-    /// Reports that work on these Services is left for later, and makes them due at once. Otherwise the changes that a
-    /// comparison of all Services found would wait for the next comparison.
+    /// Leaves the work on these Services for later, and makes them due at once. Otherwise the differences that were
+    /// found in a comparison would stay until the next comparison.
     fn leave(&mut self, tasks: &[Task]) {
         for task in tasks {
             let object = task.service.object().for_people();
@@ -225,9 +225,8 @@ impl ServiceSync<'_> {
         }
     }
 
-    /// Ends tasks that have had as many plans as a tick allows, or for which the gate is closed. A task for which
-    /// nothing was written is tried again by the backoff. If such a task were due at once, it would be tried for ever,
-    /// and no comparison of all Services would end.
+    /// Ends tasks that had as many plans as a tick allows, or whose writes the gate refuses. A task without any write
+    /// is tried again by the backoff, because otherwise it would be tried without a pause, and no comparison would end.
     fn leave_or_fail(&mut self, tasks: Vec<Task>) {
         let is_closed = self.is_closed;
         let is_left = |task: &Task| is_closed || task.has_changed;
@@ -320,8 +319,8 @@ impl ServiceSync<'_> {
         }))
     }
 
-    /// Returns the Service, which was just read again, as it may be planned now. A change that waits for calls
-    /// is left out.
+    /// Returns the Service, which was just read again, as it may be planned now. When a change of the Service waits
+    /// because its namespace has no calls left, the Service is returned as it was before that change.
     fn admitted(&mut self, service: Arc<KubeService>) -> Option<Arc<KubeService>> {
         if !self.is_limited {
             return Some(service);
@@ -335,7 +334,7 @@ impl ServiceSync<'_> {
         let executions = self.state.executor.executions();
         executions.iter().for_each(|execution| note(&mut claimed, execution));
         let mut again = Vec::new();
-        // `plans` has the same order as `tasks`.
+        // The plans have the same order as the tasks. A task whose Service does not exist any more has no plan.
         let mut plans = plans.into_iter().peekable();
         for mut task in tasks {
             let Some(plan) = plans.next_if(|plan| plan.object.uid == task.uid()) else {
@@ -520,8 +519,8 @@ impl ServiceSync<'_> {
         None
     }
 
-    /// Makes the next write of the plan if it is one to the Service itself. Returns `false` when what the plan rests on
-    /// changed in the meantime.
+    /// Makes the next write of the plan if it is a write to the Service itself. Returns `false` when the
+    /// plan is out of date.
     fn write(&mut self, task: &mut Task, plan: &mut ServicePlan) -> Result<bool, kube::KubeError> {
         let Some(ServiceChange::Own(write)) = plan.changes.first() else {
             return Ok(true);
@@ -553,7 +552,7 @@ impl ServiceSync<'_> {
         Ok(true)
     }
 
-    /// Finishes the work on a Service for which there is nothing to do, or of which too little is known to do anything.
+    /// Ends the work on a Service that needs no write, or of which too little is known for a write.
     pub(super) fn leave_as_it_is(&mut self, plan: ServicePlan) {
         self.state.agenda.planned(&plan.service);
         events::findings(self.apis, &plan);
@@ -676,8 +675,8 @@ impl Task {
         }
     }
 
-    /// Warns that a Service was deleted by force while its load balancer was worked on. The log is the only place left
-    /// that can report this at once.
+    /// Warns that a Service was deleted without its finalizer while its load balancer was worked on. The Service can't
+    /// get an event any more, so this is only logged.
     fn warn_of_leftover(&self) {
         if let Some((name, id)) = &self.balancer {
             log::warn!(
