@@ -85,7 +85,7 @@ pub(super) struct Task {
     /// How many creations were refused in part. After the first, the servers are read again for the next plan. After
     /// the second, the load balancer is created without what may be refused.
     refused: u32,
-    /// The kind of the first change that was made in the cloud. `None` when no change was begun.
+    /// The kind of the change in the cloud with which the present plan began. `None` when no change was begun.
     kind: Option<ChangeKind>,
     /// The name and the ID of the load balancer that is worked on.
     balancer: Option<(String, u64)>,
