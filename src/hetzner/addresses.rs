@@ -195,7 +195,7 @@ fn warning(reason: Reason, message: String) -> Finding {
     Finding::warning(reason, message).by_provider()
 }
 
-/// Returns a finding that says why the node does not get this address, when a setting is the reason.
+/// When a setting is the reason why the node does not get this address, returns a finding that says so.
 pub(super) fn explain_missing(
     instance: &Instance,
     ip: IpAddr,

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 pub(super) struct Api {
     pub(super) http: http::HttpClient,
     pub(super) budget: CloudBudget,
-    /// The urgency of every write.
+    /// How urgent each write is.
     urgency: Urgency,
 }
 
@@ -44,7 +44,8 @@ pub(super) trait Resource: DeserializeOwned {
     fn id(&self) -> u64;
 }
 
-/// An answer with one resource or with a page of a list. The API names these fields after the kind of resource.
+/// An answer with one resource or with one page of a list. In the API's document, the name of the field depends on the
+/// kind of resource.
 #[derive(Deserialize)]
 struct ApiAnswer<T> {
     #[serde(
@@ -73,15 +74,15 @@ struct Meta {
     pagination: Pagination,
 }
 
-/// A cached list that hardly ever changes.
+/// A cached list whose content hardly ever changes.
 #[derive(Default)]
 pub(super) struct CachedList<T> {
     read: Mutex<Option<(Instant, Arc<Vec<T>>)>>,
 }
 
 impl<T> CachedList<T> {
-    /// Returns the cached list when `is_good` accepts its age and content, and reads the list again otherwise. When
-    /// nothing is cached yet, `first` may provide a list and the time at which that list was read.
+    /// Returns the cached list if `is_good` accepts its age and content. Otherwise the list is read again. When nothing
+    /// is cached yet, `first` may give a list that was read elsewhere, with the time of that read.
     pub(super) fn get(
         &self,
         first: impl FnOnce() -> Option<(Instant, Vec<T>)>,
@@ -162,7 +163,7 @@ impl Api {
     ) -> Result<T, provider::ProviderError> {
         let path = format!("/{}/{id}", T::LIST);
         let answer: ApiAnswer<T> = self.get(&path, urgency)?;
-        // The API's name for one resource is the name of the list without the `s`.
+        // The API's name for one resource is the name of the list without its last letter `s`.
         let kind = T::LIST.trim_end_matches('s');
         let why = match answer.one {
             Some(one) if one.id() == id => return Ok(one),
@@ -188,8 +189,8 @@ impl Api {
         number: u32,
         urgency: Urgency,
     ) -> Result<pages::Part<T>, provider::ProviderError> {
-        // The pages are sorted by ID. Otherwise a resource could be missed, even when the pages are
-        // read backwards. See `pages`.
+        // The pages are sorted by ID, because otherwise even a read of the pages from the last to the first could miss
+        // a resource. See `pages`.
         let sort = if T::TAKES_SORT { "sort=id:asc&" } else { "" };
         let list = T::LIST;
         let path = format!("/{list}?{query}{sort}page={number}&per_page={PER_PAGE}");
@@ -213,7 +214,7 @@ impl Api {
         })
     }
 
-    /// Returns the value of an answer, or the error, and takes note of what the answer says about the budget.
+    /// Returns the answer or the error unchanged, and notes what the answer says about the budget.
     fn noted<T>(&self, answer: Result<http::Reply<T>, http::HttpError>) -> Result<T, CloudFailure> {
         let now = clock::now();
         let error = match answer {
@@ -239,7 +240,7 @@ fn unavailable(why: String) -> provider::ProviderError {
     provider::ProviderError::new(ErrorKind::Unavailable, why)
 }
 
-/// Turns "not found" into a misconfiguration, because the API always has the list, even when the list is empty.
+/// Turns "not found" into a misconfiguration. The API has this path even when the list is empty.
 fn always_there(error: provider::ProviderError) -> provider::ProviderError {
     if error.kind != ErrorKind::NotFound {
         return error;
@@ -271,8 +272,8 @@ pub(super) fn permission(api: &Api) -> Permission {
     }
 }
 
-/// Counts every try of a call in metrics, in the form that users of hcloud-go know. A try that was not answered has no
-/// status code, and is counted in another metric, as in hcloud-go.
+/// Counts each try of a call in the metrics that users of hcloud-go know. A try that got no answer has no status code,
+/// and is counted in another metric, as in hcloud-go.
 pub(super) fn watch(method: Method, path: &str, stage: TryStage) {
     let method = &method.lower_name();
     match stage {
@@ -293,7 +294,8 @@ pub(super) fn watch(method: Method, path: &str, stage: TryStage) {
     }
 }
 
-/// Returns the path with `-` in place of IDs and names, and without its query: `/servers/42?page=1` → `/servers/-`.
+/// Returns the path without its query, and with `-` in place of IDs and names. Example:
+/// `/servers/42?page=1` becomes `/servers/-`.
 pub(super) fn endpoint(path: &str) -> String {
     let segments = path.split('?').next().unwrap_or_default().split('/').map(|segment| {
         let is_word = segment.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');

@@ -57,7 +57,7 @@ impl CloudBudget {
         self.admit_after(0, what, urgency, now)
     }
 
-    /// Checks that this call may be made after `calls` other calls.
+    /// Checks that the budget allows this call in addition to `calls` other calls.
     pub(super) fn admit_after(
         &self,
         calls: u64,
@@ -109,7 +109,7 @@ impl CloudBudget {
         (rate_limit, state.clock_ahead_s)
     }
 
-    /// Takes note of the rate limit, the time and the status that an answer reports.
+    /// Notes the rate limit, the time and the HTTP status of an answer.
     pub(super) fn note(&self, head: &Head, now: Instant) {
         let mut state = lock(&self.state);
         if let Some((limit, remaining, _)) = head.rate_limit {

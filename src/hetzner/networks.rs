@@ -1,5 +1,6 @@
-//! The private Network and its routes. The Network is found once, by ID or by name. Its routes are read with the
-//! Network and changed one at a time. The metadata service says whether this machine is attached to the Network.
+//! The private Network and its routes. The Network is found once, by ID or by name. Its routes are read together with
+//! the Network, and each change adds or deletes one route. The metadata service says whether this machine is attached
+//! to the Network.
 
 use super::actions::ApiAction;
 use super::api::{Api, Resource};

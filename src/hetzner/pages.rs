@@ -30,7 +30,7 @@ pub(super) struct Pagination {
     total_entries: Option<u64>,
 }
 
-/// The items of one page of a list, and the number of the list's last page. The first page has the number 1.
+/// The items of one page, and the number of the last page of the list. The first page has the number 1.
 pub(super) type Part<T> = (Vec<T>, u32);
 
 /// Returns all resources that existed from the first read to the last. Each resource is returned once, in the order of
@@ -76,7 +76,8 @@ pub(super) fn around<T, E>(
     let mut items: BTreeMap<u64, T> = BTreeMap::new();
     let mut open = ids.clone();
     let (mut reads, mut last) = (0, PAGES_AT_MOST);
-    // The number of places by which deletions have moved resources towards the beginning, compared with `place`.
+    // How many places before the place that `place` estimates the last read resources were, because other
+    // resources were deleted.
     let mut moved = 0;
     while let Some(wanted) = open.first().copied() {
         let expected = |moved: usize| {
@@ -84,7 +85,7 @@ pub(super) fn around<T, E>(
             u32::try_from(page).unwrap_or(PAGES_AT_MOST)
         };
         let mut number = expected(moved).min(last);
-        // The lowest ID of the page after this one. `None` unless that page was the last to be read.
+        // The lowest ID of the next page, if that page was read just before this one.
         let mut next_low = None;
         let mut steps = 0;
         while open.contains(&wanted) {
@@ -97,7 +98,7 @@ pub(super) fn around<T, E>(
             let part: BTreeMap<u64, T> = part.into_iter().map(|item| (id(&item), item)).collect();
             let bounds = part.first_key_value().zip(part.last_key_value());
             let Some((low, high)) = bounds.map(|((low, _), (high, _))| (*low, *high)) else {
-                // The page is empty because deletions have left it behind the last page, or because the list is empty.
+                // Resources were deleted, so that this page is behind the last page now, or the list is empty.
                 if number == 1 {
                     return Ok(Vec::new());
                 }
@@ -114,8 +115,8 @@ pub(super) fn around<T, E>(
                 (next_low, number) = (None, number.saturating_add(1).min(last));
             } else {
                 let previous = number.saturating_sub(1).max(1);
-                // After two pages were read, the search jumps to the page that has the ID if the ID has moved as far as
-                // the resources of this page.
+                // The second step may jump over several pages. It goes to the page where the ID is, if the ID has moved
+                // as far as the resources of this page.
                 let jump = if steps == 1 { expected(moved_here) } else { previous };
                 next_low = (jump >= previous).then_some(low);
                 number = jump.min(previous);
@@ -127,10 +128,10 @@ pub(super) fn around<T, E>(
 }
 
 impl Pagination {
-    /// Returns the number of the last page. It is an error when this answer is not page `number`, or when this number
-    /// of items does not make the page complete.
+    /// Returns the number of the last page. The error says that the answer is not page `number`, or that a page with
+    /// this number of items is not complete.
     ///
-    /// Only numbers of the same answer are compared, because anything may be created and deleted between two reads.
+    /// Only numbers of one answer are compared, because resources may be created and deleted between two reads.
     pub(super) fn last(&self, number: u32, items: usize) -> Result<u32, String> {
         if self.page != number {
             return Err(format!("answered page {} instead", self.page));

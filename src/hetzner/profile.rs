@@ -1,9 +1,9 @@
-//! The two profiles: what is written on nodes, and how provider IDs are read.
+//! The two profiles, which decide what is written to nodes and which provider IDs are understood.
 
 use crate::provider::{Instance, InstanceId, Profile, ProviderId, Source, Sourced, TopologyLabel};
 use std::collections::BTreeMap;
 
-/// The scheme of the provider IDs of dedicated servers, in both profiles.
+/// The scheme of the provider IDs of dedicated servers. Both profiles use it.
 const DEDICATED: &str = "hrobot";
 
 impl Profile {

@@ -28,7 +28,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// The timeout of a read. On a bad day, the API takes some hundred milliseconds for a page.
+/// The timeout of a read. When the API is slow, it takes some hundred milliseconds for a page.
 pub const READ_TIMEOUT: Duration = Duration::from_secs(20);
 /// The highest number of bytes of a body. A page of 50 servers has some 300 kB.
 const BODY_LIMIT_BYTES: u64 = 16 << 20;
@@ -48,7 +48,7 @@ pub struct HetznerSettings {
     pub load_balancers: Option<Arc<load_balancers::Defaults>>,
     /// The gate, which decides before every write whether the write may be sent.
     pub gate: Arc<dyn Gate>,
-    /// The urgency of every write.
+    /// How urgent each write is.
     pub urgency: Urgency,
 }
 
@@ -81,7 +81,7 @@ pub struct NodeSettings {
 pub struct Hetzner {
     settings: HetznerSettings,
     api: Arc<Api>,
-    /// The Network of the settings, after it was found.
+    /// The Network of the settings, once it was found.
     found: OnceLock<ApiNetwork>,
     finding: std::sync::Mutex<()>,
     types: load_balancers::Types,
@@ -164,8 +164,8 @@ impl Hetzner {
         servers.into_iter().map(|server| server.instance(labels)).collect()
     }
 
-    /// Returns a snapshot by which manifests are checked without a cluster, as if the project had no load balancer.
-    /// With `reads`, the resources that the Services name are read; otherwise every name is accepted.
+    /// Returns a snapshot for the check of manifests, which needs no cluster and sees a project without load balancers.
+    /// When `reads` is `true`, the resources that the Services name are read. Otherwise every name is accepted.
     pub fn for_manifests(
         &self,
         services: &[&Service],
@@ -189,7 +189,7 @@ impl Hetzner {
         services: &[&Service],
         urgency: Urgency,
     ) -> Result<load_balancers::BalancerSnapshot, ProviderError> {
-        // Every plan would be wrong without the Network that the settings name.
+        // The settings name this Network, and every plan without it would be wrong.
         let network = self.find_network(true)?;
         let project = self.project(network.map(|network| network.id));
         let known =

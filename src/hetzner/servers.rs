@@ -27,8 +27,8 @@ pub(super) struct CloudServer {
     locked: bool,
 }
 
-/// Keeps only the labels whose key has a domain, because no other label can become a label of a node. The other labels
-/// would take memory in a list of thousands of servers.
+/// Keeps only the labels whose key has a domain. Labels without a domain never become labels of a node, and would take
+/// memory in a list of thousands of servers.
 fn with_domain<'de, D: Deserializer<'de>>(d: D) -> Result<BTreeMap<Interned, Interned>, D::Error> {
     let all: BTreeMap<String, String> = Deserialize::deserialize(d)?;
     let kept = all.into_iter().filter(|(key, _)| key.contains('/'));

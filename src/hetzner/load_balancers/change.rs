@@ -21,15 +21,15 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// The properties of an action besides its name.
+/// A property of an action, besides its name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ActionTrait {
     FollowsAtOnce,
     FailsAlone,
     Deletes,
     OfCertificate,
-    /// The action changes addresses of the load balancer, and thereby also its targets. Both must be read again before
-    /// the next change.
+    /// The action changes the addresses and targets of the load balancer, so both are read again before the
+    /// next change.
     ReadAgain,
 }
 use ActionTrait::{Deletes, FailsAlone, FollowsAtOnce, OfCertificate, ReadAgain};
@@ -83,7 +83,7 @@ actions! {
     DeleteCertificate: "delete_certificate" OfCertificate Deletes FailsAlone;
 }
 
-/// The larger step of which a write is a part.
+/// The larger step to which a write belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     Usual,
@@ -246,15 +246,15 @@ impl BalancerChange {
         }
     }
 
-    /// Checks the write against a new read, and updates the labels of the request. Returns the outcome when the write
-    /// is not made.
+    /// Checks the write against a new read, and updates the labels of the request. When the write must not be made,
+    /// returns the outcome.
     fn rebase(&mut self) -> Result<Option<Applied>, ProviderError> {
         let Some((guard, id)) = self.guard.take().zip(self.id) else {
             return Ok(None);
         };
         let api = &self.project.api;
-        // These reads wait whenever the write would have to wait. Otherwise they would always use up the calls that the
-        // rate limit allows, and the write would wait for ever.
+        // These reads wait whenever the write would wait. Otherwise they would use every call that the rate limit
+        // allows, and none would be left for the write.
         let reads = 1 + u64::from(self.purpose == Purpose::Release);
         api.admit_write(reads, &self.description.to_string())?;
         if self.purpose == Purpose::Release {
@@ -290,7 +290,7 @@ impl BalancerChange {
     fn answered(&self, answer: Option<WriteAnswer>) -> Result<Applied, ProviderError> {
         let (action, balancer) = match answer {
             None => (None, None),
-            // An answer with status 200 and none of these fields does not come from the API. It does not say whether
+            // An answer with status 200 and none of these fields does not come from the API, and does not tell whether
             // the write was made.
             Some(WriteAnswer { action: None, load_balancer: None, certificate: None }) => {
                 let name = self.action.name();
@@ -364,8 +364,8 @@ impl BalancerChange {
         }
     }
 
-    /// Whether the creation was refused because of a port, a certificate or a target. Then the load balancer can be
-    /// created without these parts, so that it gets its address. Afterwards each part is added by itself.
+    /// Whether the API refused the creation because of a port, a certificate or a target. The load balancer is then
+    /// created without these parts, so that it gets its address, and each part is added afterwards.
     fn is_refused_for_a_part(&self, failed: &CloudFailure) -> bool {
         const PARTS: [&str; 11] = [
             "server_not_attached_to_network",
@@ -443,7 +443,7 @@ impl BalancerChange {
                 "the Network has reached its limit of servers and load balancers: detach those that do not need it"
                     .to_owned()
             }
-            // This limit belongs to the project, and not to the load balancer's type.
+            // The project has this limit. The type of the load balancer does not decide about it.
             "resource_limit_exceeded" if !names_part => {
                 "the project has reached this limit: delete what is not needed, or ask for a higher limit in the \
                  console under Limits"
@@ -548,7 +548,7 @@ impl provider::Change for BalancerChange {
         self.action.is(FailsAlone)
     }
 
-    /// The change that creates the load balancer without its ports and targets. They are then added one by one.
+    /// The change that creates the load balancer without its ports and targets, which are added later, one by one.
     fn without_parts(&self) -> Option<Box<dyn provider::Change>> {
         let name = self.new_name.clone()?;
         let mut body = self.request.body.clone();
@@ -575,7 +575,7 @@ impl fmt::Debug for BalancerChange {
 /// The changes in the form that the executor takes.
 pub(super) fn boxed(changes: Vec<BalancerChange>) -> Vec<Box<dyn provider::Change>> {
     let mut boxed: Vec<_> = changes.into_iter().map(|change| Box::new(change) as Box<_>).collect();
-    // `collect` reuses the memory of the unboxed changes, which is ten times as much as the boxed changes need.
+    // `collect` would keep the memory of the changes without boxes, which is ten times as much as the boxes need.
     boxed.shrink_to_fit();
     boxed
 }

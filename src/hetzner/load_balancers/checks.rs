@@ -58,7 +58,7 @@ pub(super) fn kind<'a>(
             USUAL_TYPE
         }
     };
-    // `types` is `None` when only a manifest is checked; see `covers`.
+    // `types` is `None` when only a manifest is checked; see the function `covers`.
     let types = context.observed.types.as_deref();
     let is_it = |kind: &&BalancerType| kind.name == wanted;
     let found = || types?.iter().find(is_it);

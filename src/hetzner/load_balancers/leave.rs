@@ -39,7 +39,7 @@ use crate::provider::{
 use crate::text::shell_command;
 use serde_json::{Value, json};
 
-/// The changes that take a Service off load balancers, and the claims that it has on them.
+/// The changes that take a Service off load balancers, and what the Service still has there.
 #[derive(Default)]
 pub(super) struct Leaving {
     pub(super) changes: Vec<Box<dyn provider::Change>>,
@@ -211,11 +211,11 @@ pub(super) fn take_off(
 struct TakenOff<'a> {
     context: &'a PlanContext<'a>,
     balancer: Labelled<'a>,
-    /// Whether the load balancer has no other user. A Service whose management on the load balancer has ended is a
-    /// user, too, because its ports stay.
+    /// Whether no other Service uses the load balancer. A Service whose management has ended uses it too,
+    /// because its ports stay.
     is_last: bool,
     is_external: bool,
-    /// Whether the load balancer is kept so that another Service can use it later.
+    /// Whether the load balancer is kept, so that another Service can use it later.
     is_kept: bool,
 }
 
@@ -274,8 +274,8 @@ impl TakenOff<'_> {
         removed.map(removal).collect()
     }
 
-    /// Returns the change of the labels. `None` when there is no label to change, because the load balancer has
-    /// lost its labels.
+    /// Returns the change of the labels, or `None` when no label may be changed because the load balancer
+    /// has lost its labels.
     fn labels(&self, why: &str) -> Option<BalancerChange> {
         let (balancer, cluster) = (self.balancer, self.context.cluster);
         let mut to = without_service(balancer, self.context.service, cluster, self.is_last);

@@ -18,8 +18,8 @@ use std::time::Duration;
 /// How long the list of types is kept. Hetzner announces a new type, or the end of a type, months before.
 const TYPES_KEPT: Duration = Duration::from_secs(24 * 3600);
 
-/// A list of types up to this age is taken as complete. When an older list lacks a type, the type may be new, so the
-/// list is read again.
+/// When a list of types is at most this old, a type that it lacks does not exist. An older list is read again, because
+/// the type may be new.
 const TYPES_CERTAIN: Duration = Duration::from_secs(600);
 
 /// The data of earlier polls, which later polls use again.
@@ -51,7 +51,7 @@ pub(in crate::hetzner) fn observe(
         .collect();
     if !wanted.is_empty() {
         let is_good = |age: Duration, types: &[BalancerType]| {
-            // An empty name means that any type will do.
+            // An empty name means any type.
             let has = |name: &&str| name.is_empty() || types.iter().any(|kind| kind.name == **name);
             age < if wanted.iter().all(has) { TYPES_KEPT } else { TYPES_CERTAIN }
         };

@@ -36,8 +36,8 @@ impl BalancerSnapshot {
         };
         let (settled, found_meanwhile) = self.settle(of, Some(stays));
         let mut plan = settled.bring_in_order(found_meanwhile);
-        // Other Services decide whether the Service may use the load balancer that it asks for, and which Service has
-        // the port. So the Services may have to be read again.
+        // Other Services decide whether the Service may use this load balancer, and who has which port. A newer list of
+        // the Services may therefore change the plan.
         plan.needs.services |= asked.needs.services;
         leave_unused(plan, &asked.context, &asked.desired, stays.asked)
     }
@@ -56,8 +56,8 @@ impl BalancerSnapshot {
         for balancer in owned(balancers, service, cluster).filter(is_managed) {
             include(&mut plan, balancer, cluster);
             let ownership = balancer.ownership;
-            // A port without its label is recognised by the Service's status, so the status must not be emptied yet
-            // when no label has the Service's UID.
+            // The Service of a port without a label is recognised by the status of the Service. The status must
+            // therefore not be emptied while no label has the UID of the Service.
             if ownership.external.is_some() && ownership.carries(service) {
                 plan.status = Some(Vec::new());
             }
@@ -91,8 +91,8 @@ impl BalancerSnapshot {
         plan
     }
 
-    /// Returns an empty plan for the end of the Service's load balancer, or of the management of it, and the context of
-    /// this plan. The context has no nodes, because none are needed.
+    /// Returns an empty plan for the end of the Service's load balancer, or of its management. Also returns the context
+    /// of the plan, without nodes, because such a plan needs none.
     fn end<'a>(
         &'a self,
         service: &'a Service,
@@ -120,8 +120,8 @@ impl BalancerSnapshot {
         let given = observed.balancers.iter_mut().filter(|balancer| balancer.id == id);
         given.for_each(|balancer| balancer.labels = guard.labels());
         let given = BalancerSnapshot::new(self.project.clone(), observed);
-        // The load balancer that the Service asks for may not be adopted. The Service does not get
-        // the assigned one instead.
+        // The load balancer that the Service asks for may not be adopted, and the Service does not get
+        // another load balancer instead.
         if let (_, Err(Unsettled::Unfound(Unfound::NotAdopted(why)))) = given.settle(of, None) {
             return LoadBalancerPlan::default().refuse(why);
         }
@@ -257,8 +257,8 @@ impl<'a> Settled<'a> {
             return PlanOutcome::Waiting;
         }
         let is_unfinished = self.stays || waits || differences.is_unfinished;
-        // Some nodes may never become targets. So the Service leaves other load balancers when this one has
-        // at least one target.
+        // Some nodes may never become targets. The Service therefore leaves its other load balancers as soon as this
+        // one has at least one target.
         let has_targets = there.is_some_and(|there| !there.targets.is_empty());
         let is_made = !waits && (!is_unfinished || has_targets);
         let mut leaves = if is_made { others.changes } else { Vec::new() };
@@ -299,8 +299,8 @@ impl<'a> Settled<'a> {
             (FoundBalancer::Own(balancer) | FoundBalancer::Adopted(balancer), None)
                 if self.desired.ports.is_empty() =>
             {
-                // The Service has no port on the load balancer. As targets its nodes would get the traffic of other
-                // owners' ports, and no label would say for which Service.
+                // The Service has no port on the load balancer. If its nodes became targets, they would get the traffic
+                // of other owners' ports, and no label would name the Service for which they were added.
                 let why = "none of its ports can be used there";
                 (diff.found, take_off(&self.context, *balancer, why))
             }
@@ -354,7 +354,7 @@ fn adopted(balancer: Labelled) -> Finding {
     Finding::info(Reason::LoadBalancerAdopted, message).by_provider()
 }
 
-/// The plan that makes no change, and says why. It shows the differences to users when the differences were computed.
+/// The plan without changes, which says why nothing is changed. It also shows the differences when they were computed.
 fn refused(
     plan: LoadBalancerPlan,
     mut parser: AnnotationParser,
@@ -374,7 +374,7 @@ fn refused(
     }
 }
 
-/// Adds to the plan a load balancer that belongs to the Service, wholly or in part.
+/// Adds the writes for a load balancer that belongs wholly or partly to the Service.
 fn include(plan: &mut LoadBalancerPlan, balancer: Labelled, cluster: &Cluster) {
     plan.found = Some(status::for_people(balancer, cluster));
     plan.carries_uid = true;

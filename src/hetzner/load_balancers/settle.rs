@@ -23,14 +23,14 @@ use crate::provider::{Cluster, Finding, Needs, OfferedNode, Reason, Service};
 pub(super) struct Settled<'a> {
     pub(super) parser: AnnotationParser<'a>,
     pub(super) context: PlanContext<'a>,
-    /// What the Service wants, without the ports that belong to other Services or owners.
+    /// What the Service wants, except the ports that other Services or owners have.
     pub(super) desired: Desired,
     pub(super) needs: Needs,
     /// Whether the Service stays on a load balancer other than the one that it asks for.
     pub(super) stays: bool,
 }
 
-/// Why the load balancer is not compared with what the Service wants.
+/// Why the load balancer can't be compared with what the Service wants.
 pub(super) enum Unsettled<'a> {
     /// Something that the plan depends on was not read.
     Unread,
@@ -56,9 +56,9 @@ pub(super) struct For<'a> {
 }
 
 impl BalancerSnapshot {
-    /// Reads what the Service asks for, and finds its load balancer and its ports on the load balancer. `stays` is
-    /// given when the Service can't have the load balancer that it asks for. It contains the load balancer that the
-    /// Service keeps, and the reason. The second value is the load balancer that was found.
+    /// Reads what the Service asks for, and finds its load balancer and its ports there. `stays` is given when the
+    /// Service can't have the load balancer that it asks for. It holds the load balancer on which the Service stays,
+    /// and the reason. The second value is the load balancer that was found.
     pub(super) fn settle<'a>(
         &'a self,
         of: For<'a>,
@@ -76,8 +76,8 @@ impl BalancerSnapshot {
         let found = if !context.group.members.iter().all(|member| covers(self, member)) {
             Err(Unsettled::Unread)
         } else if let Some(meanwhile) = meanwhile {
-            // Other Services decide whether the Service may use the load balancer that it asks for, so they must
-            // be read again.
+            // Other Services decide whether the Service may use the load balancer that it asks for, so the list of
+            // Services is read again.
             needs.services = true;
             Err(Unsettled::Stays(meanwhile))
         } else {

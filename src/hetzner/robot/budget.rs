@@ -44,9 +44,9 @@ pub(super) struct RobotBudget {
 }
 
 struct State {
-    /// The budget for servers: 180 of the 200 calls an hour that the web service allows.
+    /// The budget for calls to `/server`: 180 of the 200 calls an hour that the web service allows.
     server: TokenBucket,
-    /// The budget for resets: 380 of the 500 calls an hour that the web service allows.
+    /// The budget for calls to `/reset`: 380 of the 500 calls an hour that the web service allows.
     reset: TokenBucket,
     /// The time until which no call is sent because Robot reported its rate limit, and the reason that errors of calls
     /// give until then.
@@ -104,8 +104,8 @@ impl RobotBudget {
         })
     }
 
-    /// Stops all calls because the web service answered that its rate limit is used up, and returns the length of the
-    /// pause. `what` becomes part of the error of later calls; `interval` is the time that the answer names.
+    /// Stops all calls for a time, because the web service answered that its rate limit is used up. Returns that time.
+    /// `what` appears in the error of later calls, and `interval` is the period that the answer names.
     pub(super) fn pause(&self, what: &str, interval: Option<Duration>, now: Instant) -> Duration {
         let interval = interval.unwrap_or(LONGEST_PAUSE);
         let pause = self.pause.unwrap_or(interval.clamp(SHORTEST_PAUSE, LONGEST_PAUSE));

@@ -24,7 +24,7 @@ pub(super) struct RobotLogin {
 
 #[derive(Default)]
 struct State {
-    /// The `Authorization` header that was sent last.
+    /// The `Authorization` header of the last call.
     shown: Option<Secret>,
     /// The refused logins that still prevent other logins, with the oldest first.
     refusals: Vec<Refusal>,

@@ -80,7 +80,7 @@ impl Robot {
     fn read<T: DeserializeOwned>(&self, path: &str, call: RobotCall) -> Result<T, RobotFailure> {
         let _one_at_a_time = turn(&self.calling);
         let what = format!("GET {}{path}", self.http.base());
-        // The login is checked first, so that no budget is used when the login must not be sent.
+        // The login is checked first, because a call that may not be sent must not use up the budget.
         http::Issuer::current(&*self.login).map_err(|why| {
             let why = format!("{what}: not sent: {why}");
             RobotFailure::from(ProviderError::new(ErrorKind::Unauthorized, why))

@@ -1,4 +1,4 @@
-//! The annotations of Services: the table of all annotations, the parser of one Service's annotations, and the values.
+//! The annotations of Services: the table of all annotations, the parser, and the types of their values.
 
 pub(crate) mod parser;
 mod table;

@@ -23,10 +23,10 @@ const LONGEST_MESSAGE: usize = 1000;
 pub(crate) struct AnnotationParser<'a> {
     service: &'a Service,
     set: BTreeMap<Place, Set<'a>>,
-    /// The problems that keep the load balancer from being touched.
+    /// The problems because of which the load balancer is not changed.
     pub(crate) problems: Vec<String>,
     findings: Vec<Finding>,
-    /// The problems and findings so far. Each of them is reported once, even when several ports have it.
+    /// The problems and findings so far. A problem of several ports is reported only once.
     seen: HashSet<String>,
     /// Whether several Services share the load balancer.
     is_shared: bool,
@@ -47,7 +47,7 @@ pub(crate) struct Deciders<'a, 'b> {
     pub(crate) why_others_do_not: String,
 }
 
-/// The name of an annotation, and the listen port when the value is for one port only. This port is always a TCP port.
+/// The name of an annotation. The listen port of a TCP port is added when the value is for that port only.
 type Place = (&'static str, Option<u16>);
 
 /// An annotation of the Service that this program reads.
@@ -89,7 +89,7 @@ impl<'a> AnnotationParser<'a> {
         let place = self.place(annotation, port)?;
         let set = self.set.get_mut(&place)?;
         let (key, value) = (set.key.clone(), set.value);
-        // The value is read for each port that it holds for, and a bad value is reported only once.
+        // A value for all ports is read once for each port, but a bad value is reported once.
         if value.is_empty() || set.is_bad {
             return None;
         }
@@ -113,9 +113,9 @@ impl<'a> AnnotationParser<'a> {
         }
     }
 
-    /// Replaces the Service's own values for the whole load balancer with the values of the Services that decide. Each
-    /// value comes from the oldest deciding Service that sets the annotation. On an external load balancer, each
-    /// Service says for itself which nodes are targets.
+    /// Replaces the Service's own values for the whole load balancer with those of the deciding Services. The oldest
+    /// deciding Service that sets an annotation decides its value. On an external load balancer, each Service decides
+    /// by itself which of its nodes are targets.
     pub(crate) fn join(&mut self, whole: &Deciders<'a, '_>) {
         let service = self.service;
         self.is_shared = whole.is_shared;
@@ -182,15 +182,14 @@ impl<'a> AnnotationParser<'a> {
         }
     }
 
-    /// Adds a problem with the whole load balancer. When the load balancer is shared, changes of ports do not wait
-    /// until the problem is solved.
+    /// Adds a problem with the whole load balancer. Changes to ports of a shared load balancer are still made.
     pub(crate) fn whole_problem(&mut self, problem: String) {
         if self.is_shared { self.whole_problems.push(problem) } else { self.problem(problem) }
     }
 
-    /// Reports why the Service stays on its present load balancer although it asks for another. When the present load
-    /// balancer is shared, this is reported as a problem with the whole load balancer, so that this Service does not
-    /// change the settings about which the other Services decide.
+    /// Reports why the Service stays on its present load balancer although it asks for another one. On a shared load
+    /// balancer this is a problem with the whole load balancer, so that this Service does not change settings about
+    /// which other Services decide.
     pub(crate) fn stays(&mut self, why: Finding) {
         if self.is_shared {
             self.whole_problem(why.text().into_owned())
@@ -205,8 +204,8 @@ impl<'a> AnnotationParser<'a> {
         self.fix = self.fix.take().or(why.fix);
     }
 
-    /// Reports the problems with the whole load balancer. They keep a new load balancer from being created. On an
-    /// existing load balancer, only ports are changed until these problems are solved.
+    /// Reports the problems with the whole load balancer. While there are such problems, no new load balancer is
+    /// created, and only ports of an existing one are changed.
     pub(crate) fn end_whole(&mut self, is_there: bool) {
         for problem in self.whole_problems.clone() {
             if is_there {
@@ -219,7 +218,7 @@ impl<'a> AnnotationParser<'a> {
         }
     }
 
-    /// Whether another problem will be reported, and not only counted.
+    /// Whether the next problem is reported in words. When there are too many problems, the others are only counted.
     pub(crate) fn has_room(&self) -> bool {
         self.problems.len() < SAID_AT_MOST
     }
@@ -248,7 +247,7 @@ impl<'a> AnnotationParser<'a> {
             *count += 1;
             *count <= FINDINGS_OF_A_REASON
         });
-        // The Service has more unknown annotations, whose names were not kept.
+        // The Service has more unknown annotations than those whose names were read.
         if let Some(count) = counts.get_mut(&Reason::UnknownAnnotation) {
             *count += self.service.more_unknown;
         }
@@ -348,7 +347,7 @@ pub(crate) fn has(service: &Service, annotation: &Annotation) -> bool {
     values_of(service, annotation).next().is_some()
 }
 
-/// Returns the values that a Service gives the annotation, for the whole load balancer and for ports.
+/// Returns the values of the annotation in this Service, for the whole load balancer and for each port.
 pub(crate) fn values_of<'a>(
     service: &'a Service,
     annotation: &Annotation,

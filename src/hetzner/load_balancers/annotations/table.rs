@@ -45,8 +45,8 @@ pub enum AnnotationScope {
     Service,
     /// The whole load balancer. When several Services share it, the oldest Service that sets the annotation decides.
     Whole,
-    /// A port. The annotation holds for one port alone when the port's name or number
-    /// follows a dot, and for all ports otherwise.
+    /// A port. The annotation is for the port whose name or number follows a dot, or for all ports when
+    /// nothing follows.
     Port,
 }
 use AnnotationScope::{Port, Service, Whole};

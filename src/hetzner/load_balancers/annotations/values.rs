@@ -103,7 +103,7 @@ pub(crate) fn status_codes(text: &str) -> Result<Vec<String>, String> {
     list(text, is_code, "status code; use e.g. 2??,301")
 }
 
-/// Returns the text when it is right, and else the error.
+/// Returns the text if it is valid, and the error otherwise.
 fn checked(text: &str, is_right: bool, error: &str) -> Result<String, String> {
     if is_right { Ok(text.to_owned()) } else { Err(error.to_owned()) }
 }

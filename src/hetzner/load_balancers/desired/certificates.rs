@@ -20,25 +20,25 @@ use crate::text;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The certificates that the Service's ports use, and what has to be done first.
+/// The certificates that the Service's ports use, and the changes that must be made before.
 #[derive(Default)]
 pub(crate) struct CertificatePlan {
-    /// The certificates planned for each listen port. A port whose annotations list its certificates, or that uses no
-    /// certificate, has no entry.
+    /// The planned certificates of each listen port. A port has no entry when its annotations list its certificates, or
+    /// when it uses none.
     pub(crate) ports: BTreeMap<u16, PortCertificates>,
     /// The changes that are made before any port is touched.
     pub(crate) changes: Vec<BalancerChange>,
     pub(crate) fields: Vec<Field>,
     /// The certificates that the plan takes over or uploads.
     pub(crate) claims: Vec<Claim>,
-    /// Whether the plan depends on which Services exist; see `Needs::services`.
+    /// Whether another list of existing Services could change the plan; see `Needs::services`.
     pub(crate) rests_on_services: bool,
 }
 
 /// The certificates that one port uses.
 pub(crate) struct PortCertificates {
     pub(crate) ids: Sourced<Vec<u64>>,
-    /// Whether a certificate is still to be issued or uploaded.
+    /// Whether a certificate is not issued or not uploaded yet.
     pub(crate) waits: bool,
     /// The certificate that the port may not use. If the port uses this certificate at present, the port keeps it.
     pub(crate) refused: Option<u64>,
@@ -96,7 +96,7 @@ fn refuse(parser: &mut AnnotationParser, wanted: &WantedCertificate, what: &str,
     parser.warning(Reason::CertificateFailed, why);
 }
 
-/// Returns the managed certificates that ports ask for. A certificate that several ports use is listed once.
+/// Returns each managed certificate that ports ask for once, even when several ports use it.
 fn wanted(parser: &mut AnnotationParser, context: &PlanContext) -> Vec<WantedCertificate> {
     let mut all: Vec<WantedCertificate> = Vec::new();
     for port in &context.service.ports {
@@ -226,9 +226,9 @@ fn choose<'a>(
     None
 }
 
-/// Chooses one of the certificates that carry the Service's UID. The certificate with the desired name is preferred,
-/// then the first certificate for the same domains. The only certificate is chosen when no annotation sets a name.
-/// `None` means that no certificate fits, and `Some(None)` that the choice is not certain.
+/// Chooses one of the certificates that carry the Service's UID. The one with the desired name is preferred, then the
+/// oldest match with the same domains. When no annotation sets a name, the only certificate is chosen. `None` means
+/// that no certificate fits, and `Some(None)` means that more than one may fit.
 fn by_label<'a>(
     parser: &mut AnnotationParser,
     context: &PlanContext<'a>,
@@ -340,7 +340,7 @@ fn order(context: &PlanContext, wanted: &WantedCertificate, all: &mut Certificat
     ));
 }
 
-/// Plans to make a free certificate the Service's own.
+/// Plans the label write by which a free certificate becomes the Service's own.
 fn take_over(context: &PlanContext, found: &Certificate, all: &mut CertificatePlan) {
     all.claims.push(Claim::Id(found.id));
     all.fields.push(Field {

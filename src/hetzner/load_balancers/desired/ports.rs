@@ -27,7 +27,7 @@ const HEALTHZ: &str = "/healthz";
 
 const LOCAL: Source = Source::Rule("externalTrafficPolicy: Local");
 
-/// Returns the default that the settings have for this field of all ports.
+/// Returns the value that the settings give this field on all ports, if they give one.
 fn setting(defaults: &Defaults, field: PortField) -> Option<Sourced<Value>> {
     fn value<T: Into<Value> + Clone>(set: &Option<Sourced<T>>) -> Option<Sourced<Value>> {
         let set = set.clone()?;
@@ -52,11 +52,12 @@ const INTERVALS: [PortField; 3] = [F::CheckInterval, F::CheckTimeout, F::CheckRe
 /// A port in its desired state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Port {
-    /// The desired fields, with the API's defaults in unset fields.
+    /// The desired values of the fields. A field that nobody sets has the default of the API.
     pub(crate) listener: Listener,
-    /// The source of every field that is enforced. The other fields are left unchanged.
+    /// The fields that are set on the load balancer, each with the source of its value. Other fields are
+    /// left unchanged.
     pub(crate) sources: BTreeMap<PortField, Source>,
-    /// Whether one of the port's certificates is still to be issued or uploaded.
+    /// Whether a certificate of the port is not issued or not uploaded yet.
     pub(crate) waits: bool,
     /// The certificates that the port may not use. If the port uses one of them at present, the port keeps it.
     pub(crate) refused: Vec<u64>,
@@ -92,8 +93,8 @@ impl Port {
         merged
     }
 
-    /// Whether the port is not changed yet, because it has no certificate that it may use now. An existing `https` port
-    /// need not wait, because it keeps its present certificates until it gets new ones.
+    /// Whether the port is not added yet, because it has no certificate that it may use now. An existing `https` port
+    /// is not put off, because it keeps its present certificates.
     pub(crate) fn is_put_off(&self, found: Option<&Listener>) -> bool {
         (self.waits || !self.refused.is_empty())
             && self.listener.certificates().is_empty()
@@ -289,9 +290,8 @@ impl PortReader<'_, '_> {
         self.health_check();
     }
 
-    /// Sets the field from its annotation, with the parser of the annotation's value and the API's default. A null
-    /// default means that an unset field is left unchanged in both profiles. Returns whether the annotation or the
-    /// setting has a value.
+    /// Sets the field from its annotation, or from the settings, or to the default of the API. When the default is
+    /// null, a field that nobody sets is left unchanged. Returns whether the annotation or a setting has a value.
     fn read(&mut self, field: PortField) -> bool {
         let nothing = Value::Null;
         match field {
@@ -338,8 +338,8 @@ impl PortReader<'_, '_> {
         self.parser.read(annotation, Some(self.port), parse)
     }
 
-    /// Sets the field to the value in `set`. When `set` is `None`, a new port gets the value `usual`. An existing port
-    /// gets `usual` only when `enforced` names the source of this value.
+    /// Sets the field to the value `set`. Without such a value, a new port gets the value `usual`. An existing port
+    /// gets it only when `enforced` is given, which is the source of the value.
     fn set<T: Into<Value>>(
         &mut self,
         field: PortField,

@@ -45,7 +45,7 @@ pub(in crate::hetzner) fn secrets(service: &Service) -> BTreeSet<String> {
     asked.into_iter().flat_map(|(_, named)| named.value).collect()
 }
 
-/// Returns the ports that ask for Secrets, and the names of these Secrets.
+/// Returns the ports whose annotations name Secrets, each with the names of these Secrets.
 fn asked<'a>(
     parser: &mut AnnotationParser,
     service: &'a Service,

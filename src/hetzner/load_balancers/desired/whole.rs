@@ -113,8 +113,8 @@ pub(crate) enum NodeMachine {
 pub(crate) struct InStatus {
     pub(crate) hostname: Option<String>,
     /// Whether the entries in the status have `ipMode: Proxy`. Traffic from inside the cluster then goes through the
-    /// load balancer, so that kube-proxy sends no traffic for another owner's port to this Service. A port with the
-    /// PROXY protocol also gives the entries this mode.
+    /// load balancer, and kube-proxy sends no traffic for another owner's port to this Service. A port with the PROXY
+    /// protocol also gives the entries this mode.
     pub(crate) is_by_proxy: bool,
     pub(crate) without_ipv6: Sourced<bool>,
     pub(crate) without_private: Sourced<bool>,
@@ -127,7 +127,8 @@ impl Attach {
         !balancer.private_net.iter().all(|net| self.keeps(net))
     }
 
-    /// Whether this is the desired Network with the desired IP.
+    /// Whether the load balancer keeps its attachment, because it is already in the desired Network with
+    /// the desired IP.
     pub(crate) fn keeps(&self, net: &BalancerPrivateNet) -> bool {
         let ip = self.ip.as_ref();
         net.network == self.network && ip.is_none_or(|ip| Some(ip.value) == net.ip)
@@ -337,8 +338,8 @@ fn check_ways_in(parser: &mut AnnotationParser, context: &PlanContext, desired: 
     }
 }
 
-/// Returns how new targets are reached. On an external load balancer, the oldest Service with a port there decides. On
-/// any other load balancer, and when no Service has a port there yet, `own` decides.
+/// Returns the kind of IP by which new targets are reached. On an external load balancer, the oldest Service with a
+/// port there decides. Otherwise, and when no Service has a port there yet, it is `own`.
 fn way_to_targets(
     parser: &mut AnnotationParser,
     context: &PlanContext,
@@ -369,7 +370,7 @@ fn way_to_targets(
     decided
 }
 
-/// The nodes that one Service asks for as targets.
+/// The nodes that one Service wants as targets.
 enum AskedNodes {
     All,
     Selected(Selector),
@@ -470,7 +471,7 @@ fn machine(id: InstanceId, node: &OfferedNode, context: &PlanContext) -> NodeMac
         return NodeMachine::Server(id.number());
     };
     let is_reached = |ip: &Ipv4Addr| match &context.observed.subnets {
-        // The subnets were not read. The API answers with an error when the load balancer cannot reach the address.
+        // The subnets were not read, so the API has to decide whether the load balancer can reach the address.
         None => context.project.network.is_some(),
         Some(subnets) => {
             subnets.iter().any(|subnet| subnet.is_of_vswitch() && subnet.ip_range.contains(ip))

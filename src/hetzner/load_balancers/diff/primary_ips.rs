@@ -83,7 +83,7 @@ pub(crate) fn chosen(
     chosen
 }
 
-/// Reports addresses that the Service asks for, and that the load balancer does not have or will not get.
+/// Reports the addresses that the Service asks for and that the load balancer does not have or can't get.
 pub(crate) fn report(
     parser: &mut AnnotationParser,
     context: &PlanContext,
@@ -124,8 +124,8 @@ const KEEPS: &str = "a load balancer keeps the address with which it was created
                      Service and create it again; there is no traffic meanwhile, and the old address is lost unless \
                      its Primary IP stays";
 
-/// A text which says that Services may claim only some Primary IPs, and which setting decides this. The text is empty
-/// when Services may claim all of them.
+/// A text that says which setting limits the Primary IPs that Services may claim. The text is empty when Services may
+/// claim all of them.
 fn limited(context: &PlanContext, conjunction: &str) -> String {
     match &context.project.defaults.permitted.primary_ip_selector {
         Some(selector) => format!("{conjunction} that Services may claim ({})", selector.source),
@@ -221,7 +221,7 @@ impl AskedIp {
         // A name can only be checked when the list of Primary IPs was read.
         let is_name = text.parse::<u64>().is_err() && !covers(text, text);
         if is_it {
-            // Somebody who chooses an address wants to keep it.
+            // Whoever chooses an address wants to keep it.
             if let Some(one) = found.filter(|primary_ip| primary_ip.auto_delete) {
                 let why = format!(
                     "Primary IP {} is deleted together with the load balancer: to keep it, turn its auto-delete off, in \

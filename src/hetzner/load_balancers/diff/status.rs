@@ -20,8 +20,8 @@ use std::net::{IpAddr, Ipv4Addr};
 /// of the Service.
 const PROXY: &str = "Proxy";
 
-/// The entries that the status of the Service is to have. The result is empty when the Service has no port on a shared
-/// or external load balancer.
+/// The desired entries of the Service's status. There are none when the Service has no port on a shared or
+/// external load balancer.
 pub(crate) fn wanted(
     balancer: &LoadBalancer,
     desired: &Desired,
@@ -31,8 +31,8 @@ pub(crate) fn wanted(
     if has_no_port { Vec::new() } else { ingress(balancer, desired) }
 }
 
-/// The present entries of the Service's status, with mode `Proxy` for each address. `None` when no load balancer
-/// serves the Service.
+/// The entries of the Service's status as they are now, but with the mode `Proxy` for each address. `None` when no load
+/// balancer serves the Service.
 pub(crate) fn by_proxy(
     service: &Service,
     balancers: Balancers,

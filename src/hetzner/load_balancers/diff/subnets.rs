@@ -18,8 +18,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A list of subnets up to this age is taken as complete. When an older list lacks a subnet, the subnet may be new, so
-/// the list is read again.
+/// When a list of subnets is at most this old, a subnet that it lacks does not exist. An older list is read again,
+/// because the subnet may be new.
 const CERTAIN: Duration = Duration::from_secs(60);
 
 pub(in crate::hetzner) type Subnets = CachedList<Subnet>;
@@ -43,8 +43,8 @@ pub(crate) fn read(
     )
 }
 
-/// Whether one of the cached subnets fits what this Service asks for, or whether its load balancer is already attached
-/// as the Service asks.
+/// Whether one of the cached subnets fits what this Service asks for, or whether the load balancer of the Service
+/// already has the right attachment.
 fn fits(known: &[Subnet], network: u64, snapshot: &BalancerSnapshot, service: &Service) -> bool {
     let defaults = &snapshot.project.defaults;
     let mut parser = AnnotationParser::new(service);

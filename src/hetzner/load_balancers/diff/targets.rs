@@ -21,8 +21,8 @@ use std::net::{IpAddr, Ipv4Addr};
 
 const NO_NODE: Source = Source::Rule("no node to send traffic to");
 
-/// The existing targets that are nodes, and how targets are to be reached. Targets that the load balancer loses when it
-/// moves to the desired Network are left out.
+/// The existing targets that are nodes, and the kind of IP by which targets are to be reached. Targets that are lost
+/// when the load balancer moves to the desired Network are left out.
 struct Ways<'a> {
     context: &'a PlanContext<'a>,
     desired: &'a Desired,
@@ -34,8 +34,8 @@ struct Ways<'a> {
 /// Targets, each with the name of its node.
 type NamedTargets = Vec<(TargetId, String)>;
 
-/// The existing targets that are nodes. The value is whether the target is reached by its private IP. An address that
-/// belongs to no node is left out, because it belongs to an operator.
+/// The existing targets that are nodes. The value says whether the target is reached by its private IP. A target whose
+/// address belongs to no node is not listed, because an operator has added it.
 fn targets_of_nodes(
     context: &PlanContext,
     desired: &Desired,
@@ -80,16 +80,16 @@ impl<'a> Ways<'a> {
         self.desired.use_private_ip.value
     }
 
-    /// Whether an existing target is reached by the right kind of address. `None` when the machine is not a target yet.
-    /// An IP target is always right.
+    /// Whether an existing target is reached by an address of the right kind. `None` when the machine is not a target
+    /// yet. For an IP target the result is always true.
     fn is_right(&self, target: TargetId) -> Option<bool> {
         let has = *self.there.get(&target)?;
         let is_address = matches!(target, TargetId::Address(_));
         Some(is_address || self.context.group.keeps_ways() || has == self.by_private())
     }
 
-    /// The target for a machine. The second value is whether a dedicated server lacks the desired kind of address. The
-    /// first value is then the target by the server's other address, if the server has one.
+    /// Returns the target for a machine. The second value is `true` when the machine is a dedicated server without an
+    /// address of the desired kind. The target then has the server's other address, if there is one.
     fn target(&self, machine: NodeMachine) -> (Option<TargetId>, bool) {
         let (public, private) = match machine {
             NodeMachine::Server(id) => return (Some(TargetId::Server(id)), false),
@@ -107,7 +107,8 @@ impl<'a> Ways<'a> {
             (true, Some(private)) => (Some(private), false),
             (true, None) => (public, true),
             (false, _) if public.is_some() => (public, false),
-            // Without credentials for Robot the public address of the server is not known, so an existing target stays.
+            // Without credentials for Robot the public address of the server is not known, so a target that
+            // exists stays.
             (false, _) => (there.next(), true),
         }
     }
@@ -134,8 +135,8 @@ impl<'a> Ways<'a> {
         wanted.iter().filter(exists).cloned().partition(can)
     }
 
-    /// Whether the server has an address of the desired kind. When this is not known, the result is true, so that the
-    /// API is asked to add the target.
+    /// Whether the server has an address of the desired kind. The result is also `true` when this is not known, so that
+    /// the API decides.
     fn reaches(&self, reach: &Reach) -> bool {
         let Reach::By { has_public_ipv4, networks } = reach else {
             return true;
@@ -147,7 +148,7 @@ impl<'a> Ways<'a> {
         }
     }
 
-    /// The warning that servers have no address of the desired kind, with the step that helps.
+    /// Returns a warning that servers have no address of the desired kind, and what an operator can do.
     fn unreachable(&self, left: &[(TargetId, String)], and_so: &str) -> String {
         let names: Vec<&str> = left.iter().map(|(_, name)| name.as_str()).collect();
         let network = self.context.project.network;
@@ -211,8 +212,8 @@ impl<'a> Ways<'a> {
     }
 }
 
-/// Whether the plan depends on the list of servers; see `Needs::servers`. `balancer` is `None` when the load balancer
-/// is to be created.
+/// Whether the plan needs a list of servers; see `Needs::servers`. `balancer` is `None` when the load
+/// balancer does not exist yet.
 pub(crate) fn need_servers(
     context: &PlanContext,
     desired: &Desired,
@@ -240,8 +241,8 @@ pub(crate) fn need_servers(
 
 impl Diff<'_, '_> {
     /// Compares the targets. `limit_now` is the number of targets that the load balancer can have before its type is
-    /// changed. Some targets can't be reached by the desired kind of address, and keep the other kind. Returns whether
-    /// one of these is reached by its public address.
+    /// changed. Targets that have no address of the desired kind are reached by the other kind. Returns whether one of
+    /// them is reached by its public address.
     pub(crate) fn targets(&mut self, limit_now: usize) -> bool {
         let (balancer, limit) = (self.balancer, self.kind.max_targets);
         let mut before = targets_of_nodes(self.context, self.desired, balancer);
@@ -305,7 +306,7 @@ impl Diff<'_, '_> {
         if can_not.is_empty() {
             return (can, BTreeSet::new());
         }
-        // The Service is planned again soon. The servers may have the desired addresses at that time.
+        // The Service is planned again soon, because the servers may have the desired addresses then.
         self.found.is_unfinished = true;
         let is_closed = desired.public().is_some_and(|public| !public.value);
         let is_removed = is_closed && !can.is_empty();
@@ -348,8 +349,8 @@ impl Diff<'_, '_> {
         wanted
     }
 
-    /// Reports that a dedicated server lacks the desired kind of address. `is_target` is whether the server is a target
-    /// nevertheless.
+    /// Reports that a dedicated server has no address of the desired kind. `is_target` says whether the server is a
+    /// target by its other address.
     fn report_lack(&mut self, name: &str, is_target: bool) {
         if self.desired.use_private_ip.value {
             let why = format!(
@@ -436,7 +437,7 @@ impl Diff<'_, '_> {
         }
     }
 
-    /// Counts the targets that belong to other owners, and reports IP targets that belong to no node.
+    /// Counts the targets that belong to other owners. Reports IP targets whose address belongs to no node.
     fn foreign_targets(&mut self, own: &BTreeMap<TargetId, bool>) -> usize {
         if let Some(balancer) = self.balancer
             && self.context.group.is_external()
@@ -461,12 +462,12 @@ impl Diff<'_, '_> {
     }
 }
 
-/// The kind of address by which a server is reached, as text for messages.
+/// Returns the kind of address by which a server is reached, as text for messages.
 fn by(private: bool) -> &'static str {
     if private { "by private IP" } else { "by public IP" }
 }
 
-/// What is known about the addresses of the cloud servers of these nodes.
+/// The known addresses of the cloud servers of these nodes.
 fn reach_of(nodes: &[OfferedNode]) -> HashMap<TargetId, &Reach> {
     nodes.iter().filter_map(|node| Some((server_of(node)?, &node.reach))).collect()
 }

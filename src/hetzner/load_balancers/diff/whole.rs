@@ -29,7 +29,7 @@ pub(crate) const USUAL_TYPE: &str = "lb11";
 /// load balancer when its key is removed from the annotation. Without a limit the number of labels would grow for ever.
 const LABELS_AT_MOST: usize = 100;
 
-/// The comparison of one load balancer.
+/// The work on the comparison of one load balancer with its desired state.
 pub(crate) struct Diff<'a, 'b> {
     pub(crate) parser: &'a mut AnnotationParser<'b>,
     pub(crate) context: &'a PlanContext<'a>,
@@ -47,9 +47,9 @@ pub(crate) struct Diff<'a, 'b> {
 pub(crate) struct Differences {
     /// The changes, in the order in which they are made.
     pub(crate) changes: Vec<BalancerChange>,
-    /// All compared fields, including those that do not differ.
+    /// The values of all compared fields, also of those that do not differ.
     pub(crate) fields: Vec<Field>,
-    /// Whether the plan leaves out a target that the cloud would refuse now, and may accept soon.
+    /// Whether a target is missing from the plan that the cloud would refuse now and may accept soon.
     pub(crate) is_unfinished: bool,
 }
 
@@ -131,8 +131,8 @@ impl Diff<'_, '_> {
         self.found.changes.extend(late);
     }
 
-    /// Adds a field to the fields of the plan. Returns the description of its change when the field differs. The field
-    /// is left unchanged when `want` is `None`.
+    /// Adds the compared field to the plan. Returns a description of the change when the values differ. When `want` is
+    /// `None`, the field is not changed.
     pub(crate) fn compare(
         &mut self,
         name: &str,
@@ -194,7 +194,7 @@ impl Diff<'_, '_> {
         self.found.changes.push(change);
     }
 
-    /// Returns the desired name, unless another load balancer has this name.
+    /// Returns the desired name, or another one when a load balancer already has that name.
     fn free_name(&mut self, wanted: Option<Sourced<String>>) -> Option<Sourced<String>> {
         let own = self.balancer.map(|balancer| balancer.id);
         let wanted = wanted?;
@@ -503,8 +503,8 @@ impl Diff<'_, '_> {
                 continue;
             }
             let name = format!("port {number} {}", field.name());
-            // When the port's new protocol does not have a field, this field is not compared. The API drops the field
-            // together with the old protocol.
+            // When the new protocol of the port does not have a field, this field is not compared, because the API
+            // drops it together with the old protocol.
             let want = want.zip(source.cloned()).map(|(value, source)| Sourced::new(value, source));
             parts.extend(self.compare(&name, have, want));
         }

@@ -179,7 +179,7 @@ impl TargetId {
         }
     }
 
-    /// Returns the target in the form of a request. `use_private_ip` is set when a server is added.
+    /// Returns the target in the form of a request. `use_private_ip` is only sent when a server is added.
     pub fn in_request(self, use_private_ip: Option<bool>) -> TargetInRequest {
         match self {
             TargetId::Server(id) => {
@@ -329,7 +329,7 @@ impl LoadBalancer {
         price.price_monthly.net.parse().ok()
     }
 
-    /// Returns how many of the type's targets are taken by targets that this program never changes.
+    /// Returns how many targets that this program never changes count towards the limit of the type.
     pub fn other_targets(&self) -> usize {
         let count = |target: &ApiTarget| match target {
             ApiTarget::Server { .. } | ApiTarget::Ip { .. } => 0,
@@ -364,7 +364,7 @@ impl LoadBalancer {
     }
 }
 
-/// Reads a time. A text that is not a time is read as `None`.
+/// Reads a time. The result is `None` when the text is not a time.
 fn or_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
     let text = Option::<String>::deserialize(deserializer)?;
     Ok(text.and_then(|text| text.parse().ok()))

@@ -14,11 +14,11 @@ pub(crate) const KUBE_PROXY_PORT: u16 = 10256;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listener {
     pub listen_port: u16,
-    /// The fields as the API writes them. The API chooses the value of a field that is missing from this map.
+    /// The values of the fields, in the form of the API. The API chooses the value of a field that has no entry.
     fields: BTreeMap<PortField, Value>,
 }
 
-/// The part of the API's document of a port in which a field is.
+/// The part of a port's document in which the API has a field.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PortPart {
     Port,
@@ -201,8 +201,8 @@ impl Listener {
         }
     }
 
-    /// Returns the port as the API takes it when a port is added (`is_new`) or updated. Fields that
-    /// the protocol does not have are left out.
+    /// Returns the port in the form in which the API takes it. `is_new` means that the port is added, and not updated.
+    /// Fields that the protocol does not have are left out.
     pub fn body(&self, is_new: bool) -> Value {
         let mut body = json!({ "listen_port": self.listen_port });
         for (field, value) in &self.fields {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 /// The owner of the certificate, as its labels state it.
 impl Certificate {
-    /// The key of the label that has the UID of the Service.
+    /// The key of the label that holds the UID of the Service.
     pub(crate) const UID_LABEL: &'static str = SERVICE_UID;
 
     pub(crate) fn service_uid(&self) -> Option<&String> {
@@ -88,8 +88,8 @@ impl Certificate {
         Some(format!("its label {SERVICE_UID} names another Service, {uid}"))
     }
 
-    /// Why the certificate may belong to another program in an unknown cluster. The reason is that no label names the
-    /// cluster, and that a load balancer uses the certificate although this cluster does not have its Service.
+    /// Why the certificate may belong to another program or to another cluster. A load balancer uses the certificate,
+    /// no label names a cluster, and this cluster does not have the Service of the certificate.
     pub(crate) fn why_it_may_be_of_others(&self) -> Option<String> {
         let is_used = self.cluster_uid().is_none() && !self.used_by.is_empty();
         let uid = self.service_uid().filter(|_| is_used)?;

@@ -45,7 +45,8 @@ impl Project {
         self.profile == Profile::Hcloud
     }
 
-    /// The source of the default value that an unset field gets. `None` means that an unset field is left unchanged.
+    /// When fields that no annotation sets get a default value, returns the source of that value. `None` means that
+    /// such a field is left unchanged.
     pub(crate) fn enforced(&self, annotation: &Annotation) -> Option<Source> {
         (!self.preserves_unset()).then(|| default_source(annotation))
     }
@@ -81,7 +82,7 @@ pub(crate) struct PlanContext<'a> {
     pub(crate) group: Group<'a>,
 }
 
-/// The source of a value that the API chooses when nothing else does.
+/// The source of a value that only the API chooses.
 pub(crate) const BY_API: Source = Source::Rule("the default of the API");
 
 /// The source of the value of an unset field. This is the setting that belongs to the annotation, or the default of the

@@ -88,20 +88,20 @@ pub(crate) fn destination(port: &Listener) -> Option<u16> {
     port.get(F::DestinationPort)?.as_u64()?.try_into().ok()
 }
 
-/// The number and node port of each TCP port of the Service. A load balancer can have no other ports.
+/// The number and the node port of each TCP port of the Service. Ports of other protocols can't be on a load balancer.
 pub(crate) fn tcp(service: &Service) -> impl Iterator<Item = (u16, Option<u16>)> + '_ {
     let ports = service.ports.iter().filter(|port| port.protocol == Protocol::Tcp);
     ports.map(|port| (port.port, port.node_port))
 }
 
-/// Whether other existing Services of this cluster use the load balancer, or are to use it.
+/// Whether other existing Services of this cluster use the load balancer or will use it after their next plan.
 pub(crate) fn is_used_by_others(balancer: Labelled, uid: &str, cluster: &Cluster) -> bool {
     let lives = |of: &String| of != uid && cluster.service_uids.contains(of);
     let mut on_ports = balancer.ownership.ports.values();
     let keys = external_keys(balancer);
     let mut asking = keys.iter().flat_map(|key| cluster.groups.of_key(key));
-    // A Service that asks for the external load balancer, but has no port on it, needs none of
-    // this cluster's targets there.
+    // The Service asks for the external load balancer but has no port on it. It therefore needs no nodes as
+    // targets there.
     let is_served = |service: &Service| {
         service.uid != uid && is_allowed(balancer, service) && is_served_by(service, balancer)
     };

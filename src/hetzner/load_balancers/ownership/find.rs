@@ -38,9 +38,9 @@ impl<'a> FoundBalancer<'a> {
     }
 }
 
-/// Why no load balancer was found, and none is created.
+/// The reason why no load balancer was found and none is created.
 pub(crate) enum Unfound {
-    /// Several load balancers could be the Service's, as the text says. None of them is changed.
+    /// Several load balancers may belong to the Service, as the text says. None of them is changed.
     Several(String),
     /// The load balancer that was found may not be adopted for the Service.
     NotAdopted(Finding),
@@ -258,20 +258,19 @@ fn lost_labels(balancer: Labelled, context: &PlanContext) -> bool {
         && has_only_own_targets(balancer, context.cluster)
 }
 
-/// Whether a decision about this load balancer may change when the list of existing Services is read again.
+/// Whether another list of existing Services could change a decision about this load balancer.
 fn rests_on_owner(balancer: Labelled, context: &PlanContext) -> bool {
     balancer.ownership.other_cluster_named(context.cluster).is_some()
         || context.group.has_unknown_owner(balancer)
 }
 
-/// Whether a decision about one of the Service's load balancers may change when the list of existing Services
-/// is read again.
+/// Whether another list of existing Services could change a decision about one of the Service's load balancers.
 pub(crate) fn rests_on_owners(context: &PlanContext) -> bool {
     owned(context.balancers, context.service, context.cluster)
         .any(|balancer| rests_on_owner(balancer, context))
 }
 
-/// Whether the result of the search may change when the list of existing Services is read again. See `Needs::services`.
+/// Whether another list of existing Services could change the result of the search. See `Needs::services`.
 pub(crate) fn rests_on_services(
     found: &Result<FoundBalancer, Unfound>,
     context: &PlanContext,
@@ -289,9 +288,9 @@ pub(crate) fn rests_on_services(
     }
 }
 
-/// The load balancer that has the Service's UID in the label `service-uid`, and that no other Service uses. A load
-/// balancer without a group comes before the load balancer of a group. The error names the load balancers when
-/// there are several.
+/// The only load balancer that has the Service's UID in the label `service-uid`, and that no other Service
+/// uses. A load balancer without a group is preferred to one of a group. The error names the load balancers
+/// when several are possible.
 pub(crate) fn by_label<'a>(
     balancers: Balancers<'a>,
     service: &Service,
@@ -335,7 +334,7 @@ pub(crate) struct Assignment {
     /// The ownership that the labels state after the assignment.
     pub(crate) to: Ownership,
     pub(crate) description: Description,
-    /// Whether the labels must be changed so that they state `to`.
+    /// Whether a label must be set or removed so that the labels state `to`.
     pub(crate) is_needed: bool,
 }
 

@@ -38,7 +38,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The port on which a load balancer itself answers to redirect HTTP to HTTPS.
 pub(crate) const HTTP_PORT: u16 = 80;
 
-/// A value of the label `targets-before`. It means that any target may have been there before.
+/// A value of the label `targets-before`. It means that each target may have been there before this cluster
+/// used the load balancer.
 const ALL: &str = "all";
 const NONE: &str = "none";
 
@@ -49,15 +50,15 @@ pub(crate) struct Group<'a> {
     /// A Service is not a member when its management has ended, when its ports must stay as they are, or when the group
     /// no longer allows it. Such a Service may still have ports on the load balancer.
     pub(crate) members: Vec<&'a Service>,
-    /// The Services whose annotations decide about the whole load balancer, the oldest first. The list is empty for an
-    /// external load balancer, and for a shared one without a Service of the group's own namespace.
+    /// The Services whose annotations decide about the whole load balancer, the oldest first. There are none on an
+    /// external load balancer, and none when the group's own namespace has no Service in the group.
     pub(crate) deciders: Vec<&'a Service>,
-    /// Whether a Service of another namespace has ports on the load balancer, or is to get some.
+    /// Whether a Service of another namespace has a port on the load balancer or will get one.
     pub(crate) is_of_several_namespaces: bool,
-    /// The group's own namespace, when the planned Service is of another namespace, and no Service of the group's own
-    /// namespace allows it any more. The planned Service then gets no more ports.
+    /// The group's own namespace, when it does not allow the namespace of the planned Service any more. The Service
+    /// then gets no more ports on the load balancer.
     closed_by: Option<&'a str>,
-    /// Why the Service can't have the load balancer that it asks for.
+    /// The reason why the Service can't have the load balancer that it asks for, if there is one.
     pub(crate) refused: Option<String>,
     /// The group's load balancer, when a Service of the group's own namespace has a port on it but was not read.
     /// It is not known what this Service asks for, and whether the Service is a decider. So there are no deciders,
@@ -86,9 +87,9 @@ pub(crate) enum Owner {
     This,
     /// Another Service of the group.
     Member,
-    /// A Service that this cluster had, and that does not exist any more.
+    /// A Service of this cluster that does not exist any more.
     Gone,
-    /// Any other owner, or an unknown owner.
+    /// Another owner, or an owner that is not known.
     Other,
 }
 
@@ -149,7 +150,7 @@ pub(crate) fn group<'a>(
     group
 }
 
-/// Whether a label of the load balancer says that the Service has a port there.
+/// Whether the load balancer has a label which says that one of its ports belongs to the Service.
 fn has_labelled_port(balancer: Labelled, service: &Service) -> bool {
     balancer.ownership.ports.values().any(|uid| *uid == service.uid)
 }
@@ -281,7 +282,8 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Puts the Service into the group of the external load balancer whose ID or name is `text`.
+    /// Makes the Service a member of the group of all Services that use the external load balancer whose ID
+    /// or name is `text`.
     fn join_external(&mut self, text: &str) {
         let (service, cluster) = (self.service, self.cluster);
         let found = self.balancers.map(|all| external(service, all, text, cluster));
@@ -347,8 +349,8 @@ impl<'a> Group<'a> {
         matches!(self.of, GroupUse::Own)
     }
 
-    /// Whether the annotations of the Service ask for this load balancer, which has a label with the UID of the
-    /// Service. Annotations that can't be understood may ask for it.
+    /// Whether the annotations of the Service may ask for this load balancer, which has a label with the UID of the
+    /// Service. That is also so when the annotations do not parse.
     pub(crate) fn may_be_asked_for(&self, balancer: Labelled) -> bool {
         let ownership = balancer.ownership;
         let set = |annotation| value_of(self.service, annotation);
@@ -410,8 +412,8 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Whether existing targets keep the private or public IP by which they are reached, because no Service decides
-    /// about the whole load balancer.
+    /// Whether existing targets stay reached as they are, by private or by public IP. That is so when no Service
+    /// decides about the whole load balancer.
     pub(crate) fn keeps_ways(&self) -> bool {
         self.is_external() || self.has_no_decider()
     }
@@ -485,7 +487,7 @@ impl<'a> Group<'a> {
         !self.is_own() && balancer.ownership.ports.values().any(leaves)
     }
 
-    /// Whether the port is to be removed, because no Service has it any more.
+    /// Whether the port is removed, because no Service has it any more.
     pub(crate) fn is_unwanted(&self, balancer: Labelled, port: &Listener) -> bool {
         match self.owner(balancer, port) {
             Owner::This => !tcp(self.service).any(|(number, _)| number == port.listen_port),
@@ -617,9 +619,8 @@ impl<'a> Group<'a> {
             || balancer.is_some_and(is_used)
     }
 
-    /// The owner's UID for each port that is to have a label. These are the ports that this Service gets, and
-    /// the group's ports that are on the load balancer and stay. So a label that was never written, or was
-    /// lost, is written as well.
+    /// The UID of the owner, for each port that must have a label. These are the ports that this Service gets, and the
+    /// ports of the group that stay on the load balancer. A missing label is written again in this way.
     fn labels_of_ports(
         &self,
         balancer: Option<Labelled>,
@@ -672,7 +673,8 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Whether the external load balancer had this target before this cluster used it, or may have had it.
+    /// Whether the external load balancer had this target before this cluster used it. The result is also `true` when
+    /// that is not known.
     pub(crate) fn is_before(&self, balancer: Labelled, target: TargetId) -> bool {
         self.is_external() && is_in(&self.targets_before(balancer), target)
     }

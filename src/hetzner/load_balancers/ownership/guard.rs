@@ -51,7 +51,7 @@ impl Guard {
         !self.change.is_empty()
     }
 
-    /// How many labels the write sets.
+    /// How many labels this write sets or removes.
     pub(crate) fn count(&self) -> usize {
         self.change.values().flatten().count()
     }

@@ -7,7 +7,8 @@ use crate::provider::Service;
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 
-/// The labels of the load balancers in a list, and for each key the places in the list, in ascending order.
+/// The labels of the load balancers in a list, and an index of the list. The index has the positions of the load
+/// balancers for each key, in ascending order.
 #[derive(Debug, Default)]
 pub(crate) struct BalancerIndex {
     ownerships: Vec<Ownership>,
@@ -29,7 +30,7 @@ enum Key {
     External,
 }
 
-/// The labels by whose values load balancers are searched.
+/// The labels whose values are in the index of load balancers.
 const SEARCHED: [&str; 5] = [SERVICE_UID, SERVICE, GROUP, ADOPT, RELEASED];
 
 /// A list of load balancers with its index.
@@ -46,7 +47,7 @@ impl BalancerIndex {
             let ownership = Ownership::read(&balancer.labels);
             for key in keys(balancer, &ownership) {
                 let places = index.places.entry(key).or_default();
-                // When several ports belong to one Service, the key with its UID occurs several times.
+                // A Service may have several ports, so the key with its UID may occur several times.
                 if places.last() != Some(&place) {
                     places.push(place);
                 }
@@ -56,7 +57,7 @@ impl BalancerIndex {
         index
     }
 
-    /// The list with this index. `all` must be the list that the index was made for.
+    /// Joins this index with the list for which it was made.
     pub(crate) fn of<'a>(&'a self, all: &'a [LoadBalancer]) -> Balancers<'a> {
         Balancers { all, index: self }
     }

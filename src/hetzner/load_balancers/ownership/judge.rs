@@ -93,9 +93,10 @@ const CLOCKS_DIFFER_BY: SignedDuration = SignedDuration::from_secs(60);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stake<'a> {
     Nothing,
-    /// The load balancer belongs to the cluster with this UID, which has a Service of the same UID.
+    /// Another cluster, with this UID, owns the load balancer, and has a Service of the same UID. One of the clusters
+    /// is a copy of the other.
     Copy(&'a str),
-    /// The load balancer belongs to the Service alone.
+    /// One Service has the load balancer to itself.
     Whole,
     /// The Service has ports on a load balancer that others use or used, too.
     Part,
@@ -150,7 +151,8 @@ pub(crate) fn stake<'a>(balancer: Labelled<'a>, service: &Service, cluster: &Clu
     }
 }
 
-/// The load balancers that have the Service's UID in a label, or a port that is recognised as the Service's.
+/// The load balancers that have the Service's UID in a label, or have a port that is recognised as a port
+/// of the Service.
 pub(crate) fn owned<'a>(
     balancers: Balancers<'a>,
     service: &'a Service,
@@ -196,8 +198,8 @@ pub(crate) fn adoption<'a>(
     }
 }
 
-/// Decides by rows 8 to 14 of the table of [`adoption`]. The caller has made sure that no living Service, no other
-/// cluster, no other namespace and no other program has the load balancer.
+/// Whether nobody owns the load balancer, by rows 8 to 14 of the table of [`adoption`]. The caller has already ruled
+/// out an owner that is a living Service, another cluster, another namespace or another program.
 fn is_nobodys<'a>(
     balancer: Labelled,
     service: &Service,
@@ -268,8 +270,8 @@ pub(crate) fn why_it_stays(
     Some(why)
 }
 
-/// The state of a load balancer that no Service uses. `None` when the load balancer does not belong to this cluster, or
-/// when a Service uses it.
+/// What a load balancer is that no Service uses. `None` when it does not belong to this cluster, or when a
+/// Service uses it.
 pub(crate) fn leftover(balancer: Labelled, cluster: &Cluster) -> Option<Leftover> {
     let ownership = balancer.ownership;
     let lives = |uid: &String| cluster.service_uids.contains(uid);

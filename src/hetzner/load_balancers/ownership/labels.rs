@@ -62,7 +62,7 @@ const PROGRAM_DOMAINS: [&str; 3] = ["kubernetes.io", "hcloud", "hcloud-ccm"];
 /// The label of a managed certificate that the certificate authority's test service issues. Hetzner defines the label.
 pub(super) const STAGING: (&str, &str) = ("HC-Use-Staging-CA", "true");
 
-/// The reason that a plan gives for a change of these labels.
+/// The reason that a plan gives when the label write states another owner.
 pub(crate) const WHOSE: &str = "labels name its owner";
 
 /// The ownership that the labels of a load balancer state, with one field for each key of the table above. `None` means
@@ -125,7 +125,7 @@ impl Ownership {
         read
     }
 
-    /// The keys that have exactly one label each, with the fields that hold the values of the labels.
+    /// Each key that has exactly one label, with the field that holds the value of that label.
     fn fields(&mut self) -> [(&'static str, &mut Option<String>); 11] {
         [
             (SERVICE_UID, &mut self.service_uid),
@@ -164,12 +164,12 @@ impl Ownership {
         wanted
     }
 
-    /// The labels that state this ownership, as labels that are to be present.
+    /// The labels that must be present when this is the ownership.
     pub(crate) fn wanted(&self) -> impl Iterator<Item = (String, Option<String>)> + use<> {
         self.labels().into_iter().map(|(key, value)| (key, Some(value)))
     }
 
-    /// Adds what `said` states. A value in `said` replaces the previous value.
+    /// Adds everything that `said` states. A value in `said` replaces the value that was there.
     pub(crate) fn say(&mut self, said: &Ownership) {
         let mut labels = self.labels();
         labels.extend(said.labels());
@@ -265,8 +265,8 @@ pub(crate) fn namespace_of(value: &str) -> Option<&str> {
     value.split_once('.').map(|(namespace, _)| namespace)
 }
 
-/// The labels that say who owns a load balancer or certificate. A planned write is made only when these labels are
-/// unchanged since the plan.
+/// The labels that say who owns a load balancer or certificate. A write that was planned with these labels is made only
+/// while they are unchanged.
 pub(crate) fn those_of_owners(labels: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let mut labels = labels.clone();
     labels.retain(|key, value| {
@@ -282,7 +282,7 @@ pub(crate) fn owned_by_program(balancer: &LoadBalancer) -> Option<String> {
     found.map(|(key, value)| format!("{key}={value}"))
 }
 
-/// The key of a label that neither we nor Hetzner's controller writes.
+/// The key of a label that neither this program nor Hetzner's controller writes.
 pub(crate) fn foreign_label(balancer: &LoadBalancer) -> Option<&String> {
     let is_known = |key: &&String| key.starts_with(UPSTREAM_PREFIX) || key.starts_with(OUR_PREFIX);
     balancer.labels.keys().find(|key| !is_known(key))
@@ -296,8 +296,8 @@ fn says_owner(key: &str, value: &str) -> bool {
     is_owner || (value == OWNED && !is_ours)
 }
 
-/// Whether a label with this key is written even when a load balancer is taken over from
-/// hcloud-cloud-controller-manager. The other labels are not written then.
+/// Whether the label with this key is also written on a load balancer that was taken over from
+/// hcloud-cloud-controller-manager. Other labels are not written there.
 pub(crate) fn counts_upstream(key: &str) -> bool {
     [SERVICE_UID, KEEP].contains(&key)
 }

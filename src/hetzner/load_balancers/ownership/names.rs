@@ -6,7 +6,7 @@ use crate::text::fnv1a;
 /// The length limit of a label's value and of each part of a host name.
 pub(super) const LONGEST: usize = 63;
 
-/// The length to which hcloud-cloud-controller-manager cuts the name, in characters.
+/// The length at which hcloud-cloud-controller-manager cuts the name of a load balancer, in characters.
 const LONGEST_UPSTREAM: usize = 32;
 
 /// How many digits of a chain's SHA-256 the name of its certificate has. They are 80 bits, so that no tenant can make

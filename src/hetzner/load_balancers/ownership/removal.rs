@@ -44,7 +44,7 @@ pub(crate) fn after_management(
     to
 }
 
-/// Why the management of the Service on the load balancer can't end.
+/// Returns why the management of the Service's load balancer can't be ended.
 pub(crate) fn why_not_released(balancer: Labelled, service: &Service) -> Option<String> {
     let uid = balancer.ownership.released.as_ref().filter(|uid| **uid != service.uid)?;
     Some(format!(
