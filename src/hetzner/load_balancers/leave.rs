@@ -39,7 +39,7 @@ use crate::provider::{
 use crate::text::shell_command;
 use serde_json::{Value, json};
 
-/// The changes that take a Service off load balancers, and what the Service still has there.
+/// The changes that take a Service off load balancers, and the claims of the plan on these load balancers.
 #[derive(Default)]
 pub(super) struct Leaving {
     pub(super) changes: Vec<Box<dyn provider::Change>>,

@@ -227,8 +227,8 @@ fn choose<'a>(
 }
 
 /// Chooses one of the certificates that carry the Service's UID. The one with the desired name is preferred, then the
-/// oldest match with the same domains. When no annotation sets a name, the only certificate is chosen. `None` means
-/// that no certificate fits, and `Some(None)` means that more than one may fit.
+/// first one in the list that has the same domains. When no annotation sets a name, the only certificate is chosen.
+/// `None` means that no certificate fits, and `Some(None)` means that it is not certain which one fits.
 fn by_label<'a>(
     parser: &mut AnnotationParser,
     context: &PlanContext<'a>,

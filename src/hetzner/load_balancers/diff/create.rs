@@ -44,8 +44,8 @@ impl Diff<'_, '_> {
         self.found
     }
 
-    /// Combines the changes from index `first` on into one request. A change that does not fit into this request stays
-    /// in the list, and is made after the creation.
+    /// Combines the changes from index `first` on into one request. A change that does not fit into this request is
+    /// dropped, and the next plan finds it again.
     fn fold(&mut self, whole: &Whole, first: usize) -> (Map<String, Value>, Vec<TargetInRequest>) {
         let mut body = Map::new();
         let (mut services, mut targets) = (Vec::new(), Vec::new());

@@ -51,7 +51,7 @@ impl Guard {
         !self.change.is_empty()
     }
 
-    /// How many labels this write sets or removes.
+    /// How many labels this write sets. Labels that it removes are not counted.
     pub(crate) fn count(&self) -> usize {
         self.change.values().flatten().count()
     }

@@ -62,7 +62,7 @@ const PROGRAM_DOMAINS: [&str; 3] = ["kubernetes.io", "hcloud", "hcloud-ccm"];
 /// The label of a managed certificate that the certificate authority's test service issues. Hetzner defines the label.
 pub(super) const STAGING: (&str, &str) = ("HC-Use-Staging-CA", "true");
 
-/// The reason that a plan gives when the label write states another owner.
+/// The source of a label's value in a plan, when the label says who owns the object.
 pub(crate) const WHOSE: &str = "labels name its owner";
 
 /// The ownership that the labels of a load balancer state, with one field for each key of the table above. `None` means
