@@ -1,5 +1,5 @@
-//! Views of what an API answered, each with its age, or the error because of which there is no view. A reader says how
-//! old a view may be. This file also decides when an API that does not answer is called again.
+//! The answers of an API, each with its age, or the error because of which there is no answer. A reader says how old an
+//! answer may be. This file also decides when an API that did not answer is called again.
 
 use crate::kube;
 pub(super) use crate::provider::heartbeat::turn;
@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 const FIRST_WAIT: Duration = Duration::from_secs(5);
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
 
-/// The state in which refreshes are delayed because few calls are left of the rate limit. This is no outage, because
-/// calls that can't wait are still made.
+/// The state of a refresh that waits because few calls are left of the rate limit. The API is available, and calls that
+/// can't wait are still made.
 pub const PUT_OFF: &str = "refreshes postponed";
 
 /// An answer of an API, with the time of the question.
@@ -36,7 +36,7 @@ pub enum CacheError {
 }
 
 impl CacheError {
-    /// Returns a text that says which API failed, and in which way. Two errors with the same text are the same trouble.
+    /// Returns a text that names the API and the kind of failure. Two errors with the same text are the same outage.
     pub fn state(&self) -> &'static str {
         let (error, [limited, refuses, unavailable]) = match self {
             CacheError::Kube(error) if error.is_permanent() => return "kubernetes refuses",
@@ -123,8 +123,8 @@ impl<T> Cached<T> {
         self.get_if(|view| view.age() <= max_age, fetch)
     }
 
-    /// Returns the last view when it is fresh enough, else a new one. Whether the view is fresh is decided after the
-    /// wait for another thread's call, so that one call serves all threads that waited.
+    /// Returns the last view when it is fresh enough, and otherwise a new one. A thread that waits for another thread's
+    /// call checks the age only afterwards, so that one call serves all threads that waited.
     pub(super) fn get_if<E>(
         &self,
         is_fresh: impl Fn(&View<T>) -> bool,
@@ -148,7 +148,7 @@ impl<T> Cached<T> {
         view
     }
 
-    /// Replaces a part of the cached value. The age of the view stays that of its oldest part.
+    /// Replaces a part of the cached value. The age of the value stays that of its oldest part.
     pub(super) fn edit(&self, edit: impl FnOnce(&mut T)) -> Option<Arc<T>>
     where
         T: Clone,
@@ -159,7 +159,7 @@ impl<T> Cached<T> {
         Some(Arc::clone(value))
     }
 
-    /// Returns the last view, of whatever age.
+    /// Returns the last view, however old it is.
     pub(super) fn last(&self) -> Option<View<T>> {
         turn(&self.last).clone()
     }
@@ -181,7 +181,7 @@ impl<T> View<T> {
         clock::since(self.asked)
     }
 
-    /// Returns how long ago this answer came. Another answer with a smaller age was requested after this answer came.
+    /// Returns how long ago this answer came. An answer whose age is smaller was requested after this answer had come.
     pub fn time_in_use(&self) -> Duration {
         clock::since(self.answered)
     }
@@ -199,12 +199,12 @@ impl<T> Default for Cached<T> {
     }
 }
 
-/// The last failure of an API, because of which the API is not called for a while. Calls during an outage would spend
-/// the hour's budget when they help least.
+/// The last failure of an API, after which the API is not called for a while. During an outage, calls would use up the
+/// project's calls of this hour without any result.
 #[derive(Default)]
 pub(super) struct CallPause {
     last: Mutex<Option<FailedRead>>,
-    /// The shortest length of each wait.
+    /// The shortest time of each wait.
     pub(super) at_least: Duration,
 }
 
@@ -215,7 +215,8 @@ struct FailedRead {
 }
 
 impl CallPause {
-    /// Makes the call to the API, or returns the last error again while it is too early for another call.
+    /// Makes the call to the API. While it is too early for another call after a failure, returns the last
+    /// error instead.
     pub(super) fn guard<T>(
         &self,
         ask: impl FnOnce() -> Result<T, provider::ProviderError>,
@@ -237,8 +238,8 @@ impl CallPause {
         let mut last = lock(&self.last);
         let longer = |failed: FailedRead| (failed.wait * 2).min(LONGEST_WAIT);
         let wait = last.take().map_or(FIRST_WAIT, longer);
-        // A rate limit is no outage, because the rate budget has a waiting time of its own for it. Every error other
-        // than `Unavailable` is an answer of the API, and no outage either.
+        // An answer of the API, even an error, is no outage. Only `Unavailable` means that the API does not answer. A
+        // rate limit has a waiting time of its own in the rate budget.
         let error = error.filter(|error| error.kind == ErrorKind::Unavailable);
         *last = error.map(|error| FailedRead {
             error: error.clone(),

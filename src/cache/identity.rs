@@ -48,9 +48,9 @@ impl ClusterIdentity {
         }
     }
 
-    /// Returns the identities of the cluster. `service_uid` is the UID that the cluster's Service has now. `None` when
-    /// neither the Service nor a Lease has an identity. An error means that the Lease can't be read at the moment, and
-    /// may hold another identity.
+    /// Returns the identities of the cluster. `service_uid` is the present UID of the Service `default/kubernetes`.
+    /// `None` means that neither that Service nor a Lease has an identity. An error means that the Lease can't be read
+    /// now, so that it may hold another identity.
     pub(super) fn of(
         &self,
         kube: &KubeClient,

@@ -38,17 +38,17 @@ const A_PAGE: usize = 50;
 /// A list of at most this many pages takes hardly more calls than reads of single servers, and shows more servers.
 const FEW_PAGES: u32 = 3;
 
-/// The refresh period of all servers is at least this long for each call of a refresh, which limits these refreshes to
-/// 120 calls an hour. All refreshes together, with the read of the Network every five minutes, take at most 200 of the
-/// project's 3,600 calls an hour.
+/// For each call that a read of all servers takes, the period of these reads is at least this long. There are thus at
+/// most 120 such calls an hour. These reads, those of all load balancers and those of the Network take at most 200 of
+/// the project's 3,600 calls an hour.
 const SERVERS_CALL: Duration = Duration::from_secs(30);
 
-/// The refresh period of all load balancers is at least this long for each call of a refresh, which limits these
-/// refreshes to 60 calls an hour. The calls include those for other data on which plans of load balancers rest.
+/// For each call that a read of all load balancers takes, the period of these reads is at least this long. There are
+/// thus at most 60 such calls an hour. The calls for the other data of plans are counted as well.
 const BALANCERS_CALL: Duration = Duration::from_secs(60);
 
-/// The period of looks for the servers of nodes that are not ready is at least this long for each call of a look, which
-/// limits these looks to 1,200 calls an hour. Each look reads all these servers.
+/// For each call that a read of the servers of not-ready nodes takes, the period of these reads is at least this long.
+/// There are thus at most 1,200 such calls an hour.
 const LOOK_CALL: Duration = Duration::from_secs(3);
 
 /// The server IDs that were asked for, and the servers on the pages of the list where servers with these IDs are
@@ -100,10 +100,9 @@ struct CloudLists {
 struct DedicatedList {
     instances: Cached<Vec<Instance>>,
     pause: CallPause,
-    /// Whether the last call failed.
+    /// Whether the last call has failed.
     fails: AtomicBool,
-    /// The greatest age of a list that may be used, whatever rests on the list. This
-    /// is the setting `ROBOT_CACHE_TIMEOUT`.
+    /// How old a list may be at most, whatever it is used for. This is the setting `ROBOT_CACHE_TIMEOUT`.
     max_age: Duration,
 }
 
@@ -125,7 +124,7 @@ impl Apis {
         }
     }
 
-    /// Sets the greatest age of a list of dedicated servers that may still be used.
+    /// Sets how old a list of dedicated servers may be at most.
     pub fn set_dedicated_max_age(&mut self, max_age: Duration) {
         self.dedicated.max_age = max_age;
     }
@@ -307,7 +306,8 @@ impl Apis {
         Ok(view?.map(|(_, servers)| Arc::clone(servers)))
     }
 
-    /// Returns how many pages of the list of all servers hold the servers with these IDs, judging by the last list.
+    /// Returns how many pages of the list of all servers have to be read for the servers with these IDs.
+    /// The last list decides.
     pub fn pages_around(&self, numbers: &BTreeSet<u64>) -> usize {
         let known = self.instances_last().unwrap_or_default();
         pages_of(&known, numbers) as usize

@@ -16,7 +16,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// More nodes than this are forgotten before they are listed again.
+/// When more nodes than this are known, they are forgotten before they are listed again.
 const KEPT_AT_MOST: usize = 500;
 
 /// The largest number of changed nodes that are read by name. More changed nodes are read by one list, unless they are
@@ -27,14 +27,14 @@ const BY_NAME_PART: usize = 50;
 /// All nodes, sorted by name, with the age of the last read of the table of nodes.
 pub type ListedNodes = View<Vec<Arc<KubeNode>>>;
 
-/// The greatest ages of the reads on which the answer of a poll rests.
+/// How old the reads on which the answer of a poll rests may be at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Poll {
     /// The greatest age of the last read of the table of nodes, or of the last list of whole nodes.
     pub table_max_age: Duration,
-    /// The greatest age of the last list of whole nodes.
+    /// How old the last list of whole nodes may be at most.
     pub whole_max_age: Duration,
-    /// The greatest age of the last read that showed labels and deletions. Routes and load balancers need these.
+    /// How old the last read that showed labels and deletions may be at most. Routes and load balancers need both.
     pub metadata_max_age: Option<Duration>,
 }
 
@@ -51,7 +51,7 @@ struct State {
     notes: Vec<Note>,
     /// The moment when the last read of the table of nodes, or the last list of nodes, began.
     polled: Option<Instant>,
-    /// The moment when the last read of the table of nodes began that included metadata.
+    /// The moment when the last read of the table of nodes with metadata began.
     shown: Option<Instant>,
     /// The moment when the last list of nodes began.
     listed: Option<Instant>,
@@ -123,7 +123,7 @@ impl NodeCache {
         Ok(state.view())
     }
 
-    /// Returns all nodes. The nodes with these names are read again when they were read longer ago than `max_age`.
+    /// Returns all nodes. Those with these names are read again if they were read longer ago than `max_age`.
     pub fn again(&self, names: &[String], max_age: Duration) -> Result<ListedNodes, CacheError> {
         let mut state = turn(&self.state);
         if state.polled.is_none() {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 const OF_NAMESPACE: usize = 50;
 const OF_ALL: usize = 200;
 
-/// The longest time until a change of a Secret is seen.
+/// A change of a Secret is seen after this time at the latest.
 const MAX_AGE: Duration = Duration::from_secs(60);
 
 type Name = (String, String);
@@ -30,14 +30,14 @@ struct KnownSecrets {
     others: BTreeMap<Name, CheckedSecret>,
 }
 
-/// The moment at which a Secret was checked last, and what the Secret held.
+/// The moment when a Secret was last checked, and its content.
 type CheckedSecret = (Instant, Held);
 
 /// The content of a Secret. The error is a text that says why the Secret can't be used.
 type Held = Result<ReadSecret, String>;
 
 impl Secrets {
-    /// Implements `Apis::tls_secrets`.
+    /// Does what `Apis::tls_secrets` says.
     pub(super) fn get(
         &self,
         kube: &kube::KubeClient,

@@ -25,8 +25,8 @@ pub struct ServerNeeds {
     pub max_age: Duration,
     /// The list of cloud servers must have been requested at this moment or later.
     pub since: Option<Instant>,
-    /// The moment since which the list of dedicated servers must have been requested. The greatest age of that list
-    /// is a separate setting.
+    /// The list of dedicated servers must have been requested at this moment or later. How old that list
+    /// may be is a setting.
     pub dedicated_since: Option<Instant>,
     pub covers: Covers,
 }

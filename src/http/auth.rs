@@ -64,7 +64,7 @@ impl Credentials {
         }
     }
 
-    /// Returns credentials for HTTP basic authentication. The user name has no colon.
+    /// Returns credentials for HTTP basic authentication. The user name must have no colon.
     pub fn basic(user: &str, password: &Secret) -> Credentials {
         let both = STANDARD.encode(format!("{user}:{}", password.expose()));
         Credentials {
@@ -84,7 +84,7 @@ const FILE_LIMIT_BYTES: u64 = 64 * 1024;
 pub struct SecretSource {
     /// The kind of secret: `token`, `password`, …
     what: &'static str,
-    /// The check that the file's content must pass.
+    /// The check that the content of the file must pass.
     check: SecretCheck,
     /// The file, which is small and is read before every call, so that a rotated secret is used from the next call on.
     file: Option<PathBuf>,

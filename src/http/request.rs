@@ -69,8 +69,8 @@ pub enum TryStage<'a> {
     Ended(Result<u16, &'a HttpErrorKind>, Duration),
 }
 
-/// How long calls may take, and how long the client waits between two tries of a read. These times are measured by the
-/// program's clock, which a test can speed up.
+/// How long calls may take, and how long the client waits before it tries a read again. These times are in the
+/// program's time, which a test can shorten.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
     /// How long a read may take from its first byte to the last byte of the answer.
@@ -204,8 +204,8 @@ pub(super) struct Sessions(Mutex<Connections>);
 struct Connections {
     source: TlsSource,
     agent: ureq::Agent,
-    /// The value of `source.changes` when the agent was made. A new agent is made when this value or the client
-    /// certificate of the credentials has changed.
+    /// The value of `source.changes` when the agent was made. When it differs, or when the credentials have another
+    /// client certificate, a new agent is made.
     changes: u64,
     identity: Option<ClientIdentity>,
     number: u64,

@@ -77,7 +77,7 @@ const BACKSLASHES_AT_MOST: usize = 8;
 /// The shortest secret that is searched for in everything that is printed.
 const SHORTEST_KNOWN: usize = 8;
 
-/// How many secrets are remembered: those in use, and some that were replaced a while ago.
+/// How many secrets are remembered. These are the secrets in use, and some that were replaced earlier.
 const KNOWN_AT_MOST: usize = 16;
 
 /// The secrets that this process has sent to an API, the newest last.
@@ -136,8 +136,8 @@ fn redacted<'a>(text: &'a str, secrets: &[Secret]) -> Cow<'a, str> {
     }
 }
 
-/// Returns how many bytes the secret takes at the beginning of a text, or `None` when the text does not begin with the
-/// secret. The text may contain each character of the secret plainly or escaped.
+/// Returns how many bytes the secret takes at the beginning of a text. `None` when the text does not begin with the
+/// secret. Each character may stand in the text as it is or escaped.
 fn written(text: &str, secret: &str) -> Option<usize> {
     let mut rest = text;
     for c in secret.chars() {

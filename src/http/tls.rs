@@ -42,7 +42,7 @@ const TLS: &str = "TLS";
 /// The TLS settings, and how to read them again from their files.
 #[derive(Clone)]
 pub struct TlsSource {
-    /// The settings that are in force.
+    /// The TLS settings that are used now.
     pub tls: Tls,
     /// The number of changes of the settings so far.
     pub(super) changes: u64,

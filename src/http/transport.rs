@@ -33,7 +33,7 @@ thread_local! {
 #[derive(Clone, Copy)]
 struct Deadline {
     end: Instant,
-    /// The moment at which this thread set the first of the deadlines that it holds.
+    /// The moment when this thread set its first deadline.
     begun: Moment,
 }
 
@@ -57,7 +57,7 @@ fn hold_at(deadline: Instant, now: Moment) -> HeldDeadline {
     HeldDeadline { before }
 }
 
-/// Returns the earlier of `deadline` and the deadline that this thread holds.
+/// Returns the earlier of `deadline` and the deadline of this thread.
 fn capped(deadline: Instant) -> Instant {
     DEADLINE.get().map_or(deadline, |held| held.end.min(deadline))
 }
@@ -69,8 +69,8 @@ pub fn apart<T>(work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// Whether the deadline of this thread has passed. A deadline also counts as passed when it is not known how much time
-/// has passed since it was set. Returns false when this thread has no deadline.
+/// Whether the deadline of this thread has passed. When the clocks have jumped, so that the passed time is not known,
+/// the deadline counts as passed. Without a deadline, returns `false`.
 pub(super) fn is_deadline_over() -> bool {
     is_over_at(Moment::now())
 }
@@ -263,8 +263,8 @@ impl Transport for Socket {
         Ok(count > 0)
     }
 
-    /// Whether an idle connection can still be used. Nothing should arrive on an idle connection, so a connection that
-    /// was closed, or on which bytes have arrived, is useless.
+    /// Whether an idle connection can still be used. A connection is useless when the peer has closed it, or when bytes
+    /// have arrived without a request.
     fn is_open(&mut self) -> bool {
         let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
         let peeked =
@@ -343,8 +343,8 @@ fn end_of(timeout: NextTimeout) -> Instant {
     capped(now.checked_add(after).unwrap_or(never))
 }
 
-/// Returns how much of the machine's time is left until `by`. Returns an error when no time is left or the held
-/// deadline is over, because a time-out of zero would mean no time-out.
+/// Returns how much of the machine's time is left until `by`, or until the deadline of this thread when that is
+/// earlier. It is an error when no time is left, because a time-out of zero would mean no time-out.
 fn left_until(by: Instant) -> io::Result<Duration> {
     let left = clock::machine_until(by);
     if left.is_zero() || is_deadline_over() { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }

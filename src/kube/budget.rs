@@ -8,9 +8,9 @@
 use jiff::Timestamp;
 use std::collections::{BTreeMap, HashMap};
 
-/// How many bytes of each Service count towards no limit. Only the bytes beyond these count. Eight usual annotations
-/// and three ports fit into this size. A Service of at most this size is therefore never above a limit, however large
-/// other Services are.
+/// Up to this size, in bytes, a Service counts towards no limit. Of a larger Service, only the bytes beyond this size
+/// count. Eight usual annotations and three ports have this size. A Service of at most this size is therefore always
+/// read whole, however large other Services are.
 const ALWAYS_KEPT: usize = 1 << 10;
 
 /// How many bytes the Services of one namespace may take together, beyond the [`ALWAYS_KEPT`] of each Service. 130
@@ -105,7 +105,7 @@ impl ServiceBudget {
         above.into_iter().map(|(_, one)| one.place).collect()
     }
 
-    /// Removes the Services from this place of the list on, because this part of the list is read again.
+    /// Forgets the Services from this position of the list on, because that part of the list is read again.
     pub(super) fn forget_from(&mut self, place: usize) {
         if place == 0 {
             *self = ServiceBudget::default();
@@ -118,13 +118,14 @@ impl ServiceBudget {
         }
     }
 
-    /// Returns the limit that a Service of this age and size is above, or `None` when it is above no limit. The
-    /// Services of the list that was read before decide about this.
+    /// Returns the limit because of which a Service of this age and size is not read whole. `None` means that it is
+    /// below all limits. The list that was read last decides.
     pub(super) fn is_above(&self, namespace: &str, age: &Age, bytes: usize) -> Option<Above> {
         if bytes <= ALWAYS_KEPT { None } else { self.cut(namespace, age) }
     }
 
-    /// Returns the limit that a Service of this age is above, provided that the Service is larger than [`ALWAYS_KEPT`].
+    /// Returns the limit that a Service of this age exceeds. `None` when no limit is exceeded, or when the Service is
+    /// not larger than [`ALWAYS_KEPT`].
     pub(super) fn cut(&self, namespace: &str, age: &Age) -> Option<Above> {
         let is_cut = |share: &LimitShare| share.cut.as_ref().is_some_and(|cut| cut <= age);
         if self.namespaces.get(namespace).is_some_and(is_cut) {

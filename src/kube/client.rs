@@ -54,8 +54,8 @@ pub(super) const PASS: http::Pass = <dyn Gate>::pass;
 /// release of the Lease.
 pub(super) const PASS_AT_END: http::Pass = <dyn Gate>::pass_at_end;
 
-/// The call that asks whether our user has a right, in the form in which the gate receives calls. This call has the
-/// form of a write, but changes nothing.
+/// The call that asks whether our user has a right, in the form in which the gate gets it. The call is a
+/// POST, but changes nothing.
 pub const ACCESS_REVIEW: &str = "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 
 /// The answer of `/version`. A missing field is empty.
@@ -110,7 +110,7 @@ pub struct KubeClient {
     origin: String,
     /// Decides which of the Services that are read are ours.
     pub scope: ServiceScope,
-    /// The budget that says which Services are above a limit, by the list that was read last.
+    /// The budget that decides which Services are above a limit. It is that of the list that was read last.
     pub(super) budget: Mutex<ServiceBudget>,
     /// The number of items to request for a page, for each kind of list that was too long to be read in one answer.
     large_lists: Mutex<BTreeMap<String, u32>>,
@@ -126,8 +126,8 @@ pub(super) struct ListOf<'a> {
     pub(super) from: ReadFrom,
 }
 
-/// The result of reading one page: the token of the next page, which is empty after the last
-/// page, and how many bytes the answer had.
+/// The result of reading one page. It has the token of the next page, which is empty after the last page, and the
+/// number of bytes of the answer.
 pub(super) struct PageEnd {
     pub(super) token: String,
     pub(super) bytes: u64,
@@ -309,7 +309,7 @@ impl KubeClient {
         }
     }
 
-    /// Merge-patches metadata and spec. The patch must carry `metadata.resourceVersion`.
+    /// Sends a merge patch of metadata and spec. The patch must carry `metadata.resourceVersion`.
     pub fn patch_node(&self, name: &str, patch: &impl Serialize) -> Result<KubeNode, KubeError> {
         self.write(PASS, Method::Patch, &node_path(name), MERGE_PATCH, patch)
     }

@@ -117,8 +117,8 @@ impl PastEvent {
         components.contains(&author) && self.metadata.namespace == namespace
     }
 
-    /// Returns a key that sorts events by time. Event times are whole seconds, so events of the same second are sorted
-    /// by their resource version, which grows with each write.
+    /// Returns a key that sorts events by time. Times of events are whole seconds, so two events of one second are
+    /// sorted by their resource versions, which grow with each write.
     pub fn age_order(&self) -> (Option<Timestamp>, u64) {
         let version = self.metadata.resource_version.parse();
         (self.at(), version.unwrap_or_default())

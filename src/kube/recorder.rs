@@ -21,10 +21,10 @@ use std::time::{Duration, Instant};
 /// How many warnings may be written in direct succession.
 const BURST: u32 = 50;
 
-/// The time after which one more warning may be written, once the burst is used up.
+/// One more warning may be written after this time, once the burst is used up.
 const ONE_WARNING_EACH: Duration = Duration::from_secs(1);
 
-/// How long no event is written after the API was slow or did not answer.
+/// How long no event is written after the API was slow or did not answer to an event.
 const PAUSE: Duration = Duration::from_secs(60);
 
 /// How often a simulation looks for new events in the queue.
@@ -72,7 +72,7 @@ struct Queue {
     /// future the moment may be. `None` means that no warning was written.
     warned_until: Option<Instant>,
     paused_until: Option<Instant>,
-    /// Until this moment events are held back, so that other writes come first.
+    /// Events are held back until this moment, so that other writes come first.
     work_until: Option<Instant>,
     /// Whether an event is being written.
     is_busy: bool,
@@ -122,9 +122,9 @@ impl Recorder {
         }
     }
 
-    /// Does work that has many writes, and holds events back until the work ends. Events wait for ten seconds at most,
-    /// and a thousand of them at most wait. Without this, events would take a third of the requests that the API
-    /// server can handle.
+    /// Does work that has many writes, while new events wait for its end. They wait for at most ten
+    /// seconds, and at most a thousand of them wait. Without this, events would take a third of the
+    /// requests that the API server can handle.
     pub fn first<T>(&self, work: impl FnOnce() -> T) -> T {
         lock(&self.queue).work_until = Some(clock::now() + clock::from_machine(WAITS_FOR_WORK));
         let done = work();
@@ -254,7 +254,7 @@ impl Queue {
             return NextEvent::At(until);
         }
         let ahead = ONE_WARNING_EACH * (BURST - 1);
-        // The process is about to end and adds no more events, so the rate of the warnings is not limited any more.
+        // Reads the configuration of the access to a cluster. No call is made.
         let warned_until = self.warned_until.map_or(now, |until| until.max(now));
         let may_warn = self.is_ending || warned_until <= now + ahead;
         let Some(place) = self.whose_turn(may_warn) else {
@@ -342,14 +342,15 @@ const OF_ONE_OBJECT_AT_MOST: usize = 40;
 /// The findings about each object that this process has reported.
 #[derive(Default)]
 pub struct Reported {
-    /// The entries. The key is the hash of the object's UID, and the hash of controller, reason and message.
+    /// The findings. The key is made of the hash of the object's UID, and of the hash of controller, reason
+    /// and message.
     entries: BTreeMap<(u64, u64), Entry>,
 }
 
 #[derive(Clone, Copy)]
 struct Entry {
     at: Instant,
-    /// The hash of the controller's name.
+    /// The hash of the name of the controller.
     controller: u32,
     /// The hash of the object's kind.
     kind: u32,
@@ -376,8 +377,8 @@ impl Reported {
         self.is_due_beside_failures(object, controller, reason, message, now)
     }
 
-    /// Does the same as [`is_due`](Reported::is_due), but does not forget the failures of the object. It is used when
-    /// one part of the object succeeds while another part still fails.
+    /// Like [`is_due`](Reported::is_due), but the failures of the object stay remembered. This is for the success of
+    /// one part of an object while another part still fails.
     pub fn is_due_beside_failures(
         &mut self,
         object: &ObjectReference,

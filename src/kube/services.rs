@@ -55,8 +55,7 @@ pub struct KubeService {
     /// as [`ServiceScope`] says.
     #[serde(skip)]
     pub left_alone: Option<&'static str>,
-    /// The limit that the Service is above because older Services come first. The
-    /// annotations of such a Service are dropped.
+    /// The limit because of which the annotations of this Service were dropped: older Services have used it up.
     #[serde(skip)]
     pub above: Option<Above>,
 }
@@ -322,8 +321,7 @@ impl Collected<'_> {
                 let finalizers = &mut service.metadata.finalizers;
                 finalizers.keep(|finalizer| finalizer == LOAD_BALANCER_FINALIZER);
             }
-            // This value is a placeholder. Only after all Services are counted is it known which limit the Service is
-            // above, and then `end` sets the right value.
+            // The limit is set later by `end`, which knows all Services. Until then, any limit stands here.
             service.above = Some(Above::Total);
         }
     }

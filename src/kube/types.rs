@@ -55,8 +55,8 @@ pub struct NodeSpec {
     pub pod_cidrs: PodCidrs,
 }
 
-/// The ranges from which the pods of a node get their addresses: at most one range of IPv4 and one of IPv6. The ranges
-/// are kept as text and not parsed, because there are thousands of nodes and a short text takes little memory.
+/// The ranges from which the pods of a node get their addresses, at most one of IPv4 and one of IPv6. They are kept as
+/// text, because thousands of nodes have ranges, and a short text takes little memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PodCidrs(Box<str>);
 

@@ -15,7 +15,7 @@ pub fn note_call() {
     MADE.set(MADE.get() + 1);
 }
 
-/// Does the work, and returns its result with the number of calls that this thread made for it.
+/// Does the work. Returns its result, and the number of calls to the cloud that this thread made during the work.
 pub fn counted<T>(work: impl FnOnce() -> T) -> (T, u64) {
     let before = MADE.get();
     let done = work();

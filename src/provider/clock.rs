@@ -336,7 +336,7 @@ pub(crate) mod for_tests {
             self.begun.1 + self.passed.get()
         }
 
-        /// Lets the time pass and a little more, so that even a wait for the present moment takes some time.
+        /// Lets the time pass. Even a wait until the present moment takes a little time.
         fn sleep(&self, time: Duration) {
             let time = time + Duration::from_micros(10);
             self.passed.update(|passed| passed + time);

@@ -11,7 +11,7 @@ pub enum Urgency {
     CanWait,
     /// A call for a Service or a route that changed, or for a write of the daemon to such an object.
     Changed,
-    /// A call about a node whose server may not exist any more.
+    /// A call that asks whether the server of a node still exists.
     Gone,
     /// A call for a new node, or a call that asks about a write that was begun. Such a call is never put off.
     Needed,
@@ -37,7 +37,7 @@ pub enum ErrorKind {
     Forbidden,
     /// The cloud itself says that the resource does not exist.
     NotFound,
-    /// The API's budget is used up, or nearly. The call may be made again after `retry_in`.
+    /// The budget of calls is used up, or nearly so. The call may be made again after `retry_in`.
     RateLimited {
         retry_in: Duration,
         /// Whether the API answers, and only this call was put off because it can wait.

@@ -73,8 +73,8 @@ macro_rules! reasons {
     };
 }
 
-// The table of all reasons. The log, the events and the memory of reported findings take what they need from here. The
-// comment of a reason is its meaning and its fix in `ccm help troubleshooting` and `ccm explain`.
+// The table of all reasons. The log, the events and the memory of reported findings use it. The comment of a reason is
+// its meaning and its fix in `ccm help troubleshooting` and `ccm explain`.
 reasons! {
     "Nodes" {
         /// The node was initialised.

@@ -46,7 +46,8 @@ pub fn pause(time: Duration) {
     }
 }
 
-/// Waits for a lock that is held for a moment only. A panic ends the process, so no state is left half changed.
+/// Waits for a lock that is held for a moment only. A panic ends the process, so the data under the lock
+/// are never half changed.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -54,8 +55,8 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// A thread that waits for another thread's API call tries the lock again at this interval of the machine's time.
 const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Waits for a lock that is held while an API is asked, which may take minutes. The thread that asks the API reports
-/// heartbeats with its calls. The waiting thread reports its heartbeats here.
+/// Waits for a lock that another thread holds while it asks an API, which may take minutes. While this thread waits, it
+/// updates its own heartbeat. The other thread does so with its calls.
 pub fn turn<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
     loop {
         match lock.try_lock() {

@@ -26,9 +26,9 @@ pub trait Instances: Send + Sync {
     /// Returns the cloud servers with this name as they are now. An incomplete list is an error.
     fn named(&self, name: &str) -> Result<Vec<Instance>, ProviderError>;
 
-    /// Returns the servers with these IDs that exist, and maybe others. A server that is not in the answer did not
-    /// exist at some moment during this call. `place` returns how many servers have a lower ID, as far as is known, so
-    /// that few calls find the servers in a long list.
+    /// Returns the servers with these IDs, as far as they exist, and possibly others. A server that is not in the
+    /// answer did not exist at some moment of this call. `place` estimates how many servers have a lower ID, so that
+    /// few calls find the servers in a long list.
     fn around(
         &self,
         numbers: &BTreeSet<u64>,
@@ -247,8 +247,8 @@ impl<'a> Servers<'a> {
         [self.cloud, self.dedicated].into_iter().flatten().flatten()
     }
 
-    /// Returns the error of the API that should have listed this server. When there is such an error, a server that is
-    /// not listed may still exist.
+    /// Returns the error of the API that should have listed this server. With such an error, the server may exist
+    /// although it is not listed.
     pub fn unknown(&self, id: InstanceId) -> Option<&'a ProviderError> {
         match id {
             InstanceId::Cloud(_) => self.cloud.err(),

@@ -115,7 +115,7 @@ impl NodeLabels {
     }
 }
 
-/// Collects labels. When a key occurs several times, the last value is kept.
+/// Collects labels. When a key occurs more than once, the last value is kept.
 impl<K: Into<Interned>, V: Into<Interned>> FromIterator<(K, V)> for NodeLabels {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> NodeLabels {
         let all: BTreeMap<Interned, Interned> =

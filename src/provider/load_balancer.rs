@@ -1,7 +1,7 @@
-//! Load balancers, in the three steps of a controller: the snapshot, the plan, and the changes.
+//! Load balancers, in the three steps of a controller: the snapshot, the plan and the changes.
 //!
-//! The provider decides what a field or a change is. The controller orders, waits, retries and reports. So snapshots
-//! and changes are trait objects that only their provider reads.
+//! The provider decides what a field or a change is. The controller decides about order, waits, retries and reports. It
+//! can't look into snapshots and changes, which are trait objects for it.
 
 use super::description::Write;
 use super::error::{ProviderError, Urgency};
@@ -78,7 +78,7 @@ pub trait Snapshot: Send + Sync {
     /// Whether the snapshot holds everything that plans for this Service need. Pure.
     fn covers(&self, service: &Service) -> bool;
 
-    /// Returns how many calls to the API are needed to read the data of this snapshot again.
+    /// Returns how many calls to the API a new read of the data of this snapshot needs.
     fn calls(&self) -> u32;
 
     /// Plans the changes that bring this Service's load balancer in order. Pure.
@@ -112,8 +112,8 @@ pub trait Snapshot: Send + Sync {
         cluster: &Cluster,
     ) -> LoadBalancerPlan;
 
-    /// Whether a server of the cluster's nodes is a target of any load balancer. Then the project
-    /// has that server. Pure.
+    /// Whether a node of the cluster has a server that is a target of any load balancer, which proves that the project
+    /// has this server. Pure.
     fn has_server_of(&self, cluster: &Cluster) -> bool;
 
     /// Returns each load balancer of another owner that, by its label, allows Services to use it. Pure.
@@ -147,8 +147,8 @@ pub struct Needs {
     /// All servers. The plan may add targets or change how they are reached, or remove some
     /// targets because of [`OfferedNode::reach`].
     pub servers: bool,
-    /// All Services of the cluster, see [`Cluster::service_uids`]. The plan may adopt an object that no other Service
-    /// owns, or leave an object because another Service owns it.
+    /// All Services of the cluster, see [`Cluster::service_uids`]. Whether the plan adopts an object or leaves it alone
+    /// depends on whether another Service owns the object.
     pub services: bool,
     /// The answer whether the project has a server of the cluster's nodes. It is needed when no load balancer with the
     /// Service's UID, or with the label of its group, was found.
@@ -188,8 +188,7 @@ pub trait Change: Write + fmt::Debug + Send + Sync {
         None
     }
 
-    /// Whether the change removes the last target, unless another target is added first. The change is not made when
-    /// every addition before it was refused.
+    /// Whether the change removes the last target. It is made only after at least one new target was added.
     fn needs_another_first(&self) -> bool {
         false
     }
@@ -199,7 +198,7 @@ pub trait Change: Write + fmt::Debug + Send + Sync {
         None
     }
 
-    /// Returns the finding to report on the Service once the change was made.
+    /// Returns the finding that is reported on the Service when the change was made.
     fn event(&self) -> Option<Finding> {
         None
     }
@@ -224,25 +223,25 @@ pub struct LoadBalancerPlan {
     pub outcome: PlanOutcome,
     /// The Service's load balancer. `None` when there is no load balancer yet, or none any more.
     pub found: Option<Balancer>,
-    /// Whether the load balancer that was found, or one that the Service leaves, carries the UID of the Service or the
-    /// label of its group. It is false when there is no load balancer, or when only its name or the label `adopt` says
-    /// that it is the Service's.
+    /// Whether the Service has the load balancer that was found, or one that it leaves, by the UID of the Service or by
+    /// the label of its group. The result is `false` when there is no load balancer, or when only its name or the label
+    /// `adopt` connects it with the Service.
     pub carries_uid: bool,
     /// Every field with its present value, its desired value, and the source of the desired value.
     pub fields: Vec<Field>,
-    /// The findings to report. When a part of the Service is refused, this list has the finding about that part, and
-    /// the rest of the Service is synced.
+    /// The findings to report. When a part of the Service is refused, one of them says so, and the rest of
+    /// the Service is synced.
     pub findings: Vec<Finding>,
-    /// The Service's status after the changes. `None` when the status stays as it is. When the Service needs no load
+    /// The status that the Service has after the changes. `None` when its status stays. When the Service needs no load
     /// balancer any more, and labels of an external load balancer say that it has ports there, this status is empty and
-    /// is written before the first change. Once these labels are removed, the status must no longer say that the
-    /// Service has ports there. For all other Services that need no load balancer any more, the write that removes the
-    /// finalizer empties the status.
+    /// is written before the first change. Otherwise the status would say, after these labels are removed, that the
+    /// Service still has ports there. For other Services without a need for a load balancer, the write that removes the
+    /// finalizer also empties the status.
     pub status: Option<Vec<Ingress>>,
     /// The objects that the plan changes or makes besides `found`. In one sync no other plan may change or make them.
     pub claims: Vec<Claim>,
-    /// The data that must be read from the APIs themselves, after the present pass began, before the plan is applied.
-    /// The plan derives this from the last known nodes and cluster.
+    /// The data that must be read again from the APIs, after this pass has begun, before the plan is applied. The need
+    /// follows from the nodes and the cluster as they were read last.
     pub needs: Needs,
 }
 
@@ -256,8 +255,8 @@ pub enum PlanOutcome {
     Released,
     /// The Service has no load balancer, and none is created now. A finding gives the reason.
     Waiting,
-    /// The changes in their order. Each is made after the actions of the changes before it have ended, unless it may
-    /// follow at once. Without changes the load balancer is as it should be.
+    /// The changes in their order. A change is made after the actions of the earlier changes have ended, unless it may
+    /// follow at once. Without changes, the load balancer is as it should be.
     Change { changes: Vec<Box<dyn Change>>, then: Then },
 }
 
@@ -267,13 +266,13 @@ pub enum Then {
     /// Nothing follows, because everything is as it should be.
     #[default]
     Done,
-    /// The Service is planned again soon, although nothing failed, because a part of it waits for something in the
-    /// cloud for which the executor does not wait.
+    /// The Service is planned again soon, although nothing failed. A part of it waits for something in the cloud that
+    /// takes longer than the executor waits.
     Again,
     /// The changes that take the Service off load balancers that do not serve it.
     Leave(Vec<Box<dyn Change>>),
-    /// The changes that take the Service off its present load balancers, which serve the Service until these changes
-    /// are made. When the list is empty, the new load balancer can't serve the Service yet.
+    /// The changes that take the Service off its present load balancers, which serve it until then. The list is empty
+    /// while the new load balancer can't serve the Service yet.
     Move(Vec<Box<dyn Change>>),
 }
 
@@ -284,7 +283,7 @@ impl Default for PlanOutcome {
 }
 
 impl PlanOutcome {
-    /// Returns the outcome with these changes, after which nothing follows.
+    /// Returns an outcome with these changes and no further step.
     pub fn of(changes: Vec<Box<dyn Change>>) -> PlanOutcome {
         let then = Then::Done;
         PlanOutcome::Change { changes, then }
@@ -295,7 +294,7 @@ impl PlanOutcome {
         PlanOutcome::Refused { why, problems }
     }
 
-    /// Returns the changes of [`PlanOutcome::Change`], which are made before those of [`leaves`](Outcome::leaves).
+    /// Returns the changes of [`PlanOutcome::Change`]. They are made before the changes of [`leaves`](Outcome::leaves).
     pub fn changes(&self) -> &[Box<dyn Change>] {
         match self {
             PlanOutcome::Change { changes, .. } => changes,
@@ -321,8 +320,8 @@ impl PlanOutcome {
         }
     }
 
-    /// Takes the changes of [`leaves`](Outcome::leaves) out of the outcome, to execute them. The outcome stays
-    /// unfinished, so that the Service is planned again.
+    /// Takes the changes of [`leaves`](Outcome::leaves) out of the outcome, so that they can be made. The outcome stays
+    /// unfinished, because the Service must be planned again afterwards.
     pub fn take_leaves(&mut self) -> Vec<Box<dyn Change>> {
         match self {
             PlanOutcome::Change { then: Then::Leave(leaves) | Then::Move(leaves), .. } => {
@@ -332,7 +331,7 @@ impl PlanOutcome {
         }
     }
 
-    /// Returns why nothing of the Service is synced.
+    /// Returns why nothing of the Service can be synced.
     pub fn obstacle(&self) -> Option<&Finding> {
         match self {
             PlanOutcome::Refused { why, .. } => Some(why),
@@ -404,8 +403,8 @@ impl LoadBalancerPlan {
         self
     }
 
-    /// Drops the details when no person reads the plan: with twenty load balancers of a hundred targets the details are
-    /// most of a daemon's memory.
+    /// Drops the details when no person reads the plan. With twenty load balancers of a hundred targets, they would
+    /// take most of a daemon's memory.
     pub fn drop_details(&mut self) {
         self.fields = Vec::new();
         if let Some(found) = &mut self.found {
@@ -635,9 +634,9 @@ pub enum Applied {
     /// The present state may differ from the state that the following changes are based on. The caller must read again
     /// and plan again.
     LookAgain(Option<ActionId>),
-    /// The present state may differ from the state that the following changes are based on. The snapshot shows the
-    /// whole load balancer as it will be when the action has ended. When a new plan for the Service, based on this
-    /// snapshot, has no changes, nothing is read again.
+    /// The present state may differ from the state for which the next changes were planned. The snapshot shows the
+    /// whole load balancer as it will be when the action has ended. If a new plan on this snapshot has no changes,
+    /// nothing is read again.
     Shown(Option<ActionId>, Arc<dyn Snapshot>),
     /// The change was not made, although nothing failed, because the state that it is based on has changed. The caller
     /// must read again.
@@ -768,9 +767,8 @@ pub struct SeenHealth {
 }
 
 impl Balancer {
-    /// Counts the targets by their health. When `uid` is the UID of a Service with ports on this load balancer, only
-    /// these ports are counted, otherwise the ports of all Services. Ports of other owners on an external load balancer
-    /// are never counted.
+    /// Counts the targets by their health. With the `uid` of a Service, only the ports of that Service are counted, and
+    /// otherwise the ports of all Services. The ports of other owners on an external load balancer are never counted.
     pub fn target_counts(&self, uid: Option<&str>) -> TargetCounts {
         let uid = uid.filter(|uid| self.has_port_of(uid));
         let mut counts = TargetCounts { total: self.targets.len(), ..TargetCounts::default() };

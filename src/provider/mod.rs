@@ -102,8 +102,8 @@ pub trait Provider: Send + Sync {
         true
     }
 
-    /// Returns what `doctor` reports about the access to the cloud. When `asks` is true, the provider may call the API
-    /// to find this out. When `asks` is false, the result is based on earlier answers of the API.
+    /// Returns what `doctor` reports about the access to the cloud. When `asks` is `true`, the provider may call the
+    /// API for this. Otherwise the result rests on earlier answers of the API.
     fn checkup(&self, _asks: bool) -> Checkup {
         Checkup::default()
     }

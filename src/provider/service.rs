@@ -92,20 +92,20 @@ pub struct OfferedNode {
     pub provider_id: ProviderId,
     pub labels: NodeLabels,
     pub addresses: Vec<NodeAddress>,
-    /// How the node's server appears in the cloud's list of servers.
+    /// What the list of servers says about the server of the node.
     pub reach: Reach,
     /// The public address of a dedicated server. `None` when the server has no such address, or when it is not known
     /// because credentials are missing.
     pub dedicated_ipv4: Option<Ipv4Addr>,
 }
 
-/// How one server appears in the cloud's list of servers.
+/// What the list of servers says about one server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Reach {
     /// No list of servers was read.
     #[default]
     Unknown,
-    /// The list is complete, and does not have the server.
+    /// The list is complete, and the server is not in it.
     Missing {
         /// Whether the list was requested after this pass of the controller began. Otherwise the server may be newer
         /// than the list.
@@ -207,8 +207,8 @@ pub struct Ingress {
     pub ip_mode: Option<String>,
 }
 
-/// Creates the index from the Services of each group by the key of [`group`](super::LoadBalancers::group),
-/// the oldest Service first.
+/// Creates the index. `from` maps the key of each [`group`](super::LoadBalancers::group) to its Services,
+/// the oldest first.
 impl From<HashMap<String, Vec<Service>>> for Groups {
     fn from(by_key: HashMap<String, Vec<Service>>) -> Groups {
         let places = by_key.iter().flat_map(|(key, all)| {

@@ -16,7 +16,8 @@ impl<T> Sourced<T> {
     }
 }
 
-/// The source of a value: what asks for it. A source prints as one phrase, in tables and JSON alike.
+/// The source of a value, which is the setting, annotation or rule that asks for it. A source is printed as one phrase,
+/// in tables and in JSON.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     /// An annotation of the object.

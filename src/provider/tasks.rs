@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// The tasks of a scope. All of them end before the scope.
 pub struct Tasks<'scope, 'env, R> {
     place: TaskPlace<'scope, 'env, R>,
-    /// How many tasks have begun without their results having been fetched.
+    /// How many tasks were begun whose results were not fetched.
     open: Cell<usize>,
 }
 
@@ -42,7 +42,7 @@ impl<'scope, 'env, R: Send + 'env> Tasks<'scope, 'env, R> {
         Tasks { place, open: Cell::new(0) }
     }
 
-    /// Returns how many results were not fetched yet.
+    /// Returns how many results have not been fetched yet.
     pub fn open(&self) -> usize {
         self.open.get()
     }
@@ -52,7 +52,7 @@ impl<'scope, 'env, R: Send + 'env> Tasks<'scope, 'env, R> {
         match &self.place {
             TaskPlace::Threads { scope, sender, .. } => {
                 let sender = sender.clone();
-                // The result is not needed when there is no receiver any more.
+                // When there is no receiver any more, nobody needs the result.
                 scope.spawn(move || drop(sender.send(task())));
             }
             TaskPlace::Simulated { waiting } => {
@@ -61,15 +61,15 @@ impl<'scope, 'env, R: Send + 'env> Tasks<'scope, 'env, R> {
         }
     }
 
-    /// Returns the next result, or `None` when no task ended within this time.
+    /// Returns the next result, or `None` when no task has ended within this time.
     pub fn next(&self, wait: Duration) -> Option<R> {
         let result = match &self.place {
             TaskPlace::Threads { results, .. } => {
                 results.recv_timeout(clock::to_machine(wait)).ok()
             }
             TaskPlace::Simulated { waiting } => {
-                // A call with a wait of zero leaves no time for tasks that were begun at this moment, so none of them
-                // is chosen. Tasks that were begun earlier may have ended.
+                // With a wait of zero, only tasks that began before this moment can have ended. One that began at this
+                // moment is not chosen.
                 let now = clock::now();
                 let may_be_over =
                     |place: &usize| !wait.is_zero() || waiting.borrow()[*place].0 < now;

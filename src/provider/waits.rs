@@ -7,8 +7,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Whether waits are recorded. No wait is recorded until [`note_waits`] is called, so that the threads of a daemon only
-/// read this flag.
+/// Whether waits are recorded. This is `false` until [`note_waits`] is called. The threads of a daemon then do no more
+/// than read this flag.
 static IS_NOTED: AtomicBool = AtomicBool::new(false);
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 static OPEN: Mutex<Vec<Open>> = Mutex::new(Vec::new());
@@ -16,7 +16,7 @@ static OPEN: Mutex<Vec<Open>> = Mutex::new(Vec::new());
 /// A wait that has not ended.
 #[derive(Clone, Debug)]
 pub struct Open {
-    /// The identifier of the wait, which is unique in the process.
+    /// The number of the wait, which no other wait of this process has.
     number: u64,
     /// What is waited for. For a call, the method and the URL.
     pub what: String,

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 /// kilobytes at most.
 const PEM_LIMIT_BYTES: u64 = 4 << 20;
 
-/// How many letters and digits in a row make a text look like a secret. People give no such names.
+/// How many letters and digits in a row make a text look like a secret. Names that people choose have no such part.
 const SECRET_CHARACTERS: usize = 32;
 
 /// How many letters and digits in a row make a text look like a secret when
@@ -204,7 +204,8 @@ pub(super) fn may_be_secret(text: &str) -> bool {
     })
 }
 
-/// Returns a name in quotes for messages. When the name looks like a secret, returns a text that says so instead.
+/// Returns a name in quotes for messages. When the name looks like a secret, returns a text that says so
+/// without the name.
 pub(super) fn shown(name: &str) -> String {
     if may_be_secret(name) { "[not shown: looks like a secret]".into() } else { quoted(name) }
 }

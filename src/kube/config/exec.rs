@@ -41,7 +41,7 @@ pub(super) struct Plugin {
 
 #[derive(Default)]
 struct HeldCredentials {
-    /// How many times the program was run so far.
+    /// How often the program was run so far.
     runs: u64,
     credentials: Option<PluginCredentials>,
     failure: Option<(Instant, String)>,
@@ -120,7 +120,7 @@ impl HeldCredentials {
     }
 }
 
-/// Returns how long before they expire the credentials are renewed.
+/// Returns how long before their end the credentials are renewed.
 fn lead(end: Timestamp) -> Duration {
     let life = Duration::try_from(end.duration_since(clock::timestamp())).unwrap_or_default();
     RENEWED_BEFORE.min(life / 10)
