@@ -145,7 +145,8 @@ pub(super) fn overview() -> String {
 
 /// The number of known words up to which an error lists all of them, when none is similar to the typed word.
 const LISTED_AT_MOST: usize = 15;
-/// The shortest part, in letters, for which other words are searched. Too many words contain a shorter part.
+/// A part of a word is compared with known words only when it has at least this many letters, because too many words
+/// contain a shorter part.
 const SHORTEST_PART: usize = 3;
 
 /// Prints the error for an unknown word, and returns the exit code of wrong usage. The error names the words that may
@@ -158,7 +159,7 @@ pub(super) fn unknown<T: AsRef<str>>(what: &str, word: &str, known: &[T]) -> Exi
 /// Prints the error for an unknown word as [`unknown`] does, with `see` as its last line.
 pub(super) fn unknown_of<T: AsRef<str>>(what: &str, word: &str, known: &[T], see: &str) -> Exit {
     let mut known: Vec<&str> = known.iter().map(AsRef::as_ref).collect();
-    // A word may be known twice, e.g. `nodes` is a topic and a check of the doctor.
+    // A word may be in two tables. For example, `nodes` is a topic and a check of `doctor`.
     let mut seen = BTreeSet::new();
     known.retain(|name| seen.insert(*name));
     let mut meant = all_nearest(word, known.iter().copied());

@@ -27,7 +27,7 @@ pub(super) fn explain(words: &[OsString]) -> Exit {
 /// Returns a line that says which kinds of words can be explained, and which pages have their tables.
 fn what_is_known() -> String {
     let mut topics: Vec<&str> = rows().map(|row| row.topic).collect();
-    // The rows of a page follow each other.
+    // The rows of a page are directly below each other.
     topics.dedup();
     format!(
         "explain takes the name of an {}; all are in these pages of ccm help: {}.",
@@ -44,7 +44,7 @@ pub(super) fn names() -> Vec<String> {
 /// Returns what the tables say about the word, or `None` when the word is in no table.
 pub(super) fn text(word: &str) -> Option<String> {
     let word = name(word);
-    // A word such as `protocol.https` is about one port.
+    // A word such as `protocol.https` is an annotation with the name or number of one port behind a dot.
     let of_one_port = word.split_once('.').map(|(name, _)| name);
     let is_meant = |row: &TableRow| {
         let names = all_names(row);

@@ -89,8 +89,8 @@ pub(super) fn heed_identity(settings: &Settings, apis: &Apis) {
     }
 }
 
-/// Prints who leads, as far as one read shows it, for the person whose command works beside a daemon. Nothing depends
-/// on this line, so a failed read is not reported.
+/// Prints who leads, for the person whose command works beside a daemon. The line comes from one read, and nothing
+/// depends on it, so a failed read is not reported.
 pub(super) fn show(settings: &Settings, apis: &Apis) {
     let key = key(settings);
     let Ok(Some(lease)) = apis.kube.lease(&key) else {

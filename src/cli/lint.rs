@@ -35,7 +35,7 @@ const UNKNOWN: &str = "unknown";
 const COMPLETED: [(&str, &str); 4] =
     [("namespace", "default"), ("name", "unnamed"), ("uid", UNKNOWN), ("resourceVersion", "0")];
 
-/// One Service of a file, and what is wrong with it.
+/// One Service of a file, with the problems that were found.
 #[derive(Serialize)]
 struct CheckedService {
     file: String,
@@ -102,8 +102,8 @@ fn lines(checked: &CheckedService) -> Vec<String> {
     findings.map(|why| whole_line(false, "", 6, &line(why))).collect()
 }
 
-/// Returns the snapshot to check the manifests with, and which of the Services share a load balancer. Without a token
-/// no call is made.
+/// Returns the snapshot for the check of the manifests, and which of their Services share a load balancer. Without a
+/// token no call is made.
 fn snapshot(
     started: &mut Started,
     all: &[CheckedService],

@@ -14,18 +14,18 @@ use std::time::Duration;
 /// How often `--watch` reads the cluster.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// A description of how a list shows plans, with a row for each.
+/// How a list shows plans. Each plan becomes a row.
 pub(super) struct Table<Plans, Row> {
     pub(super) columns: Columns,
     pub(super) rows: fn(&mut Plans) -> &mut [Row],
-    /// Returns a cell for each column, with the columns of `-o wide` last. The flag says whether the output is wide.
-    /// The last argument says which APIs answer. A cell that another API would fill has a `?`.
+    /// Returns a cell for each column, the columns of `-o wide` last. The flag says whether the output is wide, and the
+    /// last argument says which APIs answer. A cell whose API does not answer holds a `?`.
     pub(super) cells: fn(&Row, bool, Sides) -> Vec<String>,
     /// Returns the name of a row, e.g. `service/default/web`.
     pub(super) name: fn(&Row) -> String,
 }
 
-/// The content of a list at one moment.
+/// What a list shows at one moment.
 pub(super) struct List<Plans> {
     pub(super) plans: Plans,
     /// The text that says why there are no rows.
@@ -131,8 +131,8 @@ impl<Plans: PlannedObjects, Row> Table<Plans, Row> {
     }
 }
 
-/// Shows something again and again. When the terminal can redraw, the output takes the place of the last screen. Ends
-/// when nobody reads the output any more, or with a signal, as any program does.
+/// Shows something again and again, in the place of the last screen when the terminal allows that. Ends when nobody
+/// reads the output any more. A signal ends it as it ends any program.
 pub(super) fn watch(mut show: impl FnMut(bool) -> Result<Exit, Exit>) -> Result<Exit, Exit> {
     let can_redraw = terminal::obeys_codes(false);
     show(can_redraw)?;
@@ -163,7 +163,8 @@ fn column(columns: &Columns, name: &str) -> Result<usize, Exit> {
     place.ok_or_else(|| commands::unknown("column", name, &names))
 }
 
-/// Returns a key that sorts numbers within a text by their value: `worker-2` before `worker-10`, `2/3` before `10/10`.
+/// Returns a key by which numbers within texts are sorted by their value. Examples: `worker-2` comes before
+/// `worker-10`, and `2/3` before `10/10`.
 fn natural(text: &str) -> String {
     let runs = text.as_bytes().chunk_by(|a, b| a.is_ascii_digit() == b.is_ascii_digit());
     let padded = runs.map(|run| match (String::from_utf8_lossy(run), run[0].is_ascii_digit()) {

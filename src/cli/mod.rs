@@ -39,8 +39,8 @@ use std::panic::PanicHookInfo;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// The name of a link to the program in `/bin` of the image. A Deployment whose `command:` has this name works when
-/// only its image is changed.
+/// The name of a link to this program in `/bin` of the image. It is the program's name in the image of
+/// hcloud-cloud-controller-manager. A Deployment with this name in its `command:` works when only the image is changed.
 const DROP_IN: &str = "hcloud-cloud-controller-manager";
 
 /// The name of a link in `$PATH` that kubectl calls for `kubectl ccm`.
@@ -78,7 +78,7 @@ fn without_program(mut words: Vec<OsString>) -> Vec<OsString> {
     words
 }
 
-/// Returns the place where the flags of the command begin, or `None` for a command without settings.
+/// Returns the position of the first flag of the command. `None` for a command without settings.
 fn flags_begin(words: &[OsString]) -> Option<usize> {
     let first = words.first().and_then(|word| word.to_str());
     match first.unwrap_or_default() {

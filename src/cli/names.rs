@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-/// How many names an error suggests at most when several names are equally similar to the name that does not exist.
+/// How many names an error suggests at most, when several have the same number of slips.
 const NEAREST_AT_MOST: usize = 3;
 
 /// A kind of objects, with the words that commands use for the kind.
@@ -88,8 +88,8 @@ impl<'a> Word<'a> {
         }
     }
 
-    /// Returns the full names that the word may mean. A word such as `service/web` has two, because a namespace may
-    /// have the name `service`. The set is empty when the word has not the form of a name.
+    /// Returns the full names that the word may mean. A word such as `service/web` may mean two, because a namespace
+    /// may be called `service`. The set is empty when the word can't be a name.
     pub(super) fn readings(&self) -> BTreeSet<String> {
         let full = |text: &str| {
             let is_whole = |part: &str| !part.is_empty() && !part.contains('/');
@@ -103,8 +103,8 @@ impl<'a> Word<'a> {
         [self.text, self.bare()].into_iter().filter_map(full).collect()
     }
 
-    /// Returns the objects that the word names. Names in Kubernetes come first. Only when no object has that name, the
-    /// IDs, names and addresses in the cloud are compared.
+    /// Returns the objects that the word names. First the names in Kubernetes are compared. Only when none of them
+    /// fits, the IDs, names and addresses in the cloud are compared.
     fn find(&self, known: &[KnownObject]) -> BTreeSet<String> {
         let (bare, readings) = (self.bare(), self.readings());
         let address: Option<IpAddr> = bare.parse().ok();

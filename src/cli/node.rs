@@ -82,7 +82,7 @@ struct NodeCommands {
 /// The plans of both controllers for one node.
 struct NodePlans {
     node: NodePlan,
-    /// `None` when the lifecycle controller does not check the node.
+    /// The change of the lifecycle controller. `None` when that controller does not check the node.
     lifecycle: Option<LifecyclePlan>,
 }
 
@@ -101,7 +101,7 @@ impl NodeCommands {
         if self.context.names.is_empty() {
             return Ok(Selection::All);
         }
-        // The plans are made for the nodes that are read here.
+        // The nodes that are read here are also those for which the plans are made.
         let nodes = self.nodes.nodes(&self.context.apis, &Selection::All)?;
         let known = nodes.value.iter().map(|node| KnownObject::new(node.name()));
         let in_cloud = || {
@@ -129,8 +129,8 @@ impl NodeCommands {
         Ok(together(nodes, lifecycle))
     }
 
-    /// Returns the plans of the nodes that the user named, else of all nodes. When only one API answers,
-    /// nothing is planned.
+    /// Returns the plans of the nodes that the user named, or of all nodes when the user named none. When only one API
+    /// answers, nothing is planned.
     fn read(&self, sides: Sides) -> Result<Vec<NodePlans>, CommandFailure> {
         let apis = &self.context.apis;
         let mut plans = match sides {
@@ -183,7 +183,7 @@ fn together(nodes: Vec<NodePlan>, lifecycle: Vec<LifecyclePlan>) -> Vec<NodePlan
 }
 
 impl NodePlans {
-    /// Whether the plan is about a node. Otherwise Kubernetes was not read, and the plan is about a server.
+    /// Whether the plan is about a node. When Kubernetes was not read, the plan is about a server instead.
     fn has_node(&self) -> bool {
         self.node.object.kind == kube::NODE
     }
@@ -400,7 +400,7 @@ fn addresses_cell(addresses: &[NodeAddress], at_most: usize) -> String {
     }
 }
 
-/// Returns which kinds of values differ, or what blocks the node.
+/// Returns the kinds of values that differ, or what blocks the node.
 fn diff_cell(plans: &NodePlans) -> String {
     let plan = &plans.node;
     match plans.lifecycle_change() {
@@ -423,8 +423,9 @@ fn diff_cell(plans: &NodePlans) -> String {
     })
 }
 
-/// Returns the text for one node: both sides and how they were matched, every value with the rule or setting that asks
-/// for it, and what a sync would do. When only Kubernetes answers, the text also has the node's conditions and labels.
+/// Returns the text for one node: what Kubernetes and the cloud have, how both were matched, each value with the rule
+/// or setting behind it, and what a sync would do. When only Kubernetes answers, the text also has the node's
+/// conditions and labels.
 fn inspection(plans: &NodePlans, known: Sides) -> String {
     let node = &plans.node.node;
     let taints = node.spec.taints.iter();
@@ -459,7 +460,7 @@ fn inspection(plans: &NodePlans, known: Sides) -> String {
     .concat()
 }
 
-/// Returns until when the server is paid, or an empty text when that is not known.
+/// Returns the date until which the server is paid, or an empty text when it is not known.
 pub(super) fn paid_until(server: &Instance) -> String {
     match &*server.paid_until {
         "" => String::new(),

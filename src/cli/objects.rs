@@ -21,13 +21,13 @@ use std::time::Duration;
 /// How often `--watch` asks the cloud. The interval is long because the calls to the cloud are limited.
 pub(super) const CLOUD_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Everything that was planned: a controller's view of all objects of a command.
+/// All plans of a command, as one controller shows them.
 pub(super) trait PlannedObjects {
     /// The beginning of each document's kind, e.g. of `NodeList` and `NodeSync`.
     const KIND: &'static str;
 
-    /// Returns the items of the JSON or YAML document. With a report they have the
-    /// changes that were made, else the changes that are planned.
+    /// Returns the items of the JSON or YAML document. After a sync, whose report is given, they have the changes that
+    /// were made. Otherwise they have the planned changes.
     fn items<'a>(&'a self, report: Option<&'a Report>) -> Vec<impl Serialize>;
 
     fn proposals(&self) -> Vec<Proposal>;
@@ -35,8 +35,8 @@ pub(super) trait PlannedObjects {
     /// Returns lines about problems that do not block the sync.
     fn notes(&self) -> Vec<String>;
 
-    /// Whether one of two APIs that know servers does not answer. The plans show which objects are unclear
-    /// for this reason.
+    /// Whether one of the two APIs that know servers does not answer. The plans say which objects are
+    /// therefore not certain.
     fn is_unclear(&self) -> bool {
         false
     }
@@ -49,9 +49,9 @@ pub(super) struct Item<'a, Object, Cloud, Difference, Change, Found = &'a Findin
     pub(super) object: Object,
     pub(super) cloud: Cloud,
     pub(super) differences: Vec<Difference>,
-    /// The changes of this object that are planned or were made.
+    /// The changes of this object. They are planned, or after a sync they were made.
     pub(super) changes: Vec<Change>,
-    /// A list that is always empty. The field exists because programs may read it since earlier versions.
+    /// This list is always empty. Programs may read the field, which earlier versions filled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) held_back: Option<[(); 0]>,
     pub(super) findings: Vec<Found>,
@@ -62,7 +62,7 @@ pub(super) struct Item<'a, Object, Cloud, Difference, Change, Found = &'a Findin
     pub(super) error: Option<String>,
 }
 
-/// Returns why the object failed. When an API does not answer, returns the error of that API instead.
+/// Returns why the object failed. When an API does not answer, this is the error of that API.
 pub(super) fn error_of(report: Option<&Report>, object: &str) -> Option<String> {
     let report = report?;
     if let Some(outage) = &report.outage {
@@ -83,7 +83,7 @@ pub(super) enum Sides {
 }
 
 impl Sides {
-    /// Returns the text when both APIs answer, else a text that says which API does not answer.
+    /// Returns the text when both APIs answer. Otherwise returns a text that says which API does not answer.
     pub(super) fn or_unknown(self, text: &'static str) -> &'static str {
         match self {
             Sides::Both => text,
@@ -92,8 +92,8 @@ impl Sides {
         }
     }
 
-    /// Returns the end of a message about an object that does not exist. When only one API answered, the end says
-    /// which. Otherwise it is empty.
+    /// Returns the end of a message that an object does not exist. When only one API answered, it says which one.
+    /// Otherwise it is empty.
     pub(super) fn only(self) -> &'static str {
         match self {
             Sides::Both => "",
@@ -130,7 +130,7 @@ pub(super) struct CommandContext {
     pub(super) apis: Apis,
     /// The words that are not flags, which are names of objects.
     pub(super) names: Vec<String>,
-    /// See [`Started::refused`].
+    /// The daemon's settings that could not be read, see [`Started::refused`].
     refused: Option<String>,
 }
 
@@ -148,7 +148,7 @@ impl CommandContext {
         })
     }
 
-    /// Returns the snapshot that annotations are checked with while the cloud does not answer.
+    /// Returns the snapshot for the check of annotations while the cloud does not answer.
     pub(super) fn manifests(&self) -> Result<Arc<dyn Snapshot>, CommandFailure> {
         let gate = Arc::new(OpenGate);
         let provider = wire::provider(&self.settings, gate, Urgency::Asked, None);
@@ -158,14 +158,14 @@ impl CommandContext {
         snapshot.map_err(|why| CommandFailure::Shown(Printer::failure(why)))
     }
 
-    /// Prints which daemon leads, because that daemon does the same work as this command.
+    /// Prints the name of the leading daemon, because that daemon works on the same objects as this command.
     pub(super) fn show_leader(&self) {
         leader::show(&self.settings, &self.apis);
     }
 
-    /// Returns the plans that `read` makes with both APIs. When one API does not answer, the plans are made with the
-    /// other API, an error is printed to stderr, and a report of the outage is returned as well. The error says that
-    /// neither API answers, or that what was asked for does not exist.
+    /// Returns the plans that `read` makes from both APIs. When one API does not answer, they are made from the other
+    /// one. Then the error is printed, and a report of the outage is returned. The error of this function says that
+    /// neither API answers, or that an object which the user named does not exist.
     pub(super) fn read<P: PlannedObjects>(
         &self,
         read: impl Fn(Sides) -> Result<P, CommandFailure>,
@@ -184,8 +184,8 @@ impl CommandContext {
         Ok((plans, Some(report)))
     }
 
-    /// Returns the report of an outage that leaves some objects of the plans unclear, and prints the error to stderr.
-    /// Lists that the cache has from an earlier answer are not read again.
+    /// Returns the report of an API that does not answer, so that some objects of the plans are not certain. Prints the
+    /// error to stderr. Lists in the cache are not read again.
     fn unclear(&self, plans: &impl PlannedObjects) -> Option<Report> {
         if !plans.is_unclear() {
             return None;
@@ -200,7 +200,7 @@ impl CommandContext {
         Some(Report::outage(error, String::new()))
     }
 
-    /// Returns the value. On an error, prints the error unless it was printed, and returns the exit code.
+    /// Returns the value. On an error, prints the error if it was not printed yet, and returns the exit code.
     pub(super) fn or_exit<T>(
         &self,
         result: Result<T, impl Into<CommandFailure>>,
@@ -282,7 +282,7 @@ impl CommandContext {
         exit.fail_if(!report.failures.is_empty())
     }
 
-    /// Prints the plans as [`document`] for programs, or the text.
+    /// Prints the plans as [`document`] when a program reads the output, and otherwise the text.
     pub(super) fn print(
         &self,
         what: &str,
@@ -317,7 +317,8 @@ fn of_object(first: &str, object: &str, text: &str) -> String {
     if !is_terminal(false) {
         return line(format_args!("{first}{object}  {text}"));
     }
-    // Wrapping leaves only one space between words. One column is kept free for the second space that is added below.
+    // Wrapping keeps only one space between words. The width is one column less here, because a second
+    // space is added below.
     let text = format!("{object} {text}");
     let lines = wrapped_in(columns() - 1, first, 6, &text);
     lines.replacen(&format!("{object} "), &format!("{object}  "), 1)
@@ -382,8 +383,8 @@ pub(super) fn finding(finding: &Finding) -> String {
     )
 }
 
-/// Returns the lines about one value, and about the source that asks for the value. The mark `=` says that the value is
-/// right, `~` that it must change, and `·`, with `is_left`, that it is left as it is.
+/// Returns the lines about one value and its source. The mark `=` says that the value is right, and `~` that it must
+/// change. With `is_left`, the mark is `·`, which says that the value is not changed.
 pub(super) fn field(Field { field: name, have, want, source }: &Field, is_left: bool) -> String {
     let (have_text, want_text) = (have.as_deref().unwrap_or("-"), want.as_deref().unwrap_or("-"));
     let value = match have == want {
@@ -413,7 +414,7 @@ pub(super) fn sides(rows: &[(&str, Vec<String>, Vec<String>)], known: Sides) -> 
     table::render(&["", "KUBERNETES", "CLOUD"], &table)
 }
 
-/// Returns what a side has, or `-` when it has nothing.
+/// Returns what Kubernetes or the cloud has of an object, or `-` when it has nothing.
 pub(super) fn or_none(side: Vec<String>) -> Vec<String> {
     if side.is_empty() { vec!["-".to_owned()] } else { side }
 }

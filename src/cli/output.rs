@@ -22,13 +22,12 @@ pub(super) enum Exit {
     Failed = 1,
     /// The usage was wrong.
     Usage = 2,
-    /// Changes are pending, and `--detailed-exitcode` is set.
+    /// There are changes to make, and `--detailed-exitcode` asks for this exit code.
     Pending = 3,
 }
 
 impl Exit {
-    /// Returns `Failed` instead of `Done` when `is_failed`. Every other exit stays as it is, e.g. a failure
-    /// of the output.
+    /// Returns `Failed` instead of `Done` when `is_failed`. Every other exit is returned unchanged.
     pub(super) fn fail_if(self, is_failed: bool) -> Exit {
         match self {
             Exit::Done if is_failed => Exit::Failed,
@@ -37,7 +36,7 @@ impl Exit {
     }
 }
 
-/// The reason why a command can't show what it should.
+/// The reason why a command can't show its result.
 pub(super) enum CommandFailure {
     Api(cache::CacheError),
     /// The error was printed, and the command ends with this exit code.
@@ -66,7 +65,7 @@ impl Printer {
         Printer::to_stdout(&shown(text, false))
     }
 
-    /// Prints a text for a person to read in the place of the last screen.
+    /// Prints a text that takes the place of the last screen on a terminal.
     pub(super) fn redraw(text: &str) -> Exit {
         Printer::to_stdout(&screen(&shown(text, false)))
     }
@@ -198,8 +197,8 @@ pub(super) struct Document<I> {
     api_version: &'static str,
     kind: String,
     pub(super) items: Vec<I>,
-    /// The objects in the cloud that are kept although no Service wants them any more, when `lb list` looks for them.
-    /// Null means that they could not be read.
+    /// The objects that stay in the cloud although no Service wants them any more. The field exists when `lb list`
+    /// looks for them, and is null when they could not be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) kept: Option<Option<Vec<KeptObject>>>,
     /// What a `sync` did.

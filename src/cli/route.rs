@@ -46,7 +46,7 @@ pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
     }))
 }
 
-/// The context and the controller with which the commands on routes work.
+/// What the commands on routes work with: the context and the controller.
 struct RouteCommands {
     context: CommandContext,
     controller: RouteController,
@@ -54,7 +54,7 @@ struct RouteCommands {
 
 struct RoutePlans {
     plan: RoutePlan,
-    /// The changes that are planned or were made, by object.
+    /// The changes by object. They are planned, or after a sync they were made.
     changes: Vec<(String, Value)>,
 }
 

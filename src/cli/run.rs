@@ -17,7 +17,7 @@ use log::Level;
 use std::ffi::OsString;
 use std::sync::Arc;
 
-/// The parts of the daemon.
+/// What the daemon is made of.
 pub(super) struct Parts {
     settings: Settings,
     pub(super) stop: &'static Stop,
@@ -134,8 +134,7 @@ fn once(Parts { settings, stop, lease, apis, controllers }: Parts) -> Exit {
     let exit = leader::lead(&settings, lease.as_ref(), || {
         let mut total = Counts::default();
         let exit = daemon::with_events(apis, stop, || pass(apis, controllers, stop, &mut total));
-        // Whether the process was asked to end must be read here, because releasing the Lease afterwards sets
-        // `stop` as well.
+        // The wish to end is read before the release of the Lease, because the release sets `stop`.
         done = Some((total, stop.is_set()));
         exit
     });
@@ -188,8 +187,8 @@ fn pass(
         log::info!("{name}: {}", report.counts());
         exit = exit.fail_if(!report.failures.is_empty());
     }
-    // Every pass that is not stopped calls the cloud, so that a wrong token makes the
-    // pass fail even when it had nothing to ask the cloud.
+    // A wrong token must make the pass fail even when no controller had a question for the cloud. A pass that was not
+    // stopped therefore calls the cloud.
     if !stop.is_set() {
         match daemon::unless_stopped(stop, || daemon::reach_cloud(apis)) {
             Some(Ok(())) => return exit,

@@ -1,4 +1,4 @@
-//! The daemon in a simulation, for tests. Its settings, wiring and controllers are the ones that a process has.
+//! The daemon in a simulation, for tests. Settings, wiring and controllers are those of a real process.
 
 use super::output::Exit;
 use super::run;
@@ -20,8 +20,9 @@ pub struct SimulatedDaemon {
 }
 
 impl SimulatedDaemon {
-    /// Starts a daemon in the calling thread, which is in a simulation. The daemon works when the simulation runs its
-    /// threads. The words are those behind `ccm run`. The error is the exit code of a daemon that ended at once.
+    /// Starts a daemon in the calling thread, which must be in a simulation. The daemon works while the
+    /// simulation runs its threads. `words` are those that follow `ccm run`. The error is the exit code of
+    /// a daemon that could not start.
     pub fn start(words: Vec<OsString>) -> Result<SimulatedDaemon, u8> {
         let parts = run::assemble(words).map_err(|exit| exit as u8)?;
         let (stop, apis) = (parts.stop, parts.apis);
@@ -42,7 +43,7 @@ impl SimulatedDaemon {
         Ok(daemon)
     }
 
-    /// Asks the daemon to end, as a signal does.
+    /// Sets the wish that the daemon ends, as a signal does.
     pub fn stop(&self) {
         self.stop.set();
     }

@@ -21,15 +21,15 @@ use std::time::Duration;
 /// A command that was started, and whose settings were read.
 pub(super) struct Started {
     pub(super) settings: Settings,
-    /// The words that are not flags.
+    /// The words of the command line that are not flags.
     pub(super) words: Vec<String>,
     /// The problems of the settings. `doctor` and `status` report them. Other commands have none, because a
     /// problem ends them.
     pub(super) problems: Vec<settings::Problem>,
-    /// The daemon's settings that this command could not read. Because of them the command shows its plan
-    /// instead of writing.
+    /// The daemon's settings that this command needs and could not read. If there are any, the command only shows its
+    /// plan and writes nothing.
     pub(super) refused: Option<String>,
-    /// The gate that the command's writes pass.
+    /// The gate for the writes of the command.
     gate: Arc<dyn Gate>,
     /// The client that read the daemon's settings.
     kube: Option<kube::KubeClient>,
@@ -60,13 +60,13 @@ pub(super) fn start(command: Command, words: Vec<OsString>) -> Result<Started, E
         settings: parsed.settings,
         words: parsed.words,
         problems: parsed.problems,
-        // A command that must not write gets a new client, which can't write.
+        // A command that must not write gets a client of its own, whose gate refuses writes.
         kube: kube.filter(|_| !is_refused),
     })
 }
 
-/// Parses the settings of a command. Wrong settings end a command, and all of them are printed. `doctor`, `status` and
-/// `config` show wrong settings themselves, so that only an error in their own command line ends them.
+/// Parses the settings of a command. Wrong settings are printed, and end the command. `doctor`, `status` and `config`
+/// show wrong settings in their output, so only an error in their own command line ends them.
 pub(super) fn parse(command: Command, words: Vec<OsString>) -> Result<Parsed, Exit> {
     let parsed = settings::parse(command, words, &Process);
     if parsed.help {
@@ -152,7 +152,7 @@ impl Started {
     }
 }
 
-/// Returns which of the daemon's settings are not known here, and how to go on.
+/// Returns the text that names the daemon's settings which are not known here, and says how to go on.
 pub(super) fn not_known(what: &str) -> String {
     format!("not known here: {what}; with --own-settings only the settings of this shell are used")
 }
@@ -186,8 +186,8 @@ fn with_daemon(
 ) -> Result<(Option<kube::KubeClient>, Option<String>), Exit> {
     let settings = &parsed.settings;
     let named = settings.settings_from.value.as_ref();
-    // The daemon itself and commands without a cluster use only their own settings. The environment of a command in a
-    // pod is that of the daemon.
+    // The daemon itself, and commands that need no cluster, use only their own settings. In a pod, the environment of a
+    // command is the daemon's.
     let has_own = matches!(command, Command::Run | Command::Config | Command::Lint)
         || settings.own_settings.value
         || !settings.settings_from.source.is_default()

@@ -46,7 +46,7 @@ pub(super) fn status(words: Vec<OsString>) -> Result<Exit, Exit> {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Screen<'a> {
-    /// The outcomes that say what is wrong, the worst first.
+    /// The outcomes of the checks that found a problem, the worst first.
     #[serde(flatten)]
     document: Document<&'a CheckOutcome>,
     /// The holder of the Lease. `lease_age_seconds` says how many seconds ago the Lease was renewed.
@@ -72,7 +72,7 @@ struct Count {
 }
 
 impl Count {
-    /// Counts objects. Each value says whether an object is as it should be.
+    /// Counts objects. Each value says whether one object is as it should be.
     fn of(objects: impl Iterator<Item = bool>) -> Count {
         let (healthy, others): (Vec<bool>, Vec<bool>) = objects.partition(|is_healthy| *is_healthy);
         Count { healthy: healthy.len(), total: healthy.len() + others.len() }
@@ -166,7 +166,7 @@ fn gap<T>(seen: &Seen<T>) -> Option<&Gap> {
     seen.as_ref().err()
 }
 
-/// Returns in few words why something is not known. The items below have the whole reason.
+/// Returns a few words that say why something is not known. The items below give the full reason.
 fn unread(gap: &Gap) -> String {
     match gap {
         Gap::Needs(check) => format!("not known: see the check {check}"),

@@ -21,9 +21,9 @@ pub(super) struct Columns {
 pub(super) type Yielding = (usize, usize);
 
 impl Columns {
-    /// Returns a table of rows, which have a cell for each column, the wide ones included. At a terminal the table is
-    /// cut to the terminal's width, as far as its columns may be cut. A table with `-o wide`, in a pipe or in a file is
-    /// not cut, because somebody may search it for a whole name.
+    /// Returns a table of rows with a cell for each column, including the wide ones. For a terminal, the columns that
+    /// may be cut are cut until the table fits. With `-o wide`, in a pipe or in a file nothing is cut, because somebody
+    /// may search the output for a whole name.
     pub(super) fn table(&self, mut rows: Vec<Vec<String>>, is_wide: bool) -> String {
         if is_wide {
             return render(&[self.headings, self.wide].concat(), &rows);
@@ -84,7 +84,7 @@ fn cut(text: &str, width: usize) -> String {
     begin.chain(std::iter::once('…')).chain(text.chars().skip(length - end)).collect()
 }
 
-/// Returns the length of a text as it is printed, in characters.
+/// Returns the number of characters of a text as it is printed.
 fn length(text: &str) -> usize {
     one_line(text).chars().count()
 }

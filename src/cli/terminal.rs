@@ -12,7 +12,7 @@ const USUAL: usize = 80;
 /// The smallest width of texts. A narrower line could not hold an indent and a word.
 const LEAST: usize = 40;
 
-/// The value of `--color`, once the flags are read.
+/// The value of the flag `--color`. It is empty until the flags are read.
 static ASKED: OnceLock<Color> = OnceLock::new();
 
 pub(super) fn ask_for_color(color: Color) {
@@ -44,7 +44,7 @@ pub(super) fn help_columns() -> usize {
     columns().min(HELP_AT_MOST)
 }
 
-/// Returns the width of the line about a wait. A line that does not fit its terminal can't be erased.
+/// Returns the width of the line about a wait. The line has to fit, because a longer line could not be erased.
 pub(super) fn wait_columns() -> usize {
     match window(libc::STDERR_FILENO).0 {
         0 => USUAL,

@@ -32,8 +32,8 @@ const SHORTEST_EXEC_TIME_LIMIT: Duration = Duration::from_secs(5);
 /// The number of characters that a token of the Cloud API has. A token of another length causes a warning.
 pub(super) const TOKEN_CHARACTERS: usize = 64;
 
-/// Returns the metadata service that is asked whether this machine is attached to the Network. `None` means that
-/// nothing is asked, because a setting turns the question off, or because a person may try a dry run from anywhere.
+/// Returns the metadata service that says whether this machine is attached to the Network. `None` means that the
+/// question is not asked: a setting turns it off, or it is a dry run, which may be tried on any machine.
 pub(super) fn metadata(settings: &Settings) -> Option<String> {
     if settings.network_disable_attached_check.value || settings.dry_run.value {
         return None;
@@ -42,8 +42,8 @@ pub(super) fn metadata(settings: &Settings) -> Option<String> {
     Some(named.unwrap_or_else(|| hetzner::METADATA_ENDPOINT.to_owned()))
 }
 
-/// The gate of commands that change nothing. A request with the method of a
-/// write passes only when it is known to change nothing.
+/// The gate of commands that change nothing. A request passes when it reads, or when it is known to change nothing in
+/// spite of its method.
 struct ReadOnly;
 
 impl Gate for ReadOnly {
@@ -174,8 +174,8 @@ fn client(settings: &Settings, gate: Arc<dyn Gate>, timing: Timing) -> Result<Ku
     Ok(KubeClient::new(access, proxies()?, timing, gate))
 }
 
-/// Returns a time of a Lease, or of a write that must fit into a Lease. A test may shorten such a time to a tenth at
-/// most, because to renew a Lease takes some time.
+/// Returns a time that belongs to the Lease, or to a write that must end before the lease does. A test may shorten it
+/// to a tenth at most, because the renewal of a Lease takes real time.
 pub(super) fn for_lease(time: Duration) -> Duration {
     clock::at_least(time, time / 10)
 }
@@ -256,7 +256,7 @@ pub(super) fn route_settings(settings: &Settings) -> Result<route::RouteSettings
     Err(RoutesOff { why, is_wanted })
 }
 
-/// The reason why there are no routes.
+/// The reason why routes are turned off.
 pub(super) struct RoutesOff {
     pub(super) why: String,
     /// Whether the settings ask for routes. The reason is then logged as a warning.

@@ -97,7 +97,8 @@ impl RunningDaemon {
         self.ended()
     }
 
-    /// Returns `Blocked` when no controller could work, and otherwise `Stopped`, even while the daemon still works.
+    /// Returns `Blocked` when no controller can work, and otherwise `Stopped`. The result is valid only
+    /// when the daemon has ended.
     fn ended(&self) -> DaemonEnd {
         if self.ticks.failed.load(Ordering::Relaxed) {
             DaemonEnd::Blocked
@@ -106,7 +107,7 @@ impl RunningDaemon {
         }
     }
 
-    /// Writes the last events of a simulated daemon that was asked to end, and returns how the daemon ended.
+    /// Writes the last events of a simulated daemon that was asked to end. Returns how the daemon ended.
     pub fn end_in_simulation(&self) -> DaemonEnd {
         self.apis.recorder.alongside(&self.apis.kube, || ());
         self.ended()
@@ -121,7 +122,7 @@ fn write_events(apis: &'static Apis) {
     }
 }
 
-/// Does the work of one pass while its events are written, and waits for the last of them.
+/// Does the work of one pass, while another thread writes its events. Returns when the last event is written.
 pub fn with_events<T>(apis: &'static Apis, stop: &Stop, work: impl FnOnce() -> T) -> T {
     if clock::is_simulated() {
         return apis.recorder.alongside(&apis.kube, work);
@@ -136,8 +137,8 @@ pub fn with_events<T>(apis: &'static Apis, stop: &Stop, work: impl FnOnce() -> T
     done
 }
 
-/// Does one piece of work on a thread of its own. Returns `None` when the work did not end in time after `stop` was
-/// set. The thread is left behind then.
+/// Does a piece of work on a thread of its own. Returns `None` when `stop` was set and the work did not end soon after.
+/// That thread is then left alone.
 pub fn unless_stopped<T: Send + 'static>(
     stop: &Stop,
     work: impl FnOnce() -> T + Send + 'static,
@@ -146,7 +147,7 @@ pub fn unless_stopped<T: Send + 'static>(
         return Some(work());
     }
     let (done, result) = mpsc::channel();
-    // The receiver does not exist any more after the timeout.
+    // After the time-out there is no receiver any more.
     std::thread::spawn(move || drop(done.send(work())));
     let mut deadline = None;
     loop {

@@ -1,4 +1,4 @@
-//! The wish to end. It is set once, by a signal or by the process itself, and every thread sees it at once, also a
+//! The wish that the process ends. A signal or the process itself sets it once. Every thread sees it at once, even a
 //! thread that waits.
 
 use crate::provider::{Gate, Refused, clock, lock};
@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 pub struct Stop {
     is_set: Mutex<bool>,
     ended: Condvar,
-    /// The condition variable for threads that wait before a write. It is not `ended`, because a renewal of the Lease
-    /// must not wake the threads that sleep.
+    /// The condition variable for threads that wait before a write. A renewal of the Lease notifies it. Threads that
+    /// sleep use `ended`, so that a renewal does not wake them.
     changed: Condvar,
 }
 
@@ -28,7 +28,7 @@ impl Stop {
 
     /// Makes every thread in [`wait_until_set_or`](Stop::wait_until_set_or) check its condition again.
     pub fn wake(&self) {
-        // The lock is held, so that no thread misses this call between its check and its wait.
+        // The lock is held here, because otherwise a thread could miss this call between its check and its wait.
         let _lock = lock(&self.is_set);
         self.changed.notify_all();
     }
@@ -37,16 +37,16 @@ impl Stop {
         *lock(&self.is_set)
     }
 
-    /// Waits for this time, or until the wish to end. Returns whether the wish to end is set.
+    /// Waits for this time, or until the daemon has to end. Returns whether it has to end.
     pub fn wait(&self, time: Duration) -> bool {
         let unset = |is_set: &mut bool| !*is_set;
         *clock::wait_at_most(&self.ended, lock(&self.is_set), time, unset)
     }
 
-    /// Does the work on a thread of its own, again and again. The work returns the pause before its next
-    /// run. The repetition ends when the work returns `None`, or with the wish to end. `is_apart` means that
-    /// the work shares no lock with the other threads, see
-    /// [`Surroundings::repeat`](clock::Surroundings::repeat). Returns the thread, or `None` in a simulation.
+    /// Does the work on a thread of its own, again and again. The work returns the pause before its next run, or `None`
+    /// when it is done. The repetition also ends when the daemon has to end. `is_apart` means that the work shares no
+    /// lock with other threads, see [`Surroundings::repeat`](clock::Surroundings::repeat). Returns the thread, or
+    /// `None` in a simulation.
     pub fn repeat(
         &'static self,
         is_apart: bool,
@@ -66,8 +66,8 @@ impl Stop {
         }))
     }
 
-    /// Waits until the wish to end, or until `ready` returns true. The code that makes `ready`
-    /// true calls [`wake`](Stop::wake).
+    /// Waits until the daemon has to end, or until `ready` returns true. Code that changes the result of
+    /// `ready` calls [`wake`](Stop::wake).
     pub fn wait_until_set_or(&self, ready: impl Fn() -> bool) {
         let must_wait = |is_set: &mut bool| !*is_set && !ready();
         clock::wait_while(&self.changed, &self.is_set, must_wait);

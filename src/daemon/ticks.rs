@@ -1,4 +1,4 @@
-//! The ticks of all controllers, each on its own thread, and what the threads find out together.
+//! The ticks of all controllers, each on its own thread, and what the threads learn for each other.
 
 use super::stop::Stop;
 use crate::cache::{self, Apis, PUT_OFF};
@@ -26,7 +26,7 @@ pub(super) struct Ticking {
     controller: Box<dyn Controller>,
     /// Whether the controller has not ended a tick yet.
     is_first: bool,
-    /// Whether both APIs have ever answered the controller.
+    /// Whether both APIs have answered this controller at least once.
     worked_once: bool,
 }
 
@@ -36,8 +36,8 @@ impl Ticking {
     }
 }
 
-/// Makes a call to the cloud, unless the cloud has answered a call since the start. This finds a wrong token or Network
-/// at the start, even when no controller has called the cloud yet.
+/// Calls the cloud, unless it has already answered. A wrong token or Network is noticed at the start in this way, even
+/// when no controller has called the cloud yet.
 pub fn reach_cloud(apis: &Apis) -> Result<(), cache::CacheError> {
     if apis.provider.is_reached() {
         Ok(())
@@ -83,7 +83,7 @@ impl Ticks {
             && !ticking.worked_once
             && !self.is_rotation(&outage.error)
         {
-            // The first controller that sees the outage logs it for all controllers.
+            // The first controller that notices the outage logs it, and the others do not.
             if !self.failed.swap(true, Ordering::Relaxed) {
                 log::error!(controller = name; "{name}: {outage}");
             }
@@ -107,8 +107,7 @@ impl Ticks {
         Some(pause)
     }
 
-    /// Whether the error comes from credentials that are being replaced. Such credentials
-    /// were accepted for an earlier call, and are refused now.
+    /// Whether the error may come from a rotation of the credentials: they were accepted earlier, and are refused now.
     fn is_rotation(&self, error: &cache::CacheError) -> bool {
         error.is_unauthorized()
             && match error {
@@ -138,8 +137,8 @@ pub fn log_report(report: &Report) {
     }
 }
 
-/// The reasons that keep controllers from their work. A reason is logged once for each change of state, not at every
-/// tick and not by every controller.
+/// The reasons why controllers can't work. Each reason is logged once when it begins and once when it ends, whatever
+/// the number of ticks and controllers.
 #[derive(Default)]
 struct TickOutages {
     states: Mutex<BTreeMap<&'static str, &'static str>>,
@@ -158,8 +157,7 @@ impl TickOutages {
         let state = outage.map(|outage| outage.error.state());
         let is_robot = states.get(controller).is_some_and(|before| before.starts_with("robot "));
         if state.is_none() && dedicated_fails && is_robot {
-            // The outage of dedicated servers may continue. This tick shows nothing about it, because the tick did not
-            // ask the API of dedicated servers.
+            // This tick did not call the API of dedicated servers, so its outage may still last.
             return;
         }
         let before = match state {

@@ -280,7 +280,7 @@ pub fn exposition() -> String {
 /// Linux still runs on.
 const TICKS_A_SECOND: f64 = 100.0;
 
-/// Records the present time as the start of the process.
+/// Notes the present moment as the start of the process.
 pub fn begin() {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     PROCESS_START.set(&[], now.unwrap_or_default().as_secs_f64().floor());

@@ -35,7 +35,7 @@ pub(super) fn parse(command: Command, words: Vec<OsString>) -> Args {
     parser.args
 }
 
-/// Returns the place of the first word, from `at` on, that is neither a flag of any command nor the value of a flag.
+/// Returns the position of the first word, from `at` on, that is neither a flag nor the value of a flag of any command.
 /// `None` when there is no such word before `--`.
 pub fn next_word(words: &[OsString], mut at: usize) -> Option<usize> {
     loop {
@@ -51,8 +51,8 @@ pub fn next_word(words: &[OsString], mut at: usize) -> Option<usize> {
                 table::by_flag(&long)
                     .map_or(drop_in == Some(FlagUse::WithValue), Setting::takes_value)
             }
-            // In a word like `-wn`, only the last letter can take the next word as its value, as in `-wn shop`. In
-            // `-nshop` the value is part of the word.
+            // In a word of several flags like `-wn`, only the last letter can take the next word as its value, as in
+            // `-wn shop`. In `-nshop`, the value is in the word itself.
             None => {
                 let mut letters = flag.chars().map(table::by_letter);
                 let is_last = |place: usize| place + 1 == flag.chars().count();
@@ -98,8 +98,8 @@ impl ArgsParser {
             }
             Ok(Some(Arg::Short(letter))) => self.short(letter),
             Ok(Some(Arg::Value(word))) => self.word(word),
-            // This error only means that a value was given and none is taken, as in `-h=x`. The parser has
-            // skipped the value.
+            // This error only says that a flag without a value was given one, as in `-h=x`. The parser has
+            // skipped that value.
             Err(lexopt::Error::UnexpectedValue { option, .. }) => {
                 self.problem(option, "takes no value");
             }
@@ -170,7 +170,7 @@ impl ArgsParser {
         let typed = format!("-{letter}");
         match setting {
             _ if letter == 'h' => self.args.help = true,
-            // Another letter may follow in the same word.
+            // The flag may be followed by another letter of the same word.
             Some(setting) if setting.is_for(self.command) && !setting.takes_value() => {
                 let text = "true".to_owned();
                 self.args.flags.push(Flag { setting, name: typed, text });
@@ -220,8 +220,8 @@ impl ArgsParser {
         let known = ours.chain(["help"]).chain(drop_in.map(|(flag, _)| *flag));
         let meant = nearest(name, known);
         let is_secret = names_a_secret(name);
-        // The value that the flag would have taken is skipped too, so that one mistake leads to only one message. A
-        // value that may be a secret is not repeated.
+        // The value that belongs to the flag is skipped as well, so that one mistake causes one message. The value may
+        // be a secret, so the message does not repeat it.
         let known = meant.and_then(|meant| flag(self.command, meant));
         let takes_value = known.is_some_and(FlagKind::takes_value);
         self.drop_value(is_secret || takes_value || is_daemon);
@@ -253,8 +253,8 @@ impl ArgsParser {
         }
     }
 
-    /// Skips the value after `=`. When there is no `=` and `next` is true, skips the next word, unless this word
-    /// is a flag.
+    /// Skips the value of a flag that is not known. The value stands behind `=`. Without `=` and when `next` is true,
+    /// it is the next word, unless that word is a flag.
     fn drop_value(&mut self, next: bool) {
         if self.parser.optional_value().is_none()
             && next

@@ -92,7 +92,7 @@ pub(super) struct Candidate {
     setting: &'static Setting,
     text: String,
     source: Source,
-    /// Whether the text comes from the command line of this process.
+    /// Whether the text is from the command line of this process, so that a problem with it is a usage error.
     is_usage: bool,
     /// The variable and the path of the file from which the text was read. `None` when the text was not in a file.
     file: Option<(&'static str, PathBuf)>,
@@ -259,7 +259,7 @@ pub(super) fn choice<T: for<'de> Deserialize<'de>>(candidate: &Candidate) -> Res
     };
     let word = candidate.text.to_ascii_lowercase();
     let read: StrDeserializer<Error> = word.as_str().into_deserializer();
-    // The Rust type may accept more words than the row of the table offers.
+    // The Rust type may accept words that the row of the table does not offer.
     let read = T::deserialize(read).ok();
     read.filter(|_| words.contains(&word.as_str())).ok_or_else(|| format!("use {}", one_of(words)))
 }

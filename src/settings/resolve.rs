@@ -153,8 +153,8 @@ fn unused_variables(command: Command, environment: &dyn Environment) -> Vec<Noti
     names.into_iter().filter_map(notice).collect()
 }
 
-/// Returns the variable of ours for which `name` is probably a misspelling. Returns `None` when `name` is itself a
-/// variable of ours, when it does not begin with `HCLOUD_` or `ROBOT_`, and when none of our variables is similar.
+/// Returns the variable of ours that was probably meant by the unknown variable `name`. `None` when `name` is a
+/// variable of ours, when it does not begin with `HCLOUD_` or `ROBOT_`, and when it resembles none of ours.
 fn meant(name: &str) -> Option<&'static str> {
     let ours = TABLE.iter().flat_map(|row| row.variables);
     let ours: Vec<&str> = ours.map(|variable| variable.name()).collect();

@@ -26,7 +26,7 @@ use std::time::Duration;
 
 const DAEMON: &[Command] = &[Run];
 
-/// The daemon, and the commands that check the things that the daemon does when it starts.
+/// The daemon, and the commands that check what the daemon does at its start.
 const DAEMON_AND_DOCTOR: &[Command] = &[Run, Doctor, Status];
 
 /// All commands but the daemon.
@@ -418,7 +418,7 @@ settings! {
                Names: cloud-node, cloud-node-lifecycle, service, route, or their canonical names.",
     }
 
-    // `interval` refuses zero, as for every other interval.
+    // The parser of intervals refuses zero.
     NODE_SYNC_INTERVAL node_sync_interval: Duration = parsed(interval) => {
         flags: &["node-sync-interval"],
         kind: ValueKind::Duration,
@@ -493,7 +493,7 @@ settings! {
         commands: &[Run, NodeSync, RouteSync],
     }
 
-    // This number of concurrent syncs is at least 1.
+    // The number of concurrent syncs is at least 1.
     CONCURRENT_SERVICE_SYNCS concurrent_service_syncs: u32 = parsed(count) => {
         flags: &["concurrent-service-syncs"],
         kind: ValueKind::Integer,
@@ -569,8 +569,8 @@ settings! {
         commands: DAEMON_AND_DOCTOR,
     }
 
-    // A check in `resolve` ensures that the lease duration, the renew deadline and the retry period fit together when
-    // `leader_elect` is true.
+    // When `leader_elect` is true, a check in `resolve` has made sure that the lease duration, the renew deadline and
+    // the retry period fit together.
     LEASE_DURATION lease_duration: Duration = parsed(interval) => {
         flags: &["leader-elect-lease-duration"],
         kind: ValueKind::Duration,

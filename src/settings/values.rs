@@ -170,7 +170,7 @@ pub(super) fn text(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// Returns the text when it has the right form. The error is `form`, which describes the right form.
+/// Returns the text when it has the right form. Otherwise the error is `form`, which describes that form.
 fn text_if(has_form: fn(&str) -> bool, text: &str, form: &str) -> Result<String, String> {
     has_form(text).then(|| text.to_owned()).ok_or_else(|| form.to_owned())
 }

@@ -87,7 +87,7 @@ fn first_part(text: &str) -> Result<(u128, &str), String> {
     if whole.trim_start_matches('0').len() > 20 {
         return Err(too_long());
     }
-    // Only an empty text is no number here.
+    // Here only an empty text is not a number.
     let number = |digits: &str| digits.parse::<u128>().unwrap_or(0);
     let fraction = &fraction[..fraction.len().min(18)];
     let scale = 10_u128.pow(fraction.len() as u32);

@@ -81,16 +81,16 @@ pub fn first_of<T: AsRef<str>>(names: &[T], at_most: usize) -> String {
 
 /// Cuts the text to this many characters. The last character of a text that was cut is `…`.
 pub fn cut(text: &str, characters: usize) -> Cow<'_, str> {
-    // A text never has more characters than bytes.
+    // A text has at least as many bytes as characters.
     if text.len() <= characters || text.chars().nth(characters).is_none() {
         return Cow::Borrowed(text);
     }
     Cow::Owned(text.chars().take(characters.saturating_sub(1)).chain(['…']).collect())
 }
 
-/// Joins messages, and reports each problem once, with the number of its messages. Messages have the same problem when
-/// they differ only in numbers, e.g. of servers, or in the parts that `stable` removes. When there are many problems,
-/// only the first are reported.
+/// Joins messages so that each problem is reported once, with the number of its messages. Two messages have the same
+/// problem when they differ only in numbers, e.g. of servers, or in parts that `stable` removes. When there are many
+/// problems, only the first ones are reported.
 pub fn reported_once(messages: &[String], stable: impl Fn(&str) -> String) -> String {
     let mut kinds: Vec<(String, &String, usize)> = Vec::new();
     for message in messages {
@@ -131,7 +131,7 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     all_nearest(word, candidates).first().copied()
 }
 
-/// The greatest number of equally near candidates that a message lists.
+/// How many candidates with the same number of slips a message lists at most.
 const NEAR_AT_MOST: usize = 3;
 
 /// Returns `; did you mean a or b?`, which follows an error about `word`, or an empty text when no candidate is near.
@@ -149,8 +149,9 @@ pub fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str
 /// be thousands of candidates.
 const LONGEST_WORD: usize = 64;
 
-/// Returns all candidates that are equally near to `word` and nearer than the others, in their order. A slip is a
-/// letter that is inserted, removed or replaced, or two neighbours that are swapped.
+/// Returns the candidates with the fewest slips compared with `word`, in their order. A slip is a letter
+/// that is inserted, removed or replaced, or two neighbouring letters that are swapped. Candidates with too
+/// many slips are left out.
 pub fn all_nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let length = word.chars().count();
     let limit = (length / 4).clamp(1, 3);

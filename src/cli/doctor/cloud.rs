@@ -12,7 +12,7 @@ use crate::provider::{Attached, Instance, InstanceId, Permission};
 use crate::text::{self, shell_command};
 use std::collections::HashSet;
 
-/// The daemon delays refreshes when fewer calls are left than the rate limit divided by this number.
+/// The daemon puts refreshes off while fewer calls are left than the rate limit divided by this number.
 const RESERVE_SHARE: u64 = 10;
 
 /// The difference between the clocks, in seconds, that is worth a warning. Equal clocks may show a smaller difference,
@@ -161,7 +161,7 @@ pub(super) fn attached(view: &DoctorView) -> CheckResult {
                 "attach it, correct {HCLOUD_NETWORK}, or set {HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK}=true if it need \
                  not be attached"
             );
-            // The daemon may run on another machine when this command runs outside of a pod.
+            // Outside of a pod, the daemon may run on another machine than this command.
             CheckOutcome::bad(startup::is_set_here("KUBERNETES_SERVICE_HOST"), found, remedy)
         }
     }])
@@ -191,8 +191,8 @@ pub(super) fn robot_login(view: &DoctorView) -> CheckResult {
     }])
 }
 
-/// Reports what the list of dedicated servers shows beyond each node's own server: servers that may be the missing
-/// server of a node, and servers whose contract ends.
+/// Reports servers in the list of dedicated servers that may be the missing server of a node, and servers
+/// whose contract ends.
 pub(super) fn dedicated(view: &DoctorView) -> CheckResult {
     let servers = match reads::of_login(view) {
         None | Some(Err(Gap::NotHere(_))) => return Ok(Vec::new()),

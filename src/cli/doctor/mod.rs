@@ -31,7 +31,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 pub(super) use view::DoctorView;
 
-/// A check, which has its name, what it looks at, the fix for a failed read, and the function that decides.
+/// The row of a check: its name, what it looks at, the fix for a failed read, and the function that makes the outcomes.
 type Check = (Text, Text, Text, fn(&DoctorView) -> CheckResult);
 type Text = &'static str;
 

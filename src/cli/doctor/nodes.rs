@@ -23,7 +23,8 @@ fn own(nodes: &[NodePlan]) -> (usize, usize) {
     (own.clone().count(), own.filter(is_matched).count())
 }
 
-/// Returns the outcomes that `decide` has for the nodes, or the message `ok` when there are none.
+/// Returns the outcomes that `decide` finds for the nodes. When there are none, returns one outcome with
+/// the message `ok`.
 fn each(
     nodes: &[NodePlan],
     decide: impl Fn(&NodePlan) -> Option<CheckOutcome>,
@@ -160,7 +161,8 @@ pub(super) fn ready(view: &DoctorView) -> CheckResult {
                 "not ready; the taint shutdown shows that its server was off",
                 "switch its server on".to_owned(),
             ),
-            // The power state of a dedicated server is not known, because Robot is not asked for each of them.
+            // The power state of a dedicated server is not known here, because a question to Robot for each server
+            // would use up its budget.
             ServerMatch::Matched(server, _) if server.id.cloud().is_some() => {
                 ("not ready; its server runs", see_kubelet(plan))
             }

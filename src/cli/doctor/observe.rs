@@ -19,7 +19,7 @@ use std::time::Duration;
 struct ReadStage {
     /// The name of what the stage reads.
     name: &'static str,
-    /// The check that reports why the stage could not be read.
+    /// The name of the check that reports that this stage could not be read.
     check: &'static str,
     /// The stages that must have been read before this stage.
     needs: &'static [&'static str],
@@ -145,7 +145,7 @@ fn may_read(stage: &ReadStage, ended: &EndedStages) -> Seen<()> {
     Ok(())
 }
 
-/// How long an answer of Kubernetes is used when the checks run once, so that nothing is read twice.
+/// How long an answer of Kubernetes is used when the checks run once. It is so long that nothing is read twice.
 const ONE_LOOK: Duration = Duration::from_secs(3600);
 
 /// Reads what the checks need, once or with `--watch` again and again. With `--watch` the cloud is read once a minute,
@@ -154,7 +154,7 @@ pub(in crate::cli) struct Observer<'a> {
     reader: DoctorReader<'a>,
     /// How long the answers of the cloud are used again. Zero means that every view asks the cloud anew.
     keep: Duration,
-    /// The last answers of the cloud, and the results of the stages that read the cloud.
+    /// The last answers of the cloud, and the results of the stages that read from it.
     cloud: Option<(CloudView, EndedStages)>,
 }
 

@@ -14,9 +14,9 @@ pub(super) const SEE_ERROR: &str = "correct the cause that the error names";
 pub(in crate::cli) enum CheckStatus {
     /// The daemon can't do its work, or can't do all of it.
     Fail,
-    /// The daemon works, but a person should read the message.
+    /// The daemon works, but a person should read this message.
     Warn,
-    /// Something could not be checked, which alone is no fault.
+    /// A part could not be checked. This alone is no fault.
     Skipped,
     Ok,
 }
@@ -41,7 +41,7 @@ pub(in crate::cli) struct CheckOutcome {
     pub(super) status: CheckStatus,
     /// The text that says what was found, and what that means.
     pub(super) message: String,
-    /// The fix. Empty when nothing is wrong, or when the message names the fix.
+    /// The fix. It is empty when nothing is wrong, or when the message itself says what to do.
     pub(super) remedy: String,
 }
 
@@ -49,19 +49,21 @@ pub(in crate::cli) struct CheckOutcome {
 /// something the check needs was not read.
 pub(super) type CheckResult = Result<Vec<CheckOutcome>, Gap>;
 
-/// Something that was read, or the reason why it was not read.
+/// Something that was read, or the gap that says why it was not read.
 pub(in crate::cli) type Seen<T> = Result<T, Gap>;
 
 /// The reason why something was not read.
 #[derive(Clone, Debug)]
 pub(in crate::cli) enum Gap {
-    /// The read was not made, for a reason that another check reports. The value is the name of that check.
+    /// The read was not made, because something that it needs was not read. The value is the name of the
+    /// check that reports why.
     Needs(&'static str),
     /// The reason why there is nothing to read, or why the user may not read it. Neither is a fault.
     NotHere(String),
     /// The read was tried and failed. The values are the error, and the fix when the error shows one.
     Failed(String, Option<String>),
-    /// The API refused these credentials, so no later read sends them. The other values are those of `Failed`.
+    /// The API refused these credentials, so later reads do not send them. The other values are the error, and the fix
+    /// when the error shows one.
     Refused(Credential, String, Option<String>),
 }
 
@@ -75,8 +77,8 @@ pub(in crate::cli) enum Credential {
 }
 
 impl Gap {
-    /// Returns the gap of a later read that needs what this gap left
-    /// unread. `check` is the check that reports this gap.
+    /// Returns the gap for a stage that could not be read because an earlier stage could not. `check` is the name of
+    /// the check that reports the earlier stage.
     pub(super) fn behind(&self, check: &'static str) -> Gap {
         match self {
             Gap::NotHere(why) => Gap::NotHere(why.clone()),
@@ -85,7 +87,7 @@ impl Gap {
     }
 }
 
-/// Returns what was read, or a gap that refers to `check`, because that check reports why nothing was read.
+/// Returns what was read. The error is a gap that names `check`, because that check says why nothing was read.
 pub(super) fn need<'a, T>(seen: &'a Seen<T>, check: &'static str) -> Result<&'a T, Gap> {
     seen.as_ref().map_err(|gap| gap.behind(check))
 }
@@ -114,8 +116,8 @@ impl CheckOutcome {
         CheckOutcome::new(CheckStatus::Skipped, message, "")
     }
 
-    /// Returns the outcome for something that was not read. `remedy` is the fix for a failed read whose error
-    /// shows no fix.
+    /// Returns the outcome of a check that could not read what it needs. `remedy` is the fix when a read failed with an
+    /// error that shows none.
     pub(super) fn unread(gap: Gap, remedy: &str) -> CheckOutcome {
         match gap {
             Gap::Needs(check) => {
@@ -165,7 +167,7 @@ impl CheckOutcome {
 const LONGEST_MESSAGE: usize = 300;
 
 /// Returns the outcome for a finding of a plan, with the fix of the finding. `inspect` is the command that shows the
-/// object. When the message is cut, the fix names this command.
+/// object. The fix names this command when the message is cut.
 pub(super) fn reported(
     outcome: fn(String, String) -> CheckOutcome,
     finding: &Finding,
@@ -178,7 +180,7 @@ pub(super) fn reported(
     outcome(cut.into_owned(), fixes.collect::<Vec<_>>().join("; "))
 }
 
-/// Returns the outcomes. When there are none, returns one outcome with the message `ok`.
+/// Returns the outcomes, or a single outcome with the message `ok` when there are none.
 pub(super) fn or_ok(
     outcomes: impl IntoIterator<Item = CheckOutcome>,
     ok: impl Into<String>,

@@ -1,4 +1,4 @@
-//! The reads of the stages in `observe`, and the rights that a role must allow for them.
+//! The reads of the stages in `observe`, and the rights that a role must give for them.
 
 use super::outcome::{Credential, Gap, Seen, need};
 use super::view::{CloudView, ClusterView, DoctorView, Need};
@@ -36,7 +36,7 @@ pub(super) struct DoctorReader<'a> {
     pub(super) has_cluster: Seen<()>,
     /// How long the answers of Kubernetes are used again, before Kubernetes is asked anew.
     pub(super) look: Duration,
-    /// Whether it is known that the user may do all that the daemon does.
+    /// Whether all rights of the daemon are known to be the user's as well.
     pub(super) has_rights: bool,
 }
 
@@ -100,8 +100,7 @@ pub(super) fn cluster(reader: &DoctorReader) -> Seen<ClusterView> {
     let version = kube.version().map_err(unreached)?;
     let missing = if reader.has_rights { Ok(Vec::new()) } else { missing(reader, kube) };
     let missing = match missing {
-        // Every user may read the version, so only this second call shows that the API server does not
-        // accept the credentials.
+        // Every user may read the version. Only this second call shows whether the API server accepts the credentials.
         Err(error) if error.is_unauthorized() || error.is_unavailable() => {
             return Err(unreached(error));
         }
@@ -252,8 +251,8 @@ pub(super) fn services(
         return Err(Gap::NotHere(why));
     }
     let services = ServiceController::new(service::ServiceSettings {
-        // The controller accepts lists that are half as old as these periods, so it accepts lists that are as
-        // old as `look`.
+        // The controller takes lists of at most half the age of these periods. With twice `look`, it takes lists that
+        // are as old as `look`.
         sync_interval: reader.look * 2,
         resync_period: reader.look * 2,
         ..wire::service_settings(settings)
@@ -265,7 +264,7 @@ pub(super) fn services(
     Ok(plans)
 }
 
-/// Returns the Services of type LoadBalancer. They come from the cache when an earlier stage planned them.
+/// Returns the Services of type LoadBalancer. If an earlier stage planned them, they come from the cache.
 pub(super) fn listed(reader: &DoctorReader) -> Seen<Arc<Vec<Arc<KubeService>>>> {
     let apis = reader.apis.as_ref()?;
     let listed = apis.load_balancer_services(reader.look, ReadFrom::Latest);
@@ -340,8 +339,8 @@ fn robot_gap(error: provider::ProviderError) -> Gap {
     Gap::Failed(error.message, Some(fix))
 }
 
-/// Returns the gap for objects that could not be listed. Unless the API refused the credentials, this is
-/// no fault, because not every user may list such objects.
+/// Returns the gap for objects that could not be listed. That is a fault only when the API refused the credentials,
+/// because not every user may list such objects.
 fn unlisted(error: kube::KubeError, what: &str) -> Gap {
     if error.is_unauthorized() {
         Gap::Refused(Credential::Kubernetes, error.to_string(), None)

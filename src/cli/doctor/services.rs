@@ -17,8 +17,8 @@ use std::fmt::Display;
 /// cert-manager renew a certificate a month before it expires.
 const EXPIRES_SOON: SignedDuration = SignedDuration::from_hours(14 * 24);
 
-/// How long a new Service may wait for its address, and a deleted Service for its removal, before this is reported.
-/// When a CronJob runs `ccm`, an hour may lie between two runs.
+/// After this time, a new Service without an address, or a deleted Service that still exists, is reported. The time is
+/// long, because a CronJob may run `ccm` only once an hour.
 const LATE: SignedDuration = SignedDuration::from_hours(1);
 
 pub(super) fn services(view: &DoctorView) -> CheckResult {
@@ -80,8 +80,8 @@ fn unlimited_addresses(view: &DoctorView, plans: &[ServicePlan]) -> Option<Check
     Some(CheckOutcome::warn(what, remedy))
 }
 
-/// Reports ports of external load balancers that no label assigns to a Service, although a Service probably had them.
-/// Only the owner of the load balancer knows whether such a port is the owner's own, so ccm never removes the port.
+/// Reports ports of external load balancers that have no label but probably belonged to a Service. Only the owner of
+/// the load balancer knows whether such a port is his own, so ccm never removes it.
 fn left_over_ports(external: &[Balancer], plans: &[ServicePlan]) -> Vec<CheckOutcome> {
     let outcomes = external.iter().flat_map(|balancer| {
         balancer.ports.iter().filter(|port| port.uid.is_none()).filter_map(|port| {
@@ -130,8 +130,7 @@ fn on(service: &KubeService, outcome: CheckOutcome) -> CheckOutcome {
     outcome.on("service", &service.full_name())
 }
 
-/// Reports what Kubernetes alone shows when the cloud was not read. The check
-/// that `check` names reports why the cloud was not read.
+/// Reports what Kubernetes alone shows, because the cloud was not read. `check` is the name of the check that says why.
 fn unplanned(view: &DoctorView, check: &'static str) -> CheckResult {
     let services = view.services.listed.as_ref()?;
     let waits = |service: &&KubeService| {
@@ -155,7 +154,7 @@ fn history(view: &DoctorView, service: &KubeService) -> Option<String> {
     Some(format!("; the event of the last try, {when}, says {reason}: {}", quoted(&event.message)))
 }
 
-/// Reports a Service for which a sync would do something.
+/// Reports a Service for which a sync would make a write.
 fn lacking(view: &DoctorView, plan: &ServicePlan) -> Option<CheckOutcome> {
     let (lack, remedy) = lacks(plan)?;
     let failed = history(view, &plan.service);
@@ -190,9 +189,8 @@ fn left_to_do(service: &KubeService) -> String {
     )
 }
 
-/// Returns the fix after a try that failed. The next try fails as well until the cause is
-/// removed. The fix never repeats advice from the event, because anybody may have written the
-/// event. The command in the fix prints the error itself.
+/// Returns the fix for a try that failed and will fail again until its cause is removed. The text never repeats advice
+/// from the event, because anybody may have written the event. Its command prints the error itself.
 fn tries_again(service: &KubeService) -> String {
     let sync = shell_command("ccm lb sync", &[&service.full_name()]);
     format!(
@@ -212,7 +210,7 @@ fn lacks(plan: &ServicePlan) -> Option<(String, String)> {
         (Want::Ensure, Some(found))
             if !has_address && !has_writes && plan.warnings().any(is_conflict) =>
         {
-            // The outcomes for the ports have the fix, so this outcome has none.
+            // The outcomes for the single ports have the fix.
             let (name, id) = (&found.name, found.id);
             let lack =
                 format!("without an address: none of its ports can be used on {name} ({id})");

@@ -15,9 +15,9 @@ use std::time::Instant;
 /// The results of all reads. A field that could not be read holds the reason.
 pub(in crate::cli) struct DoctorView<'a> {
     pub(in crate::cli) settings: &'a Settings,
-    /// The problems of the settings, except those of the token.
+    /// The problems of the settings other than the token.
     pub(in crate::cli) problems: Vec<String>,
-    /// The length of the token in characters.
+    /// The number of characters of the token.
     pub(in crate::cli) token: Seen<usize>,
     pub(in crate::cli) cluster: Seen<ClusterView>,
     /// `None` means that nobody holds the Lease.
@@ -51,8 +51,7 @@ pub(in crate::cli) struct CloudView {
     pub(in crate::cli) servers: Seen<Arc<Vec<Instance>>>,
     /// `None` means that no login of Robot is set.
     pub(super) dedicated: Option<Result<Arc<Vec<Instance>>, provider::ProviderError>>,
-    /// The facts that the API shows about itself, e.g. the rate limit. They are taken from the answers to failed
-    /// calls as well.
+    /// The facts that the API shows about itself, e.g. the rate limit. Answers to failed calls show some of them, too.
     pub(in crate::cli) checkup: Checkup,
     /// The load balancers of the project that were made for this or any other cluster. They are read only when the
     /// cluster does not answer.
@@ -64,7 +63,7 @@ pub(in crate::cli) struct ServicesView {
     pub(in crate::cli) plans: Seen<Vec<ServicePlan>>,
     /// Load balancers of other owners that Services may use. Empty when the Services were not planned.
     pub(in crate::cli) external: Vec<Balancer>,
-    /// The Services as Kubernetes alone shows them.
+    /// The Services as Kubernetes alone shows them, without what the cloud knows.
     pub(in crate::cli) listed: Seen<Arc<Vec<Arc<KubeService>>>>,
     /// The events of failed tries, by the Service that each event is about.
     pub(in crate::cli) failed_tries: Seen<HashMap<Involved, Arc<PastEvent>>>,

@@ -67,8 +67,8 @@ fn failed_try(plan: &ServicePlan) -> Option<Arc<PastEvent>> {
     failed.remove(&Involved::from(&plan.object))
 }
 
-/// Returns the text for one Service. With `is_wide` the text has every field, else the fields that differ and those
-/// that are set.
+/// Returns the text for one Service. With `is_wide` it has every field. Otherwise it has the fields that differ and
+/// those that are set.
 fn inspection(plan: &ServicePlan, is_wide: bool, known: Sides) -> String {
     let of_found =
         |text: fn(&Balancer) -> String| plan.cloud.found.as_ref().map(text).unwrap_or_default();
@@ -112,7 +112,8 @@ fn inspection(plan: &ServicePlan, is_wide: bool, known: Sides) -> String {
     .concat()
 }
 
-/// Returns what blocks the Service, then what does not work, then the other findings with warnings first.
+/// Returns the findings in the order of a report: what blocks the Service, then what does not work, then the warnings,
+/// then the others.
 fn findings(plan: &ServicePlan, known: Sides) -> String {
     let mut texts: Vec<String> = plan.obstacle.iter().map(finding).collect();
     texts.extend(gone(plan).filter(|_| known == Sides::Both));

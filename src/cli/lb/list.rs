@@ -154,7 +154,7 @@ fn diff(plan: &ServicePlan) -> String {
         // The load balancer does not exist any more, or it is protected.
         (Want::Remove, _) if plan.changes_now().next().is_none() => vec!["finalizer".into()],
         (Want::Remove, _) if plan.is_deletion() => vec!["delete".into()],
-        // The load balancer stays, but loses everything that it has for this Service.
+        // The word `release` stands for a load balancer that stays, but loses everything that belongs to this Service.
         (Want::Remove, _) => vec!["release".into()],
         (Want::Ensure, None) => vec!["create".into()],
         _ if plan.cloud.outcome.is_released() => vec!["released".into()],
@@ -168,8 +168,8 @@ fn diff(plan: &ServicePlan) -> String {
     or_dash(&words.join(","))
 }
 
-/// Returns what a sync would write to either API. All ports that differ are one word, and so are all targets and all
-/// labels.
+/// Returns a word for each kind of thing that a sync would write to either API. All ports that differ are one word, and
+/// so are all targets and all labels.
 fn written(plan: &ServicePlan) -> Vec<String> {
     let differing = plan.cloud.fields.iter().filter(|field| field.differs());
     let mut words = Vec::from_iter(differing.map(word).collect::<BTreeSet<_>>());

@@ -129,7 +129,7 @@ fn check_answer(services: &Services, what: &str) -> Result<(), Exit> {
     }
 }
 
-/// Shows the plans, and reads an answer. Nothing but a clear yes confirms the plans.
+/// Shows the plans, and asks a person. Only a clear yes in the answer confirms them.
 fn is_confirmed(context: &CommandContext, plans: &Vec<ServicePlan>, question: &str) -> bool {
     if context.settings.yes.value {
         return true;

@@ -74,7 +74,7 @@ impl Services {
         Ok(plans)
     }
 
-    /// Returns what the user asked for: the names, else the namespace, else everything.
+    /// Returns the objects that the user asked for, by names or by a namespace. Without either, returns all.
     pub(super) fn selection(&self) -> Result<Selection, CommandFailure> {
         if !self.context.names.is_empty() {
             return Ok(Selection::Names(self.named()?));
@@ -135,8 +135,8 @@ impl Services {
         Ok(apis.load_balancer_services(Duration::MAX, ReadFrom::Latest)?.value)
     }
 
-    /// Returns the full names of the Services that the words name. The error says why the command can't work on
-    /// one of them.
+    /// Returns the full names of the Services for the words that the user typed. The error says why the command can't
+    /// work on one of them.
     fn named(&self) -> Result<BTreeSet<String>, CommandFailure> {
         let given = self.context.settings.namespace.value.as_deref();
         let namespace = given.unwrap_or(self.context.apis.kube.namespace());
@@ -201,7 +201,7 @@ fn is_in(full_name: &str, namespace: &str) -> bool {
     full_name.split_once('/').is_some_and(|(of, _)| of == namespace)
 }
 
-/// Returns the Service's name, and what its load balancer is called in both APIs.
+/// Returns the name of the Service, and the names and addresses of its load balancer in both APIs.
 fn called(plan: &ServicePlan) -> KnownObject {
     let status = plan.service.status.load_balancer.ingress.iter();
     let status = status.flat_map(|ingress| ingress.ip.iter().chain(&ingress.hostname));
@@ -221,7 +221,7 @@ fn called(plan: &ServicePlan) -> KnownObject {
     }
 }
 
-/// Returns the description of the object that the word should name, for the error that this object does not exist.
+/// Returns the text that describes the missing object, for the error about a word that names no object.
 fn not_there(word: &Word) -> String {
     let bare = word.bare();
     if bare.parse::<IpAddr>().is_ok() || bare.parse::<u64>().is_ok() {
@@ -270,7 +270,7 @@ impl PlannedObjects for Vec<ServicePlan> {
     }
 
     fn notes(&self) -> Vec<String> {
-        // Warnings about a load balancer that no Service wants are left out once the load balancer was deleted.
+        // The warnings about a load balancer without a Service end when it was deleted.
         let left = self.iter().filter(|plan| !plan.is_orphan() || plan.made.is_empty());
         left.flat_map(|plan| warnings(plan.name(), plan.warnings())).collect()
     }
@@ -300,8 +300,8 @@ impl Serialize for ServiceJson<'_> {
     }
 }
 
-/// Whether no port of the load balancer belongs to the Service, and the Service's status has no address. Everything on
-/// the load balancer then belongs to other Services, or to its owner.
+/// Whether everything on the load balancer belongs to other Services or to its owner. That is so when no port there
+/// belongs to the Service, and the status of the Service has no address.
 pub(super) fn serves_others_alone(plan: &ServicePlan) -> bool {
     let has_address = !plan.service.status.load_balancer.ingress.is_empty();
     let found = plan.cloud.found.as_ref();

@@ -44,7 +44,7 @@ pub struct DaemonHealth {
     settings: HealthSettings,
     apis: &'static Apis,
     threads: Mutex<Vec<Watched>>,
-    /// `None` when this process does not wait for a Lease.
+    /// The Lease. `None` when this process works without a Lease.
     lease: Option<Arc<LeaderElection>>,
 }
 
@@ -71,8 +71,8 @@ impl DaemonHealth {
         health
     }
 
-    /// Watches a thread from now on. The thread has to `install` the returned heartbeat, and to announce waits that are
-    /// part of its work with `heartbeat::pause`. When the thread ends, the process is no longer alive.
+    /// Watches a thread from now on. The thread has to install the heartbeat that is returned, and has to announce its
+    /// waits with `heartbeat::pause`. When the thread ends, the process no longer counts as alive.
     pub fn watch(&self, name: &'static str) -> Arc<Heartbeat> {
         let heartbeat = Arc::new(Heartbeat::default());
         let watched = Watched { name, heartbeat: Arc::downgrade(&heartbeat) };
@@ -126,7 +126,7 @@ fn ready(is_standby: bool, is_kube_reached: bool, is_cloud_reached: bool) -> Pro
     ok_unless(503, text)
 }
 
-/// Returns an answer with what is wrong and this status, or with status 200 when nothing is wrong.
+/// Returns an answer with status 200, or an answer with this status that says what is wrong.
 fn ok_unless(status: u16, wrong: String) -> ProbeAnswer {
     if wrong.is_empty() { ProbeAnswer::new(200, "ok\n") } else { ProbeAnswer::new(status, wrong) }
 }

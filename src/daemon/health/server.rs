@@ -18,7 +18,7 @@ use ureq::http::StatusCode;
 const BIND_RETRY: Duration = Duration::from_secs(5);
 
 const CONNECTIONS_AT_MOST: usize = 64;
-/// How long a connection may last, from its first byte to its last, by the machine's time. The kubelet's own time-out
+/// How long a connection may last, from its first byte to its last, in the machine's time. The kubelet's own time-out
 /// for a probe is 1 s by default.
 const LIFETIME: Duration = Duration::from_secs(2);
 /// How many bytes are read and thrown away after the answer. A connection that is closed with unread bytes is reset, so
@@ -37,13 +37,13 @@ const STACK_BYTES: usize = 128 * 1024;
 
 struct Connection {
     stream: TcpStream,
-    /// Whether the connection has used its turn, because it was silent, sent half a request, or got an answer. A new
-    /// connection may then take its place.
+    /// Whether the connection had its turn, which ends when it was silent for too long, has sent half a request, or got
+    /// its answer. A new connection may then take its place.
     had_turn: AtomicBool,
 }
 
-/// Listens and answers on a thread of its own. An address that can't be used is logged once and tried again, because
-/// the daemon's work does not depend on it.
+/// Listens and answers requests on a thread of its own. When an address can't be used, this is logged once, and tried
+/// again later, because the daemon works without it.
 pub(super) fn start(
     address: SocketAddr,
     stop: &'static Stop,
@@ -133,7 +133,7 @@ fn serve(
             clock::sleep(clock::from_machine(PLACE_RETRY));
         }
         open.push_back(Arc::downgrade(&connection));
-        // An error is ignored, because it means that the client was too slow or has closed its connection.
+        // An error means that the client was too slow or has closed its connection, so it is ignored.
         spawn(move || drop(respond(&connection, verdict)));
     }
 }

@@ -17,7 +17,7 @@ const TRANSITIONS_AT_MOST: u32 = i32::MAX as u32;
 pub(super) struct Election {
     identity: String,
     lease_seconds: u32,
-    /// How long one second of `leaseDurationSeconds` lasts.
+    /// How long one second of `leaseDurationSeconds` lasts in this process.
     second: Duration,
     seen: Option<SeenRecord>,
 }
@@ -26,20 +26,20 @@ pub(super) struct Election {
 struct SeenRecord {
     spec: LeaseSpec,
     since: Instant,
-    /// Whether we saw an earlier record change into this one.
+    /// Whether this process saw the record change since an earlier read.
     changed: bool,
 }
 
-/// The next step of a candidate or a leader.
+/// The next step of a process that wants the Lease or holds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum LeaseStep {
-    /// The Lease is ours, or may be ours. This record is written over the Lease that was read, or as a new Lease when
-    /// there was none.
+    /// This process holds the Lease, or may take it. This record is written over the Lease that was read, or as a new
+    /// Lease when there was none.
     Write(LeaseSpec),
     /// Another process holds the Lease, and the Lease has not expired.
     Wait {
         holder: String,
-        /// Whether we saw the record change, which shows that its holder is alive.
+        /// Whether this process saw the record change, so that its holder is alive.
         renewed: bool,
     },
     /// This process led, but does not hold the Lease any more.
@@ -51,7 +51,7 @@ impl Election {
         Election { identity: identity.to_owned(), lease_seconds, second, seen: None }
     }
 
-    /// Decides what to do about the Lease that was read just now.
+    /// Decides the next step by the Lease that was just read.
     pub(super) fn step(&mut self, read: Option<&LeaseSpec>, leads: bool, now: Moment) -> LeaseStep {
         let Some(spec) = read else {
             self.seen = None;
@@ -62,7 +62,7 @@ impl Election {
         if holder == self.identity {
             LeaseStep::Write(self.renewal(spec, now))
         } else if leads {
-            // The Lease is lost even when it has no holder now, because another process may have led in between.
+            // The Lease is lost even when nobody holds it now, because another process may have led meanwhile.
             LeaseStep::Lost { holder }
         } else if holder.is_empty() || self.has_run_out(now.monotonic) {
             let transitions = spec.transitions.saturating_add(1).min(TRANSITIONS_AT_MOST);
@@ -73,7 +73,7 @@ impl Election {
         }
     }
 
-    /// Returns our own record with the current time as the time of its renewal.
+    /// Returns the record of our own Lease with the present time as its renewal.
     pub(super) fn renewal(&self, ours: &LeaseSpec, now: Moment) -> LeaseSpec {
         self.record(ours.transitions, Some(&ours.acquire_time), now)
     }

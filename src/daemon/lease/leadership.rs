@@ -20,9 +20,9 @@ pub struct LeaseSettings {
     pub identity: String,
     /// The value that we write as `leaseDurationSeconds`. Outside of tests it is not shorter than `lease_duration`.
     pub lease_seconds: u32,
-    /// How long one second of `leaseDurationSeconds` lasts, in any holder's Lease. This is a real second, except in
-    /// tests that shorten time. When a test shortens time so much that the machine could not renew a Lease, this
-    /// duration and those below are made longer.
+    /// How long one second of `leaseDurationSeconds` lasts, in the Lease of any process. Outside of tests it is a real
+    /// second. A test that shortens time can't shorten this value and those below as much, because the machine needs
+    /// some time to renew a Lease.
     pub second: Duration,
     /// How long the lease lasts after a renewal, counted from the moment just before the renewal was sent.
     pub lease_duration: Duration,
@@ -37,7 +37,7 @@ pub struct LeaseSettings {
 /// The result of waiting for the Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Acquired {
-    /// We lead.
+    /// This process leads.
     Lease,
     /// The process was asked to end before it held the Lease.
     Stopped,
@@ -59,8 +59,8 @@ pub struct LeaderElection {
     pub(super) leadership: Mutex<Leadership>,
     /// Whether another process was seen to lead.
     pub(super) is_standby: AtomicBool,
-    /// The API of dedicated servers. When this API refuses a login, the time is noted on the Lease. A process that
-    /// acquires the Lease obeys the note, so that a restart costs no other failed login.
+    /// The API of dedicated servers. When it refuses a login, the time is noted on the Lease. A process that acquires
+    /// the Lease waits accordingly, so that a restart does not cause another failed login.
     pub dedicated: OnceLock<&'static dyn Dedicated>,
     /// The identity of the cluster, which is noted on the Lease.
     pub cluster: OnceLock<Arc<ClusterIdentity>>,
@@ -70,7 +70,7 @@ pub struct LeaderElection {
 pub(super) enum Leadership {
     Waiting,
     Leading {
-        /// The moment just before the last renewal that succeeded was sent.
+        /// The moment just before the request of the last successful renewal was sent.
         renewed: Moment,
     },
     Lost,
@@ -79,8 +79,8 @@ pub(super) enum Leadership {
 }
 
 impl Gate for LeaderElection {
-    /// Waits for the next renewal when the last one is too old for a write. Either the renewal comes, or the Lease is
-    /// lost and the process ends.
+    /// Waits for the next renewal when the last one is too old for a write. The wait ends with that renewal, or with
+    /// the loss of the Lease, which ends the process.
     fn pass(&self, what: &str) -> Result<(), Refused> {
         self.wait_for_renewal();
         self.stop.pass(what)?;
@@ -97,13 +97,13 @@ impl Gate for LeaderElection {
     }
 }
 
-/// The answer to the question whether a write may start.
+/// Whether a write may begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MayWrite {
     Pass,
-    /// The write may start after the next renewal.
+    /// The write may begin after the next renewal of the Lease.
     Wait,
-    /// No write may start, because we do not lead.
+    /// No write may begin, because this process does not lead.
     Never,
 }
 
@@ -139,7 +139,7 @@ impl LeaderElection {
         }
     }
 
-    /// Returns the Lease that was read, with the notes of this process added.
+    /// Returns the Lease that was read, with the notes of this process.
     pub(super) fn noted(&self, read: kube::Lease) -> kube::Lease {
         let read = match self.dedicated.get() {
             Some(dedicated) => read.noting(dedicated.login_refused()),
@@ -151,7 +151,7 @@ impl LeaderElection {
         }
     }
 
-    /// Whether another process leads, as far as we saw. This process is then a standby, which is ready to take over.
+    /// Whether this process is a standby, which is ready to take over from a process that leads.
     pub fn is_standby(&self) -> bool {
         self.is_standby.load(Ordering::Relaxed)
     }
@@ -183,8 +183,8 @@ impl LeaderElection {
         let (write, lease) = (self.settings.write_timeout, self.settings.lease_duration);
         match self.now().since(renewed) {
             Some(since) if fits(since, write, lease) => MayWrite::Pass,
-            // The renewal is too late, or one of the clocks jumped. Another candidate may lead by now. The next renewal
-            // shows whether this process still leads.
+            // The renewal is too late, or one of the clocks has jumped, so another candidate may lead now. The next
+            // renewal shows whether this process still leads.
             Some(_) | None => MayWrite::Wait,
         }
     }
@@ -204,7 +204,7 @@ impl LeaderElection {
             return false;
         }
         LEADER.set(&[], 1.0);
-        // This work runs apart from the renewer. It ends the leadership at the deadline, even when the renewer hangs.
+        // This runs apart from the renewals, so that the leadership ends at the deadline even when a renewal hangs.
         let lease = Arc::clone(self);
         self.stop.repeat(true, move || lease.left_until_deadline());
         true
@@ -225,8 +225,8 @@ impl LeaderElection {
         }
     }
 
-    /// Returns how much time is left for the next renewal, or `None` when this process does not lead. When no time is
-    /// left, this function ends the leadership.
+    /// Returns how much time is left for the next renewal. Ends the leadership when no time is left. `None` means that
+    /// this process does not lead.
     pub fn left_until_deadline(&self) -> Option<Duration> {
         let deadline = self.settings.renew_deadline;
         let Leadership::Leading { renewed } = *lock(&self.leadership) else {

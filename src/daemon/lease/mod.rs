@@ -42,15 +42,15 @@ impl LeaderElection {
         }
     }
 
-    /// Tries from now on to acquire the Lease, and then renews it until the wish to end, or until the Lease is lost.
-    /// The controllers may finish their writes after the last renewal, because every write that the gate let pass ends
-    /// before the lease does.
+    /// Tries to acquire the Lease from now on, and then renews it until the daemon has to end or the Lease is lost.
+    /// After the last renewal, the controllers may finish their writes, because the gate lets a write begin only if it
+    /// ends before the lease does.
     pub fn begin(self: &Arc<Self>, policy: WaitPolicy) {
         let (mut renewer, pause) = (self.renewer(policy), self.settings.retry_period);
         self.stop.repeat(true, move || renewer.renew().then_some(pause));
     }
 
-    /// Returns the renewer, which tries to acquire the Lease and then renews it.
+    /// Returns the part of this election that acquires the Lease and renews it.
     pub fn renewer(self: &Arc<Self>, policy: WaitPolicy) -> Renewer {
         Renewer {
             lease: Arc::clone(self),
@@ -75,7 +75,7 @@ impl LeaderElection {
         }
         let (sender, result) = mpsc::channel();
         let lease = Arc::clone(self);
-        // The receiver does not exist any more after the timeout.
+        // After the time-out there is no receiver any more.
         std::thread::spawn(move || drop(sender.send(lease.release_now())));
         let key = &self.settings.key;
         match result.recv_timeout(RELEASE_TIMEOUT) {
@@ -119,15 +119,15 @@ pub struct Renewer {
     election: Election,
     /// The Lease as this process wrote it last.
     held: Option<kube::Lease>,
-    /// The holder that was logged last.
+    /// The holder that the last log line named.
     logged_holder: Option<String>,
     is_failing: bool,
-    /// Whether the API server has ever answered a try.
+    /// Whether the API server has answered any try of this process.
     worked_once: bool,
 }
 
 impl Renewer {
-    /// Tries once to acquire or to renew the Lease. Returns false when no other try may follow.
+    /// Tries once to acquire or renew the Lease. Returns `false` when this process has to stop trying.
     pub fn renew(&mut self) -> bool {
         let outcome = self.try_once();
         !self.lease.stop.is_set() && self.continues(outcome)
@@ -175,7 +175,8 @@ impl Renewer {
         Ok(())
     }
 
-    /// Logs changes since the last try, e.g. another leader. Returns false when no other try may follow.
+    /// Logs what has changed since the last try, e.g. another leader. Returns `false` when this process has
+    /// to stop trying.
     fn continues(&mut self, outcome: Result<LeaseStep, kube::KubeError>) -> bool {
         let key = &self.lease.settings.key;
         let step = match outcome {
