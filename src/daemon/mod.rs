@@ -97,8 +97,8 @@ impl RunningDaemon {
         self.ended()
     }
 
-    /// Returns `Blocked` when no controller can work, and otherwise `Stopped`. The result is valid only
-    /// when the daemon has ended.
+    /// Returns `Blocked` when no controller can work, and otherwise `Stopped`. This is so even when
+    /// the daemon has not ended yet.
     fn ended(&self) -> DaemonEnd {
         if self.ticks.failed.load(Ordering::Relaxed) {
             DaemonEnd::Blocked
