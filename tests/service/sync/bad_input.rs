@@ -13,9 +13,8 @@ enum Wrong {
 use Wrong::{Annotations, Service};
 
 fn six_ports(service: &mut Value) {
-    let ports = (1..=6).map(|n| {
-        json!({"name": format!("p{n}"), "port": n, "targetPort": n, "protocol": "TCP", "nodePort": 30100 + n})
-    });
+    let ports = (1..=6)
+        .map(|n| json!({"name": format!("p{n}"), "port": n, "targetPort": n, "protocol": "TCP"}));
     service["spec"]["ports"] = ports.collect();
 }
 

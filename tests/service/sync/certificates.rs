@@ -121,9 +121,9 @@ fn one_of_two_services_that_ask_for_a_free_certificate_gets_it() {
     let world = World::new(1);
     front(&world, &json!({SERVICE_UID: "gone"}));
     let uids = ["first", "second"].map(|name| create_named(&world, name));
-    world.once(&[]).with_code(1);
+    let ran = world.once(&[]).with_code(1);
     let labels = &world.certificates()[0]["labels"];
-    assert_eq!(labels[SERVICE_UID], uids[0]);
+    assert_eq!(labels[SERVICE_UID], uids[0], "{}", ran.stderr);
     let taken_over = |call: &&String| call.starts_with("PUT /certificates");
     assert_eq!(world.cloud_writes(0).iter().filter(taken_over).count(), 1);
     let says = ["front", &uids[0], "choose another name"];
