@@ -12,8 +12,8 @@ pub struct Request {
     /// The headers in the order in which they were sent, with names in lower case.
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
-    /// The DER of the client's certificate. `None` when the client showed no certificate. Empty when the certificate is
-    /// not valid now, or when another CA than the sandbox's signed the certificate.
+    /// The DER of the client's certificate. `None` when the client sent no certificate. Empty when the certificate is
+    /// not valid now, or was signed by another CA than the sandbox's.
     pub client_certificate: Option<Vec<u8>>,
 }
 
@@ -29,7 +29,8 @@ impl Request {
     }
 }
 
-/// An answer before the server has written it. The server adds `Content-Length`, and `Date` when the header is absent.
+/// An answer before the server has written it. The server adds `Content-Length`, and adds `Date` when the handler has
+/// not set this header.
 #[derive(Clone, Debug, Default)]
 pub struct Response {
     pub status: u16,

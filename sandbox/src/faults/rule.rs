@@ -24,9 +24,9 @@ pub struct Rule {
     condition: Option<Condition>,
     choice: Choice,
     times: Option<u64>,
-    /// The number of calls that matched.
+    /// The number of calls so far that the rule matched, including those that it did not hit.
     matched: u64,
-    /// The number of calls that were hit.
+    /// The number of calls so far that the rule hit.
     hits: u64,
 }
 
@@ -114,7 +114,7 @@ impl Rule {
         self.hits
     }
 
-    /// Counts a matching call. Returns the effect when the rule hits the call.
+    /// Counts the call if the rule matches it. Returns the effect when the rule also hits the call.
     pub(super) fn hit(&mut self, half: Half, request: &Request) -> Option<Effect> {
         if !self.matches(half, request) {
             return None;

@@ -18,7 +18,7 @@ pub struct Query<'a> {
 }
 
 impl<'a> Query<'a> {
-    /// Returns the parameters, or an error when one of them is not contained in `known`.
+    /// Returns the parameters, or an error when the name of one of them is not in `known`.
     pub fn new(pairs: &'a [(String, String)], known: &[&str]) -> Result<Query<'a>> {
         match pairs.iter().find(|(name, _)| !known.contains(&name.as_str())) {
             Some((name, _)) => Err(ApiError::invalid(name, "unknown parameter")),
@@ -166,7 +166,8 @@ impl Fields {
         list.into_iter().enumerate().map(object).collect()
     }
 
-    /// Whether the field is present, even with the value null. This is needed for fields in which null has a meaning.
+    /// Whether the field is present, even with the value null. Some fields need this function, because null has
+    /// a meaning in them.
     pub fn has(&self, name: &str) -> bool {
         self.values.contains_key(name)
     }

@@ -91,7 +91,7 @@ pub enum Limit {
     Reset,
 }
 
-/// The numbers of requests by the result of their authentication.
+/// The numbers of requests, by the result of the login.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Logins {
     pub good: usize,
@@ -301,8 +301,8 @@ impl DedicatedServer {
         })
     }
 
-    /// Returns the server in the form that a request for this server alone gets, which also contains what the
-    /// server can do.
+    /// Returns the server in the form in which a request for this server alone gets it. This form also says what the
+    /// server can do, e.g. `reset`.
     fn server_alone(&self) -> Value {
         let mut server = self.server();
         let has_reset = !self.reset_types.is_empty();
@@ -316,7 +316,7 @@ impl DedicatedServer {
         server
     }
 
-    /// Returns the reset options of the server in the form that the list contains.
+    /// Returns the reset options of the server in the form that the list of all reset options contains.
     fn reset(&self) -> Value {
         json!({
             "server_ip": self.server_ip, "server_ipv6_net": self.server_ipv6_net,

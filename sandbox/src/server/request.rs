@@ -29,7 +29,7 @@ impl From<io::Error> for Refusal {
     }
 }
 
-/// Receives the next request. Waits for the request as long as a connection may be idle.
+/// Receives the next request. The wait for its first byte is limited by the idle time of a connection.
 pub(super) fn receive(stream: &mut impl Bytes, limits: &Limits) -> Result<Received, Refusal> {
     if stream.buffered().is_empty() && stream.fill(Instant::now() + limits.idle)? == 0 {
         return Err(Refusal::Gone);

@@ -310,8 +310,8 @@ fn service(name: &str) -> Value {
 impl Tls {
     fn new() -> Result<Tls, credentials::Error> {
         let authority = Authority::new("sandbox-ca")?;
-        // The name `kubernetes.test` is resolved only by a proxy. Clients use no proxy for the other names, because
-        // these names mean the machine itself.
+        // Only a proxy can resolve the name `kubernetes.test`. Clients use no proxy for the other names, because these
+        // names mean the machine itself.
         let names = ["localhost", "127.0.0.1", "::1", "kubernetes.test"];
         let identity = authority.server(&names, Validity::Now)?;
         let server = ServerTls::new(&identity, &authority)?;

@@ -16,7 +16,7 @@ const MOMENT: Duration = Duration::from_millis(3000);
 pub enum Machine {
     /// A cloud server by its ID.
     Server(u64),
-    /// A dedicated server. The address is that in the target.
+    /// A dedicated server, by the address in the target.
     Ip(IpAddr),
 }
 

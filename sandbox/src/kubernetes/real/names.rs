@@ -31,8 +31,8 @@ impl Names {
         format!("{}{name}", self.prefix)
     }
 
-    /// Returns the name that an object of this resource has on the real server. Namespaces do not belong to the tests, and
-    /// keep their names.
+    /// Returns the name that an object of this resource has on the real server. Namespaces do not belong to the tests,
+    /// and keep their names.
     pub fn own(&self, resource: &str, name: &str) -> String {
         let keeps_name = resource == "namespaces" || name.is_empty();
         if keeps_name { name.to_owned() } else { self.inside(name) }

@@ -28,7 +28,7 @@ use super::store::Store;
 
 /// The rules of a kind. `new` and `old` are complete, decoded objects.
 pub trait Rules: Sync {
-    /// Sets the documented defaults. This is done each time that an object was decoded.
+    /// Sets the documented defaults. This is done each time that an object is decoded.
     fn defaults(&self, _object: &mut Value) {}
 
     /// Sets the values that the server and its admission plugins set at creation.

@@ -237,7 +237,7 @@ fn health_check_port(
         spec["healthCheckNodePort"] = taken.free_port(ours, seed)?.into();
         return None;
     };
-    // Validation reports a change of the port.
+    // The Service already had a health check port. Validation reports an error when the update changes this port.
     if old.is_some_and(needs_health_check_node_port) {
         return None;
     }

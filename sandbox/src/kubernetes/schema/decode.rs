@@ -168,7 +168,7 @@ impl Decoder {
 }
 
 impl DecodeError {
-    /// Returns this error with the struct as the expected type.
+    /// Returns this error after replacing the expected type by the name of this struct.
     fn of_struct(self, object: &Object) -> DecodeError {
         match self.0.rsplit_once(" of type ") {
             Some((start, _)) => DecodeError(format!("{start} of type {}", object.go())),
