@@ -1,4 +1,4 @@
-//! A second provider of a few lines, which shows that the provider contract is sufficient.
+//! A second provider of a few lines, which shows that a provider can be written with the provider contract alone.
 
 use ccm::provider::{
     AddressKind, Dedicated, ErrorKind, Finding, Instance, InstanceId, Instances, LabelPrefixes,
@@ -9,7 +9,7 @@ use ipnet::IpNet;
 use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A cloud that consists of one list of servers, or of two when there are dedicated servers.
+/// A cloud that consists of a list of cloud servers and, if there are dedicated servers, a list of these.
 #[derive(Clone, Debug, Default)]
 pub struct FakeProvider {
     pub instances: Vec<Instance>,

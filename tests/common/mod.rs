@@ -40,7 +40,8 @@ pub const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 /// The time limit for anything that should happen almost at once.
 pub const LIMIT: Duration = Duration::from_secs(30);
 
-/// The scale of time. A wait lasts a fiftieth of its usual time: five seconds become a tenth of a second.
+/// The scale of time for processes. Each wait lasts a fiftieth of its usual time: five seconds become a
+/// tenth of a second.
 pub const SCALE: &str = "0.02";
 
 pub type Env = Vec<(String, String)>;
@@ -113,7 +114,7 @@ pub fn env(sandbox: &Sandbox) -> Env {
         return env;
     }
     env.push(("CCM_TEST_TIME_SCALE".into(), SCALE.into()));
-    // Port 0 means any free port, because many daemons run at the same time on one machine.
+    // Many daemons run at the same time on one machine, so each uses any free port, which port 0 means.
     env.push(("HCLOUD_METRICS_ADDRESS".into(), "127.0.0.1:0".into()));
     env
 }
@@ -125,12 +126,12 @@ pub fn env_as(sandbox: &Sandbox, user: &str) -> Env {
     with(env(sandbox), &[("KUBECONFIG", kubeconfig)])
 }
 
-/// Returns the environment of `ccm` with waits that last as long as in production.
+/// Returns the environment of `ccm` in which waits last as long as in production.
 pub fn real_time(sandbox: &Sandbox) -> Env {
     at_scale(sandbox, 1.0)
 }
 
-/// Returns the environment of `ccm` with waits that last this share of their usual time.
+/// Returns the environment of `ccm` in which waits last this share of their usual time.
 pub fn at_scale(sandbox: &Sandbox, scale: f64) -> Env {
     let scale = scale.to_string();
     with(env(sandbox), &[("CCM_TEST_TIME_SCALE", &scale)])
@@ -239,7 +240,8 @@ pub fn at_terminal_of(
     }
 }
 
-/// Asserts that a table is cut to 80 columns at a terminal, and only there, so that a search in a pipe finds the name.
+/// Asserts that a table is cut to 80 columns when stdout is a terminal, and is not cut otherwise, so that a search in a
+/// pipe finds the whole name.
 pub fn is_cut_at_a_terminal_alone(env: &Env, words: &[&str], name: &str) {
     let piped = ccm(env, words).stdout;
     assert!(piped.contains(name) && !piped.contains('…'), "{piped}");
@@ -268,8 +270,8 @@ impl Daemon {
         Daemon::start_with(env, &[&["run"], flags].concat())
     }
 
-    /// Starts a daemon with exactly these words, without adding `run`. A command line of flags alone starts
-    /// the daemon, too.
+    /// Starts a daemon with exactly these words, without adding `run`. `ccm` also starts the daemon when its command
+    /// line has only flags.
     pub fn start_with(env: &Env, words: &[&str]) -> Daemon {
         if is_simulated(env) {
             let kind = Kind::Simulated(simulated::Daemon::start(env, words));
@@ -436,7 +438,8 @@ pub fn run_in_parallel<T: Send>(cases: Vec<T>, run: impl Fn(T) + Sync) {
     });
 }
 
-/// Returns a rule for calls such as `POST /v1/certificates`. A path without a method matches all methods.
+/// Returns a rule with this effect on the calls that `calls` describes, e.g. `POST /v1/certificates`. A path without a
+/// method matches all methods.
 pub fn on(calls: &str, effect: Effect) -> Rule {
     let rule = Rule::new(effect);
     match calls.split_once(' ') {
@@ -445,7 +448,7 @@ pub fn on(calls: &str, effect: Effect) -> Rule {
     }
 }
 
-/// Returns an effect of a rule: the action of a person just before the APIs handle a call.
+/// Returns an effect that makes a change, as a person would, just before the API handles a call.
 pub fn before(
     sandbox: &Arc<Sandbox>,
     manual_change: impl Fn(&Sandbox) + Send + Sync + 'static,
@@ -459,7 +462,8 @@ pub fn answer(status: u16, body: &Value) -> Effect {
     Effect::Instead(Response::json(status, body))
 }
 
-/// Whether the path is that of a Lease. Leases are written all the time, whatever the controllers do.
+/// Whether the path is that of a Lease. Tests leave Leases out, because the daemon writes them all the time,
+/// whatever the controllers do.
 pub fn is_lease(path: &str) -> bool {
     path.starts_with("/apis/coordination.k8s.io/")
 }
@@ -479,7 +483,8 @@ pub fn builder() -> Builder {
     }
 }
 
-/// The missing requirement that tests report when they are skipped because they must freeze the API server's cache.
+/// The reason that a skipped test reports when it must freeze the API server's cache, which is impossible
+/// on a real server.
 pub const STALE_CACHE: &str = "a cache that lags";
 
 /// Skips a test that needs a simulated API server. Returns whether the API server is real.
@@ -491,18 +496,20 @@ pub fn needs_simulation(sandbox: &Sandbox, what: &str) -> bool {
     is_real
 }
 
-/// Returns a builder with nodes on servers in a Network. Nodes change only when somebody changes them.
+/// Returns a builder with nodes whose servers are in a Network. There are no heartbeats of kubelets, so Nodes change
+/// only when a client writes them.
 pub fn networked(nodes: usize) -> Builder {
     let builder = builder().nodes(nodes).heartbeats(false);
     builder.network("10.0.0.0/8")
 }
 
-/// Starts a sandbox over sockets, whose nodes change only when somebody changes them.
+/// Starts a sandbox over sockets. There are no heartbeats of kubelets, so Nodes change only when a client writes them.
 pub fn socket_cluster(nodes: usize) -> Sandbox {
     builder().nodes(nodes).heartbeats(false).start()
 }
 
-/// Starts a sandbox on the simulated machine, whose nodes change only when somebody changes them.
+/// Starts a sandbox on the simulated machine. There are no heartbeats of kubelets, so Nodes change only when
+/// a client writes them.
 pub fn simulated_cluster(nodes: usize) -> Arc<Sandbox> {
     builder().nodes(nodes).heartbeats(false).simulated()
 }
@@ -537,7 +544,7 @@ pub fn writes(sandbox: &Sandbox) -> Vec<String> {
     calls.iter().filter(is_such).map(shown).collect()
 }
 
-/// Converts a duration in a program's time to a duration in the time of the test and of the sandbox's APIs.
+/// Converts a duration in a program's time to the time of the test, which the sandbox's APIs use too.
 pub fn lasting(sandbox: &Sandbox, time: Duration) -> Duration {
     match sandbox.is_in_memory() {
         true => time,
@@ -559,17 +566,17 @@ pub fn pass(sandbox: &Sandbox, time: Duration) {
     }
 }
 
-/// Polls until `holds` returns true.
+/// Polls until `holds` returns true. Panics when `holds` does not return true within [`LIMIT`].
 pub fn wait_until(what: &str, holds: impl FnMut() -> bool) {
     wait_at_most(LIMIT, what, holds);
 }
 
-/// Polls until `holds` returns true, for at most `limit`.
+/// Polls until `holds` returns true. Panics when `holds` does not return true within `limit`.
 pub fn wait_at_most(limit: Duration, what: &str, holds: impl FnMut() -> bool) {
     wait_or(limit, || format!("waited in vain for {what}"), holds);
 }
 
-/// Polls until `holds` returns true, for at most `limit`. Panics with the text of `state` when it does not in time.
+/// Polls until `holds` returns true. Panics with the text of `state` when `holds` does not return true within `limit`.
 pub fn wait_or(limit: Duration, state: impl Fn() -> String, holds: impl FnMut() -> bool) {
     assert!(holds_within(limit, holds), "{}", state());
 }

@@ -196,7 +196,7 @@ fn read<const N: usize>(stream: &mut TcpStream) -> io::Result<[u8; N]> {
     Ok(bytes)
 }
 
-/// Reads a length of one byte, and then that many bytes.
+/// Reads one byte that contains a length, and then that many bytes.
 fn text(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     let [length] = read(stream)?;
     let mut bytes = vec![0; usize::from(length)];

@@ -32,7 +32,7 @@ impl World {
         World::at(builder.simulated())
     }
 
-    /// Starts a world over sockets, in which programs run as processes.
+    /// Starts a sandbox over sockets, in which `ccm` runs as a process.
     pub fn over_sockets(nodes: usize) -> World {
         let builder = common::builder().nodes(nodes).scale(0.02);
         let builder = builder.network("10.0.0.0/8").heartbeats(false);
@@ -44,7 +44,7 @@ impl World {
         World { sandbox, env }
     }
 
-    /// Starts a world whose routes are right.
+    /// Starts a sandbox and runs `ccm` once, so that the Network has the routes that the nodes need.
     pub fn synced(nodes: usize) -> World {
         let world = World::new(nodes);
         // Routes are synced after the nodes were initialised.
@@ -120,7 +120,7 @@ impl World {
         wait_until(&what, || self.status(name).as_deref() == Some(status));
     }
 
-    /// Marks a node as unreachable for pods, as its condition `NetworkUnavailable` says.
+    /// Sets the condition `NetworkUnavailable` of a node to true, which means that pods cannot reach the node.
     pub fn mark_unavailable(&self, name: &str) {
         self.edit_node(name, |node| {
             for condition in node["status"]["conditions"].as_array_mut().unwrap() {
@@ -193,7 +193,8 @@ impl Deref for World {
     }
 }
 
-/// Whether the call has read one Network by its ID. The list in which `ccm` finds the Network does not count.
+/// Whether the call has read one Network by its ID. A call that lists Networks, by which `ccm` finds the
+/// Network, does not count.
 pub fn is_read(call: &Call) -> bool {
     call.method == "GET" && call.path.starts_with("/v1/networks/") && call.duration.is_some()
 }
