@@ -43,12 +43,12 @@ impl Call {
         is_write(&self.method)
     }
 
-    /// Returns the first query parameter of that name.
+    /// Returns the value of the first query parameter with this name.
     pub fn query(&self, name: &str) -> Option<&str> {
         self.query.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// Returns the first header of that name (lower case).
+    /// Returns the value of the first header with this name, which must be in lower case.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
@@ -125,7 +125,7 @@ impl CallLog {
         state.calls.range(from..).cloned().collect()
     }
 
-    /// Returns how many of the kept calls satisfy `such`.
+    /// Returns for how many of the kept calls `such` returns true.
     pub fn count(&self, such: impl Fn(&Call) -> bool) -> usize {
         self.state().calls.iter().filter(|call| such(call)).count()
     }

@@ -182,8 +182,8 @@ pub(crate) struct Material {
 
 impl ServerTls {
     /// Creates the TLS configuration, for HTTP/1.1 only. The server asks for a client certificate, but completes the
-    /// handshake without one and with an untrusted one, too. A Kubernetes API server does the same, and answers 401 to
-    /// a certificate that it does not trust.
+    /// handshake without a certificate or with an untrusted one. A Kubernetes API server does the same, and answers 401
+    /// to a certificate that it does not trust.
     pub fn new(server: &Identity, clients: &Authority) -> Result<ServerTls, Error> {
         let material = Material::new(server, clients)?;
         Ok(ServerTls(Arc::new(Mutex::new(Arc::new(material)))))
@@ -240,7 +240,8 @@ impl Material {
 /// Checks only that a client has the private key of the certificate that it sends. The server decides later whether
 /// to trust the certificate.
 struct AnyCertificate {
-    /// The names of the CAs that are sent to clients, so that a client can choose a certificate of one of them.
+    /// The names of the CAs that the server sends to clients, so that a client can choose a certificate that one
+    /// of these CAs signed.
     hints: Vec<DistinguishedName>,
     provider: Arc<CryptoProvider>,
 }

@@ -25,7 +25,7 @@ pub const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 pub trait Cluster {
     fn sandbox(&self) -> &Sandbox;
 
-    // Programs.
+    // The following functions run programs.
 
     /// Runs a command of `ccm` with the account of `ccm`, and waits until the command has ended.
     fn ccm(&self, words: &[&str]) -> Ran {
@@ -43,7 +43,7 @@ pub trait Cluster {
         self.ccm(&["run", "--once"]).with_code(0);
     }
 
-    // Nodes and servers.
+    // The following functions read and change Nodes and servers.
 
     /// # Panics
     /// Panics when there is no node of this name.
@@ -183,7 +183,7 @@ pub trait Cluster {
         });
     }
 
-    // Services and load balancers.
+    // The following functions read and change Services and load balancers.
 
     /// Creates a Service with these TCP ports, and returns its UID.
     fn create(&self, name: &str, annotations: &[(&str, &str)], ports: &[u16]) -> String {
@@ -323,7 +323,8 @@ pub trait Cluster {
         id(&self.balancer(name))
     }
 
-    /// Creates a load balancer as somebody else does: an lb11 in fsn1, with the other fields of `more`. Returns its ID.
+    /// Creates an lb11 in fsn1 without `ccm`, as a person does. The request also has the fields of `more`. Returns
+    /// the load balancer's ID.
     fn create_balancer(&self, name: &str, more: &Value) -> u64 {
         let mut spec = json!({"name": name, "load_balancer_type": "lb11", "location": "fsn1"});
         for (field, value) in more.as_object().unwrap() {
@@ -337,7 +338,8 @@ pub trait Cluster {
         self.sandbox().cloud().edit_load_balancer(id, edit);
     }
 
-    /// Adds a server to the targets of a load balancer as somebody else does, and waits until the server is a target.
+    /// Adds a server to the targets of a load balancer without `ccm`, as a person does. Waits until the
+    /// server is a target.
     fn add_target(&self, balancer: u64, server: u64) {
         let path = format!("/load_balancers/{balancer}/actions/add_target");
         self.post(&path, &json!({"type": "server", "server": {"id": server}}));
@@ -357,13 +359,13 @@ pub trait Cluster {
         self.sandbox().cloud().certificates(self.sandbox().project())
     }
 
-    /// Creates a certificate as somebody else does, and returns its ID.
+    /// Creates a certificate without `ccm`, as a person does, and returns the certificate's ID.
     fn create_certificate(&self, certificate: Value) -> u64 {
         let (cloud, project) = (self.sandbox().cloud(), self.sandbox().project());
         cloud.create_certificate(project, certificate)
     }
 
-    // Networks.
+    // The following functions read and change the Network.
 
     /// Returns the ID of the Network that the builder was asked for.
     fn network_id(&self) -> u64 {
@@ -386,7 +388,7 @@ pub trait Cluster {
         cloud.delete_route(self.network_id(), destination);
     }
 
-    // The Lease.
+    // The following functions read and create the Lease of the daemons.
 
     /// Returns the Lease of the daemons, or null when there is none.
     fn lease(&self) -> Value {
@@ -394,7 +396,7 @@ pub trait Cluster {
         cluster.get("leases", KUBE_SYSTEM, LEASE).unwrap_or_default()
     }
 
-    /// Creates the Lease of the daemons, as another candidate does.
+    /// Creates the Lease of the daemons, as if another candidate for the leadership had created the Lease.
     fn create_lease(&self, spec: Value) {
         let cluster = self.sandbox().cluster();
         let lease = json!({
@@ -413,16 +415,16 @@ pub trait Cluster {
         assert!(cluster.delete("leases", KUBE_SYSTEM, LEASE));
     }
 
-    // Events.
+    // The following functions read Events.
 
-    /// Returns the messages of the events of one reason about an object of this name.
+    /// Returns the messages of the events that have this reason and are about an object of this name.
     fn event_messages(&self, name: &str, reason: &str) -> Vec<String> {
         let mut events = self.sandbox().cluster().list("events", None);
         events.retain(|event| event["involvedObject"]["name"] == name && event["reason"] == reason);
         events.iter().map(|event| text(&event["message"])).collect()
     }
 
-    /// Whether there is an event of this reason about an object of this name.
+    /// Whether there is an event that has this reason and is about an object of this name.
     fn has_event(&self, name: &str, reason: &str) -> bool {
         !self.event_messages(name, reason).is_empty()
     }
@@ -436,7 +438,7 @@ pub trait Cluster {
         });
     }
 
-    // Calls.
+    // The following functions read the call log, and send calls.
 
     /// Adds a rule, whose effect is applied to every later call that the rule matches.
     fn fault(&self, rule: Rule) -> RuleId {
@@ -480,7 +482,8 @@ pub trait Cluster {
         calls.iter().map(shown).collect()
     }
 
-    /// Sends a `POST` to the cloud's API with the token of the project, as somebody else does, and expects status 201.
+    /// Sends a `POST` to the cloud's API with the token of the project, as a person's program does,
+    /// and expects status 201.
     fn post(&self, path: &str, body: &Value) {
         let token = format!("Bearer {}", self.sandbox().projects().token);
         let headers = [("authorization", token.as_str()), ("content-type", "application/json")];

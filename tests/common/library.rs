@@ -47,7 +47,7 @@ pub enum Credentials {
     SingleServer,
     /// `ROBOT_ENABLED` is set, but there are no credentials.
     None,
-    /// `ROBOT_ENABLED` is not set either.
+    /// Neither `ROBOT_ENABLED` nor any credentials are set.
     Off,
 }
 
@@ -179,12 +179,12 @@ impl SandboxAccess {
         }
     }
 
-    /// Returns clients of both APIs, as a new process creates them.
+    /// Returns clients of the APIs, such as a new process creates.
     pub fn world(&self, token: &str, load_balancers: Option<Defaults>) -> Apis {
         self.world_of(WriteLimit::after(None), token, load_balancers)
     }
 
-    /// Returns clients of both APIs, as a new process creates them. `gate` decides whether a write is sent.
+    /// Returns clients of the APIs, such as a new process creates. `gate` decides whether a write is sent.
     pub fn world_of(
         &self,
         gate: Arc<WriteLimit>,
@@ -194,7 +194,7 @@ impl SandboxAccess {
         self.apis(gate, token, Credentials::Right, load_balancers)
     }
 
-    /// Returns clients of both APIs, as a new process with these Robot credentials creates them. `gate` decides whether
+    /// Returns clients of the APIs, such as a new process with these Robot credentials creates. `gate` decides whether
     /// a write is sent.
     pub fn apis(
         &self,

@@ -424,7 +424,7 @@ pub fn send(signal: &str, process: u32) {
     assert!(kill.unwrap().success());
 }
 
-/// Runs several cases at the same time. Each case has its own world, but all share the same two cores.
+/// Runs several cases at the same time, in eight threads. Each case has a sandbox of its own.
 pub fn run_in_parallel<T: Send>(cases: Vec<T>, run: impl Fn(T) + Sync) {
     let cases = Mutex::new(cases.into_iter());
     std::thread::scope(|scope| {
@@ -552,7 +552,7 @@ pub fn lasting(sandbox: &Sandbox, time: Duration) -> Duration {
     }
 }
 
-/// Returns the seconds of a program's time that have passed since `begun`, a moment of [`clock::now`].
+/// Returns how many seconds of a program's time have passed since `begun`, which [`clock::now`] has returned.
 pub fn seconds_since(sandbox: &Sandbox, begun: Instant) -> f64 {
     let second = lasting(sandbox, Duration::from_secs(1));
     clock::since(begun).div_duration_f64(second)
@@ -617,7 +617,7 @@ pub fn addresses(node: &Value) -> Vec<String> {
     list.map(shown).collect()
 }
 
-/// Makes another program behind the same address fail to log in to Robot.
+/// Makes another program with the same IP address fail to log in to Robot.
 pub fn fail_to_log_in(sandbox: &Sandbox) {
     // The user and the password are both `x`.
     let request = "GET /server HTTP/1.1\r\nHost: robot\r\nAuthorization: Basic eDp4\r\nConnection: close\r\n\r\n";

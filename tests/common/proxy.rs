@@ -1,4 +1,4 @@
-//! A real proxy, HTTP or SOCKS 5, that counts what goes through it and can misbehave.
+//! A real proxy, HTTP or SOCKS 5, that records the connections and requests through it, and can misbehave.
 #![allow(dead_code, clippy::unwrap_used)]
 
 use base64::Engine;

@@ -9,7 +9,8 @@ use std::sync::Arc;
 /// The flag that makes the daemon read whole nodes again only after it has noticed a change.
 pub const NO_REFRESH: &str = "--node-status-update-frequency=100h";
 
-/// The flag that starts all controllers but the Service controller, which follows nodes too and reads their labels.
+/// The flag that starts all controllers except the Service controller, because that controller also reads
+/// nodes, with their labels.
 const NODES_ALONE: &str = "--controllers=*,-service";
 
 /// How a call reads nodes.

@@ -27,7 +27,7 @@ pub enum Delivery {
     Whole,
     /// The whole answer with `Transfer-Encoding: chunked`.
     Chunked,
-    /// `bytes` bytes of the answer at a time, with a `pause` after each part.
+    /// The whole answer in parts of `bytes` bytes, with a pause after each part.
     Drip { bytes: usize, pause: Duration },
     /// `Content-Length` is that of the whole body, but the connection ends after half of the body.
     CutOff,

@@ -7,8 +7,8 @@ use crate::Half;
 use crate::calls::is_write;
 use crate::exchange::Request;
 
-/// An effect, and the calls on which it is used. A rule hits all calls that it matches, unless it is limited to some of
-/// them, e.g. with [`nth`](Rule::nth).
+/// An effect, and the calls on which it is used. A rule hits all calls that it matches. Functions such as
+/// [`nth`](Rule::nth) limit the rule to some of these calls.
 ///
 /// ```
 /// # use sandbox::{Half, faults::{Effect, Rule}};
@@ -73,8 +73,8 @@ impl Rule {
         self
     }
 
-    /// Matches paths by a pattern. In the pattern `*` stands for one segment, and `**` at the end stands for the rest
-    /// of the path: `/v1/servers/*`, `/api/**`.
+    /// Matches paths by a pattern, e.g. `/v1/servers/*` or `/api/**`. `*` stands for one segment, and `**` at the end
+    /// stands for the rest of the path.
     pub fn path(mut self, pattern: &str) -> Rule {
         self.path = Some(pattern.to_owned());
         self

@@ -27,7 +27,7 @@ impl Clock {
         time::now()
     }
 
-    /// Returns how long something takes here when it takes `real` on the real API.
+    /// Returns how long something takes in the simulated cloud when it takes `real` on the real API.
     pub fn scaled(&self, real: Duration) -> Duration {
         real.mul_f64(self.scale)
     }

@@ -1,5 +1,6 @@
-//! Changes that tests make to load balancers, certificates, Primary IPs, routes and their circumstances. Like all
-//! methods of [`Cloud`], these methods take effect at once and panic when they are given impossible values.
+//! Changes that tests make to load balancers, certificates, Primary IPs and routes, and to the circumstances of
+//! the simulated cloud. Like all methods of [`Cloud`], these methods take effect at once and panic when they
+//! are given impossible values.
 
 use std::net::IpAddr;
 use std::sync::Arc;

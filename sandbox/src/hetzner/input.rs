@@ -12,7 +12,7 @@ use crate::exchange::percent_encode;
 
 type Result<T> = std::result::Result<T, ApiError>;
 
-/// The query parameters of a request. They were checked against the parameters that the path allows.
+/// The query parameters of a request, which are all among those that the path allows.
 pub struct Query<'a> {
     pairs: &'a [(String, String)],
 }
@@ -54,7 +54,8 @@ impl<'a> Query<'a> {
     }
 }
 
-/// The fields of a JSON object. Reading a field removes it; [`Fields::finish`] refuses the rest.
+/// The fields of a JSON object. Reading a field removes it from the object. [`Fields::finish`] refuses the request
+/// when fields are left.
 ///
 /// A field with the value `null` counts as missing, because official clients send `null` for options that are not set.
 pub struct Fields {
@@ -200,7 +201,7 @@ impl Fields {
         ApiError::invalid(&format!("{}{name}", self.prefix), problem)
     }
 
-    /// Refuses the request when it has fields that were not read.
+    /// Refuses the request when its JSON object has fields that nothing has read.
     pub fn finish(self) -> Result<()> {
         match self.values.keys().next() {
             Some(name) => Err(self.invalid(name, "unknown field")),

@@ -57,8 +57,8 @@ pub struct DedicatedServer {
     /// The subnets, each with its address and the length of its prefix, e.g. `64`. `None` is shown as null
     /// in an answer.
     pub subnets: Option<Vec<(String, String)>>,
-    /// The ways in which the server can be reset. When the list is empty, a request for them is
-    /// answered with `RESET_NOT_AVAILABLE`.
+    /// The ways in which the server can be reset. When the list is empty, a request for the server's reset options
+    /// is answered with `RESET_NOT_AVAILABLE`.
     pub reset_types: Vec<String>,
     /// The operating status, e.g. `not supported`. `None` means that the status is `running` or `shut off`, depending
     /// on the power.

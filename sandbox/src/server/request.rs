@@ -215,7 +215,8 @@ fn body_length(request: &Request) -> Result<Length, Refusal> {
         }
         ([coding], []) if coding.eq_ignore_ascii_case("chunked") => Ok(Length::Chunked),
         (_, []) => Err(Refusal::Answer(501, "only the transfer coding chunked is known")),
-        // RFC 9112, 6.1: a request with both headers is an attempt at smuggling, or broken.
+        // RFC 9112, 6.1: a request with both `Content-Length` and `Transfer-Encoding` is an attempt
+        // at smuggling, or broken.
         _ => Err(Refusal::Answer(400, "both Content-Length and Transfer-Encoding")),
     }
 }

@@ -64,7 +64,7 @@ pub struct LoadBalancer {
     pub targets: Vec<Target>,
     pub private_net: Option<PrivateNet>,
     pub public_enabled: bool,
-    /// The IDs of the Primary IPs.
+    /// The IDs of the two Primary IPs.
     pub ipv4: u64,
     pub ipv6: u64,
     pub protected: bool,

@@ -11,7 +11,8 @@ pub struct Names {
     prefix: String,
 }
 
-/// The beginning of every sandbox's prefix, by which the objects of a killed test can be found.
+/// The text with which every sandbox's prefix begins. With this text one can find the objects that a killed
+/// test has left behind.
 const MARK: &str = "ccmtest-";
 
 impl Names {

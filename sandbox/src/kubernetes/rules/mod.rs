@@ -1,7 +1,7 @@
 //! The rules of each kind: its defaults, the values that the cluster allocates, and validation.
 //!
-//! `write` decides the order of the calls. The order is that of the real server, so that the same error is answered
-//! when there are several errors.
+//! The module `write` calls these rules in the order of the real server, so that an object with several errors gets the
+//! same error as there.
 
 mod event;
 mod lease;

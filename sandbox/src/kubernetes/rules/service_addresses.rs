@@ -71,7 +71,8 @@ impl Taken {
         self.node_ports.contains(&(number, protocol.to_string()))
     }
 
-    /// Returns a port that is free for all protocols and is not contained in `ours`.
+    /// Returns a port that no other Service uses with any protocol. `ours` contains the ports that
+    /// this Service already uses.
     fn free_port(&self, ours: &[i64], seed: u32) -> Option<i64> {
         let count = NODE_PORTS.1 - NODE_PORTS.0 + 1;
         let candidates = (0..count).map(|step| NODE_PORTS.0 + (i64::from(seed) + step) % count);
@@ -237,7 +238,8 @@ fn health_check_port(
         spec["healthCheckNodePort"] = taken.free_port(ours, seed)?.into();
         return None;
     };
-    // The Service already had a health check port. Validation reports an error when the update changes this port.
+    // No port is allocated, because the Service already had a health check port. Validation reports an error when the
+    // update changes this port.
     if old.is_some_and(needs_health_check_node_port) {
         return None;
     }
