@@ -19,7 +19,8 @@ pub struct Call {
     pub method: String,
     pub path: String,
     pub query: Vec<(String, String)>,
-    /// Headers with names in lower case. `authorization` is left out, because logs are printed.
+    /// The headers of the request, with names in lower case. `authorization` is left out, because logs are printed and
+    /// this header contains a secret.
     pub headers: Vec<(String, String)>,
     /// The caller's name, which [`CallLog::name_caller`] has set, or else the kind of the caller's credential:
     /// `bearer`, `basic`, `certificate`, `other`, or `none`.

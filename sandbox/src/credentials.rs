@@ -104,7 +104,7 @@ impl Authority {
         &self.certificate_pem
     }
 
-    /// Makes a certificate for a server that is reached by any of `names`: host names or addresses.
+    /// Makes a certificate for a server that clients reach under any of `names`, which are host names or addresses.
     pub fn server(&self, names: &[&str], validity: Validity) -> Result<Identity, Error> {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let mut params = CertificateParams::new(names)?;

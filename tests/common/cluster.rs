@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 pub const SERVICE_UID: &str = "hcloud-ccm/service-uid";
 /// The label of a load balancer that contains the UID of its cluster.
 pub const CLUSTER_UID: &str = "ccm-from-scratch/cluster-uid";
-/// The namespace of the daemons, and the name of their Lease.
+/// The namespace of the daemons. `LEASE` is the name of their Lease.
 pub const KUBE_SYSTEM: Option<&str> = Some("kube-system");
 pub const LEASE: &str = "cloud-controller-manager";
 /// The finalizer of a Service that has a load balancer.

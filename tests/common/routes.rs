@@ -89,7 +89,7 @@ impl World {
         wanted
     }
 
-    /// Waits until the Network's routes are those that the nodes need and those in `others`.
+    /// Waits until the Network has exactly the routes that the nodes need and the routes in `others`.
     pub fn wait_for_routes(&self, others: &[&str]) {
         let right = || {
             let mut right = self.wanted();
@@ -137,8 +137,8 @@ impl World {
         names.all(|name| self.status(name).as_deref() == Some("False"))
     }
 
-    /// Waits until all nodes can be reached and the Network's routes are those that the nodes need and
-    /// those in `others`.
+    /// Waits until all nodes can be reached, and the Network has exactly the routes that the nodes need and
+    /// the routes in `others`.
     pub fn wait_for_routes_and_nodes(&self, others: &[&str]) {
         wait_until("nodes that can be reached", || self.all_are_reached());
         self.wait_for_routes(others);

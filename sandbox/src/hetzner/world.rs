@@ -72,7 +72,8 @@ impl World {
         }
     }
 
-    /// Returns a new ID. The ID is larger than all earlier IDs, unless [`with_id`](World::with_id) has chosen it.
+    /// Returns a new ID, which is larger than all earlier IDs, or else the ID
+    /// that [`with_id`](World::with_id) has chosen.
     pub fn new_id(&mut self) -> u64 {
         self.chosen_id.take().unwrap_or_else(|| {
             self.next_id += 1;

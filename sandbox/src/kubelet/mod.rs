@@ -83,7 +83,7 @@ struct Kubelet {
 enum Pass {
     /// The pass does no additional work.
     Due,
-    /// Each kubelet reports its node now, unless its machine is off or the kubelet hangs.
+    /// Each kubelet reports its Node now, except a kubelet that hangs or whose machine does not run.
     Report,
     /// The grace period of every silent kubelet is treated as over.
     Expire,

@@ -138,7 +138,7 @@ impl Directory {
                 });
                 user.map(Identity::of).ok_or_else(Refusal::unauthorized)
             }
-            // The client showed a certificate that the sandbox's CA did not sign, or that is not valid now.
+            // The client sent a certificate that the sandbox's CA did not sign, or that is not valid now.
             None if request.client_certificate.as_deref() == Some(&[]) => {
                 Err(Refusal::unauthorized())
             }

@@ -195,7 +195,7 @@ impl Cluster {
     }
 
     /// Waits on a real server until the next second has begun, so that objects that are created from now on are younger
-    /// than all others. A real server counts the age of objects in seconds.
+    /// than all others. The creation times of objects have whole seconds.
     pub fn await_next_second(&self) {
         if let Some(corner) = &self.corner {
             corner.await_next_second();
@@ -328,7 +328,8 @@ impl Cluster {
 }
 
 impl State {
-    /// Returns the store that a read of that `resourceVersion` uses. Only 0 allows the frozen cache.
+    /// Returns the store that answers a read with this `resourceVersion`. A frozen cache answers only
+    /// reads with `resourceVersion` 0.
     fn store_for(&self, resource_version: Option<u64>) -> &Store {
         match &self.frozen {
             Some(frozen) if resource_version == Some(0) => frozen,

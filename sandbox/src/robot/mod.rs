@@ -20,8 +20,8 @@ use crate::exchange::{Handler, Request, Response};
 use crate::time;
 
 /// The number of failed logins after which the caller's address is blocked, and the length of the block. All callers of
-/// a sandbox share one address. A failed login counts for as long as a block lasts (not documented), and a successful
-/// login does not reset the count.
+/// a sandbox share one address. A failed login is forgotten after the length of a block, but not because of a
+/// successful login. Robot's document does not say when a failed login is forgotten.
 const FAILURES: usize = 3;
 const BLOCK: Duration = Duration::from_secs(600);
 const HOUR: Duration = Duration::from_secs(3600);

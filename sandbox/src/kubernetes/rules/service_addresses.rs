@@ -15,7 +15,7 @@ use crate::kubernetes::status::FieldError;
 use crate::kubernetes::store::Store;
 
 /// The first and the last usable address of 10.96.0.0/16, which is the default range of kind. The Service of the API
-/// server has the first one.
+/// server has the first address.
 const CLUSTER_IPS: (u32, u32) = (0x0A60_0001, 0x0A60_FFFE);
 const NODE_PORTS: (i64, i64) = (30000, 32767);
 const HEADLESS: &str = "None";
