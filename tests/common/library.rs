@@ -33,7 +33,7 @@ pub struct SandboxAccess {
     pub other_token: String,
     /// The URL of Robot, when there are dedicated servers.
     robot: Option<String>,
-    /// The logins to Robot, each with its kind.
+    /// The user and password of each login to Robot, with the kind of credentials that they are.
     logins: Vec<(Credentials, (String, String))>,
 }
 

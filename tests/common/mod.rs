@@ -357,7 +357,8 @@ impl Daemon {
     pub fn cpu(&self) -> Duration {
         let id = self.id();
         let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap();
-        // The name in parentheses is skipped. Fields 14 and 15 are utime and stime, in hundredths of a second.
+        // In `/proc/PID/stat` the name of the program is in parentheses and may contain spaces, so the text after it is
+        // split into fields. Fields 14 and 15 are utime and stime, in hundredths of a second.
         let (_, fields) = stat.rsplit_once(") ").unwrap();
         let fields: Vec<&str> = fields.split(' ').collect();
         let ticks: u64 = [11, 12].map(|n| fields[n].parse::<u64>().unwrap()).iter().sum();

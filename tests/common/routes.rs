@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 pub const CIDR: &str = "--cluster-cidr=10.244.0.0/16";
 pub const HCLOUD: &str = "--cloud-provider=hcloud";
-/// The flags that choose the two profiles.
+/// Two flags, of which each chooses one of the two profiles.
 pub const PROFILES: [&str; 2] = ["--cloud-provider=ccm-from-scratch", HCLOUD];
 
 /// An address in the Network's range that no server has.

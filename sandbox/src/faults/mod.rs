@@ -83,7 +83,7 @@ impl Faults {
         self.state().random = Some(Random::new(seed, rate));
     }
 
-    /// Returns the seed of [`random`](Faults::random), to be printed when a test fails.
+    /// Returns the seed of [`random`](Faults::random), so that a test can print the seed when it fails.
     pub fn seed(&self) -> Option<u64> {
         self.state().random.as_ref().map(Random::seed)
     }

@@ -80,7 +80,7 @@ impl Rule {
         self
     }
 
-    /// Sets a condition that a request must also satisfy.
+    /// Limits the rule to requests for which `condition` returns true.
     pub fn when(mut self, condition: impl Fn(&Request) -> bool + Send + 'static) -> Rule {
         self.condition = Some(Box::new(condition));
         self

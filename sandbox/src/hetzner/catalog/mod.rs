@@ -127,7 +127,8 @@ pub fn read_only(
     if method == "GET" { answer() } else { Err(ApiError::wrong_method(method)) }
 }
 
-/// Returns the price of something in a location. `monthly_cents` is the price of a month in euro cents without VAT.
+/// Returns the price of a server type or a load balancer type in a location. `monthly_cents` is the price of a month in
+/// euro cents without VAT.
 fn price_per_time(location: &str, monthly_cents: u64) -> Text {
     let (prices, monthly) = (&CATALOG.prices, monthly_cents as f64);
     text!({
