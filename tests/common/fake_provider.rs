@@ -15,7 +15,7 @@ pub struct FakeProvider {
     pub instances: Vec<Instance>,
     /// The dedicated servers. `None` means that there are no dedicated servers, or no credentials for them.
     pub dedicated: Option<Vec<Instance>>,
-    /// The prefixes of the servers' labels that become labels of nodes.
+    /// A label of a server becomes a label of its node when the label's key has one of these prefixes.
     pub label_prefixes: LabelPrefixes,
 }
 

@@ -1,4 +1,4 @@
-//! Runs the binary from outside, watches it, and waits for its effects.
+//! Runs the program `ccm`, watches its output, and waits for its effects on a sandbox.
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 pub mod cluster;
@@ -476,7 +476,8 @@ pub const REAL_CLUSTER: &str = "CCM_TEST_KUBECONFIG";
 /// The variable that makes programs run as processes, even in tests that would run on the simulated machine.
 const PROCESSES: &str = "CCM_TEST_PROCESSES";
 
-/// Returns the builder of a sandbox, whose Kubernetes half may be a real cluster.
+/// Returns the builder of a sandbox. The sandbox's Kubernetes API is that of a real cluster
+/// when [`REAL_CLUSTER`] is set.
 pub fn builder() -> Builder {
     match std::env::var_os(REAL_CLUSTER) {
         Some(kubeconfig) => Sandbox::builder().real_cluster(kubeconfig),

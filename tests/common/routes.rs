@@ -1,4 +1,5 @@
-//! A cluster whose pods reach each other by routes of a Network, as its admin and the cloud's console see the cluster.
+//! A cluster whose pods reach each other by the routes of a Network, and functions that read and change them
+//! as an admin can.
 
 pub use crate::common::cluster::Cluster;
 use crate::common::{self, Daemon, Env, Ran, Simulate, wait_until};

@@ -240,7 +240,8 @@ impl Builder {
             Kubelets::new(cloud.clone(), projects.own, robot.clone(), cluster.clone(), self.scale);
         let mut ports = self.ports;
         if self.in_memory {
-            // Nothing listens on these ports, so that a client that tries to connect is refused.
+            // The ports 1, 2 and 3 stand for the APIs in addresses. Nothing listens on them, so a client that tries to
+            // connect to them is refused.
             (ports.hetzner, ports.kubernetes, ports.robot) = (1, 2, 3);
         }
         Ok(Sandbox {

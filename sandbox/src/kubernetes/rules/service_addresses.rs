@@ -101,7 +101,7 @@ fn sync_cluster_ips(new: &mut Value, old: &Value) {
     }
 }
 
-/// Keeps the allocated values when an update leaves them out (a PUT of the manifest, for example).
+/// Keeps the allocated values when an update leaves them out, e.g. because a client sends its manifest in a PUT.
 fn keep_allocated(new: &mut Value, old: &Value) {
     if needs_cluster_ip(new) && needs_cluster_ip(old) {
         for field in ["clusterIP", "clusterIPs"] {

@@ -281,7 +281,8 @@ fn check_layout(text: &str, micro: bool) -> Result<(), DecodeError> {
     if rest == "Z" || zone { Ok(()) } else { fail(rest, "Z07:00") }
 }
 
-/// Returns the text that follows a part of the layout. A digit in the layout matches any digit.
+/// Returns the rest of `text` after a beginning that matches `piece`, or `None` when no beginning does. A digit in
+/// `piece` matches any digit.
 fn after<'a>(text: &'a str, piece: &str) -> Option<&'a str> {
     let fits = text.len() >= piece.len()
         && piece.bytes().zip(text.bytes()).all(|(wanted, found)| match wanted {
