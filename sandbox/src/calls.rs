@@ -39,7 +39,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// Whether the method is another than GET, HEAD and OPTIONS.
+    /// Whether the method is neither GET nor HEAD nor OPTIONS, which only read.
     pub fn is_write(&self) -> bool {
         is_write(&self.method)
     }

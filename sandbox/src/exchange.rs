@@ -60,7 +60,7 @@ pub trait Handler: Send + Sync {
     fn handle(&self, request: &Request) -> Response;
 }
 
-/// Percent-encodes everything but the unreserved characters of RFC 3986.
+/// Percent-encodes all characters except the unreserved characters of RFC 3986.
 pub fn percent_encode(text: &str) -> String {
     let encode = |byte: u8| match byte {
         b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {

@@ -59,7 +59,7 @@ impl Spec {
         Ok(spec)
     }
 
-    /// Whether the document describes this method of this path. The path may begin with `/v1` or not.
+    /// Whether the document describes this method of this path. The path may begin with `/v1`, but does not have to.
     pub fn knows(&self, method: &str, path: &str) -> bool {
         self.operation(method, path).is_some()
     }

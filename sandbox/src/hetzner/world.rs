@@ -128,7 +128,7 @@ impl World {
     }
 }
 
-/// The mixing step of the splitmix64 generator. It is a bijection, so that different numbers stay different.
+/// Applies the mixing step of the splitmix64 generator. The step is a bijection, so different numbers stay different.
 fn scramble(number: u64) -> u64 {
     let mut mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -205,7 +205,8 @@ impl Cluster {
     /// Creates an object as an administrator would, and returns the object.
     ///
     /// # Panics
-    /// Panics when the server would refuse the object. This is for tests and the simulation, which write valid objects.
+    /// Panics when the server refuses the object. Only tests and the simulation call this function, and
+    /// they write valid objects.
     pub fn create(&self, resource: &str, namespace: Option<&str>, object: Value) -> Value {
         let row = row(resource);
         if let Some(corner) = &self.corner {

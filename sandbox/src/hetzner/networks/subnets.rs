@@ -21,7 +21,7 @@ pub enum SubnetType {
     Cloud,
     /// The old name of the type `Cloud`.
     Server,
-    /// A subnet that connects dedicated servers.
+    /// A subnet that connects dedicated servers by a vSwitch.
     Vswitch,
 }
 

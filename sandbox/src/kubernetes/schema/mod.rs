@@ -82,7 +82,7 @@ impl Object {
         self.fields.iter().find(|field| field.name == name)
     }
 
-    /// Returns the name in OpenAPI, e.g. `io.k8s.api.core.v1.NodeSpec`.
+    /// Returns the name of the type in OpenAPI documents, e.g. `io.k8s.api.core.v1.NodeSpec`.
     pub fn definition(&self) -> String {
         format!("{}.{}", self.package, self.name)
     }
