@@ -489,7 +489,8 @@ pub fn builder() -> Builder {
 /// on a real server.
 pub const STALE_CACHE: &str = "a cache that lags";
 
-/// Skips a test that needs a simulated API server. Returns whether the API server is real.
+/// Reports that the test is skipped when the API server is real, because the test needs a simulated one. Returns
+/// whether the API server is real.
 pub fn needs_simulation(sandbox: &Sandbox, what: &str) -> bool {
     let is_real = sandbox.cluster().is_real();
     if is_real {

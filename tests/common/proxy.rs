@@ -27,7 +27,7 @@ pub enum Answers {
     Never,
     /// The proxy closes the connection without an answer.
     NotAtAll,
-    /// The proxy answers as if it were some other service.
+    /// The proxy answers like a service that is not a proxy.
     Nonsense,
 }
 
