@@ -19,7 +19,8 @@ pub struct Call {
     pub method: String,
     pub path: String,
     pub query: Vec<(String, String)>,
-    /// Headers with names in lower case. `authorization` is left out, because logs are printed.
+    /// The headers of the request, with names in lower case. `authorization` is left out, because logs are printed and
+    /// this header contains a secret.
     pub headers: Vec<(String, String)>,
     /// The caller's name, which [`CallLog::name_caller`] has set, or else the kind of the caller's credential:
     /// `bearer`, `basic`, `certificate`, `other`, or `none`.
@@ -38,17 +39,17 @@ pub struct Call {
 }
 
 impl Call {
-    /// Whether the method is another than GET, HEAD and OPTIONS.
+    /// Whether the method is neither GET nor HEAD nor OPTIONS, which only read.
     pub fn is_write(&self) -> bool {
         is_write(&self.method)
     }
 
-    /// Returns the first query parameter of that name.
+    /// Returns the value of the first query parameter with this name.
     pub fn query(&self, name: &str) -> Option<&str> {
         self.query.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// Returns the first header of that name (lower case).
+    /// Returns the value of the first header with this name, which must be in lower case.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
@@ -84,8 +85,8 @@ pub(crate) fn is_write(method: &str) -> bool {
     !matches!(method, "GET" | "HEAD" | "OPTIONS")
 }
 
-/// The log of one sandbox. At most [`CallLog::MAX_CALLS`] calls with [`CallLog::MAX_BODY_BYTES`] of bodies are kept.
-/// The oldest calls are dropped first.
+/// The log of one sandbox. At most [`CallLog::MAX_CALLS`] calls are kept, and their bodies have at most
+/// [`CallLog::MAX_BODY_BYTES`] together. The oldest calls are dropped first.
 #[derive(Default)]
 pub struct CallLog {
     state: Mutex<State>,
@@ -112,20 +113,20 @@ impl CallLog {
         self.calls_since(0)
     }
 
-    /// Returns the number of the last call. Given this number, [`calls_since`](CallLog::calls_since) returns
-    /// the later calls.
+    /// Returns the number of the last call. [`calls_since`](CallLog::calls_since) takes this number and
+    /// returns the later calls.
     pub fn mark(&self) -> u64 {
         self.state().last
     }
 
-    /// Returns the calls after a [`mark`](CallLog::mark).
+    /// Returns the calls that came after `mark`, which is a number from [`mark`](CallLog::mark).
     pub fn calls_since(&self, mark: u64) -> Vec<Call> {
         let state = self.state();
         let from = state.calls.partition_point(|call| call.sequence <= mark);
         state.calls.range(from..).cloned().collect()
     }
 
-    /// Returns how many of the kept calls satisfy `such`.
+    /// Returns for how many of the kept calls `such` returns true.
     pub fn count(&self, such: impl Fn(&Call) -> bool) -> usize {
         self.state().calls.iter().filter(|call| such(call)).count()
     }
@@ -148,7 +149,7 @@ impl CallLog {
         *self.watcher.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(watcher));
     }
 
-    /// Logs a request that has arrived. Returns the call's number, for [`end`](CallLog::end).
+    /// Logs a request that has arrived. Returns the call's number, which [`end`](CallLog::end) needs later.
     pub(crate) fn begin(&self, half: Half, request: &Request, fault: Option<String>) -> u64 {
         let mut state = self.state();
         state.last += 1;
@@ -181,7 +182,8 @@ impl CallLog {
         let watcher = self.watcher.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let ended = {
             let mut state = self.state();
-            // Numbers are consecutive, so the position of a call follows from the number of the first call.
+            // The calls in the list have consecutive numbers, so the position of a call follows from the number
+            // of the first call.
             let first = state.calls.front().map_or(0, |call| call.sequence);
             let place = sequence.checked_sub(first).and_then(|place| usize::try_from(place).ok());
             let Some(call) = place.and_then(|place| state.calls.get_mut(place)) else {

@@ -104,7 +104,7 @@ impl Authority {
         &self.certificate_pem
     }
 
-    /// Makes a certificate for a server that is reached by any of `names`: host names or addresses.
+    /// Makes a certificate for a server that clients reach under any of `names`, which are host names or addresses.
     pub fn server(&self, names: &[&str], validity: Validity) -> Result<Identity, Error> {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let mut params = CertificateParams::new(names)?;
@@ -182,15 +182,15 @@ pub(crate) struct Material {
 
 impl ServerTls {
     /// Creates the TLS configuration, for HTTP/1.1 only. The server asks for a client certificate, but completes the
-    /// handshake without one and with an untrusted one, too. A Kubernetes API server does the same, and answers 401 to
-    /// a certificate that it does not trust.
+    /// handshake without a certificate or with an untrusted one. A Kubernetes API server does the same, and answers 401
+    /// to a certificate that it does not trust.
     pub fn new(server: &Identity, clients: &Authority) -> Result<ServerTls, Error> {
         let material = Material::new(server, clients)?;
         Ok(ServerTls(Arc::new(Mutex::new(Arc::new(material)))))
     }
 
-    /// Replaces the certificates for connections that begin from now on. Connections that are open end after
-    /// their next answer.
+    /// Replaces the certificates for connections that begin from now on. The server closes each open connection after
+    /// the next answer on it.
     pub fn replace(&self, server: &Identity, clients: &Authority) -> Result<(), Error> {
         let material = Arc::new(Material::new(server, clients)?);
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = material;
@@ -224,8 +224,8 @@ impl Material {
         Ok(Material { config: config.into(), trusted })
     }
 
-    /// Returns the DER of the certificate that a client showed. The DER is empty when the certificate was signed by
-    /// another CA or is not valid now. The empty DER belongs to no user.
+    /// Returns the DER of the certificate that the client sent. Returns an empty DER, which belongs to no user, when
+    /// the certificate was signed by another CA or is not valid now.
     pub(crate) fn shown_certificate(&self, chain: &[CertificateDer<'_>]) -> Vec<u8> {
         let Some((certificate, intermediates)) = chain.split_first() else {
             return Vec::new();
@@ -237,10 +237,11 @@ impl Material {
     }
 }
 
-/// Checks only that a client has the private key of the certificate that it shows. The server decides later whether to
-/// trust the certificate.
+/// Checks only that a client has the private key of the certificate that it sends. The server decides later whether
+/// to trust the certificate.
 struct AnyCertificate {
-    /// The names of the CAs that are sent to clients, so that a client can choose a certificate of one of them.
+    /// The names of the CAs that the server sends to clients, so that a client can choose a certificate that one
+    /// of these CAs signed.
     hints: Vec<DistinguishedName>,
     provider: Arc<CryptoProvider>,
 }

@@ -12,24 +12,25 @@ pub struct Request {
     /// The headers in the order in which they were sent, with names in lower case.
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
-    /// The DER of the client's certificate. `None` when the client showed no certificate. Empty when the certificate is
-    /// not valid now, or when another CA than the sandbox's signed the certificate.
+    /// The DER of the client's certificate. `None` when the client sent no certificate. Empty when the certificate is
+    /// not valid now, or was signed by another CA than the sandbox's.
     pub client_certificate: Option<Vec<u8>>,
 }
 
 impl Request {
-    /// Returns the first query parameter of that name.
+    /// Returns the value of the first query parameter with this name.
     pub fn query(&self, name: &str) -> Option<&str> {
         self.query.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// Returns the first header of that name (lower case).
+    /// Returns the value of the first header with this name, which must be in lower case.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 }
 
-/// An answer before the server has written it. The server adds `Content-Length`, and `Date` when the header is absent.
+/// An answer before the server has written it. The server adds `Content-Length`, and adds `Date` when the handler has
+/// not set this header.
 #[derive(Clone, Debug, Default)]
 pub struct Response {
     pub status: u16,
@@ -59,7 +60,7 @@ pub trait Handler: Send + Sync {
     fn handle(&self, request: &Request) -> Response;
 }
 
-/// Percent-encodes everything but the unreserved characters of RFC 3986.
+/// Percent-encodes all characters except the unreserved characters of RFC 3986.
 pub fn percent_encode(text: &str) -> String {
     let encode = |byte: u8| match byte {
         b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {

@@ -7,7 +7,7 @@ use lexopt::{Arg, Error, Parser, ValueExt};
 use sandbox::scenario::{EFFECTS, Scenario};
 use sandbox::{Builder, Half, Sandbox};
 
-/// The command line. A flag overrides the scenario, and the scenario overrides the defaults.
+/// The parsed command line. A flag overrides the scenario file, and the scenario file overrides the defaults.
 #[derive(Debug, Default)]
 pub struct Flags {
     /// The values of the flags that a scenario file can set, too.

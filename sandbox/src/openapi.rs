@@ -59,7 +59,7 @@ impl Spec {
         Ok(spec)
     }
 
-    /// Whether the document describes this method of this path. The path may begin with `/v1` or not.
+    /// Whether the document describes this method of this path. The path may begin with `/v1`, but does not have to.
     pub fn knows(&self, method: &str, path: &str) -> bool {
         self.operation(method, path).is_some()
     }
@@ -196,7 +196,8 @@ fn fits(template: &str, path: &str) -> bool {
         })
 }
 
-/// Converts a query parameter to the type that its schema names, or to a string when it is no value of that type.
+/// Converts a query parameter to the type that its schema names. The parameter stays a string when it is not a
+/// value of that type.
 fn typed(schema: &Value, text: &str) -> Value {
     match schema["type"].as_str() {
         Some("integer") => text.parse::<i64>().map_or_else(|_| text.into(), Value::from),

@@ -1,5 +1,5 @@
-//! Functions that read and change a cluster and its project, as an admin and a user of the cloud's console can. All
-//! tests use these functions, whether programs run on the simulated machine or as processes.
+//! Functions that read and change a cluster and its Hetzner Cloud project, as a cluster admin and a user of the cloud's
+//! console can. All tests use these functions, whether `ccm` runs on the simulated machine or in processes of its own.
 
 use super::{Daemon, Ran, UNINITIALIZED};
 use sandbox::calls::Call;
@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 pub const SERVICE_UID: &str = "hcloud-ccm/service-uid";
 /// The label of a load balancer that contains the UID of its cluster.
 pub const CLUSTER_UID: &str = "ccm-from-scratch/cluster-uid";
-/// The namespace of the daemons, and the name of their Lease.
+/// The namespace of the daemons. `LEASE` is the name of their Lease.
 pub const KUBE_SYSTEM: Option<&str> = Some("kube-system");
 pub const LEASE: &str = "cloud-controller-manager";
 /// The finalizer of a Service that has a load balancer.
@@ -25,9 +25,9 @@ pub const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 pub trait Cluster {
     fn sandbox(&self) -> &Sandbox;
 
-    // Programs.
+    // The following functions run programs.
 
-    /// Runs a command with the account of `ccm`, and waits for its end.
+    /// Runs a command of `ccm` with the account of `ccm`, and waits until the command has ended.
     fn ccm(&self, words: &[&str]) -> Ran {
         super::ccm(&super::env(self.sandbox()), words)
     }
@@ -37,13 +37,13 @@ pub trait Cluster {
         Daemon::start(&super::env(self.sandbox()), flags)
     }
 
-    /// Runs all controllers once. Panics when `ccm` fails.
+    /// Runs `ccm run --once`, so that all controllers run once. Panics when `ccm` fails.
     #[track_caller]
     fn converge(&self) {
         self.ccm(&["run", "--once"]).with_code(0);
     }
 
-    // Nodes and servers.
+    // The following functions read and change Nodes and servers.
 
     /// # Panics
     /// Panics when there is no node of this name.
@@ -183,7 +183,7 @@ pub trait Cluster {
         });
     }
 
-    // Services and load balancers.
+    // The following functions read and change Services and load balancers.
 
     /// Creates a Service with these TCP ports, and returns its UID.
     fn create(&self, name: &str, annotations: &[(&str, &str)], ports: &[u16]) -> String {
@@ -191,13 +191,14 @@ pub trait Cluster {
         text(&created["metadata"]["uid"])
     }
 
-    /// Creates exactly this Service, in the namespace that is written in it.
+    /// Creates exactly this Service, in the namespace that its metadata contains.
     fn create_as(&self, service: Value) -> Value {
         let namespace = text(&service["metadata"]["namespace"]);
         let cluster = self.sandbox().cluster();
         let annotations = service["metadata"]["annotations"].as_object();
         let mut keys = annotations.into_iter().flat_map(|all| all.keys());
-        // The age decides which Service gets a port of a load balancer that several Services ask for.
+        // When several Services ask for the same port of a load balancer, the oldest Service gets the port. No two such
+        // Services may therefore be created in the same second.
         if keys.any(|key| key.ends_with("/share") || key.ends_with("/external")) {
             cluster.await_next_second();
         }
@@ -220,7 +221,7 @@ pub trait Cluster {
         assert!(cluster.edit("services", Some(namespace), name, edit));
     }
 
-    /// Sets one of our annotations, or removes it. `annotation` is the key without its prefix.
+    /// Sets or removes an annotation with the prefix of this project. `annotation` is the key without the prefix.
     fn annotate(&self, name: &str, annotation: &str, value: Option<&str>) {
         let key = key(annotation);
         self.edit(name, |service| {
@@ -251,7 +252,7 @@ pub trait Cluster {
         self.service(name).unwrap()["metadata"]["finalizers"].clone()
     }
 
-    /// Whether the finalizer of a Service that has a load balancer is its only one.
+    /// Whether the Service has exactly one finalizer, the one of Services with a load balancer.
     fn has_finalizer(&self, name: &str) -> bool {
         self.finalizers(name) == json!([FINALIZER])
     }
@@ -304,7 +305,7 @@ pub trait Cluster {
         all.remove(0)
     }
 
-    /// Returns the load balancer whose label contains this UID of a Service.
+    /// Returns the load balancer that has this UID of a Service in its label.
     fn of_uid(&self, uid: &str) -> Option<Value> {
         let mut all = self.balancers();
         all.retain(|one| one["labels"][SERVICE_UID] == uid);
@@ -312,7 +313,7 @@ pub trait Cluster {
         all.pop()
     }
 
-    /// Returns the load balancer whose label contains the UID of this Service.
+    /// Returns the load balancer that has the UID of this Service in its label.
     fn balancer(&self, name: &str) -> Value {
         self.of_uid(&self.uid(name)).unwrap_or_else(|| panic!("{name} has no load balancer"))
     }
@@ -322,7 +323,8 @@ pub trait Cluster {
         id(&self.balancer(name))
     }
 
-    /// Creates a load balancer as somebody else does: an lb11 in fsn1, with the other fields of `more`. Returns its ID.
+    /// Creates an lb11 in fsn1 without `ccm`, as a person does. The request also has the fields of `more`. Returns
+    /// the load balancer's ID.
     fn create_balancer(&self, name: &str, more: &Value) -> u64 {
         let mut spec = json!({"name": name, "load_balancer_type": "lb11", "location": "fsn1"});
         for (field, value) in more.as_object().unwrap() {
@@ -336,7 +338,8 @@ pub trait Cluster {
         self.sandbox().cloud().edit_load_balancer(id, edit);
     }
 
-    /// Adds a server to the targets of a load balancer as somebody else does, and waits until the server is a target.
+    /// Adds a server to the targets of a load balancer without `ccm`, as a person does. Waits until the
+    /// server is a target.
     fn add_target(&self, balancer: u64, server: u64) {
         let path = format!("/load_balancers/{balancer}/actions/add_target");
         self.post(&path, &json!({"type": "server", "server": {"id": server}}));
@@ -356,13 +359,13 @@ pub trait Cluster {
         self.sandbox().cloud().certificates(self.sandbox().project())
     }
 
-    /// Creates a certificate as somebody else does, and returns its ID.
+    /// Creates a certificate without `ccm`, as a person does, and returns the certificate's ID.
     fn create_certificate(&self, certificate: Value) -> u64 {
         let (cloud, project) = (self.sandbox().cloud(), self.sandbox().project());
         cloud.create_certificate(project, certificate)
     }
 
-    // Networks.
+    // The following functions read and change the Network.
 
     /// Returns the ID of the Network that the builder was asked for.
     fn network_id(&self) -> u64 {
@@ -385,7 +388,7 @@ pub trait Cluster {
         cloud.delete_route(self.network_id(), destination);
     }
 
-    // The Lease.
+    // The following functions read and create the Lease of the daemons.
 
     /// Returns the Lease of the daemons, or null when there is none.
     fn lease(&self) -> Value {
@@ -393,7 +396,7 @@ pub trait Cluster {
         cluster.get("leases", KUBE_SYSTEM, LEASE).unwrap_or_default()
     }
 
-    /// Creates the Lease of the daemons, as another candidate does.
+    /// Creates the Lease of the daemons, as if another candidate for the leadership had created the Lease.
     fn create_lease(&self, spec: Value) {
         let cluster = self.sandbox().cluster();
         let lease = json!({
@@ -412,16 +415,16 @@ pub trait Cluster {
         assert!(cluster.delete("leases", KUBE_SYSTEM, LEASE));
     }
 
-    // Events.
+    // The following functions read Events.
 
-    /// Returns the messages of the events of one reason about an object of this name.
+    /// Returns the messages of the events that have this reason and are about an object of this name.
     fn event_messages(&self, name: &str, reason: &str) -> Vec<String> {
         let mut events = self.sandbox().cluster().list("events", None);
         events.retain(|event| event["involvedObject"]["name"] == name && event["reason"] == reason);
         events.iter().map(|event| text(&event["message"])).collect()
     }
 
-    /// Whether there is an event of this reason about an object of this name.
+    /// Whether there is an event that has this reason and is about an object of this name.
     fn has_event(&self, name: &str, reason: &str) -> bool {
         !self.event_messages(name, reason).is_empty()
     }
@@ -435,7 +438,7 @@ pub trait Cluster {
         });
     }
 
-    // Calls.
+    // The following functions read the call log, and send calls.
 
     /// Adds a rule, whose effect is applied to every later call that the rule matches.
     fn fault(&self, rule: Rule) -> RuleId {
@@ -446,31 +449,31 @@ pub trait Cluster {
         self.sandbox().calls().mark()
     }
 
-    /// Returns how many of these calls there were since a mark.
+    /// Returns how many calls after a mark satisfy `is_such`.
     fn count_since(&self, mark: u64, is_such: impl Fn(&Call) -> bool) -> usize {
         let calls = self.sandbox().calls().calls_since(mark);
         calls.iter().filter(|call| is_such(call)).count()
     }
 
-    /// Returns how many calls of this path there were since a mark.
+    /// Returns how many calls after a mark have this path.
     fn calls_of(&self, mark: u64, path: &str) -> usize {
         self.count_since(mark, |call| call.path == path)
     }
 
-    /// Returns the calls of ccm to the cloud since a mark.
+    /// Returns the calls of ccm to the cloud after a mark.
     fn cloud_calls(&self, mark: u64) -> Vec<Call> {
         let mut calls = self.sandbox().calls().calls_since(mark);
         calls.retain(|call| call.half == Half::Hetzner && call.caller == "project");
         calls
     }
 
-    /// Returns the writes of ccm to the cloud since a mark, each with method and path.
+    /// Returns the writes of ccm to the cloud after a mark, each as `METHOD path`.
     fn cloud_writes(&self, mark: u64) -> Vec<String> {
         let writes = self.cloud_calls(mark).into_iter().filter(Call::is_write);
         writes.map(|call| shown(&call)).collect()
     }
 
-    /// Returns the writes of ccm to Services and to the cloud since a mark, in their order, each with method and path.
+    /// Returns the writes of ccm to Services and to the cloud after a mark, in their order, each as `METHOD path`.
     fn writes(&self, mark: u64) -> Vec<String> {
         let mut calls = self.sandbox().calls().calls_since(mark);
         calls.retain(|call| {
@@ -479,7 +482,8 @@ pub trait Cluster {
         calls.iter().map(shown).collect()
     }
 
-    /// Sends a `POST` to the cloud's API with the token of the project, as somebody else does, and expects status 201.
+    /// Sends a `POST` to the cloud's API with the token of the project, as a person's program does,
+    /// and expects status 201.
     fn post(&self, path: &str, body: &Value) {
         let token = format!("Bearer {}", self.sandbox().projects().token);
         let headers = [("authorization", token.as_str()), ("content-type", "application/json")];
@@ -493,9 +497,9 @@ pub trait Cluster {
         assert_eq!(answer.status, 201, "{path}: {answer:?}");
     }
 
-    /// Asserts that no call was refused for lack of a right, except two kinds of reads for which the daemon's role has
-    /// no right. `lb inspect`, and a process that reports the state of another process, try to read events. A person's
-    /// command tries to read the daemon's workload.
+    /// Asserts that no call was refused because the caller has no right to it. Two kinds of reads are excepted, because
+    /// the daemon's role does not allow them. `lb inspect`, and a process that reports the state of another process,
+    /// try to read events. A command that a person runs tries to read the daemon's workload.
     fn assert_nothing_refused(&self) {
         let mut calls = self.sandbox().calls().calls();
         calls.retain(|call| {
@@ -519,8 +523,8 @@ fn of_namespace(name: &str) -> (&str, &str) {
     name.split_once('/').unwrap_or(("default", name))
 }
 
-/// Returns a Service of type LoadBalancer in the namespace `default`, or `NAMESPACE/NAME`, with these of our
-/// annotations and these TCP ports.
+/// Returns a Service of type LoadBalancer with these TCP ports. The keys in `annotations` have no prefix. `name` is a
+/// name in the namespace `default`, or `NAMESPACE/NAME`.
 pub fn service(name: &str, annotations: &[(&str, &str)], ports: &[u16]) -> Value {
     let (namespace, name) = of_namespace(name);
     let annotations: Map<String, Value> =
@@ -558,7 +562,7 @@ pub fn lease_time(time: jiff::Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
 }
 
-/// Returns the whole key of an annotation of a Service.
+/// Returns the key of an annotation of a Service with its prefix.
 pub fn key(annotation: &str) -> String {
     format!("load-balancer.hetzner.cloud/{annotation}")
 }

@@ -1,4 +1,4 @@
-//! A second provider of a few lines, which shows that the provider contract is sufficient.
+//! A second provider of a few lines, which shows that a provider can be written with the provider contract alone.
 
 use ccm::provider::{
     AddressKind, Dedicated, ErrorKind, Finding, Instance, InstanceId, Instances, LabelPrefixes,
@@ -9,13 +9,13 @@ use ipnet::IpNet;
 use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A cloud that consists of one list of servers, or of two when there are dedicated servers.
+/// A cloud that consists of a list of cloud servers and, if there are dedicated servers, a list of these.
 #[derive(Clone, Debug, Default)]
 pub struct FakeProvider {
     pub instances: Vec<Instance>,
     /// The dedicated servers. `None` means that there are no dedicated servers, or no credentials for them.
     pub dedicated: Option<Vec<Instance>>,
-    /// The prefixes of the servers' labels that become labels of nodes.
+    /// A label of a server becomes a label of its node when the label's key has one of these prefixes.
     pub label_prefixes: LabelPrefixes,
 }
 

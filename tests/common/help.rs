@@ -20,8 +20,8 @@ pub fn has_table(page: &str, subject: &str, table: &str) {
     }
 }
 
-/// Returns the page with this table between the two markers. Returns `None` unless the page contains each marker
-/// exactly once and in the right order.
+/// Returns the page with this table between the two markers. Returns `None` when a marker is missing or occurs twice,
+/// or when the markers are in the wrong order.
 pub fn with_table(page: &str, subject: &str, table: &str) -> Option<String> {
     let begin = format!("<!-- {subject}:begin -->");
     let end = format!("<!-- {subject}:end -->");

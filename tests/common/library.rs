@@ -18,7 +18,7 @@ use std::time::Duration;
 /// The number of real seconds that one second of the library's time lasts in a test over sockets.
 pub const SCALE: f64 = 0.002;
 
-/// A time that is longer than any test, even when measured in the library's scaled time.
+/// A duration that is longer than any test, even after it was multiplied by the scale.
 pub const LONG: Duration = Duration::from_secs(1000 * 3600);
 
 /// The addresses and credentials of one sandbox.
@@ -33,7 +33,7 @@ pub struct SandboxAccess {
     pub other_token: String,
     /// The URL of Robot, when there are dedicated servers.
     robot: Option<String>,
-    /// The logins to Robot, each with its kind.
+    /// The user and password of each login to Robot, with the kind of credentials that they are.
     logins: Vec<(Credentials, (String, String))>,
 }
 
@@ -47,7 +47,7 @@ pub enum Credentials {
     SingleServer,
     /// `ROBOT_ENABLED` is set, but there are no credentials.
     None,
-    /// `ROBOT_ENABLED` is not set either.
+    /// Neither `ROBOT_ENABLED` nor any credentials are set.
     Off,
 }
 
@@ -62,8 +62,8 @@ impl Credentials {
     ];
 }
 
-/// Returns the settings of a client without TLS and without a proxy. The client may send every write, and a call
-/// may take `timeout`.
+/// Returns the settings of a client without TLS and without a proxy. The client's gate is always open, so it may send
+/// every write. A call may take `timeout`.
 pub fn http_settings(base: String, login: SecretSource, timeout: Duration) -> http::HttpSettings {
     http::HttpSettings {
         base,
@@ -84,7 +84,8 @@ pub fn http_settings(base: String, login: SecretSource, timeout: Duration) -> ht
     }
 }
 
-/// A gate that lets a number of writes through and refuses all later writes. To the APIs, the process then seems dead.
+/// A gate that lets a number of writes through and refuses all later writes. The process then sends no more writes, as
+/// if it had died.
 pub struct WriteLimit {
     writes_left: AtomicI64,
 }
@@ -178,12 +179,12 @@ impl SandboxAccess {
         }
     }
 
-    /// Returns clients of both APIs, as a new process creates them.
+    /// Returns clients of the APIs, such as a new process creates.
     pub fn world(&self, token: &str, load_balancers: Option<Defaults>) -> Apis {
         self.world_of(WriteLimit::after(None), token, load_balancers)
     }
 
-    /// Returns clients of both APIs, as a new process creates them. `gate` decides whether a write is sent.
+    /// Returns clients of the APIs, such as a new process creates. `gate` decides whether a write is sent.
     pub fn world_of(
         &self,
         gate: Arc<WriteLimit>,
@@ -193,7 +194,7 @@ impl SandboxAccess {
         self.apis(gate, token, Credentials::Right, load_balancers)
     }
 
-    /// Returns clients of both APIs, as a new process with these Robot credentials creates them. `gate` decides whether
+    /// Returns clients of the APIs, such as a new process with these Robot credentials creates. `gate` decides whether
     /// a write is sent.
     pub fn apis(
         &self,
@@ -251,7 +252,8 @@ pub fn see_one_server(sandbox: &Sandbox) {
     }
 }
 
-/// Returns the logins of the own account and of others.
+/// Returns the logins to Robot: those of the sandbox's own account, and those that see the servers of another account
+/// or only one server.
 fn logins(sandbox: &Sandbox) -> Vec<(Credentials, (String, String))> {
     if !sandbox.serves(Half::Robot) {
         return Vec::new();

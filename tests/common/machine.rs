@@ -2,8 +2,8 @@
 //! Nothing on the machine waits for real time.
 //!
 //! One thread runs a whole story. Time passes when a call is made, when a program waits, and when the story says so. A
-//! process may be paused when it reads a clock, as by a virtual machine that is moved. Time then jumps, and what the
-//! story does meanwhile, e.g. another `ccm`, happens in between.
+//! process may be paused when it reads a clock, like a process in a virtual machine that is moved to another host. Time
+//! then jumps. The work of others, e.g. of another `ccm`, is done during the pause.
 
 use super::library::SCALE;
 use super::random::Random;
@@ -33,23 +33,23 @@ pub struct Machine {
     begun_wall: SystemTime,
     /// The nanoseconds since the story began. The APIs use this time, too.
     time: Arc<AtomicU64>,
-    /// How long the machine of the running process was suspended so far. The process's monotonic clock stood still
-    /// during that time.
+    /// How long the machine of the running process was suspended so far. The process's monotonic clock does
+    /// not count this time.
     pub suspended: Cell<Duration>,
     random: RefCell<Random>,
     sandboxes: RefCell<Vec<Weak<Sandbox>>>,
     /// The programs that run on the machine, if the test runs whole programs.
     pub processes: Processes,
-    /// The number of clock readings, of a thousand, at which the process is stopped for a while.
+    /// How often a process is paused: at this many of a thousand clock readings.
     pauses_per_thousand: Cell<u64>,
-    /// The work that is done while the process is stopped.
+    /// The work of other processes that is done while the process is paused.
     meanwhile: RefCell<Option<Meanwhile>>,
     /// The work that the other threads of the process do when one of them waits for the others.
     others: RefCell<Option<Rc<dyn Fn()>>>,
     pub pauses: Cell<u64>,
     calls: Cell<u64>,
-    /// The number of real seconds that one second lasts, when the test uses real time and sockets. `None` means that
-    /// time and network are simulated.
+    /// The number of real seconds that one second of a program's time lasts, when the test uses real time and sockets.
+    /// `None` means that time and network are simulated.
     scale: Option<f64>,
 }
 
@@ -98,7 +98,7 @@ impl Machine {
         Duration::from_nanos(self.time.load(Ordering::Relaxed))
     }
 
-    /// Returns the factor by which durations are multiplied.
+    /// Returns the factor by which durations are multiplied, which is 1 on the simulated machine.
     pub fn scale(&self) -> f64 {
         self.scale.unwrap_or(1.0)
     }
@@ -140,8 +140,8 @@ impl Machine {
         sandboxes.len()
     }
 
-    /// Makes `of_a_thousand` of a thousand clock readings stop the process from now on. The work `meanwhile` is done
-    /// during each stop.
+    /// Pauses the process at `of_a_thousand` of a thousand clock readings from now on. The work `meanwhile` is
+    /// done during each pause.
     pub fn pause_randomly(&self, of_a_thousand: u64, meanwhile: Option<Meanwhile>) {
         self.pauses_per_thousand.set(of_a_thousand);
         *self.meanwhile.borrow_mut() = meanwhile;
@@ -158,7 +158,7 @@ impl Machine {
         if stops == 0 || !self.hits(stops) {
             return;
         }
-        // No second stop may begin while the process is stopped.
+        // No second pause may begin while the process is paused.
         self.pauses_per_thousand.set(0);
         self.pauses.update(|pauses| pauses + 1);
         let seconds = [1, 7, 11, 20, 60];
@@ -173,7 +173,7 @@ impl Machine {
         others_work(false);
         self.pass(time);
         if choice.is_multiple_of(7) {
-            // The whole machine was suspended, and its monotonic clock stood still.
+            // This pause suspends the whole machine, so the monotonic clock does not count it.
             self.suspended.update(|suspended| suspended + time);
         }
         others_work(true);
@@ -200,7 +200,7 @@ impl Simulation for Machine {
     }
 
     fn sleep(&self, time: Duration) {
-        // A little time passes even when the wait ends at the present moment.
+        // A wait takes a little longer than `time`, so that some time passes even when `time` is zero.
         let until = self.passed() + time + Duration::from_micros(10);
         while self.processes.work(self, until) {}
         self.pass_until(until);

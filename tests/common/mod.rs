@@ -1,4 +1,4 @@
-//! Runs the binary from outside, watches it, and waits for its effects.
+//! Runs the program `ccm`, watches its output, and waits for its effects on a sandbox.
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 pub mod cluster;
@@ -40,7 +40,8 @@ pub const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 /// The time limit for anything that should happen almost at once.
 pub const LIMIT: Duration = Duration::from_secs(30);
 
-/// The scale of time. A wait lasts a fiftieth of its usual time: five seconds become a tenth of a second.
+/// The scale of time for processes. Each wait lasts a fiftieth of its usual time: five seconds become a
+/// tenth of a second.
 pub const SCALE: &str = "0.02";
 
 pub type Env = Vec<(String, String)>;
@@ -113,7 +114,7 @@ pub fn env(sandbox: &Sandbox) -> Env {
         return env;
     }
     env.push(("CCM_TEST_TIME_SCALE".into(), SCALE.into()));
-    // Port 0 means any free port, because many daemons run at the same time on one machine.
+    // Many daemons run at the same time on one machine, so each uses any free port, which port 0 means.
     env.push(("HCLOUD_METRICS_ADDRESS".into(), "127.0.0.1:0".into()));
     env
 }
@@ -125,12 +126,12 @@ pub fn env_as(sandbox: &Sandbox, user: &str) -> Env {
     with(env(sandbox), &[("KUBECONFIG", kubeconfig)])
 }
 
-/// Returns the environment of `ccm` with waits that last as long as in production.
+/// Returns the environment of `ccm` in which waits last as long as in production.
 pub fn real_time(sandbox: &Sandbox) -> Env {
     at_scale(sandbox, 1.0)
 }
 
-/// Returns the environment of `ccm` with waits that last this share of their usual time.
+/// Returns the environment of `ccm` in which waits last this share of their usual time.
 pub fn at_scale(sandbox: &Sandbox, scale: f64) -> Env {
     let scale = scale.to_string();
     with(env(sandbox), &[("CCM_TEST_TIME_SCALE", &scale)])
@@ -239,7 +240,8 @@ pub fn at_terminal_of(
     }
 }
 
-/// Asserts that a table is cut to 80 columns at a terminal, and only there, so that a search in a pipe finds the name.
+/// Asserts that a table is cut to 80 columns when stdout is a terminal, and is not cut otherwise, so that a search in a
+/// pipe finds the whole name.
 pub fn is_cut_at_a_terminal_alone(env: &Env, words: &[&str], name: &str) {
     let piped = ccm(env, words).stdout;
     assert!(piped.contains(name) && !piped.contains('…'), "{piped}");
@@ -268,8 +270,8 @@ impl Daemon {
         Daemon::start_with(env, &[&["run"], flags].concat())
     }
 
-    /// Starts a daemon with exactly these words, without adding `run`. A command line of flags alone starts
-    /// the daemon, too.
+    /// Starts a daemon with exactly these words, without adding `run`. `ccm` also starts the daemon when its command
+    /// line has only flags.
     pub fn start_with(env: &Env, words: &[&str]) -> Daemon {
         if is_simulated(env) {
             let kind = Kind::Simulated(simulated::Daemon::start(env, words));
@@ -355,7 +357,8 @@ impl Daemon {
     pub fn cpu(&self) -> Duration {
         let id = self.id();
         let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap();
-        // The name in parentheses is skipped. Fields 14 and 15 are utime and stime, in hundredths of a second.
+        // In `/proc/PID/stat` the name of the program is in parentheses and may contain spaces, so the text after it is
+        // split into fields. Fields 14 and 15 are utime and stime, in hundredths of a second.
         let (_, fields) = stat.rsplit_once(") ").unwrap();
         let fields: Vec<&str> = fields.split(' ').collect();
         let ticks: u64 = [11, 12].map(|n| fields[n].parse::<u64>().unwrap()).iter().sum();
@@ -422,7 +425,7 @@ pub fn send(signal: &str, process: u32) {
     assert!(kill.unwrap().success());
 }
 
-/// Runs several cases at the same time. Each case has its own world, but all share the same two cores.
+/// Runs several cases at the same time, in eight threads. Each case has a sandbox of its own.
 pub fn run_in_parallel<T: Send>(cases: Vec<T>, run: impl Fn(T) + Sync) {
     let cases = Mutex::new(cases.into_iter());
     std::thread::scope(|scope| {
@@ -436,7 +439,8 @@ pub fn run_in_parallel<T: Send>(cases: Vec<T>, run: impl Fn(T) + Sync) {
     });
 }
 
-/// Returns a rule for calls such as `POST /v1/certificates`. A path without a method matches all methods.
+/// Returns a rule with this effect on the calls that `calls` describes, e.g. `POST /v1/certificates`. A path without a
+/// method matches all methods.
 pub fn on(calls: &str, effect: Effect) -> Rule {
     let rule = Rule::new(effect);
     match calls.split_once(' ') {
@@ -445,7 +449,7 @@ pub fn on(calls: &str, effect: Effect) -> Rule {
     }
 }
 
-/// Returns an effect of a rule: the action of a person just before the APIs handle a call.
+/// Returns an effect that makes a change, as a person would, just before the API handles a call.
 pub fn before(
     sandbox: &Arc<Sandbox>,
     manual_change: impl Fn(&Sandbox) + Send + Sync + 'static,
@@ -459,7 +463,8 @@ pub fn answer(status: u16, body: &Value) -> Effect {
     Effect::Instead(Response::json(status, body))
 }
 
-/// Whether the path is that of a Lease. Leases are written all the time, whatever the controllers do.
+/// Whether the path is that of a Lease. Tests leave Leases out, because the daemon writes them all the time,
+/// whatever the controllers do.
 pub fn is_lease(path: &str) -> bool {
     path.starts_with("/apis/coordination.k8s.io/")
 }
@@ -471,7 +476,8 @@ pub const REAL_CLUSTER: &str = "CCM_TEST_KUBECONFIG";
 /// The variable that makes programs run as processes, even in tests that would run on the simulated machine.
 const PROCESSES: &str = "CCM_TEST_PROCESSES";
 
-/// Returns the builder of a sandbox, whose Kubernetes half may be a real cluster.
+/// Returns the builder of a sandbox. The sandbox's Kubernetes API is that of a real cluster
+/// when [`REAL_CLUSTER`] is set.
 pub fn builder() -> Builder {
     match std::env::var_os(REAL_CLUSTER) {
         Some(kubeconfig) => Sandbox::builder().real_cluster(kubeconfig),
@@ -479,10 +485,12 @@ pub fn builder() -> Builder {
     }
 }
 
-/// The missing requirement that tests report when they are skipped because they must freeze the API server's cache.
+/// The reason that a skipped test reports when it must freeze the API server's cache, which is impossible
+/// on a real server.
 pub const STALE_CACHE: &str = "a cache that lags";
 
-/// Skips a test that needs a simulated API server. Returns whether the API server is real.
+/// Reports that the test is skipped when the API server is real, because the test needs a simulated one. Returns
+/// whether the API server is real.
 pub fn needs_simulation(sandbox: &Sandbox, what: &str) -> bool {
     let is_real = sandbox.cluster().is_real();
     if is_real {
@@ -491,18 +499,20 @@ pub fn needs_simulation(sandbox: &Sandbox, what: &str) -> bool {
     is_real
 }
 
-/// Returns a builder with nodes on servers in a Network. Nodes change only when somebody changes them.
+/// Returns a builder with nodes whose servers are in a Network. There are no heartbeats of kubelets, so Nodes change
+/// only when a client writes them.
 pub fn networked(nodes: usize) -> Builder {
     let builder = builder().nodes(nodes).heartbeats(false);
     builder.network("10.0.0.0/8")
 }
 
-/// Starts a sandbox over sockets, whose nodes change only when somebody changes them.
+/// Starts a sandbox over sockets. There are no heartbeats of kubelets, so Nodes change only when a client writes them.
 pub fn socket_cluster(nodes: usize) -> Sandbox {
     builder().nodes(nodes).heartbeats(false).start()
 }
 
-/// Starts a sandbox on the simulated machine, whose nodes change only when somebody changes them.
+/// Starts a sandbox on the simulated machine. There are no heartbeats of kubelets, so Nodes change only when
+/// a client writes them.
 pub fn simulated_cluster(nodes: usize) -> Arc<Sandbox> {
     builder().nodes(nodes).heartbeats(false).simulated()
 }
@@ -537,7 +547,7 @@ pub fn writes(sandbox: &Sandbox) -> Vec<String> {
     calls.iter().filter(is_such).map(shown).collect()
 }
 
-/// Converts a duration in a program's time to a duration in the time of the test and of the sandbox's APIs.
+/// Converts a duration in a program's time to the time of the test, which the sandbox's APIs use too.
 pub fn lasting(sandbox: &Sandbox, time: Duration) -> Duration {
     match sandbox.is_in_memory() {
         true => time,
@@ -545,7 +555,7 @@ pub fn lasting(sandbox: &Sandbox, time: Duration) -> Duration {
     }
 }
 
-/// Returns the seconds of a program's time that have passed since `begun`, a moment of [`clock::now`].
+/// Returns how many seconds of a program's time have passed since `begun`, which [`clock::now`] has returned.
 pub fn seconds_since(sandbox: &Sandbox, begun: Instant) -> f64 {
     let second = lasting(sandbox, Duration::from_secs(1));
     clock::since(begun).div_duration_f64(second)
@@ -559,17 +569,17 @@ pub fn pass(sandbox: &Sandbox, time: Duration) {
     }
 }
 
-/// Polls until `holds` returns true.
+/// Polls until `holds` returns true. Panics when `holds` does not return true within [`LIMIT`].
 pub fn wait_until(what: &str, holds: impl FnMut() -> bool) {
     wait_at_most(LIMIT, what, holds);
 }
 
-/// Polls until `holds` returns true, for at most `limit`.
+/// Polls until `holds` returns true. Panics when `holds` does not return true within `limit`.
 pub fn wait_at_most(limit: Duration, what: &str, holds: impl FnMut() -> bool) {
     wait_or(limit, || format!("waited in vain for {what}"), holds);
 }
 
-/// Polls until `holds` returns true, for at most `limit`. Panics with the text of `state` when it does not in time.
+/// Polls until `holds` returns true. Panics with the text of `state` when `holds` does not return true within `limit`.
 pub fn wait_or(limit: Duration, state: impl Fn() -> String, holds: impl FnMut() -> bool) {
     // A real API server shares the processors of the machine with all tests, so a claim takes longer there.
     let is_real = std::env::var_os(REAL_CLUSTER).is_some();
@@ -613,7 +623,7 @@ pub fn addresses(node: &Value) -> Vec<String> {
     list.map(shown).collect()
 }
 
-/// Makes another program behind the same address fail to log in to Robot.
+/// Makes another program with the same IP address fail to log in to Robot.
 pub fn fail_to_log_in(sandbox: &Sandbox) {
     // The user and the password are both `x`.
     let request = "GET /server HTTP/1.1\r\nHost: robot\r\nAuthorization: Basic eDp4\r\nConnection: close\r\n\r\n";

@@ -52,7 +52,7 @@ pub fn private(network: u64, ip: &str) -> PrivateAddress {
     PrivateAddress { network, ip: ip.parse().unwrap(), aliases: Vec::new() }
 }
 
-/// Returns a connection without a token. Nothing listens at its endpoint.
+/// Returns a connection to the cloud that has no token, and at whose endpoint nothing listens.
 pub fn connection() -> CloudConnection {
     CloudConnection {
         endpoint: "http://127.0.0.1:1".into(),
@@ -68,7 +68,7 @@ pub fn connection() -> CloudConnection {
     }
 }
 
-/// Returns the settings of the node controllers, with this family of addresses.
+/// Returns the settings of the node controllers, with this address family.
 pub fn node_settings(family: AddressFamily) -> NodeSettings {
     NodeSettings {
         address_family: Sourced::new(family, Source::Kept),
@@ -79,8 +79,7 @@ pub fn node_settings(family: AddressFamily) -> NodeSettings {
     }
 }
 
-/// Returns the settings of a project, with this family of addresses. There is no token, and nothing listens
-/// at the endpoint.
+/// Returns the settings of a project, with this address family. There is no token, and nothing listens at the endpoint.
 pub fn settings(family: AddressFamily) -> HetznerSettings {
     HetznerSettings {
         profile: Profile::CcmFromScratch,

@@ -1,4 +1,4 @@
-//! A real proxy, HTTP or SOCKS 5, that counts what goes through it and can misbehave.
+//! A real proxy, HTTP or SOCKS 5, that records the connections and requests through it, and can misbehave.
 #![allow(dead_code, clippy::unwrap_used)]
 
 use base64::Engine;
@@ -27,7 +27,7 @@ pub enum Answers {
     Never,
     /// The proxy closes the connection without an answer.
     NotAtAll,
-    /// The proxy answers as if it were some other service.
+    /// The proxy answers like a service that is not a proxy.
     Nonsense,
 }
 
@@ -196,7 +196,7 @@ fn read<const N: usize>(stream: &mut TcpStream) -> io::Result<[u8; N]> {
     Ok(bytes)
 }
 
-/// Reads a length of one byte, and then that many bytes.
+/// Reads one byte that contains a length, and then that many bytes.
 fn text(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     let [length] = read(stream)?;
     let mut bytes = vec![0; usize::from(length)];

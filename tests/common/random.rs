@@ -1,4 +1,5 @@
-//! Random numbers for random worlds. The seed is printed, so that a failed test can be repeated.
+//! Random numbers for tests that create random clusters and clouds. The seed is printed, so that a failed
+//! test can be repeated.
 #![allow(dead_code)]
 
 /// The splitmix64 generator.
@@ -22,7 +23,7 @@ impl Random {
         self.next() % end
     }
 
-    /// Returns true in `share` of a hundred cases.
+    /// Returns true with a probability of `share` percent.
     pub fn percent(&mut self, share: u64) -> bool {
         self.below(100) < share
     }

@@ -1,4 +1,5 @@
-//! A cluster whose pods reach each other by routes of a Network, as its admin and the cloud's console see the cluster.
+//! A cluster whose pods reach each other by the routes of a Network, and functions that read and change them
+//! as an admin can.
 
 pub use crate::common::cluster::Cluster;
 use crate::common::{self, Daemon, Env, Ran, Simulate, wait_until};
@@ -11,7 +12,7 @@ use std::sync::Arc;
 
 pub const CIDR: &str = "--cluster-cidr=10.244.0.0/16";
 pub const HCLOUD: &str = "--cloud-provider=hcloud";
-/// The flags that choose the two profiles.
+/// Two flags, of which each chooses one of the two profiles.
 pub const PROFILES: [&str; 2] = ["--cloud-provider=ccm-from-scratch", HCLOUD];
 
 /// An address in the Network's range that no server has.
@@ -32,7 +33,7 @@ impl World {
         World::at(builder.simulated())
     }
 
-    /// Starts a world over sockets, in which programs run as processes.
+    /// Starts a sandbox over sockets, in which `ccm` runs as a process.
     pub fn over_sockets(nodes: usize) -> World {
         let builder = common::builder().nodes(nodes).scale(0.02);
         let builder = builder.network("10.0.0.0/8").heartbeats(false);
@@ -44,7 +45,7 @@ impl World {
         World { sandbox, env }
     }
 
-    /// Starts a world whose routes are right.
+    /// Starts a sandbox and runs `ccm` once, so that the Network has the routes that the nodes need.
     pub fn synced(nodes: usize) -> World {
         let world = World::new(nodes);
         // Routes are synced after the nodes were initialised.
@@ -89,7 +90,7 @@ impl World {
         wanted
     }
 
-    /// Waits until the Network's routes are those that the nodes need and those in `others`.
+    /// Waits until the Network has exactly the routes that the nodes need and the routes in `others`.
     pub fn wait_for_routes(&self, others: &[&str]) {
         let right = || {
             let mut right = self.wanted();
@@ -120,7 +121,7 @@ impl World {
         wait_until(&what, || self.status(name).as_deref() == Some(status));
     }
 
-    /// Marks a node as unreachable for pods, as its condition `NetworkUnavailable` says.
+    /// Sets the condition `NetworkUnavailable` of a node to true, which means that pods cannot reach the node.
     pub fn mark_unavailable(&self, name: &str) {
         self.edit_node(name, |node| {
             for condition in node["status"]["conditions"].as_array_mut().unwrap() {
@@ -137,8 +138,8 @@ impl World {
         names.all(|name| self.status(name).as_deref() == Some("False"))
     }
 
-    /// Waits until all nodes can be reached and the Network's routes are those that the nodes need and
-    /// those in `others`.
+    /// Waits until all nodes can be reached, and the Network has exactly the routes that the nodes need and
+    /// the routes in `others`.
     pub fn wait_for_routes_and_nodes(&self, others: &[&str]) {
         wait_until("nodes that can be reached", || self.all_are_reached());
         self.wait_for_routes(others);
@@ -193,7 +194,8 @@ impl Deref for World {
     }
 }
 
-/// Whether the call has read one Network by its ID. The list in which `ccm` finds the Network does not count.
+/// Whether the call has read one Network by its ID. A call that lists Networks, by which `ccm` finds the
+/// Network, does not count.
 pub fn is_read(call: &Call) -> bool {
     call.method == "GET" && call.path.starts_with("/v1/networks/") && call.duration.is_some()
 }

@@ -4,8 +4,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use std::collections::HashSet;
 
-/// The number of consecutive characters of a secret that count as a leak. Half of a secret, or a secret with a mistake
-/// in it, is therefore found too.
+/// A text leaks a secret when it contains this many consecutive characters of the secret. Half of a secret, or a secret
+/// with a mistake in it, is therefore found too.
 const PIECE: usize = 16;
 
 /// The secrets that no output may contain, in every form in which they may be written.

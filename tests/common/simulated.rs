@@ -18,10 +18,12 @@ use std::rc::Rc;
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
-/// A variable that tells the helpers of tests that the machine is simulated. Programs do not get this variable.
+/// A variable that tells the functions in `tests/common` that the machine is simulated. Programs do
+/// not get this variable.
 pub const MARK: &str = "SIMULATED";
 
-/// The longest pause after which a waiting test looks for changes that no daemon makes, such as a kubelet's report.
+/// The longest time between two checks of a waiting test. The test checks even when no daemon has work, because others
+/// change the APIs too, e.g. a kubelet.
 const LOOK: Duration = Duration::from_secs(1);
 
 thread_local! {
@@ -118,7 +120,7 @@ fn called(name: &str, words: &[&str]) -> Vec<OsString> {
     words.map(OsString::from).collect()
 }
 
-/// A daemon that runs until it is dropped.
+/// A daemon that runs on the simulated machine until it is dropped.
 pub struct Daemon {
     machine: Rc<Machine>,
     process: Rc<Process>,
@@ -177,12 +179,11 @@ impl Drop for Daemon {
 #[derive(Default)]
 pub struct Processes {
     all: RefCell<Vec<Rc<Process>>>,
-    /// The programs that have begun some work and not finished it, the innermost last. While a program waits,
-    /// other programs work.
+    /// The programs that are in the middle of some work. The last one has begun its work while the others wait.
     stack: RefCell<Vec<Rc<Process>>>,
 }
 
-/// The surroundings of a program.
+/// A simulated process: the environment variables, the output, the logger and the threads of a program.
 #[derive(Default)]
 pub struct Process {
     variables: Vec<(OsString, OsString)>,
@@ -196,9 +197,10 @@ pub struct Process {
 struct Thread {
     /// The time of the machine at which the thread's next work is due.
     due: Cell<Duration>,
-    /// Whether the thread may work while another thread of its process waits.
+    /// Whether the thread may work while another thread of its process waits, because the thread shares
+    /// no lock with it.
     is_apart: bool,
-    /// The work of the thread. The field is empty while the thread does this work.
+    /// The work of the thread. `None` while the thread does this work.
     work: RefCell<Option<Work>>,
 }
 
@@ -225,7 +227,7 @@ impl Processes {
         process.threads.take();
     }
 
-    /// Does some work in the name of this process.
+    /// Runs `work` as this process, with its environment, output and logger.
     fn as_process<T>(&self, process: &Rc<Process>, work: impl FnOnce() -> T) -> T {
         self.stack.borrow_mut().push(Rc::clone(process));
         let done = ccm::http::apart(work);

@@ -1,4 +1,4 @@
-//! A daemon that has nothing left to do, and the reads of nodes that it still makes.
+//! A daemon that has nothing left to do, so that tests can count the reads of nodes that it still makes.
 #![allow(dead_code, clippy::unwrap_used)]
 
 use crate::common::{Cluster, Daemon, SHUTDOWN, simulated_cluster, wait_until};
@@ -6,10 +6,11 @@ use sandbox::Sandbox;
 use sandbox::calls::Call;
 use std::sync::Arc;
 
-/// The flag that makes the daemon read whole nodes again only when it has noticed a change.
+/// The flag that makes the daemon read whole nodes again only after it has noticed a change.
 pub const NO_REFRESH: &str = "--node-status-update-frequency=100h";
 
-/// The flag that starts all controllers but the Service controller, which follows nodes too and reads their labels.
+/// The flag that starts all controllers except the Service controller, because that controller also reads
+/// nodes, with their labels.
 const NODES_ALONE: &str = "--controllers=*,-service";
 
 /// How a call reads nodes.

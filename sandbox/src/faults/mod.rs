@@ -1,8 +1,9 @@
 //! Faults between a client and an API. Rules or a seed choose the calls that a fault hits.
 //!
-//! A [`Rule`] says which calls it hits and with which [`Effect`]. [`Faults::random`] chooses effects for a share of all
-//! calls. The server asks [`Faults`] once for each request and follows the `Plan`. The sandbox's scale does not change
-//! the delays. In memory, the caller's `pause` function waits for them.
+//! A [`Rule`] says which calls it hits and with which [`Effect`]. [`Faults::random`] chooses effects for a share
+//! of all calls. The server asks [`Faults`] once for each request and follows the `Plan`. The sandbox's scale does
+//! not change the delays. When the sandbox is in memory, the server does not wait for the delays itself, but calls
+//! the caller's `pause` function.
 
 mod effect;
 mod random;
@@ -26,7 +27,7 @@ pub enum Delivery {
     Whole,
     /// The whole answer with `Transfer-Encoding: chunked`.
     Chunked,
-    /// `bytes` bytes of the answer at a time, with a `pause` after each part.
+    /// The whole answer in parts of `bytes` bytes, with a pause after each part.
     Drip { bytes: usize, pause: Duration },
     /// `Content-Length` is that of the whole body, but the connection ends after half of the body.
     CutOff,
@@ -51,7 +52,7 @@ struct State {
 }
 
 impl Faults {
-    /// Adds a rule, which is checked for every later call, after the rules that were added earlier.
+    /// Adds a rule, which is checked for every later call. Rules are checked in the order in which they were added.
     pub fn add(&self, rule: Rule) -> RuleId {
         let mut state = self.state();
         state.last += 1;
@@ -82,7 +83,7 @@ impl Faults {
         self.state().random = Some(Random::new(seed, rate));
     }
 
-    /// Returns the seed of [`random`](Faults::random), to be printed when a test fails.
+    /// Returns the seed of [`random`](Faults::random), so that a test can print the seed when it fails.
     pub fn seed(&self) -> Option<u64> {
         self.state().random.as_ref().map(Random::seed)
     }
@@ -94,7 +95,7 @@ impl Faults {
         state.random = None;
     }
 
-    /// Decides what happens to this call, and counts the call.
+    /// Chooses the faults of this call. Each rule that matches the call counts it.
     pub(crate) fn plan(&self, half: Half, request: &Request) -> Plan {
         let mut state = self.state();
         let mut effects: Vec<Effect> =
@@ -111,8 +112,8 @@ impl Faults {
 /// The faults of one call: its delays, its hooks, and its outcome.
 pub(crate) struct Plan {
     names: Vec<String>,
-    /// The delay before the handler runs. `answer_delay` is the delay between the handler's answer and the first byte
-    /// that is sent.
+    /// The delay before the handler runs. `answer_delay` is the delay between the handler's answer and the first
+    /// byte that is sent.
     pub delay: Duration,
     pub answer_delay: Duration,
     before: Vec<Hook>,

@@ -1,4 +1,4 @@
-//! Faults that a seed chooses.
+//! Faults that a seed chooses, so that the same seed repeats the same faults.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -66,8 +66,8 @@ impl Random {
         let count = self.seen.entry(kind).or_default();
         *count += 1;
         let mut generator = SplitMix64::new(self.seed ^ kind.rotate_left(17) ^ *count);
-        // Even neighbouring seeds have very different first numbers. The first number is skipped all the same, because
-        // this costs nothing.
+        // The generator mixes its seed well, so that even neighbouring seeds have very different first numbers. The
+        // first number is skipped only as a precaution.
         generator.next();
         (generator.fraction() < self.rate).then(|| effect(half, &mut generator))
     }

@@ -7,8 +7,8 @@ use crate::Half;
 use crate::calls::is_write;
 use crate::exchange::Request;
 
-/// An effect, and the calls on which it is used. A rule hits all calls that it matches, unless it is limited to some of
-/// them, e.g. with [`nth`](Rule::nth).
+/// An effect, and the calls on which it is used. A rule hits all calls that it matches. Functions such as
+/// [`nth`](Rule::nth) limit the rule to some of these calls.
 ///
 /// ```
 /// # use sandbox::{Half, faults::{Effect, Rule}};
@@ -24,9 +24,9 @@ pub struct Rule {
     condition: Option<Condition>,
     choice: Choice,
     times: Option<u64>,
-    /// The number of calls that matched.
+    /// The number of calls so far that the rule matched, including those that it did not hit.
     matched: u64,
-    /// The number of calls that were hit.
+    /// The number of calls so far that the rule hit.
     hits: u64,
 }
 
@@ -73,14 +73,14 @@ impl Rule {
         self
     }
 
-    /// Matches paths by a pattern. In the pattern `*` stands for one segment, and `**` at the end stands for the rest
-    /// of the path: `/v1/servers/*`, `/api/**`.
+    /// Matches paths by a pattern, e.g. `/v1/servers/*` or `/api/**`. `*` stands for one segment, and `**` at the end
+    /// stands for the rest of the path.
     pub fn path(mut self, pattern: &str) -> Rule {
         self.path = Some(pattern.to_owned());
         self
     }
 
-    /// Sets a condition that a request must also satisfy.
+    /// Limits the rule to requests for which `condition` returns true.
     pub fn when(mut self, condition: impl Fn(&Request) -> bool + Send + 'static) -> Rule {
         self.condition = Some(Box::new(condition));
         self
@@ -114,7 +114,7 @@ impl Rule {
         self.hits
     }
 
-    /// Counts a matching call. Returns the effect when the rule hits the call.
+    /// Counts the call if the rule matches it. Returns the effect when the rule also hits the call.
     pub(super) fn hit(&mut self, half: Half, request: &Request) -> Option<Effect> {
         if !self.matches(half, request) {
             return None;

@@ -30,7 +30,7 @@ pub struct Resource {
     pub id: u64,
 }
 
-/// How an action ended. The effect of the action gets this value.
+/// How an action ended. At the end of an action its effect is called with this value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Outcome {
     Success,
@@ -67,16 +67,18 @@ struct End {
 #[derive(Default)]
 pub struct Actions {
     all: BTreeMap<u64, Action>,
-    /// The work that is still to be done, by the time at which it is due and the order in which it was added.
+    /// The work that is still to be done. The key is the time at which the work is due, and then a number that
+    /// grows with every entry.
     agenda: BTreeMap<(Instant, u64), Work>,
     /// The number of running actions on each resource.
     locks: HashMap<Resource, usize>,
-    /// The failures that the next actions will have, as code and message, by command.
+    /// The errors with which the next actions will fail. The key is the command, and each error has a
+    /// code and a message.
     failures: HashMap<String, VecDeque<(String, String)>>,
     /// The durations of actions at scale 1, by command. A command without an entry takes its usual time.
     durations: HashMap<String, Duration>,
     held: bool,
-    /// The resources whose actions do not end, until they are released.
+    /// The resources whose actions do not end until the resources are released.
     held_resources: HashSet<Resource>,
     arrivals: u64,
 }
@@ -137,7 +139,7 @@ impl World {
         id
     }
 
-    /// Runs `effect` after this time at scale 1. No action shows this work.
+    /// Runs `effect` after this time at scale 1. The API shows no action for this work.
     pub fn later(&mut self, after: Duration, effect: impl FnOnce(&mut World) + Send + 'static) {
         let at = self.clock.now() + self.clock.scaled(after);
         self.actions.plan(at, Work { action: None, effect: Box::new(|world, _| effect(world)) });
@@ -201,8 +203,8 @@ impl Actions {
         self.failures.entry(command.into()).or_default().push_back((code.into(), message.into()));
     }
 
-    /// Sets the duration that actions with this command have at scale 1. `None` restores the usual duration. Actions
-    /// that run already keep theirs.
+    /// Sets the duration at scale 1 of the actions with this command. `None` restores the usual duration. Actions that
+    /// are running keep their old duration.
     pub fn set_duration(&mut self, command: &str, takes: Option<Duration>) {
         match takes {
             Some(takes) => self.durations.insert(command.into(), takes),

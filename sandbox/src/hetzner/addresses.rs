@@ -18,7 +18,8 @@ const IPV4_RANGES: [(Ipv4Addr, u8); 4] = [
 pub struct Pool {
     ipv4_used: u32,
     ipv6_used: u32,
-    /// The addresses, and the first addresses of ranges, that a test has chosen itself. They are not allocated.
+    /// The addresses that a test has chosen itself, and that are therefore not allocated. A range is stored
+    /// as its first address.
     taken: HashSet<IpAddr>,
 }
 

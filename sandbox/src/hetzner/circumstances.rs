@@ -14,7 +14,7 @@ pub struct Circumstances {
     pub dedicated: HashMap<IpAddr, u64>,
     /// The simulated Robot, and the ID of the project whose owner has its dedicated servers.
     pub robot: Option<(u64, Arc<Robot>)>,
-    /// Whether Robot does not answer the Cloud.
+    /// Whether Robot is unavailable to the Cloud, which then refuses new targets of type `ip`.
     pub robot_unavailable: bool,
     /// The number of load balancers that a project may have. A project without an entry may have any number.
     pub load_balancer_limits: HashMap<u64, usize>,
@@ -23,8 +23,7 @@ pub struct Circumstances {
     /// The load balancer types that are being retired, by name, with the date of the announcement and the date until
     /// which the type is sold.
     pub deprecated: HashMap<String, (String, String)>,
-    /// The DNS zones of each project. In a project without an entry, every domain counts as one that
-    /// the project manages.
+    /// The DNS zones of each project. A project without an entry is treated as if it had a zone for every domain.
     pub zones: HashMap<u64, Vec<String>>,
     /// The number of seconds by which the API's clock is ahead of this machine's clock. Negative when the API's
     /// clock is behind.
@@ -40,8 +39,8 @@ impl Circumstances {
             || self.robot.as_ref().is_some_and(|(owner, robot)| *owner == project && robot.owns(ip))
     }
 
-    /// Returns the time since which the dedicated server with this address has been running. This is `always` for a
-    /// server that is not in the simulated Robot, because such a server counts as running.
+    /// Returns the time since which the dedicated server with this address has been running. Returns `always` for a
+    /// server that is not in the simulated Robot, because such a server always runs.
     pub fn answers_since(&self, ip: IpAddr, always: Instant) -> Option<Instant> {
         match &self.robot {
             Some((_, robot)) if !self.dedicated.contains_key(&ip) => robot.answers_since(ip),

@@ -27,7 +27,7 @@ impl Clock {
         time::now()
     }
 
-    /// Returns how long something takes here when it takes `real` on the real API.
+    /// Returns how long something takes in the simulated cloud when it takes `real` on the real API.
     pub fn scaled(&self, real: Duration) -> Duration {
         real.mul_f64(self.scale)
     }
@@ -37,7 +37,8 @@ impl Clock {
     }
 }
 
-/// Returns the header `Date` of an answer from an API whose clock is `seconds` ahead of this machine's clock.
+/// Returns the value of the header `Date` in an answer of an API whose clock is `seconds` ahead
+/// of this machine's clock.
 pub fn date_ahead(seconds: i64) -> String {
     let now = time::timestamp();
     let shown = Timestamp::from_second(now.as_second().saturating_add(seconds)).unwrap_or(now);

@@ -1,5 +1,6 @@
-//! Changes that tests make to load balancers, certificates, Primary IPs, routes and their circumstances. Like all
-//! methods of [`Cloud`], they take effect at once and panic when they are given impossible values.
+//! Changes that tests make to load balancers, certificates, Primary IPs and routes, and to the circumstances of
+//! the simulated cloud. Like all methods of [`Cloud`], these methods take effect at once and panic when they
+//! are given impossible values.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -68,9 +69,9 @@ impl Cloud {
         found.map_or(Value::Null, |one| self.document(id, one.json(&world)))
     }
 
-    /// Calls `edit` with the JSON of a load balancer. The API then shows the changed JSON, and a field's real value
-    /// again when a request has changed the field. `edit` must not call this cloud, which is locked. Nothing happens
-    /// when the load balancer is gone.
+    /// Calls `edit` with the JSON of a load balancer. From then on, the API shows the JSON that `edit` has changed.
+    /// When a later request changes a field, the API shows the real value of this field again. `edit` must not call
+    /// this cloud, which is locked. Nothing happens when the load balancer is gone.
     pub fn edit_load_balancer(&self, id: u64, edit: impl FnOnce(&mut Value)) {
         load_balancers::edit(&mut self.lock(), id, edit);
     }
@@ -80,7 +81,7 @@ impl Cloud {
         load_balancers::remove(&mut self.lock(), id);
     }
 
-    /// Sets whether the actions on this load balancer are held. While they are held, none of them ends. Once they are
+    /// Sets whether the actions on this load balancer are held. A held action does not end. When the actions are
     /// released, those that are due end.
     pub fn hold_load_balancer(&self, id: u64, held: bool) {
         let kind = <load_balancers::LoadBalancer as Owned>::KIND;
@@ -166,8 +167,8 @@ impl Cloud {
         self.lock().circumstances.robot = Some((project, robot));
     }
 
-    /// Sets whether the Cloud fails to ask Robot. While `unavailable` is true, a new target of type `ip` is
-    /// refused with `robot_unavailable`.
+    /// Sets whether Robot is unavailable to the Cloud. While `unavailable` is true, a new target of type `ip`
+    /// is refused with `robot_unavailable`.
     pub fn set_robot_unavailable(&self, unavailable: bool) {
         self.lock().circumstances.robot_unavailable = unavailable;
     }
@@ -209,7 +210,8 @@ impl Cloud {
         deprecated.insert(name.to_owned(), dates);
     }
 
-    /// Sets the DNS zones of a project. Before the first call, every domain counts as one that the project manages.
+    /// Sets the DNS zones of a project. A project whose zones were never set is treated as if it had a
+    /// zone for every domain.
     pub fn set_dns_zones(&self, project: u64, zones: &[&str]) {
         let zones = zones.iter().map(|zone| (*zone).to_owned()).collect();
         self.lock().circumstances.zones.insert(project, zones);
@@ -220,8 +222,8 @@ impl Cloud {
         self.lock().circumstances.silent_deletes = silent;
     }
 
-    /// Sets the number of seconds by which `Date` is ahead of this machine's clock. A negative number means that
-    /// `Date` is behind.
+    /// Sets the number of seconds by which the header `Date` is ahead of this machine's clock. A negative number means
+    /// that `Date` is behind.
     pub fn set_clock_ahead(&self, seconds: i64) {
         self.lock().circumstances.clock_ahead_s = seconds;
     }

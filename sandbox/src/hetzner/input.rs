@@ -12,13 +12,13 @@ use crate::exchange::percent_encode;
 
 type Result<T> = std::result::Result<T, ApiError>;
 
-/// The query parameters of a request. They were checked against the parameters that the path allows.
+/// The query parameters of a request, which are all among those that the path allows.
 pub struct Query<'a> {
     pairs: &'a [(String, String)],
 }
 
 impl<'a> Query<'a> {
-    /// Returns the parameters, or an error when one of them is not contained in `known`.
+    /// Returns the parameters, or an error when the name of one of them is not in `known`.
     pub fn new(pairs: &'a [(String, String)], known: &[&str]) -> Result<Query<'a>> {
         match pairs.iter().find(|(name, _)| !known.contains(&name.as_str())) {
             Some((name, _)) => Err(ApiError::invalid(name, "unknown parameter")),
@@ -54,7 +54,8 @@ impl<'a> Query<'a> {
     }
 }
 
-/// The fields of a JSON object. Reading a field removes it; [`Fields::finish`] refuses the rest.
+/// The fields of a JSON object. Reading a field removes it from the object. [`Fields::finish`] refuses the request
+/// when fields are left.
 ///
 /// A field with the value `null` counts as missing, because official clients send `null` for options that are not set.
 pub struct Fields {
@@ -166,7 +167,8 @@ impl Fields {
         list.into_iter().enumerate().map(object).collect()
     }
 
-    /// Whether the field is present, even with the value null. This is needed for fields in which null has a meaning.
+    /// Whether the field is present, even with the value null. Some fields need this function, because null has
+    /// a meaning in them.
     pub fn has(&self, name: &str) -> bool {
         self.values.contains_key(name)
     }
@@ -199,7 +201,7 @@ impl Fields {
         ApiError::invalid(&format!("{}{name}", self.prefix), problem)
     }
 
-    /// Refuses the request when it has fields that were not read.
+    /// Refuses the request when its JSON object has fields that nothing has read.
     pub fn finish(self) -> Result<()> {
         match self.values.keys().next() {
             Some(name) => Err(self.invalid(name, "unknown field")),

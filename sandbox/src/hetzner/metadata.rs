@@ -63,7 +63,7 @@ fn private_network(interface: usize, attachment: &Attachment, network: &Network)
         aliases.join(", "),
         attachment.mac_address,
         network.id,
-        // A JSON string is a valid YAML string, whatever the name contains.
+        // A JSON string is also a YAML string, so it can be written as JSON whatever characters it contains.
         serde_json::Value::from(network.name.as_str()),
         network.ip_range,
         network.gateway(),

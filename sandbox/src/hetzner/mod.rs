@@ -71,7 +71,8 @@ use crate::exchange::{Handler, Request, Response};
 /// `fsn1`, `nbg1` and `hel1` are in this zone.
 const ZONE: &str = "eu-central";
 
-/// The largest number of resources whose parsed JSON is kept. Tests with more resources read their JSON less often.
+/// The largest number of resources whose parsed JSON is kept. Tests with more resources read the JSON of
+/// each resource less often.
 const MOST_SHOWN: usize = 100;
 
 /// All projects of a simulated Hetzner Cloud, and the metadata service.
@@ -95,7 +96,7 @@ pub struct ServerSummary {
     pub is_running: bool,
 }
 
-/// The facts about a server that its kubelet finds out.
+/// The facts about a server that the kubelet on this server finds out.
 pub(crate) struct SeenServer {
     pub name: String,
     /// The private address, or the public address when there is no private address.
@@ -357,7 +358,7 @@ impl Handler for Cloud {
         let correlation = world.new_correlation_id();
         let budget = world.budgets.get(&project).cloned();
         let ahead_s = world.circumstances.clock_ahead_s;
-        // The answer is converted to bytes without the lock, while other requests are served.
+        // The answer is converted to bytes after the lock was released, so that other requests are served meanwhile.
         drop(world);
         let response = match answer {
             Ok(reply) => reply.response(),

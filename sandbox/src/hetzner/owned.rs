@@ -117,7 +117,7 @@ pub fn read_name<T: Owned>(call: &Call, fields: &mut Fields) -> Result<String, A
     check_name::<T>(call, fields, fields.required("name", name)?, None)
 }
 
-/// Reads the name and labels of a `PUT`. Those that the request does not contain keep their values.
+/// Reads the new name and labels from a `PUT`. A name or labels that the request does not contain stay as they are.
 pub fn read_changes<T: Owned>(
     call: &Call,
     fields: &mut Fields,

@@ -1,5 +1,5 @@
-//! Fills a project with resources from JSON that an API has returned, which keep their IDs, and returns the JSON of
-//! a project's resources.
+//! Fills a project with resources from JSON that an API has returned. The resources keep their IDs. This module also
+//! returns the JSON of a project's resources.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

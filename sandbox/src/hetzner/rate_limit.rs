@@ -13,7 +13,8 @@ const HOUR: Duration = Duration::from_secs(3600);
 #[derive(Clone, Debug)]
 pub struct Budget {
     limit: u32,
-    /// The number of requests that are left. The fraction is a refill that is not complete yet, and cannot be spent.
+    /// The number of requests that are left. Its fraction is the part of the next request that was refilled so far,
+    /// and cannot be spent.
     remaining: f64,
     updated: Instant,
 }

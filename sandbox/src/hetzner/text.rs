@@ -26,8 +26,7 @@ impl Text {
         Text(out)
     }
 
-    /// Adds one more field to the end of an object. Nothing happens when there is no value. The object must
-    /// not be empty.
+    /// Adds one more field to the end of an object, which must not be empty. Nothing happens when `value` is `None`.
     pub fn and(mut self, name: &str, value: Option<Text>) -> Text {
         if let Some(value) = value {
             self.0.pop();

@@ -72,7 +72,8 @@ impl World {
         }
     }
 
-    /// Returns a new ID. The ID is larger than all earlier IDs, unless [`with_id`](World::with_id) has chosen it.
+    /// Returns a new ID, which is larger than all earlier IDs, or else the ID
+    /// that [`with_id`](World::with_id) has chosen.
     pub fn new_id(&mut self) -> u64 {
         self.chosen_id.take().unwrap_or_else(|| {
             self.next_id += 1;
@@ -127,7 +128,7 @@ impl World {
     }
 }
 
-/// The mixing step of the splitmix64 generator. It is a bijection, so that different numbers stay different.
+/// Applies the mixing step of the splitmix64 generator. The step is a bijection, so different numbers stay different.
 fn scramble(number: u64) -> u64 {
     let mut mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

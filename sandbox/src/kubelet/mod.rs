@@ -38,7 +38,8 @@ pub const GRACE_PERIOD: Duration = Duration::from_secs(50);
 /// The shortest time between two checks of all machines. It leaves most of the processor time to the program under
 /// test, even when the scale is small and the cluster is large.
 const SHORTEST_PERIOD: Duration = Duration::from_millis(20);
-/// The pause after a check of all machines is at least this many times as long as the check, for the same reason.
+/// The pause after a check of all machines lasts at least this many times as long as the check, which also leaves most
+/// of the processor time to the program under test.
 const REST: u32 = 9;
 
 /// All kubelets of a cluster.
@@ -82,7 +83,7 @@ struct Kubelet {
 enum Pass {
     /// The pass does no additional work.
     Due,
-    /// Each kubelet reports its node now, unless its machine is off or the kubelet hangs.
+    /// Each kubelet reports its Node now, except a kubelet that hangs or whose machine does not run.
     Report,
     /// The grace period of every silent kubelet is treated as over.
     Expire,
@@ -105,7 +106,8 @@ impl Kubelets {
         }
     }
 
-    /// Starts the reports. They are made by a thread, or without a thread by calls of [`catch_up`](Kubelets::catch_up).
+    /// Starts the kubelets' reports. A thread makes the reports when `with_thread` is true. Otherwise, calls
+    /// of [`catch_up`](Kubelets::catch_up) make them.
     pub(crate) fn run(&mut self, with_thread: bool) -> std::io::Result<()> {
         if !with_thread {
             self.next_look = Mutex::new(Some(time::now() + self.shared.period()));
@@ -152,7 +154,7 @@ impl Kubelets {
         state.kubelets.iter_mut().filter(named).for_each(|kubelet| kubelet.hangs = true);
     }
 
-    /// Makes every kubelet report now whose machine runs and that does not hang.
+    /// Makes every kubelet report now, except a kubelet that hangs or whose machine does not run.
     pub fn heartbeat(&self) {
         self.shared.pass(Pass::Report);
     }

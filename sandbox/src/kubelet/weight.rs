@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-/// The numbers of labels and annotations that other programs have usually set on a node after a while.
+/// The numbers of labels and annotations that a padded Node gets. Other programs usually set as many on a real node.
 const LABELS: usize = 12;
 const ANNOTATIONS: usize = 6;
 

@@ -8,7 +8,7 @@ use super::request_info::{RequestInfo, ResourceRequest};
 use super::status::Refusal;
 use crate::exchange::Request;
 
-/// A user that the cluster knows, with all rules that are bound to the user cluster-wide.
+/// A user that the cluster knows, with the rules that the user has in all namespaces.
 #[derive(Clone, Debug, Default)]
 pub struct User {
     /// The name, e.g. `system:serviceaccount:NAMESPACE:NAME` for a service account.
@@ -59,10 +59,9 @@ pub struct Identity {
     groups: Vec<String>,
 }
 
-/// The paths that everybody may read, even without authentication. They are those of
-/// the role `system:public-info-viewer`.
+/// The paths that everybody may read, even without authentication. The role `system:public-info-viewer` contains them.
 const PUBLIC_PATHS: &[&str] = &["/healthz", "/livez", "/readyz", "/version", "/version/"];
-/// The paths that every authenticated user may read. They are those of the role `system:discovery`.
+/// The paths that every authenticated user may read. The role `system:discovery` contains them.
 const DISCOVERY_PATHS: &[&str] = &["/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*"];
 
 impl Directory {
@@ -100,8 +99,8 @@ impl Directory {
         self.grants.push(NamespaceGrant { user: user.into(), namespace: namespace.into(), rules });
     }
 
-    /// Takes the rules of one namespace away from the user, and returns the namespace. `None` means that the user has no
-    /// rules in any namespace.
+    /// Takes the user's rules away in one namespace where the user has rules, and returns this namespace. Returns
+    /// `None` when the user has no rules in any namespace.
     pub fn revoke_in_a_namespace(&mut self, user: &str) -> Option<String> {
         let grant = self.grants.iter().find(|grant| grant.user == user)?;
         let namespace = grant.namespace.clone();
@@ -139,7 +138,7 @@ impl Directory {
                 });
                 user.map(Identity::of).ok_or_else(Refusal::unauthorized)
             }
-            // The client showed a certificate that the sandbox's CA did not sign, or that is not valid now.
+            // The client sent a certificate that the sandbox's CA did not sign, or that is not valid now.
             None if request.client_certificate.as_deref() == Some(&[]) => {
                 Err(Refusal::unauthorized())
             }

@@ -16,7 +16,7 @@ pub struct Read {
     pub warnings: Vec<String>,
 }
 
-/// How unknown fields are handled, from the parameter `fieldValidation`.
+/// How unknown fields are handled, as the parameter `fieldValidation` says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FieldValidation {
     Ignore,

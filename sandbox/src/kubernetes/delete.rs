@@ -14,8 +14,8 @@ pub struct DeleteRequest<'a> {
     pub resource: &'static Resource,
     pub namespace: &'a str,
     pub name: &'a str,
-    /// The UID and the `resourceVersion` that the object must have, if the client requires them. Other values
-    /// are a conflict.
+    /// The UID and the `resourceVersion` that the object must have, if the client requires them. The server answers
+    /// with a conflict when the object has other values.
     pub uid: Option<String>,
     pub resource_version: Option<String>,
     pub dry_run: bool,

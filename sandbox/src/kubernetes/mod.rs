@@ -108,9 +108,9 @@ impl Cluster {
     }
 
     /// Creates a `Cluster` whose requests a real cluster answers. The user of this kubeconfig must have all rights
-    /// there. Apart from Namespaces, only objects that were created through this `Cluster` are seen and changed. They are
-    /// deleted together with it. Among them is a Service `kubernetes`, whose UID identifies the cluster, so that a test
-    /// may delete it.
+    /// there. Apart from Namespaces, only objects that were created through this `Cluster` are seen and changed.
+    /// Dropping the `Cluster` deletes these objects. One of them is a Service `kubernetes`, whose UID identifies the
+    /// cluster, and which a test may delete.
     ///
     /// # Errors
     /// An error means that the kubeconfig has no credentials, or that no server answers there.
@@ -144,8 +144,8 @@ impl Cluster {
         Cluster { state: Mutex::new(state), corner }
     }
 
-    /// Adds a user, or replaces the user of that name. All rules of the previous user are removed, also those that apply
-    /// only in a namespace.
+    /// Adds a user, or replaces the user of that name. All rules of the previous user are removed, also those that
+    /// apply only in one namespace.
     pub fn add_user(&self, user: User) {
         let (name, groups, rules) = (user.name.clone(), user.groups.clone(), user.rules.clone());
         if let Some(corner) = &self.corner {
@@ -187,7 +187,7 @@ impl Cluster {
         if let Some(corner) = &self.corner {
             let mut directory = self.state().directory.clone();
             directory.grant_in_namespace(user, namespace, rules.clone());
-            // The Role replaces the previous one, so it has the earlier rules too.
+            // The new Role replaces the previous Role, so the new one must contain the earlier rules too.
             let all = directory.granted_in_namespace(user, namespace);
             corner.bind(&directory, user, &[], namespace, &all);
         }
@@ -195,7 +195,7 @@ impl Cluster {
     }
 
     /// Waits on a real server until the next second has begun, so that objects that are created from now on are younger
-    /// than all others. A real server counts the age of objects in seconds.
+    /// than all others. The creation times of objects have whole seconds.
     pub fn await_next_second(&self) {
         if let Some(corner) = &self.corner {
             corner.await_next_second();
@@ -205,7 +205,8 @@ impl Cluster {
     /// Creates an object as an administrator would, and returns the object.
     ///
     /// # Panics
-    /// Panics when the server would refuse the object. This is for tests and the simulation, which write valid objects.
+    /// Panics when the server refuses the object. Only tests and the simulation call this function, and
+    /// they write valid objects.
     pub fn create(&self, resource: &str, namespace: Option<&str>, object: Value) -> Value {
         let row = row(resource);
         if let Some(corner) = &self.corner {
@@ -239,8 +240,8 @@ impl Cluster {
     }
 
     /// Changes an object without any check and raises its `resourceVersion`. Returns false when there is no such
-    /// object. A real server does check the object, and `edit` is called again when another client changed the
-    /// object in between.
+    /// object. A real server does check the object. With a real server, `edit` is called again when another client has
+    /// changed the object in between.
     pub fn edit(
         &self,
         resource: &str,
@@ -328,7 +329,8 @@ impl Cluster {
 }
 
 impl State {
-    /// Returns the store that a read of that `resourceVersion` uses. Only 0 allows the frozen cache.
+    /// Returns the store that answers a read with this `resourceVersion`. A frozen cache answers only
+    /// reads with `resourceVersion` 0.
     fn store_for(&self, resource_version: Option<u64>) -> &Store {
         match &self.frozen {
             Some(frozen) if resource_version == Some(0) => frozen,
@@ -341,7 +343,7 @@ impl State {
     }
 }
 
-/// Returns the resource with this plural name. Panics when there is none.
+/// Returns the resource with this plural name. Panics when the sandbox has no such resource.
 fn row(resource: &str) -> &'static Resource {
     resource::named(resource).unwrap_or_else(|| panic!("{resource}: not a resource of the sandbox"))
 }

@@ -51,7 +51,8 @@ struct Token {
     version: String,
     #[serde(rename = "rv", default)]
     revision: i64,
-    /// The first key of the next page, after a slash.
+    /// The smallest key that can follow the last object of the previous page, with a slash before it. The next page
+    /// begins with this key or a larger one.
     #[serde(default)]
     start: String,
 }
@@ -242,7 +243,7 @@ fn pick(
     check_not_ahead(query.resource_version, store)?;
     let current = store.revision();
     if query.exact && query.resource_version.is_some_and(|version| version != current) {
-        // No history is kept here, as if every version but the current one were compacted.
+        // No old versions of objects are kept here, so every version but the current one is treated as compacted.
         let why = "The resourceVersion for the provided list is too old.";
         return Err(Refusal::expired(why, None));
     }

@@ -1,4 +1,4 @@
-//! The resources that are served. Each is one row of a table.
+//! The resources that the Kubernetes API serves. Each resource is one row of a table.
 
 use serde_json::Value;
 

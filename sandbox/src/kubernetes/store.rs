@@ -69,7 +69,8 @@ impl Store {
         self.revision
     }
 
-    /// Raises the revision without changing an object, as a write of etcd itself does at a compaction.
+    /// Raises the revision without changing an object. On a real server a compaction raises the revision too, because
+    /// it writes a key to etcd.
     pub fn advance(&mut self) {
         self.revision += 1;
     }

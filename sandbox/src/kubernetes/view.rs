@@ -127,7 +127,8 @@ impl View {
                     objects.map(|object| partial(object.metadata_text(), version)).collect();
                 let kind = "PartialObjectMetadataList";
                 let text = list_text(kind, version.api_version(), meta, &items);
-                // v1.36 shows an empty list as `"items":null` only in this form.
+                // kube-apiserver 1.36 writes an empty list as `"items":null` in this form, and as
+                // `"items":[]` in the others.
                 match items.is_empty() {
                     true => text.replace(r#""items":[]"#, r#""items":null"#),
                     false => text,

@@ -1,7 +1,6 @@
 //! Creating and changing objects: POST, PUT, PATCH.
 //!
-//! The order of the checks is that of the real server, so that the same error is answered when there
-//! are several errors.
+//! The checks have the order of the real server, so that a request with several errors gets the same error as there.
 
 use std::sync::Arc;
 

@@ -18,8 +18,8 @@ pub struct Schemas<'d> {
 struct ObjectRules<'d> {
     properties: BTreeMap<&'d str, &'d Value>,
     required: Vec<&'d str>,
-    /// The schema of properties that are not listed. `None` means that such properties are refused, unless no property
-    /// at all is listed.
+    /// The schema of properties that are not listed in `properties`. When it is `None`, such properties are refused. An
+    /// object schema that lists no property at all accepts any property.
     additional: Option<&'d Value>,
 }
 

@@ -20,8 +20,8 @@ use crate::exchange::{Handler, Request, Response};
 use crate::time;
 
 /// The number of failed logins after which the caller's address is blocked, and the length of the block. All callers of
-/// a sandbox share one address. A failed login counts for as long as a block lasts (not documented), and a successful
-/// login does not reset the count.
+/// a sandbox share one address. A failed login is forgotten after the length of a block, but not because of a
+/// successful login. Robot's document does not say when a failed login is forgotten.
 const FAILURES: usize = 3;
 const BLOCK: Duration = Duration::from_secs(600);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -57,8 +57,8 @@ pub struct DedicatedServer {
     /// The subnets, each with its address and the length of its prefix, e.g. `64`. `None` is shown as null
     /// in an answer.
     pub subnets: Option<Vec<(String, String)>>,
-    /// The ways in which the server can be reset. When the list is empty, a request for them is
-    /// answered with `RESET_NOT_AVAILABLE`.
+    /// The ways in which the server can be reset. When the list is empty, a request for the server's reset options
+    /// is answered with `RESET_NOT_AVAILABLE`.
     pub reset_types: Vec<String>,
     /// The operating status, e.g. `not supported`. `None` means that the status is `running` or `shut off`, depending
     /// on the power.
@@ -91,7 +91,7 @@ pub enum Limit {
     Reset,
 }
 
-/// The numbers of requests by the result of their authentication.
+/// The numbers of requests, by the result of the login.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Logins {
     pub good: usize,
@@ -301,8 +301,8 @@ impl DedicatedServer {
         })
     }
 
-    /// Returns the server in the form that a request for this server alone gets, which also contains what the
-    /// server can do.
+    /// Returns the server in the form in which a request for this server alone gets it. This form also says what the
+    /// server can do, e.g. `reset`.
     fn server_alone(&self) -> Value {
         let mut server = self.server();
         let has_reset = !self.reset_types.is_empty();
@@ -316,7 +316,7 @@ impl DedicatedServer {
         server
     }
 
-    /// Returns the reset options of the server in the form that the list contains.
+    /// Returns the reset options of the server in the form that the list of all reset options contains.
     fn reset(&self) -> Value {
         json!({
             "server_ip": self.server_ip, "server_ipv6_net": self.server_ipv6_net,

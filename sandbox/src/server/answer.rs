@@ -95,7 +95,7 @@ fn head(response: &Response, framing: Framing, next: Next) -> Vec<u8> {
     for (name, value) in &response.headers {
         line(name, value);
     }
-    // The handler may have set `Date` by a clock of its own.
+    // `Date` is added only when the handler has not set this header by a clock of its own.
     if !response.headers.iter().any(|(name, _)| name == "Date") {
         let now = time::timestamp().strftime("%a, %d %b %Y %H:%M:%S GMT");
         line("Date", &now.to_string());

@@ -43,7 +43,7 @@ pub(super) fn serve(shared: &Shared, socket: TcpStream) {
     }
 }
 
-/// Serves one request in memory. All waits are calls of `pause`.
+/// Serves one request in memory. The server calls `pause` instead of waiting.
 pub(super) fn serve_in_memory(
     config: &Config,
     request: &[u8],

@@ -143,8 +143,8 @@ impl Server {
             let shared = shared.clone();
             thread::Builder::new().name("sandbox-accept".into()).spawn(move || {
                 accept(&listener, &shared);
-                // A process that is being started at this moment has inherited a copy of the socket. Closing our copy
-                // alone would leave the socket open.
+                // A process that is being started at this moment may have inherited a copy of the socket. Closing our
+                // copy alone would leave the socket open, so the socket itself is shut down.
                 let _ = SockRef::from(&listener).shutdown(Shutdown::Both);
             })?
         };
@@ -167,7 +167,7 @@ const STOP_LIMIT: Duration = Duration::from_secs(5);
 impl Drop for Server {
     fn drop(&mut self) {
         self.shared.stop();
-        // The acceptor blocks in accept(). Another connection wakes the acceptor.
+        // The acceptor blocks in accept(), so it is woken by a connection.
         let _ = TcpStream::connect_timeout(&self.address, Duration::from_secs(1));
         if let Some(acceptor) = self.acceptor.take() {
             let _ = acceptor.join();
@@ -265,8 +265,8 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     while shared.wait_for_room() {
         let socket = match listener.accept() {
             Ok((socket, _)) => socket,
-            // The process has no file descriptors left, or the waiting client has left. The server continues
-            // in both cases.
+            // Either the process has no file descriptors left, or the client that wanted to connect has left. The
+            // server continues in both cases.
             Err(_) => {
                 shared.pause(Duration::from_millis(10));
                 continue;

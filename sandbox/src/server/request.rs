@@ -29,7 +29,7 @@ impl From<io::Error> for Refusal {
     }
 }
 
-/// Receives the next request. Waits for the request as long as a connection may be idle.
+/// Receives the next request. The wait for its first byte is limited by the idle time of a connection.
 pub(super) fn receive(stream: &mut impl Bytes, limits: &Limits) -> Result<Received, Refusal> {
     if stream.buffered().is_empty() && stream.fill(Instant::now() + limits.idle)? == 0 {
         return Err(Refusal::Gone);
@@ -215,7 +215,8 @@ fn body_length(request: &Request) -> Result<Length, Refusal> {
         }
         ([coding], []) if coding.eq_ignore_ascii_case("chunked") => Ok(Length::Chunked),
         (_, []) => Err(Refusal::Answer(501, "only the transfer coding chunked is known")),
-        // RFC 9112, 6.1: a request with both headers is an attempt at smuggling, or broken.
+        // RFC 9112, 6.1: a request with both `Content-Length` and `Transfer-Encoding` is an attempt
+        // at smuggling, or broken.
         _ => Err(Refusal::Answer(400, "both Content-Length and Transfer-Encoding")),
     }
 }

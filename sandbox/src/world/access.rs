@@ -52,8 +52,8 @@ pub fn official_rules() -> Vec<PolicyRule> {
 /// the official role.
 const ROLE: &str = "CCM_TEST_ROLE";
 
-/// Returns the rules for `kube-system` that commands need to read the daemon's settings. Tests run the commands of an
-/// operator with the account `ccm`.
+/// Returns rules for `kube-system` with which an operator's commands can read the daemon's settings. Tests run these
+/// commands with the account `ccm`, so this account needs the rules too.
 fn workload_rules() -> Vec<PolicyRule> {
     vec![rule(&["apps"], &["deployments", "daemonsets"], &["list"])]
 }

@@ -240,7 +240,8 @@ impl Builder {
             Kubelets::new(cloud.clone(), projects.own, robot.clone(), cluster.clone(), self.scale);
         let mut ports = self.ports;
         if self.in_memory {
-            // Nothing listens on these ports, so that a client that tries to connect is refused.
+            // The ports 1, 2 and 3 stand for the APIs in addresses. Nothing listens on them, so a client that tries to
+            // connect to them is refused.
             (ports.hetzner, ports.kubernetes, ports.robot) = (1, 2, 3);
         }
         Ok(Sandbox {
@@ -310,8 +311,8 @@ fn service(name: &str) -> Value {
 impl Tls {
     fn new() -> Result<Tls, credentials::Error> {
         let authority = Authority::new("sandbox-ca")?;
-        // The name `kubernetes.test` is resolved only by a proxy. Clients use no proxy for the other names, because
-        // these names mean the machine itself.
+        // Only a proxy can resolve the name `kubernetes.test`. Clients use no proxy for the other names, because these
+        // names mean the machine itself.
         let names = ["localhost", "127.0.0.1", "::1", "kubernetes.test"];
         let identity = authority.server(&names, Validity::Now)?;
         let server = ServerTls::new(&identity, &authority)?;

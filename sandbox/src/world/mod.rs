@@ -93,8 +93,8 @@ pub struct Projects {
 
 impl Drop for Sandbox {
     fn drop(&mut self) {
-        // A connection may keep a reference to the cluster until the process ends, and then no destructor runs. The
-        // cluster is therefore cleared here.
+        // A connection may keep a reference to the cluster until the process ends, and then the cluster is never
+        // dropped. The cluster is therefore cleared here.
         self.cluster.clear();
     }
 }

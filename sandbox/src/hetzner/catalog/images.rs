@@ -11,7 +11,7 @@ use super::{CATALOG, Entry};
 #[serde(deny_unknown_fields)]
 pub struct Image {
     pub id: u64,
-    /// The name. The images of an operating system for both architectures have the same name.
+    /// The name, which is the same for the images of both architectures of an operating system.
     pub name: &'static str,
     pub description: &'static str,
     pub os_flavor: &'static str,

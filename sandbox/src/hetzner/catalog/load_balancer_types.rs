@@ -40,7 +40,7 @@ impl LoadBalancerType {
         let dates = world.circumstances.deprecated.get(self.name);
         let deprecation = dates
             .map(|(announced, until)| text!({"announced": announced, "unavailable_after": until}));
-        // The prices never change, so that their JSON is made only once.
+        // The prices never change, so their JSON is made only once.
         static PRICES: OnceLock<BTreeMap<u64, Text>> = OnceLock::new();
         let prices = PRICES.get_or_init(|| {
             let all = LoadBalancerType::all().iter();
@@ -77,7 +77,7 @@ impl Entry for LoadBalancerType {
         self.name
     }
 
-    /// A list leaves out types that are no longer sold, like the list of server types.
+    /// A list contains only the types that are still sold. The list of server types has the same rule.
     fn is_offered(&self, world: &World) -> bool {
         self.is_sold(world)
     }

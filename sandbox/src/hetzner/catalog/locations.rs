@@ -24,7 +24,7 @@ pub struct Location {
     included_terabytes: u64,
 }
 
-/// Returns the static name of a network zone, or `None` when there is no such zone.
+/// Returns the name of this network zone as a static string, or `None` when there is no such zone.
 pub fn network_zone(name: &str) -> Option<&'static str> {
     let mut zones = Location::all().iter().map(|location| location.network_zone);
     zones.find(|zone| *zone == name)

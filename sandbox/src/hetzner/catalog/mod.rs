@@ -39,7 +39,8 @@ struct Catalog {
 struct Prices {
     /// The German VAT in percent, which is part of each gross price.
     vat_percent: f64,
-    /// The number of hours in a month for the bill. The sum of the hourly prices never exceeds the monthly price.
+    /// The number of hours by which the monthly price is divided to get the hourly price. A month has more hours, but
+    /// its bill never exceeds the monthly price.
     hours_a_month: f64,
     /// The price of traffic beyond the included traffic, in euro cents without VAT.
     cents_per_terabyte: f64,
@@ -113,7 +114,7 @@ fn list<T: Entry>(call: &Call) -> Result<Reply, ApiError> {
     Ok(page.reply(&format!("/{plural}"), &plural, &found, |entry| entry.json(call.world)))
 }
 
-/// Parses the ID in a path. A segment that is not a number is answered like a path that does not exist.
+/// Parses the ID in a path. A segment that is not a number gets the same error as a path that does not exist.
 pub fn id(segment: &str) -> Result<u64, ApiError> {
     segment.parse().map_err(|_| ApiError::no_such_path())
 }
@@ -126,7 +127,8 @@ pub fn read_only(
     if method == "GET" { answer() } else { Err(ApiError::wrong_method(method)) }
 }
 
-/// Returns the price of something in a location. `monthly_cents` is the price of a month in euro cents without VAT.
+/// Returns the price of a server type or a load balancer type in a location. `monthly_cents` is the price of a month in
+/// euro cents without VAT.
 fn price_per_time(location: &str, monthly_cents: u64) -> Text {
     let (prices, monthly) = (&CATALOG.prices, monthly_cents as f64);
     text!({

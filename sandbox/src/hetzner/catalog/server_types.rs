@@ -46,8 +46,8 @@ pub struct Deprecation {
 }
 
 impl ServerType {
-    /// Returns the JSON of the type, which is made only once, because every server in a list contains its type with all
-    /// prices. There is one JSON for real time and one for simulated time, because the time decides what is sold.
+    /// Returns the JSON of the type. It is made only once, because every server in a list contains its type with all
+    /// prices. Real time and simulated time have a JSON each, because the time decides which types are sold.
     pub fn json(&self) -> &'static Text {
         static SHOWN: [OnceLock<BTreeMap<u64, Text>>; 2] = [OnceLock::new(), OnceLock::new()];
         static NONE: Text = Text::none();
@@ -88,7 +88,8 @@ impl Offer {
         included_traffic(self.location)
     }
 
-    /// The API has shown `available` and `recommended` since April 2026, when `/datacenters` was about to be removed.
+    /// Returns the JSON of the offer. The API has the fields `available` and `recommended` since April 2026, when
+    /// `/datacenters` was about to be removed.
     fn json(&self) -> Text {
         let location_id = Location::find(self.location).map_or(0, |location| location.id);
         text!({
@@ -123,7 +124,7 @@ impl Entry for ServerType {
         self.name
     }
 
-    /// A list leaves out types that are no longer sold in any location, as the documentation says.
+    /// A list contains only the types that are still sold in at least one location, as the documentation says.
     fn is_offered(&self, _world: &World) -> bool {
         self.offers.iter().any(Offer::is_sold)
     }

@@ -63,7 +63,7 @@ fn unreadable(problem: impl Display) -> String {
 }
 
 fn fingerprint(der: &[u8]) -> String {
-    // The hash function is that of the TLS library, which this program contains anyway.
+    // The hash function comes from the TLS library, because this program contains that library anyway.
     let suite = cipher_suite::TLS13_AES_128_GCM_SHA256.tls13();
     let hash = suite.map(|suite| suite.common.hash_provider.hash(der));
     let bytes = hash.as_ref().map_or(&[][..], |hash| hash.as_ref());

@@ -44,7 +44,7 @@ pub fn place(world: &mut World, project: u64, body: &Value) -> Result<u64, ApiEr
 }
 
 /// Adds a certificate to the simulated cloud from JSON that an API has returned. Load balancers can use the certificate
-/// when it was uploaded or issued. Missing parts of its content are empty.
+/// when it was uploaded or issued. Fields of its content that are not in the JSON are empty.
 pub fn put(world: &mut World, project: u64, shown: &Value) -> Result<(), ApiError> {
     let mut fields = Fields::of(shown);
     let managed = Managed::shown(&shown["status"]);

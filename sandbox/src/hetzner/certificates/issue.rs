@@ -71,7 +71,7 @@ impl Managed {
 }
 
 impl Certificate {
-    /// Ends the issuance: it has succeeded, or it has failed when the certificate cannot be made.
+    /// Makes the certificate at the end of the issuance. The issuance fails when the certificate cannot be made.
     pub fn complete(&mut self) {
         let issuance = match make(self.id, &self.domain_names) {
             Ok(content) => {
@@ -121,7 +121,7 @@ pub fn retry(call: &mut Call, certificate: &Certificate) -> Result<Reply, ApiErr
     Ok(call.world.action_reply(201, action))
 }
 
-/// Starts an issuance again as `retry` does, even when the last issuance did not fail.
+/// Starts an issuance again as `retry` does, but even when the last issuance did not fail.
 pub fn retry_by_hand(world: &mut World, id: u64) {
     if let Some(project) = world.certificates.get(&id).map(|found| found.project) {
         start(&mut Call::by_hand(world, project, b""), id, "issue_certificate");

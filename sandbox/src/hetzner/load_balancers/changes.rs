@@ -41,8 +41,8 @@ pub fn start(call: &mut Call, one: &LoadBalancer, command: &str) -> Result<Reply
         return Err(ApiError::wrong_method(call.method));
     }
     let fields = Fields::parse(call.body)?;
-    // The lock is checked before the request is checked against the state, because the running change may be what makes
-    // the request valid.
+    // The lock is checked first. The change that is running now may be what makes this request valid, and the
+    // client should then retry.
     check_unlocked(call, one)?;
     let change = read(fields, call.world, one)?;
     let id = one.id;
@@ -55,8 +55,8 @@ pub fn start(call: &mut Call, one: &LoadBalancer, command: &str) -> Result<Reply
     Ok(call.world.action_reply(201, action))
 }
 
-/// Returns a change that affects only the load balancer. The change also removes the value that a test had set
-/// for this field.
+/// Returns a change of the load balancer alone. The change also removes the value that a test has set for `field`, so
+/// that the API shows the real value again.
 fn on(field: &'static str, change: impl FnOnce(&mut LoadBalancer) + Send + 'static) -> Change {
     Box::new(move |world, id| {
         if let Some(one) = world.load_balancers.get_mut(&id) {

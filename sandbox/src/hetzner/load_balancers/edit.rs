@@ -15,8 +15,8 @@ use crate::hetzner::overlay::Overlay;
 use crate::hetzner::primary_ips::{self, Version};
 use crate::hetzner::world::World;
 
-/// Calls `change` with the JSON of a load balancer. The API then shows exactly the changed JSON, and a field's real
-/// value again when a request has changed the field.
+/// Calls `change` with the JSON of a load balancer. From then on, the API shows exactly the changed JSON. When a later
+/// request changes a field, the API shows the real value of this field again.
 ///
 /// Changes of fields that the simulation understands take effect: for example, a new target gets health checks. Other
 /// fields are only shown. Nothing happens when there is no such load balancer.
@@ -120,7 +120,7 @@ impl LoadBalancer {
     fn understand_targets(&mut self, wanted: &Value) {
         let before = std::mem::take(&mut self.targets);
         for entry in wanted.as_array().into_iter().flatten() {
-            // Fields that the simulation adds to its JSON are removed before reading.
+            // An answer has more fields than a request may have, so only the fields of a request are copied.
             let names = ["type", "server", "ip", "label_selector", "use_private_ip"];
             let asked: Value = names.iter().fold(json!({}), |mut asked, name| {
                 if let Some(value) = entry.get(*name) {

@@ -16,7 +16,7 @@ const MOMENT: Duration = Duration::from_millis(3000);
 pub enum Machine {
     /// A cloud server by its ID.
     Server(u64),
-    /// A dedicated server. The address is that in the target.
+    /// A dedicated server, by the address in the target.
     Ip(IpAddr),
 }
 
@@ -77,7 +77,8 @@ pub fn json(world: &World, one: &LoadBalancer, target: &Target, machine: Machine
     Text::part(&one.services.iter().map(entry).collect::<Vec<_>>())
 }
 
-/// Returns the health that follows from the state of the machine. It is shown when no test has set the target's health.
+/// Returns the health that follows from the state of the machine. The API shows this health when no test
+/// has set another one.
 fn natural(
     world: &World,
     one: &LoadBalancer,

@@ -64,7 +64,7 @@ pub struct LoadBalancer {
     pub targets: Vec<Target>,
     pub private_net: Option<PrivateNet>,
     pub public_enabled: bool,
-    /// The IDs of the Primary IPs.
+    /// The IDs of the two Primary IPs.
     pub ipv4: u64,
     pub ipv6: u64,
     pub protected: bool,
@@ -103,7 +103,7 @@ impl LoadBalancer {
         ids
     }
 
-    /// Returns the number of machines behind the targets. The machines of a label selector are counted one by one.
+    /// Returns the number of machines behind the targets. Each server that a label selector matches is one machine.
     pub fn count_targets(&self, world: &World) -> usize {
         self.targets.iter().map(|target| target.machines(world, self).len()).sum()
     }
@@ -229,7 +229,7 @@ fn check_unlocked(call: &Call, one: &LoadBalancer) -> Result<(), ApiError> {
     }
 }
 
-/// Returns a refusal because of the state of the load balancer or of another resource that the request needs.
+/// Returns the error for a request that the state of the load balancer, or of another resource, does not allow.
 fn refused(code: &'static str, message: impl Into<String>) -> ApiError {
     ApiError::new(422, code, message)
 }

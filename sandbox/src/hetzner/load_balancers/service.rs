@@ -290,7 +290,7 @@ impl HealthCheck {
 
 impl HealthCheckHttp {
     fn change(&mut self, mut fields: Fields) -> Result<(), ApiError> {
-        // A domain that is null is removed.
+        // A request with `"domain": null` removes the domain.
         if fields.has("domain") {
             self.domain = fields.string("domain")?.filter(|domain| !domain.is_empty());
         }

@@ -104,7 +104,8 @@ impl Target {
         }
     }
 
-    /// Whether the server is the target, or one of the servers for which the target stands.
+    /// Whether the load balancer reaches the server by this target. A label selector covers each server that has the
+    /// labels and the interface that the target needs.
     pub fn covers(&self, server: &Server, one: &LoadBalancer) -> bool {
         match &self.kind {
             Kind::Server(id) => *id == server.id,
@@ -115,7 +116,7 @@ impl Target {
         }
     }
 
-    /// Returns the machines that the target currently stands for.
+    /// Returns the machines behind the target. For a label selector, these are the servers that it matches now.
     pub fn machines(&self, world: &World, one: &LoadBalancer) -> Vec<Machine> {
         match &self.kind {
             Kind::Server(id) => vec![Machine::Server(*id)],

@@ -29,8 +29,8 @@ pub fn start(call: &mut Call, network: &Network, command: &str) -> Result<Reply,
         return Err(ApiError::wrong_method(call.method));
     }
     let fields = Fields::parse(call.body)?;
-    // The lock is checked before the request is checked against the network, because the running change may be what
-    // makes the request valid.
+    // The lock is checked first. The change that is running now may be what makes this request valid, and the
+    // client should then retry.
     if call.world.is_locked(network.resource()) {
         return Err(ApiError::conflict("network"));
     }

@@ -21,7 +21,7 @@ pub enum SubnetType {
     Cloud,
     /// The old name of the type `Cloud`.
     Server,
-    /// A subnet that connects dedicated servers.
+    /// A subnet that connects dedicated servers by a vSwitch.
     Vswitch,
 }
 
@@ -85,8 +85,8 @@ impl Subnet {
         self.kind != SubnetType::Vswitch
     }
 
-    /// Returns the JSON. `gateway` is the gateway of the network, but a subnet of type `vswitch` shows a gateway
-    /// of its own.
+    /// Returns the subnet as the API shows it. `gateway` is the gateway of the network, but a subnet of type `vswitch`
+    /// shows a gateway of its own.
     pub fn json(&self, gateway: Ipv4Addr) -> Text {
         let (kind, gateway) = match self.kind {
             SubnetType::Cloud => ("cloud", gateway),

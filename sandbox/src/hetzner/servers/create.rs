@@ -152,8 +152,8 @@ pub fn create(call: &mut Call) -> Result<Reply, ApiError> {
 
     let server = call.world.servers.get(&id).map(|server| server.json(call.world));
     let next: Vec<Text> = next.iter().map(|action| call.world.action_json(*action)).collect();
-    // The password is invented, because nobody can log in here, and is as long as a real one. There is no password when
-    // the request has an SSH key.
+    // The password is as long as a real one, but does not work, because nobody can log in here. There is no password
+    // when the request has an SSH key.
     let root_password = (!has_ssh_keys).then(|| call.world.new_correlation_id()[..20].to_owned());
     Ok(Reply::new(
         201,

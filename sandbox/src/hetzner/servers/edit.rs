@@ -13,8 +13,8 @@ use crate::hetzner::labels::Labels;
 use crate::hetzner::overlay::Overlay;
 use crate::hetzner::world::World;
 
-/// Calls `change` with the JSON of a server. The API then shows exactly the changed JSON, and a field's real value
-/// again when the simulation has changed the field.
+/// Calls `change` with the JSON of a server. From then on, the API shows exactly the changed JSON. When the simulation
+/// later changes a field, the API shows the real value of this field again.
 ///
 /// Changes of fields that the simulation understands take effect: for example, selectors find new labels. Unknown
 /// fields and impossible values are only shown. Returns false when there is no such server.

@@ -78,7 +78,7 @@ pub struct Server {
     pub protected: bool,
     /// The time since which the server has had this status.
     pub status_since: Instant,
-    /// The fields that a test has changed to values that the fields above cannot store.
+    /// The fields of the JSON that a test has changed to values that the other fields of this struct cannot store.
     edited: Overlay,
 }
 

@@ -148,7 +148,7 @@ fn list(
         Some(change) => change.as_array().ok_or_else(Refusal::unprocessable)?,
         None => &none,
     };
-    // When one item is `$patch: replace`, the other items become the whole list.
+    // When one item of the patch is `$patch: replace`, the other items of the patch replace the whole list.
     let replaces = |item: &Value| item[PATCH] == "replace";
     if change.iter().any(replaces) {
         return Ok(change.iter().filter(|item| !replaces(item)).cloned().collect());
@@ -200,8 +200,8 @@ fn position(items: &[Value], wanted: &Value, merge: Merge) -> Option<usize> {
     items.iter().position(|item| same(item, wanted, merge))
 }
 
-/// Sorts items. Items in `order` have the order of `order`. The other items keep their order, each before the first
-/// ordered item that followed it in the live list.
+/// Sorts the items of a merged list. Items that are also in `order` get the order of `order`. The other items keep
+/// their order. Each of them is placed before the first item of `order` that followed it in the live list.
 fn in_order(merged: Vec<Value>, order: &[Value], live: &[Value], merge: Merge) -> Vec<Value> {
     let (mut named, others): (Vec<Value>, Vec<Value>) =
         merged.into_iter().partition(|item| position(order, item, merge).is_some());

@@ -41,8 +41,8 @@ pub struct Corner {
     roles: Roles,
 }
 
-/// The resources of which `ccm` and the tests create objects. [`Corner::clear`] deletes objects of these resources only,
-/// in all namespaces.
+/// The resources of which `ccm` and the tests create objects. [`Corner::clear`] deletes only objects of these
+/// resources, but in all namespaces.
 const CLEANED: [&str; 4] = ["nodes", "events", "leases", "services"];
 
 /// The group whose members need no Role.
@@ -89,8 +89,8 @@ impl Corner {
         identity: Result<Identity, Refusal>,
     ) -> Result<Response, Refusal> {
         let info = request_info::read(request);
-        // TLS ends in the sandbox. The real server would not see the wrong certificate, and would take the caller for
-        // an anonymous one. The refusal is therefore answered here.
+        // TLS ends in the sandbox, so the real server does not see a wrong certificate and would treat the caller as
+        // anonymous. The sandbox therefore refuses the request itself.
         if let Err(refusal) = &identity
             && request.header("authorization").is_none()
         {
@@ -225,7 +225,8 @@ impl Corner {
         was_there
     }
 
-    /// Waits until the server's cache contains a write, because ccm lists from the cache right afterwards.
+    /// Waits until the server's cache contains the object as it was written, because ccm may list from
+    /// the cache right afterwards.
     fn is_seen(&self, resource: &Resource, namespace: &str, written: &Value) {
         let text = |field: &str| written["metadata"][field].as_str().unwrap_or_default();
         let path = path(resource, namespace, text("name"));

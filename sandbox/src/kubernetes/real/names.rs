@@ -11,7 +11,8 @@ pub struct Names {
     prefix: String,
 }
 
-/// The beginning of every sandbox's prefix, by which the objects of a killed test can be found.
+/// The text with which every sandbox's prefix begins. With this text one can find the objects that a killed
+/// test has left behind.
 const MARK: &str = "ccmtest-";
 
 impl Names {
@@ -31,8 +32,8 @@ impl Names {
         format!("{}{name}", self.prefix)
     }
 
-    /// Returns the name that an object of this resource has on the real server. Namespaces do not belong to the tests, and
-    /// keep their names.
+    /// Returns the name that an object of this resource has on the real server. Namespaces do not belong to the tests,
+    /// and keep their names.
     pub fn own(&self, resource: &str, name: &str) -> String {
         let keeps_name = resource == "namespaces" || name.is_empty();
         if keeps_name { name.to_owned() } else { self.inside(name) }

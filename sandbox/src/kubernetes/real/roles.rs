@@ -62,7 +62,7 @@ impl Roles {
             "" => ("Cluster", format!("/apis/{GROUP}/v1")),
             namespace => ("", format!("/apis/{GROUP}/v1/namespaces/{namespace}")),
         };
-        // The name must be one segment of a path.
+        // The name of a Role is one segment of a path, so characters that would not fit there are replaced.
         let name = names.inside(&user.replace([':', '/'], "-"));
         let role = json!({
             "apiVersion": format!("{GROUP}/v1"), "kind": format!("{prefix}Role"),

@@ -15,7 +15,7 @@ use crate::exchange::{Request, Response, percent_encode};
 pub struct Server {
     base: String,
     token: Option<String>,
-    /// The HTTP client that shows the owner's certificate, if the owner has one.
+    /// The HTTP client that sends the owner's certificate, if the owner has one.
     owner: ureq::Agent,
     stranger: ureq::Agent,
 }
@@ -26,7 +26,7 @@ pub(super) enum Caller {
     Owner,
     /// The user of this name, whom the owner impersonates.
     User(String),
-    /// Anybody else, with this `Authorization` header or without one.
+    /// Any other caller, whose request is sent with this `Authorization` header, or without such a header.
     Header(Option<String>),
 }
 

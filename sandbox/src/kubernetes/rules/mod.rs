@@ -1,7 +1,7 @@
 //! The rules of each kind: its defaults, the values that the cluster allocates, and validation.
 //!
-//! `write` decides the order of the calls. The order is that of the real server, so that the same error is answered
-//! when there are several errors.
+//! The module `write` calls these rules in the order of the real server, so that an object with several errors gets the
+//! same error as there.
 
 mod event;
 mod lease;
@@ -28,7 +28,7 @@ use super::store::Store;
 
 /// The rules of a kind. `new` and `old` are complete, decoded objects.
 pub trait Rules: Sync {
-    /// Sets the documented defaults. This is done each time that an object was decoded.
+    /// Sets the documented defaults. This is done each time that an object is decoded.
     fn defaults(&self, _object: &mut Value) {}
 
     /// Sets the values that the server and its admission plugins set at creation.

@@ -107,7 +107,7 @@ fn same_taint(left: &Value, right: &Value) -> bool {
     left["key"] == right["key"] && left["effect"] == right["effect"]
 }
 
-/// Returns a taint as the JSON of Go's internal struct.
+/// Returns a taint as JSON with the field names of Go's internal struct, which error messages contain.
 fn go_taint(taint: &Value) -> String {
     let (key, effect) = (&taint["key"], &taint["effect"]);
     let value = text(&taint["value"]);

@@ -15,7 +15,7 @@ use crate::kubernetes::status::FieldError;
 use crate::kubernetes::store::Store;
 
 /// The first and the last usable address of 10.96.0.0/16, which is the default range of kind. The Service of the API
-/// server has the first one.
+/// server has the first address.
 const CLUSTER_IPS: (u32, u32) = (0x0A60_0001, 0x0A60_FFFE);
 const NODE_PORTS: (i64, i64) = (30000, 32767);
 const HEADLESS: &str = "None";
@@ -71,7 +71,8 @@ impl Taken {
         self.node_ports.contains(&(number, protocol.to_string()))
     }
 
-    /// Returns a port that is free for all protocols and is not contained in `ours`.
+    /// Returns a port that no other Service uses with any protocol. `ours` contains the ports that
+    /// this Service already uses.
     fn free_port(&self, ours: &[i64], seed: u32) -> Option<i64> {
         let count = NODE_PORTS.1 - NODE_PORTS.0 + 1;
         let candidates = (0..count).map(|step| NODE_PORTS.0 + (i64::from(seed) + step) % count);
@@ -100,7 +101,7 @@ fn sync_cluster_ips(new: &mut Value, old: &Value) {
     }
 }
 
-/// Keeps the allocated values when an update leaves them out (a PUT of the manifest, for example).
+/// Keeps the allocated values when an update leaves them out, e.g. because a client sends its manifest in a PUT.
 fn keep_allocated(new: &mut Value, old: &Value) {
     if needs_cluster_ip(new) && needs_cluster_ip(old) {
         for field in ["clusterIP", "clusterIPs"] {
@@ -237,7 +238,8 @@ fn health_check_port(
         spec["healthCheckNodePort"] = taken.free_port(ours, seed)?.into();
         return None;
     };
-    // Validation reports a change of the port.
+    // No port is allocated, because the Service already had a health check port. Validation reports an error when the
+    // update changes this port.
     if old.is_some_and(needs_health_check_node_port) {
         return None;
     }

@@ -168,7 +168,7 @@ impl Decoder {
 }
 
 impl DecodeError {
-    /// Returns this error with the struct as the expected type.
+    /// Returns this error after replacing the expected type by the name of this struct.
     fn of_struct(self, object: &Object) -> DecodeError {
         match self.0.rsplit_once(" of type ") {
             Some((start, _)) => DecodeError(format!("{start} of type {}", object.go())),
@@ -281,7 +281,8 @@ fn check_layout(text: &str, micro: bool) -> Result<(), DecodeError> {
     if rest == "Z" || zone { Ok(()) } else { fail(rest, "Z07:00") }
 }
 
-/// Returns the text that follows a part of the layout. A digit in the layout matches any digit.
+/// Returns the rest of `text` after a beginning that matches `piece`, or `None` when no beginning does. A digit in
+/// `piece` matches any digit.
 fn after<'a>(text: &'a str, piece: &str) -> Option<&'a str> {
     let fits = text.len() >= piece.len()
         && piece.bytes().zip(text.bytes()).all(|(wanted, found)| match wanted {

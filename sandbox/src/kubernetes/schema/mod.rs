@@ -36,12 +36,12 @@ pub struct Field {
 /// The condition under which an answer shows a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// The field is shown when it is not zero. In Go it is a value with `omitempty`.
+    /// The field is shown when its value is not zero. In Go such a field is a value with `omitempty`.
     NonZero,
-    /// The field is shown when the object was written with it, even if it is zero. In Go it is a pointer.
+    /// The field is shown when the client wrote it, even if its value is zero. In Go such a field is a pointer.
     Given,
-    /// The field is always shown, even when it is zero. In Go it has no `omitempty`, or is a struct, which
-    /// `encoding/json` never leaves out.
+    /// The field is always shown, even when its value is zero. In Go such a field has no `omitempty`, or is a struct,
+    /// which `encoding/json` never leaves out.
     Always,
 }
 
@@ -82,7 +82,7 @@ impl Object {
         self.fields.iter().find(|field| field.name == name)
     }
 
-    /// Returns the name in OpenAPI, e.g. `io.k8s.api.core.v1.NodeSpec`.
+    /// Returns the name of the type in OpenAPI documents, e.g. `io.k8s.api.core.v1.NodeSpec`.
     pub fn definition(&self) -> String {
         format!("{}.{}", self.package, self.name)
     }

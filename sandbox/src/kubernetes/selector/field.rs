@@ -17,7 +17,7 @@ struct Term {
 }
 
 impl FieldSelector {
-    /// Parses a selector. The error is the message of a 400.
+    /// Parses a selector. The error is the message of the answer with status 400.
     pub fn parse(text: &str, resource: &Resource) -> Result<FieldSelector, String> {
         let mut terms = Vec::new();
         for term in split_terms(text).filter(|term| !term.is_empty()) {
@@ -83,7 +83,7 @@ fn check_field(field: &str, resource: &Resource) -> Result<(), String> {
     {
         return Ok(());
     }
-    // The error message is different for kinds that have no selectable fields of their own.
+    // The server has another error message for kinds that have no selectable fields of their own.
     if resource.selectable_fields.is_empty() {
         return Err(format!(
             r#""{field}" is not a known field selector: only "metadata.name", "metadata.namespace""#

@@ -27,7 +27,7 @@ enum Operator {
 }
 
 impl LabelSelector {
-    /// Parses a selector. The error is the message of a 400.
+    /// Parses a selector. The error is the message of the answer with status 400.
     pub fn parse(text: &str) -> Result<LabelSelector, String> {
         let mut parser = Parser { tokens: tokens(text), next: 0 };
         let mut requirements = parser.requirements()?;
