@@ -84,8 +84,7 @@ pub struct Hetzner {
     /// The Network of the settings, once it was found.
     found: OnceLock<ApiNetwork>,
     finding: std::sync::Mutex<()>,
-    types: load_balancers::Types,
-    subnets: load_balancers::Subnets,
+    polls: load_balancers::EarlierPolls,
     /// The client of the Robot web service, or `None` when the credentials are not set.
     robot: Option<Robot>,
 }
@@ -119,8 +118,7 @@ impl Hetzner {
             api: Arc::new(Api::new(http, settings.urgency)),
             found: OnceLock::new(),
             finding: std::sync::Mutex::new(()),
-            types: load_balancers::Types::default(),
-            subnets: load_balancers::Subnets::default(),
+            polls: load_balancers::EarlierPolls::default(),
             settings,
         }
     }
@@ -192,9 +190,7 @@ impl Hetzner {
         // The settings name this Network, and every plan without it would be wrong.
         let network = self.find_network(true)?;
         let project = self.project(network.map(|network| network.id));
-        let known =
-            load_balancers::EarlierPolls { types: &self.types, subnets: &self.subnets, network };
-        load_balancers::observe(project, &known, services, urgency)
+        load_balancers::observe(project, &self.polls, network, services, urgency)
     }
 }
 

@@ -6,13 +6,12 @@
 use super::admission;
 use super::observe;
 use super::orphans;
-use super::plan::{ServiceChange, ServiceFacts, ServicePlan, Want};
+use super::plan::{ServiceChange, ServiceFacts, ServicePlan};
 use crate::cache::{Apis, CacheError};
 use crate::controllers::report::Report;
 use crate::controllers::share::Payer;
 use crate::kube::ObjectReference;
 use crate::provider::{Change, TlsSecrets, Urgency, calls::counted};
-use std::sync::Arc;
 use std::time::Duration;
 
 /// The kind of the object in a plan. All certificates are one object.
@@ -86,7 +85,7 @@ pub(super) fn find(
 /// Service. `None` when there are no deletions.
 pub(super) fn plan(deletions: Vec<Box<dyn Change>>) -> Option<ServicePlan> {
     let object = ObjectReference { kind: KIND, ..ObjectReference::default() };
-    let mut plan = ServicePlan::new(object, "", ServiceFacts::new(&Arc::default(), Want::Nothing));
+    let mut plan = ServicePlan::new(object, "", ServiceFacts::default());
     plan.changes = deletions.into_iter().map(ServiceChange::Cloud).collect();
     plan.has_writes().then_some(plan)
 }

@@ -169,7 +169,8 @@ pub(super) fn plan_alone(service: &str, balancer: Balancer) -> ServicePlan {
     of.metadata.namespace = namespace.to_owned();
     of.metadata.name = name.to_owned();
     let object = ObjectReference::without_namespace(KIND, &balancer.name, balancer.id);
-    let mut plan = ServicePlan::new(object, "", ServiceFacts::new(&Arc::new(of), Want::Nothing));
+    let facts = ServiceFacts { service: Arc::new(of), ..ServiceFacts::default() };
+    let mut plan = ServicePlan::new(object, "", facts);
     plan.cloud.found = Some(balancer);
     plan
 }

@@ -15,7 +15,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 /// The wish of a Service that this controller fulfils.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Want {
     /// The Service wants a load balancer.
     Ensure,
@@ -25,6 +25,7 @@ pub enum Want {
     /// ours any more.
     Release,
     /// The Service wants nothing. It never had a load balancer from us, or belongs to another controller.
+    #[default]
     Nothing,
 }
 
@@ -32,7 +33,7 @@ pub enum Want {
 pub type ServicePlan = Plan<ServiceChange, ServiceFacts>;
 
 /// The facts on which the writes for a Service rest.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ServiceFacts {
     pub service: Arc<KubeService>,
     pub want: Want,
@@ -42,18 +43,6 @@ pub struct ServiceFacts {
     pub made: Vec<Value>,
     /// The last events, the newest first. They are read for an inspection only.
     pub events: Option<Vec<Arc<PastEvent>>>,
-}
-
-impl ServiceFacts {
-    pub(super) fn new(service: &Arc<KubeService>, want: Want) -> ServiceFacts {
-        ServiceFacts {
-            service: Arc::clone(service),
-            want,
-            cloud: LoadBalancerPlan::default(),
-            made: Vec::new(),
-            events: None,
-        }
-    }
 }
 
 /// One write in the plan for a Service.
@@ -339,7 +328,8 @@ impl ServicePlan {
     /// Creates the plan of a Service, without writes.
     pub(super) fn of(service: &Arc<KubeService>, want: Want) -> ServicePlan {
         let version = &service.metadata.resource_version;
-        Plan::new(service.object(), version, ServiceFacts::new(service, want))
+        let facts = ServiceFacts { service: Arc::clone(service), want, ..ServiceFacts::default() };
+        Plan::new(service.object(), version, facts)
     }
 
     /// Takes over the plan in the cloud, and adds what the Service itself gets.

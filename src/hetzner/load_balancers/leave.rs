@@ -198,7 +198,6 @@ pub(super) fn take_off(
         context,
         balancer,
         is_last,
-        is_external,
         is_kept: is_last && !is_external && is_kept(balancer, service),
     };
     let mut parts = taken_off.ports();
@@ -214,7 +213,6 @@ struct TakenOff<'a> {
     /// Whether no other Service uses the load balancer. A Service whose management has ended uses it too,
     /// because its ports stay.
     is_last: bool,
-    is_external: bool,
     /// Whether the load balancer is kept, so that another Service can use it later.
     is_kept: bool,
 }
@@ -260,7 +258,8 @@ impl TakenOff<'_> {
     /// the load balancer.
     fn targets(&self) -> Vec<BalancerChange> {
         let (balancer, cluster) = (self.balancer, self.context.cluster);
-        let stays = |target| self.is_external && was_before(balancer, target, cluster);
+        let is_external = balancer.ownership.external.is_some();
+        let stays = |target| is_external && was_before(balancer, target, cluster);
         let targets = balancer.single_targets().map(|(target, _)| target);
         let removed =
             targets.filter(|target| self.is_last && target.is_proven(cluster) && !stays(*target));
@@ -284,7 +283,7 @@ impl TakenOff<'_> {
             to.cluster_uid = Some(cluster.uid.clone());
         }
         let shown = balancer.shown();
-        let (verb, detail, event) = if self.is_last && !self.is_external {
+        let (verb, detail, event) = if self.is_last && balancer.ownership.external.is_none() {
             let event = format!(
                 "Released load balancer {shown}: the ports, targets and labels of this Service were removed, but the \
                  load balancer was not deleted, because {why}; it costs money until you delete it"

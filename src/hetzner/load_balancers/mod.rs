@@ -71,7 +71,6 @@ pub use ownership::labels::{
 pub(super) use causes::cause;
 pub(super) use desired::certificates::left;
 pub(super) use desired::uploads::{secrets, unused};
-pub(super) use diff::subnets::Subnets;
-pub(super) use observe::{EarlierPolls, Types, observe, usage};
+pub(super) use observe::{EarlierPolls, observe, usage};
 pub(super) use ownership::certificates::read as certificates_of;
 pub(super) use ownership::share::key as group;

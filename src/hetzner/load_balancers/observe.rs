@@ -4,12 +4,12 @@
 use super::annotations;
 use super::annotations::parser::{has, value_of};
 use super::diff::primary_ips;
-use super::diff::subnets::{self, Subnets};
+use super::diff::subnets;
 use super::model::balancer::{BalancerType, LoadBalancer, PrimaryIp};
 use super::ownership::context::{BalancerSnapshot, ObservedBalancers, Project};
 use super::ownership::labels::Labelled;
 use crate::hetzner::api::{Api, CachedList, Resource};
-use crate::hetzner::networks::ApiNetwork;
+use crate::hetzner::networks::{ApiNetwork, Subnet};
 use crate::provider::{ProviderError, Service, Urgency, Usage, clock};
 use serde_json::Value;
 use std::sync::Arc;
@@ -22,19 +22,18 @@ const TYPES_KEPT: Duration = Duration::from_secs(24 * 3600);
 /// the type may be new.
 const TYPES_CERTAIN: Duration = Duration::from_secs(600);
 
-/// The data of earlier polls, which later polls use again.
-pub(in crate::hetzner) struct EarlierPolls<'a> {
-    pub(in crate::hetzner) types: &'a Types,
-    pub(in crate::hetzner) subnets: &'a Subnets,
-    pub(in crate::hetzner) network: Option<&'a ApiNetwork>,
+/// The lists of earlier polls, which later polls use again.
+#[derive(Default)]
+pub(in crate::hetzner) struct EarlierPolls {
+    types: CachedList<BalancerType>,
+    subnets: CachedList<Subnet>,
 }
 
-pub(in crate::hetzner) type Types = CachedList<BalancerType>;
-
-/// Reads what plans for these Services depend on.
+/// Reads what plans for these Services depend on. `network` is the Network of the settings.
 pub(in crate::hetzner) fn observe(
     project: Project,
-    known: &EarlierPolls,
+    earlier: &EarlierPolls,
+    network: Option<&ApiNetwork>,
     services: &[&Service],
     urgency: Urgency,
 ) -> Result<BalancerSnapshot, ProviderError> {
@@ -55,11 +54,11 @@ pub(in crate::hetzner) fn observe(
             let has = |name: &&str| name.is_empty() || types.iter().any(|kind| kind.name == **name);
             age < if wanted.iter().all(has) { TYPES_KEPT } else { TYPES_CERTAIN }
         };
-        let types = known.types.get(|| None, is_good, || api.list("", urgency))?;
+        let types = earlier.types.get(|| None, is_good, || api.list("", urgency))?;
         snapshot.observed.types = Some(types);
     }
-    if let Some(network) = known.network {
-        let subnets = subnets::read(known.subnets, network, &snapshot, services, urgency)?;
+    if let Some(network) = network {
+        let subnets = subnets::read(&earlier.subnets, network, &snapshot, services, urgency)?;
         snapshot.observed.subnets = Some(subnets);
     }
     if services.iter().any(|service| needs_certificates(service)) {

@@ -22,12 +22,10 @@ use std::time::Duration;
 /// because the subnet may be new.
 const CERTAIN: Duration = Duration::from_secs(60);
 
-pub(in crate::hetzner) type Subnets = CachedList<Subnet>;
-
 /// Returns the subnets of the Network. They are read again only when the cached subnets lack one that a Service needs,
 /// and are older than `CERTAIN`.
 pub(crate) fn read(
-    known: &Subnets,
+    known: &CachedList<Subnet>,
     network: &ApiNetwork,
     snapshot: &BalancerSnapshot,
     services: &[&Service],

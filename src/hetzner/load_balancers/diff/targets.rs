@@ -468,11 +468,10 @@ fn by(private: bool) -> &'static str {
 }
 
 /// The known addresses of the cloud servers of these nodes.
-fn reach_of(nodes: &[OfferedNode]) -> HashMap<TargetId, &Reach> {
-    nodes.iter().filter_map(|node| Some((server_of(node)?, &node.reach))).collect()
-}
-
-fn server_of(node: &OfferedNode) -> Option<TargetId> {
-    let id = node.provider_id.clone().ours()?;
-    id.cloud().map(TargetId::Server)
+fn reach_of<'a>(nodes: &'a [OfferedNode]) -> HashMap<TargetId, &'a Reach> {
+    let reach = |node: &'a OfferedNode| {
+        let server = node.provider_id.clone().ours()?.cloud()?;
+        Some((TargetId::Server(server), &node.reach))
+    };
+    nodes.iter().filter_map(reach).collect()
 }
