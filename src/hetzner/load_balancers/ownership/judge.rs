@@ -93,42 +93,43 @@ const CLOCKS_DIFFER_BY: SignedDuration = SignedDuration::from_secs(60);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stake<'a> {
     Nothing,
-    /// Another cluster, with this UID, owns the load balancer, and has a Service of the same UID. One of the clusters
-    /// is a copy of the other.
+    /// Another cluster, with this UID, owns the load balancer, although a label or port shows the Service of this
+    /// cluster. One of the two clusters is a copy of the other.
     Copy(&'a str),
-    /// One Service has the load balancer to itself.
+    /// The Service is the only owner of the load balancer.
     Whole,
-    /// The Service has ports on a load balancer that others use or used, too.
+    /// The Service has ports on the load balancer, but is not its only owner.
     Part,
 }
 
-/// The origin of a request to adopt a load balancer.
+/// The way in which a Service asks to adopt a load balancer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AskedBy {
     /// The label `adopt`, which an operator set on the load balancer.
     Label,
     /// The annotation `name` of the Service, which names the load balancer.
     Name,
-    /// Nobody asks for the load balancer. It only has the name that a new load balancer of the Service would get.
+    /// Nobody asks for the load balancer, but its name is the default name for a new load balancer of the Service.
     Default,
 }
 
-/// Why a load balancer is not adopted.
+/// The reason why a Service may not adopt a load balancer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum WhyNot<'a> {
     External,
-    /// Another living Service, with this UID, owns the load balancer.
+    /// Another existing Service, with this UID, owns the load balancer or one of its ports.
     OfService(&'a String),
-    /// Any other reason, as a text for messages. An operator may allow the adoption by the label `adopt`.
+    /// Any other reason, as a text for messages. An operator may still allow the adoption by the label `adopt`.
     Other(String),
 }
 
-/// The state of a load balancer that belongs to this cluster and that no Service uses.
+/// The state of a load balancer that belongs to this cluster, but that no Service uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Leftover {
     Kept,
     Orphan {
-        /// Why the orphan is not deleted, as a text for messages. `None` means that it is deleted on request.
+        /// The reason why the orphan can't be deleted, as a text for messages. `None` means that an operator can
+        /// have it deleted.
         stays: Option<String>,
     },
 }
@@ -151,8 +152,8 @@ pub(crate) fn stake<'a>(balancer: Labelled<'a>, service: &Service, cluster: &Clu
     }
 }
 
-/// The load balancers that have the Service's UID in a label, or have a port that is recognised as a port
-/// of the Service.
+/// Returns the load balancers on which a label or a recognised port shows that the Service owns the load balancer or a
+/// part of it.
 pub(crate) fn owned<'a>(
     balancers: Balancers<'a>,
     service: &'a Service,
@@ -170,7 +171,8 @@ pub(crate) fn adoption<'a>(
 ) -> Result<(), WhyNot<'a>> {
     let ownership = balancer.ownership;
     let refused = |why: String| Err(WhyNot::Other(why));
-    // On a load balancer that this controller created, this label came from the annotation `labels` of a Service.
+    // On a load balancer that this program created, the label that seems to name another program came from a
+    // Service's annotation `labels`.
     let owner = owned_by_program(&balancer).filter(|_| by == AskedBy::Name);
     let owner = owner.filter(|_| ownership.created.is_none());
     if ownership.external.is_some() {
@@ -189,7 +191,7 @@ pub(crate) fn adoption<'a>(
         ownership.of_another_namespace(service),
         ownership.cluster_uid.is_some() || ownership.keep.is_some(),
     ) {
-        // The DNS names of another tenant may still point to the load balancer's address.
+        // DNS names of a tenant in the other namespace may still point to the load balancer's address.
         refused(format!("it belonged to Service {other} of another namespace"))
     } else if let Some(label) = owner {
         refused(format!("its label {label} says that another program owns it"))
@@ -198,8 +200,8 @@ pub(crate) fn adoption<'a>(
     }
 }
 
-/// Whether nobody owns the load balancer, by rows 8 to 14 of the table of [`adoption`]. The caller has already ruled
-/// out an owner that is a living Service, another cluster, another namespace or another program.
+/// Checks rows 8 to 14 of the table of [`adoption`], and returns an error when somebody may own the load balancer. The
+/// caller has already checked the rows before.
 fn is_nobodys<'a>(
     balancer: Labelled,
     service: &Service,
@@ -231,7 +233,8 @@ fn is_nobodys<'a>(
     }
 }
 
-/// Why a load balancer is released and stays when its Service leaves it. `None` means that it is deleted.
+/// Returns why a load balancer is released, and not deleted, when its Service leaves it. `None` means that the load
+/// balancer is deleted.
 pub(crate) fn why_it_stays(
     balancer: Labelled,
     service: &Service,
@@ -270,8 +273,8 @@ pub(crate) fn why_it_stays(
     Some(why)
 }
 
-/// What a load balancer is that no Service uses. `None` when it does not belong to this cluster, or when a
-/// Service uses it.
+/// Returns the state of a load balancer that no Service uses. `None` when the load balancer does not belong to this
+/// cluster, or when a Service uses it.
 pub(crate) fn leftover(balancer: Labelled, cluster: &Cluster) -> Option<Leftover> {
     let ownership = balancer.ownership;
     let lives = |uid: &String| cluster.service_uids.contains(uid);
