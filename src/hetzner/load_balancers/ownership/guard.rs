@@ -1,4 +1,4 @@
-//! A guard checks just before a write of labels or a deletion that the object has not changed in a way that forbids it.
+//! Checks just before a write of labels, or before a deletion, whether the object has changed since the plan was made.
 
 use super::labels::{Labelled, Ownership, WantedLabels, those_of_owners};
 use crate::hetzner::certificates::Certificate;

@@ -1,75 +1,81 @@
-//! The one judge of ownership: what a load balancer is to a Service, and what may be done with it.
+//! The rules of ownership: whether a load balancer belongs to a Service, and whether it may be adopted, released or
+//! deleted.
 //!
-//! Finding, adopting, releasing, deleting and the search for orphans ask the judge. In each table the first row that
-//! fits decides. In doubt a load balancer stays as it is. Each row has a test with its number in `judge/tests.rs`. A
-//! living Service is one that exists in this cluster.
+//! All code that finds, adopts, releases or deletes load balancers, or lists orphans, calls the functions of this file.
+//! Each function follows one of the tables below. The first row that is true for the load balancer decides. When the
+//! owner is not certain, the load balancer stays as it is. Each row has a test with its number in `judge/tests.rs`. A
+//! living Service is a Service that exists in this cluster.
 //!
-//! # What the Service has on the load balancer: [`stake`]
+//! # The extent to which the Service owns the load balancer: [`stake`]
 //!
-//! | row | the load balancer | the Service has on it |
+//! | row | the load balancer | the result |
 //! |--:|---|---|
 //! | 1 | no label has the Service's UID, and no port is recognised as the Service's | [`Stake::Nothing`] |
-//! | 2 | a label names another cluster, and the targets do not prove that the load balancer belongs to this one | [`Stake::Copy`]: the other cluster owns it |
-//! | 3 | `service-uid` has the Service's UID, and no other living Service uses it | [`Stake::Whole`] |
-//! | 4 | anything else | [`Stake::Part`]: some ports |
+//! | 2 | a label names another cluster, and the targets do not prove that the load balancer belongs to this one | [`Stake::Copy`]: the other cluster owns the load balancer |
+//! | 3 | the label `service-uid` has the Service's UID, and no other living Service uses the load balancer | [`Stake::Whole`] |
+//! | 4 | anything else | [`Stake::Part`]: the Service owns some ports |
 //!
 //! [`other_cluster`] describes what proves that a load balancer belongs to this cluster.
 //!
 //! # Whether the Service may adopt the load balancer: [`adoption`]
 //!
-//! | row | the load balancer | its label `adopt` asks | its name is asked for | it has the default name |
+//! The last three columns answer whether the Service may adopt the load balancer, when the load balancer's label `adopt`
+//! names the Service, when the Service's annotation `name` names the load balancer, or when the load balancer only has
+//! the default name for the Service.
+//!
+//! | row | the load balancer | label `adopt` | annotation `name` | default name |
 //! |--:|---|---|---|---|
 //! | 1 | it is external | no | no | no |
 //! | 2 | other living Services use it | next row | no | no |
-//! | 3 | it carries the UID of another living Service | no | no | no |
-//! | 4 | its label `adopt` names another Service | can't be | no | no |
+//! | 3 | one of its labels has the UID of another living Service | no | no | no |
+//! | 4 | its label `adopt` names another Service | impossible | no | no |
 //! | 5 | a label names another cluster | yes | no | no |
-//! | 6 | a Service of another namespace left it, and it is this cluster's or kept | yes | no | no |
-//! | 7 | a label says that another program owns it, and we did not create it | yes | no | next row |
-//! | 8 | this cluster had it for a Service of this name: the Service itself, or a Service that does not exist any more | yes | yes | yes |
-//! | 9 | this cluster had it for another Service, which does not exist any more | yes | yes | no |
-//! | 10 | the UID of a Service that does not exist; all targets are nodes of this cluster | yes | yes | no |
-//! | 11 | the UID of a Service that does not exist | yes | no | no |
+//! | 6 | it was made for a Service of another namespace, and it has the label `cluster-uid` or `keep` | yes | no | no |
+//! | 7 | a label says that another program owns it, and this program did not create it | yes | no | next row |
+//! | 8 | labels say that this cluster used it for this Service, or for an earlier Service of the same name | yes | yes | yes |
+//! | 9 | labels say that this cluster used it for another Service, which does not exist any more | yes | yes | no |
+//! | 10 | its label has the UID of a Service that does not exist, and all its targets are nodes of this cluster | yes | yes | no |
+//! | 11 | its label has the UID of a Service that does not exist | yes | no | no |
 //! | 12 | it has ports | yes | no | no |
-//! | 13 | it has a target that is no node of this cluster | yes | no | no |
+//! | 13 | it has a target that is not proven to be a node of this cluster | yes | no | no |
 //! | 14 | none of these | yes | yes | no |
 //!
 //! # What happens to the load balancer when the Service leaves it: [`why_it_stays`]
 //!
 //! A load balancer is deleted only when it was certainly made for the Service, and the Service is its only user.
 //!
-//! | row | the load balancer has | then it is |
+//! | row | the load balancer | it is then |
 //! |--:|---|---|
-//! | 1 | other living Services | released |
-//! | 2 | the label `external` of its owner | released |
-//! | 3 | the label `released` with another UID | released |
-//! | 4 | the annotation or the label `keep`, see [`is_kept`] | released, with the label `keep` |
-//! | 5 | a target that is no node of this cluster, see [`foreign_target`] | released |
-//! | 6 | the label `created`, which only the request that creates a load balancer sets | deleted |
-//! | 7 | the label `adopted` or `adopt` | released |
-//! | 8 | no label `service-uid`, because it lost its labels | released |
-//! | 9 | a label that is neither ours nor `hcloud-ccm/…` | released, because an operator or a program may own it |
-//! | 10 | a label-selector target, which neither Hetzner's controller nor ours ever adds | released |
-//! | 11 | been created more than a minute before its Service, so that no controller made it for that Service | released |
-//! | 12 | none of these | deleted, because Hetzner's controller made it, or an older version of ours |
+//! | 1 | other living Services use it | released |
+//! | 2 | it has the label `external` | released |
+//! | 3 | it has the label `released` with the UID of another Service | released |
+//! | 4 | the annotation or the label `keep` asks for this, see [`is_kept`] | released, with the label `keep` |
+//! | 5 | it has a target that is not proven to be a node of this cluster, see [`foreign_target`] | released |
+//! | 6 | it has the label `created`, which only the request that creates a load balancer sets | deleted |
+//! | 7 | it has the label `adopted` or `adopt` | released |
+//! | 8 | it has no label `service-uid`, because its labels were removed | released |
+//! | 9 | it has a label whose key begins neither with `ccm-from-scratch/` nor with `hcloud-ccm/` | released, because an operator or a program may own it |
+//! | 10 | it has a label-selector target, which neither this program nor Hetzner's controller ever adds | released |
+//! | 11 | it was created more than a minute before its Service, so that no controller made it for that Service | released |
+//! | 12 | none of these | deleted, because Hetzner's controller made it, or an older version of this program |
 //!
 //! Rows 8 to 11 recognise an adopted load balancer whose label `adopted` was removed. Terraform removes every label
-//! that it does not know. A load balancer that is to be deleted and is protected from deletion stays, too.
+//! that it does not know. A load balancer with delete protection is never deleted.
 //!
-//! # What the load balancer is when no Service has it: [`leftover`]
+//! # The state of a load balancer that no Service uses: [`leftover`]
 //!
-//! | row | the load balancer | it is |
+//! | row | the load balancer | its state |
 //! |--:|---|---|
-//! | 1 | no label says that it is this cluster's | not ours |
+//! | 1 | no label says that it belongs to this cluster | not of this cluster |
 //! | 2 | the Service of its label `service-uid` exists, or Services use it | in use |
-//! | 3 | the label `keep` | kept |
+//! | 3 | it has the label `keep` | kept |
 //! | 4 | it has delete protection | an orphan that stays |
-//! | 5 | the label `adopt` | an orphan that stays |
-//! | 6 | something for which it would stay when its Service leaves it | an orphan that stays |
+//! | 5 | it has the label `adopt` | an orphan that stays |
+//! | 6 | it would be released, and not deleted, when a Service leaves it | an orphan that stays |
 //! | 7 | none of these | an orphan that is deleted on request |
 //!
-//! Row 5 of the table before applies to orphans, too. A restored cluster has the UID of the original cluster, so a
-//! target that is no node here may still be wanted there.
+//! Row 6 refers to the table of [`why_it_stays`]. Row 5 of that table protects the original of a copied cluster. A copy
+//! may have the UID of the original, and a target that is no node of the copy may be a node of the original.
 
 use super::facts::{
     foreign_target, has_only_own_targets, is_kept, is_recognised, is_released_by_another,

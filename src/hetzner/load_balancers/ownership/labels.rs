@@ -2,19 +2,19 @@
 //!
 //! | key | what the label says of a load balancer | who writes the label |
 //! |---|---|---|
-//! | `hcloud-ccm/service-uid` | the UID of the Service that has the load balancer to itself | we, and Hetzner's controller |
-//! | `ccm-from-scratch/service` | `namespace.name` of the Service that it was made for; a Service of this name may take it again | we |
-//! | `ccm-from-scratch/cluster-uid` | the cluster's UID, which distinguishes two clusters in one project | we |
-//! | `ccm-from-scratch/cluster` | `--cluster-name`, for users to read | we |
-//! | `ccm-from-scratch/created` | we created it; only the request that creates it writes the label, because a missing label must be safe | we |
-//! | `ccm-from-scratch/adopted` | we adopted it | we |
-//! | `ccm-from-scratch/group` | `namespace.name` of the group whose Services share it | we |
-//! | `ccm-from-scratch/port-NUMBER` | the UID of the Service that owns the port | we |
-//! | `ccm-from-scratch/keep` | it outlasts its Services; `namespace.name` of the Service or group that asks for it | we |
-//! | `ccm-from-scratch/released` | the UID of the Service whose management on it ended | we |
-//! | `ccm-from-scratch/targets-before-CLUSTER` | the targets that an external one had before that cluster used it | we |
-//! | `ccm-from-scratch/adopt` | `namespace.name` of the Service that may adopt it | an operator |
-//! | `ccm-from-scratch/external` | it is external; the value is the namespace whose Services may use it, or empty for all namespaces | its owner |
+//! | `hcloud-ccm/service-uid` | the UID of the Service that is the only owner of the load balancer | this program, and Hetzner's controller |
+//! | `ccm-from-scratch/service` | `namespace.name` of the Service for which the load balancer was made; a later Service of this name may adopt it | this program |
+//! | `ccm-from-scratch/cluster-uid` | the cluster's UID, which distinguishes two clusters in one project | this program |
+//! | `ccm-from-scratch/cluster` | `--cluster-name`, for users to read | this program |
+//! | `ccm-from-scratch/created` | this program created the load balancer; only the request that creates it writes the label, so that no other load balancer can get the label by mistake | this program |
+//! | `ccm-from-scratch/adopted` | this program adopted the load balancer | this program |
+//! | `ccm-from-scratch/group` | `namespace.name` of the group whose Services share it | this program |
+//! | `ccm-from-scratch/port-NUMBER` | the UID of the Service that owns the port | this program |
+//! | `ccm-from-scratch/keep` | the load balancer outlasts its Services; the value is `namespace.name` of the Service or group that asks for it | this program |
+//! | `ccm-from-scratch/released` | the UID of the Service for which this program stopped managing the load balancer | this program |
+//! | `ccm-from-scratch/targets-before-CLUSTER` | the targets that an external load balancer had before the cluster with the UID `CLUSTER` used it | this program |
+//! | `ccm-from-scratch/adopt` | `namespace.name` of the Service that may adopt the load balancer | an operator |
+//! | `ccm-from-scratch/external` | the load balancer is external; the value is the namespace whose Services may use it, or empty for all namespaces | its owner |
 //!
 //! On a certificate `service-uid`, `service`, `cluster-uid` and `cluster` have the same meaning.
 //! `ccm-from-scratch/secret` is `namespace.name` of the Secret that the certificate was uploaded from.

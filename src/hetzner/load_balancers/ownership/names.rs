@@ -24,7 +24,7 @@ pub(crate) fn default_name(profile: Profile, service: &Service, cluster: &Cluste
     }
 }
 
-/// Returns the default name for the load balancer of a Service or group, in profile `ccm-from-scratch`.
+/// Returns `CLUSTER-NAMESPACE-NAME` for a Service or group, changed to a valid name of a load balancer.
 pub(crate) fn usual_name(cluster: &Cluster, namespace: &str, name: &str) -> String {
     fitted(&format!("{}-{namespace}-{name}", cluster.name), |letter| {
         letter.is_ascii_alphanumeric() || letter == '-'
