@@ -181,7 +181,7 @@ table! {
         .meaning("HTTP status codes that count as healthy. Unset: `2??,3??`.");
     HEALTH_CHECK_HTTP_VALIDATE_CERTIFICATE = of(Port, "health-check-http-validate-certificate", BOOLEAN)
         .meaning("Make the HTTP check over TLS. The API does not validate the certificate.");
-    // hcloud-cloud-controller-manager describes these annotations as written by itself. No program reads them.
+    // According to its documentation, hcloud-cloud-controller-manager writes these annotations. No program reads them.
     ID = of(Service, "id", "");
     IPV4 = of(Service, "ipv4", "");
     IPV6 = of(Service, "ipv6", "");

@@ -227,8 +227,8 @@ pub(crate) fn leave_out_taken<'a>(
     other.filter(|_| !all.is_empty()).map(|other| (other, all))
 }
 
-/// The annotations that have an effect only when a port has a certain protocol or a health check by HTTP, each with the
-/// part of the port's fields that must exist.
+/// The annotations that have an effect only on some ports: on ports with the protocol `http` or `https`, only `https`,
+/// or with a health check by HTTP.
 const ONLY_WITH: [(PortPart, &Annotation); 15] = [
     (PortPart::Http, &a::HTTP_COOKIE_NAME),
     (PortPart::Http, &a::HTTP_COOKIE_LIFETIME),
@@ -525,9 +525,9 @@ impl PortReader<'_, '_> {
         self.parser.has(annotation, Some(self.port))
     }
 
-    /// Sets the protocol of the health check, and whether the check is made over TLS. `asked` is the source of the
-    /// check that asks kube-proxy, and is `None` when the check asks the port itself. `is_set` means that another value
-    /// of the check is set.
+    /// Sets the protocol of the health check, and whether the check is made over TLS. `asked` is the source that makes
+    /// the check ask kube-proxy, and `None` when the check does not ask kube-proxy. `is_set` means that the port,
+    /// interval, timeout or number of retries of the check is set.
     fn check_protocol(&mut self, is_set: bool, asked: Option<&Source>) {
         let set = self.annotation(&a::HEALTH_CHECK_PROTOCOL, v::protocol);
         let http_is_set = of_http_checks().any(|annotation| self.has(annotation));

@@ -383,8 +383,8 @@ enum AskedNodes {
 }
 
 /// Returns the nodes that Services ask for as targets, with one entry for each Service. On an external load balancer,
-/// these are all Services with a port there. On any other load balancer, the only entry is for the planned Service,
-/// whose annotations may already be replaced with those of a deciding Service.
+/// these are the Services with a port there whose annotation `external-targets` is not `false`. On any other load
+/// balancer, the only entry is for the planned Service. Its selector may be the selector of a deciding Service.
 fn asked_targets(
     parser: &mut AnnotationParser,
     context: &PlanContext,

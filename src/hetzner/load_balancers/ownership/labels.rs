@@ -37,8 +37,8 @@ pub const GROUP: &str = "ccm-from-scratch/group";
 /// The start of the key of the label that names the owner of a port. The port number follows.
 pub const PORT: &str = "ccm-from-scratch/port-";
 pub const EXTERNAL: &str = "ccm-from-scratch/external";
-/// The start of the key of the label that lists the targets of an external load balancer before a cluster used it. The
-/// UID of this cluster follows.
+/// The start of the key of the label that lists the targets that an external load balancer had before a cluster used
+/// it. The UID of that cluster follows.
 pub const TARGETS_BEFORE: &str = "ccm-from-scratch/targets-before-";
 pub const RELEASED: &str = "ccm-from-scratch/released";
 pub const KEEP: &str = "ccm-from-scratch/keep";
@@ -127,7 +127,7 @@ impl Ownership {
         read
     }
 
-    /// Returns each label key that is complete, and not only the start of a key, with the field that holds
+    /// Returns the keys of all labels that exist at most once on a load balancer, each with the field that holds
     /// the label's value.
     fn fields(&mut self) -> [(&'static str, &mut Option<String>); 11] {
         [
@@ -240,7 +240,8 @@ impl Ownership {
     /// namespace. The label `service` names the Service, or the label `keep` when there is no label `service`.
     pub(crate) fn of_another_namespace(&self, service: &Service) -> Option<&String> {
         let made_for = self.service.as_ref().or(self.keep.as_ref())?;
-        // A long value was cut, and may have lost its dot. Such a value can only be compared as a whole.
+        // A long label value was cut, and may have lost the dot after the namespace. Such a value can only be compared
+        // as a whole.
         let is_same = namespace_of(made_for) == Some(service.namespace.as_str())
             || *made_for == service_value(service);
         (!is_same).then_some(made_for)
