@@ -203,7 +203,7 @@ fn is_ours(certificate: &Certificate, cluster: &Cluster) -> bool {
 
 /// Whether the certificate was uploaded from this Secret, according to its labels, its type and its name. When `digest`
 /// is given, the name must also end with the first digits of this hash. The label alone is not enough: a long label is
-/// cut, so two Secrets may have the same label, but never the same name.
+/// cut, so that two Secrets may have the same label, although the names of their certificates differ.
 fn is_upload(
     certificate: &Certificate,
     cluster: &Cluster,

@@ -80,8 +80,8 @@ impl Certificate {
         (is_own || made_for.is_some_and(is_of_namespace)).then_some(true)
     }
 
-    /// Returns why no Service of this cluster may take over the certificate, or why only another Service may. The
-    /// reason is that a label names another cluster or another existing Service.
+    /// Returns why the Service that asks for the certificate may not take it over. The reason is a label that names
+    /// another cluster or another existing Service.
     pub(crate) fn why_it_is_of_others(&self, cluster: &Cluster) -> Option<String> {
         if let Some(uid) = self.other_cluster(cluster) {
             return Some(format!("its label {CLUSTER_UID} names another cluster, {uid}"));

@@ -485,8 +485,8 @@ impl<'a> Group<'a> {
         !self.is_external() && !balancer.ownership.uids().all(is_known)
     }
 
-    /// Whether a Service that is no longer a member still has a port on the load balancer. The plan of that Service is
-    /// about to remove the port.
+    /// Whether a Service that is no longer a member still has a port on the load balancer. The plan of that Service
+    /// will remove the port.
     pub(crate) fn is_being_left(&self, balancer: Labelled) -> bool {
         let stays = |uid: &String| self.has_member(uid) || self.cluster.untouched.contains_key(uid);
         let leaves = |uid: &String| self.cluster.service_uids.contains(uid) && !stays(uid);

@@ -21,17 +21,17 @@
 //!
 //! The last three columns answer whether the Service may adopt the load balancer, when the load balancer's label `adopt`
 //! names the Service, when the Service's annotation `name` names the load balancer, or when the load balancer only has
-//! the default name for the Service.
+//! the default name for the Service. The answer `next row` means that the rows below decide.
 //!
 //! | row | the load balancer | label `adopt` | annotation `name` | default name |
 //! |--:|---|---|---|---|
 //! | 1 | it is external | no | no | no |
-//! | 2 | other living Services use it | next row | no | no |
+//! | 2 | other living Services use it | `next row` | no | no |
 //! | 3 | one of its labels has the UID of another living Service | no | no | no |
 //! | 4 | its label `adopt` names another Service | impossible | no | no |
 //! | 5 | a label names another cluster | yes | no | no |
 //! | 6 | it was made for a Service of another namespace, and it has the label `cluster-uid` or `keep` | yes | no | no |
-//! | 7 | a label says that another program owns it, and this program did not create it | yes | no | next row |
+//! | 7 | a label says that another program owns it, and this program did not create it | yes | no | `next row` |
 //! | 8 | labels say that this cluster used it for this Service, or for an earlier Service of the same name | yes | yes | yes |
 //! | 9 | labels say that this cluster used it for another Service, which does not exist any more | yes | yes | no |
 //! | 10 | its label has the UID of a Service that does not exist, and all its targets are nodes of this cluster | yes | yes | no |
@@ -108,7 +108,7 @@ pub(crate) enum Stake<'a> {
     Part,
 }
 
-/// The way in which a Service asks to adopt a load balancer.
+/// The way in which somebody asks for the adoption of a load balancer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AskedBy {
     /// The label `adopt`, which an operator set on the load balancer.

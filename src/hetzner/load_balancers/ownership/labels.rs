@@ -247,8 +247,8 @@ impl Ownership {
         (!is_same).then_some(made_for)
     }
 
-    /// Whether the load balancer belongs to a group of another namespace. When the label of the group is so short that
-    /// the namespace was cut, the namespace is not known, and the result is `true`.
+    /// Whether the load balancer belongs to a group of another namespace. When this namespace is so long that the label
+    /// of the group was cut inside it, the namespace is not known, and the result is `true`.
     pub(crate) fn has_as_guest(&self, service: &Service) -> bool {
         let group = self.group.as_ref();
         group.is_some_and(|label| namespace_of(label) != Some(service.namespace.as_str()))

@@ -1,4 +1,5 @@
-//! Tests of the rows of the judge's tables, by their numbers. A row's load balancer fits no row above, unless noted.
+//! Tests of the rows of the tables in `judge.rs`, by row number. The load balancer in the test of a row is true for no
+//! row above it, unless a comment says otherwise.
 #![allow(clippy::unwrap_used)]
 
 use super::super::index::BalancerIndex;
@@ -31,7 +32,7 @@ fn service() -> Service {
     }
 }
 
-/// `cluster-1` with one node. Its Services are `web` and another Service, which is in group `edge`.
+/// Returns the cluster `cluster-1`. It has one node, the Service `web`, and another Service, which is in group `edge`.
 fn cluster() -> Cluster {
     let uids = [UID, LIVES].map(str::to_owned);
     let mut sharing = service();
@@ -48,7 +49,7 @@ fn cluster() -> Cluster {
     }
 }
 
-/// A load balancer with these labels, and with servers as targets.
+/// Returns a load balancer with these labels, and with these servers as targets.
 fn balancer(labels: &[(&str, &str)], targets: &[u64]) -> LoadBalancer {
     let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
     let target = |id: &u64| ApiTarget::Server {
