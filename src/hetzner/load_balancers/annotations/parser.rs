@@ -9,11 +9,11 @@ use crate::text::{self, nearest};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 
-/// The highest number of problems whose text is reported. For the problems beyond, only their number is reported.
+/// The highest number of problems whose texts are reported. Of further problems, only the number is reported.
 const SAID_AT_MOST: usize = 10;
 
-/// The highest number of findings with the same reason whose text is reported. For the findings beyond, only their
-/// number is reported. The limit is low because at most ten findings are reported about one object.
+/// The highest number of findings with the same reason whose texts are reported. Of further findings, only the number
+/// is reported. The limit is low because at most ten findings are reported about one object.
 const FINDINGS_OF_A_REASON: usize = 5;
 
 /// The highest number of characters in the text of a problem or a finding.
@@ -253,7 +253,8 @@ impl<'a> AnnotationParser<'a> {
             *count += 1;
             *count <= FINDINGS_OF_A_REASON
         });
-        // Unknown annotations are counted even when the limit of annotations kept their names from being read.
+        // When the Service has too many annotations, the names of some unknown annotations were not read.
+        // `more_unknown` is the number of these annotations.
         if let Some(count) = counts.get_mut(&Reason::UnknownAnnotation) {
             *count += self.service.more_unknown;
         }

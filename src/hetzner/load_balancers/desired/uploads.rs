@@ -169,8 +169,8 @@ fn upload_one(
     Ok(None)
 }
 
-/// Returns a name for the upload that no certificate of the project has. When a certificate has a name, the next name
-/// is made with the ID of that certificate.
+/// Returns a name for the upload that no certificate of the project has. When a certificate already has a name, the
+/// next name to try contains a hash of that certificate's ID.
 fn free_name(context: &PlanContext, secret: &SecretName, pair: &TlsPair) -> Result<String, String> {
     let mut taken_by = None;
     for _ in 0..NAMES_AT_MOST {

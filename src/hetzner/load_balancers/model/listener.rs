@@ -132,9 +132,9 @@ impl PortField {
         self.row().name
     }
 
-    /// Returns the field's value on this port as text for messages. Equal values always have equal texts, and different
-    /// values have different texts. `None` means that a port of this protocol has no such field, or that the API
-    /// chooses the value.
+    /// Returns the field's value on this port as text for messages. When the texts of two values are equal, the values
+    /// are equal, too. The order of a list makes no difference. `None` means that a port of this protocol has no such
+    /// field, or that the API chooses the value.
     pub fn of(self, listener: &Listener) -> Option<String> {
         let row = self.row();
         let value = listener.get(self).filter(|_| listener.has(row.part))?;

@@ -59,7 +59,7 @@ impl Project {
 pub struct ObservedBalancers {
     /// All load balancers of the project.
     pub balancers: Vec<LoadBalancer>,
-    /// The load balancer types. `None` when no Service needed them.
+    /// The load balancer types. `None` means that they were not read, because no Service needs them.
     pub types: Option<Arc<Vec<BalancerType>>>,
     /// The certificates of the project. `None` means that they were not read, because no Service needs a certificate.
     pub certificates: Option<Vec<Certificate>>,

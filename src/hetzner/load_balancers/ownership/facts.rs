@@ -102,8 +102,8 @@ pub(crate) fn is_used_by_others(balancer: Labelled, uid: &str, cluster: &Cluster
     let mut on_ports = balancer.ownership.ports.values();
     let keys = external_keys(balancer);
     let mut asking = keys.iter().flat_map(|key| cluster.groups.of_key(key));
-    // A Service that asks for the external load balancer, but that its status does not show as served by it, has no
-    // ports or targets there yet.
+    // When a Service asks for the external load balancer, but its status does not show that this load balancer serves
+    // it, the Service has no ports and no targets there yet.
     let is_served = |service: &Service| {
         service.uid != uid && is_allowed(balancer, service) && is_served_by(service, balancer)
     };

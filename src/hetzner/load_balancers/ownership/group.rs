@@ -48,9 +48,10 @@ const NONE: &str = "none";
 /// The planned Service, and the Services that use the load balancer together with it.
 pub(crate) struct Group<'a> {
     pub(crate) of: GroupUse<'a>,
-    /// The Services that may share the load balancer now, the oldest first. The planned Service is always a member. A
-    /// Service is no member after its management has ended, while this program may not change it, or when the group no
-    /// longer allows it. Such a Service may still have ports on the load balancer.
+    /// The Services that may share the load balancer now, the oldest first. The planned Service is always a
+    /// member. Another Service is no member when this program has stopped managing its load balancer, when its
+    /// ports must stay unchanged, or when the group no longer allows its namespace. Such a Service may still have
+    /// ports on the load balancer.
     pub(crate) members: Vec<&'a Service>,
     /// The Services whose annotations decide the settings of the whole load balancer, the oldest first. The list is
     /// empty when the load balancer is external, when no Service of the group's own namespace is a member, and when

@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Default)]
 pub(crate) struct Guard {
     seen: SeenState,
-    /// The labels to set and to remove. The API can only replace all labels together, so the write also sends the other
-    /// labels as they were read just before.
+    /// The labels to set and to remove. The API can only replace all labels together. The write therefore also sends
+    /// the other labels, as they were read just before the write.
     change: WantedLabels,
 }
 

@@ -26,8 +26,9 @@ enum Key {
     Uid(String),
     /// One of the labels in [`SEARCHED`], with its value.
     Label(&'static str, String),
-    /// The label `external`, by which the owner of a load balancer allows Services to have ports on the load balancer.
-    /// The index does not contain the value, because only few load balancers have this label.
+    /// The label `external`, by which the owner of a load balancer allows Services to have ports on the load
+    /// balancer. The key is the same for every value of the label. Few load balancers have the label, because only
+    /// operators set it.
     External,
 }
 
@@ -112,7 +113,7 @@ impl<'a> Balancers<'a> {
         self.labelled(SERVICE_UID, uid)
     }
 
-    /// Returns the load balancers whose label `released` has this UID, which is the UID of a Service.
+    /// Returns the load balancers that this program stopped managing for the Service with this UID.
     pub(crate) fn released(self, uid: &str) -> Vec<Labelled<'a>> {
         self.labelled(RELEASED, uid)
     }

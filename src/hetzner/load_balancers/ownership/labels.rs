@@ -167,7 +167,7 @@ impl Ownership {
         wanted
     }
 
-    /// Returns the labels that state this ownership, as labels to set.
+    /// Returns the labels that state this ownership, in the form of labels that a write must set.
     pub(crate) fn wanted(&self) -> impl Iterator<Item = (String, Option<String>)> + use<> {
         self.labels().into_iter().map(|(key, value)| (key, Some(value)))
     }
