@@ -29,7 +29,6 @@ pub(crate) struct AnnotationParser<'a> {
     /// The texts of the problems and findings so far. When several ports have the same problem, the problem is
     /// reported only once.
     seen: HashSet<String>,
-    /// Whether several Services share the load balancer.
     is_shared: bool,
     /// The problems that keep the settings of the whole load balancer from being changed. They are collected here only
     /// when several Services share the load balancer.

@@ -74,7 +74,6 @@ pub(crate) fn certificates(text: &str) -> Result<Vec<String>, String> {
 /// The highest number of characters that Kubernetes allows in the name of a Secret.
 const SECRET_NAME: usize = 253;
 
-/// Parses a list of names of Secrets.
 pub(crate) fn secrets(text: &str) -> Result<Vec<String>, String> {
     let is_end = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let is_name = |name: &str| {

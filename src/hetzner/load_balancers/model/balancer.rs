@@ -41,7 +41,6 @@ pub struct LoadBalancer {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct BalancerType {
     pub id: u64,
-    /// The name, e.g. `lb11`.
     pub name: String,
     pub max_targets: usize,
     pub max_services: usize,

@@ -35,7 +35,6 @@ pub(crate) enum PortPart {
     HttpCheck,
 }
 
-/// The type of a field's values.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PortValueKind {
     Text,

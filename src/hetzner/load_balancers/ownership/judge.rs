@@ -19,9 +19,10 @@
 //!
 //! # Whether the Service may adopt the load balancer: [`adoption`]
 //!
-//! The last three columns answer whether the Service may adopt the load balancer, when the load balancer's label `adopt`
-//! names the Service, when the Service's annotation `name` names the load balancer, or when the load balancer only has
-//! the default name for the Service. The answer `next row` means that the rows below decide.
+//! The last three columns say whether the Service may adopt the load balancer. In the first of them, the load
+//! balancer's label `adopt` names the Service. In the second, the Service's annotation `name` names the load balancer.
+//! In the third, the load balancer only has the default name for the Service. The answer `next row` means that the rows
+//! below decide.
 //!
 //! | row | the load balancer | label `adopt` | annotation `name` | default name |
 //! |--:|---|---|---|---|
