@@ -7,7 +7,7 @@ use crate::hetzner::certificates::Certificate;
 use crate::provider::{Cluster, ProviderError, SecretName, Service, Urgency};
 use std::collections::BTreeMap;
 
-/// Questions about the owner of the certificate, which the certificate's labels answer.
+/// Functions that read the owner of a certificate from its labels.
 impl Certificate {
     /// The key of the label that holds the UID of the Service.
     pub(crate) const UID_LABEL: &'static str = SERVICE_UID;

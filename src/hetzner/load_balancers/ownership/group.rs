@@ -417,8 +417,8 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Whether the load balancer goes on reaching each existing target by the present kind of IP, private or public.
-    /// This is the case when no Service decides the settings of the whole load balancer.
+    /// Whether the load balancer continues to use the private or the public IP of each existing target, whichever it
+    /// uses now. This is the case when no Service decides the settings of the whole load balancer.
     pub(crate) fn keeps_ways(&self) -> bool {
         self.is_external() || self.has_no_decider()
     }

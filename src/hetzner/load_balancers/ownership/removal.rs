@@ -20,8 +20,7 @@ pub(crate) fn without_service(
     to.ports.retain(|_, uid| *uid != service.uid);
     to.adopt = to.adopt.filter(|_| !balancer.ownership.asks_for(service));
     if is_last {
-        // The labels `targets-before` of other clusters stay, because these clusters may also use the
-        // external load balancer.
+        // Another cluster may also use the external load balancer, so the label `targets-before` of that cluster stays.
         to.targets_before.retain(|uid, _| !cluster.is_known_by(uid));
     } else if to.service_uid.as_ref() == Some(&service.uid) {
         (to.service_uid, to.service) = (None, None);
