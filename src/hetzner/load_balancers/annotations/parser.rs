@@ -1,7 +1,7 @@
-//! Reads the annotations of one Service, each into its type, and reports everything that is wrong at once.
+//! Reads the annotations of one Service, parses each value, and reports all mistakes together.
 //!
-//! Tenants write the annotations. The size of what is read of a Service is limited in `kube` (250 ports, 500
-//! annotations with 32 KiB together); the size of what is reported is limited here.
+//! Tenants write the annotations, so their size is limited. `kube` limits what is read of a Service: 250 ports, and 500
+//! annotations with 32 KiB together. This file limits what is reported.
 
 use super::table::{self as a, Annotation, AnnotationScope, PREFIX, TABLE};
 use crate::provider::{Finding, Protocol, Reason, Service, ServicePort, Source, Sourced};
@@ -9,52 +9,55 @@ use crate::text::{self, nearest};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 
-/// The highest number of problems that are reported. The others are only counted.
+/// The highest number of problems whose texts are reported. Of further problems, only the number is reported.
 const SAID_AT_MOST: usize = 10;
 
-/// The highest number of findings with the same reason that are reported. The others are only counted. At most
-/// ten findings are reported about one object.
+/// The highest number of findings with the same reason whose texts are reported. Of further findings, only the number
+/// is reported. The limit is low because at most ten findings are reported about one object.
 const FINDINGS_OF_A_REASON: usize = 5;
 
-/// The highest number of characters of a problem or a finding.
+/// The highest number of characters in the text of a problem or a finding.
 const LONGEST_MESSAGE: usize = 1000;
 
-/// The annotations of a Service, and everything that is wrong with them.
+/// The annotations of a Service, and the mistakes that were found so far.
 pub(crate) struct AnnotationParser<'a> {
     service: &'a Service,
     set: BTreeMap<Place, Set<'a>>,
-    /// The problems because of which the load balancer is not changed.
+    /// The problems that keep the load balancer from being changed.
     pub(crate) problems: Vec<String>,
     findings: Vec<Finding>,
-    /// The problems and findings so far. A problem of several ports is reported only once.
+    /// The texts of the problems and findings so far. When several ports have the same problem, the problem is
+    /// reported only once.
     seen: HashSet<String>,
-    /// Whether several Services share the load balancer.
     is_shared: bool,
-    /// The problems with the desired state of the whole load balancer, when several Services share it.
+    /// The problems that keep the settings of the whole load balancer from being changed. They are collected here only
+    /// when several Services share the load balancer.
     pub(crate) whole_problems: Vec<String>,
-    /// The advice that belongs to one of the problems, when the problem itself does not say what to do.
+    /// The advice for one of the problems, when the problem's text does not say what to do.
     pub(crate) fix: Option<String>,
 }
 
-/// The Services that decide about the whole load balancer.
+/// The Services whose annotations decide the settings of the whole load balancer.
 pub(crate) struct Deciders<'a, 'b> {
-    /// The Services that decide, the oldest first.
+    /// The deciding Services, the oldest first.
     pub(crate) deciders: &'b [&'a Service],
     /// Whether other Services use the load balancer, too.
     pub(crate) is_shared: bool,
     pub(crate) is_external: bool,
-    /// The reason why the annotation of a Service that does not decide has no effect.
+    /// The reason why a Service that is not among `deciders` has no influence on the whole load balancer.
     pub(crate) why_others_do_not: String,
 }
 
-/// The name of an annotation. The listen port of a TCP port is added when the value is for that port only.
+/// The name of an annotation without the prefix, and a TCP port of the Service when the annotation is for
+/// this port only.
 type Place = (&'static str, Option<u16>);
 
-/// An annotation of the Service that this program reads.
+/// An annotation that the Service has and that this program reads.
 struct Set<'a> {
     key: Cow<'a, str>,
     value: &'a str,
-    /// Whether the value does not parse. The parser has then already reported a problem, so no second one is added.
+    /// Whether the value was read and could not be parsed. The parser has then reported a problem, and does not report
+    /// a second one.
     is_bad: bool,
 }
 
@@ -78,7 +81,7 @@ impl<'a> AnnotationParser<'a> {
         parser
     }
 
-    /// Returns the value for a port, or for the whole load balancer when `port` is `None`. An empty value is
+    /// Returns the parsed value for a port, or for the whole load balancer when `port` is `None`. An empty value is
     /// treated like a missing annotation.
     pub(crate) fn read<T>(
         &mut self,
@@ -89,7 +92,7 @@ impl<'a> AnnotationParser<'a> {
         let place = self.place(annotation, port)?;
         let set = self.set.get_mut(&place)?;
         let (key, value) = (set.key.clone(), set.value);
-        // A value for all ports is read once for each port, but a bad value is reported once.
+        // An annotation for all ports is read again for each port. An invalid value is reported only the first time.
         if value.is_empty() || set.is_bad {
             return None;
         }
@@ -113,9 +116,9 @@ impl<'a> AnnotationParser<'a> {
         }
     }
 
-    /// Replaces the Service's own values for the whole load balancer with those of the deciding Services. The oldest
-    /// deciding Service that sets an annotation decides its value. On an external load balancer, each Service decides
-    /// by itself which of its nodes are targets.
+    /// Replaces the Service's own values for the whole load balancer with the values of the deciding Services. The
+    /// oldest deciding Service that has an annotation decides its value. On an external load balancer, the Service
+    /// keeps its own values of the annotations about targets.
     pub(crate) fn join(&mut self, whole: &Deciders<'a, '_>) {
         let service = self.service;
         self.is_shared = whole.is_shared;
@@ -159,18 +162,18 @@ impl<'a> AnnotationParser<'a> {
     }
 
     /// Whether the annotation has a value that is neither empty nor `false`, for all ports or for a single port. The
-    /// value `false` asks for nothing, because the feature that it turns off is off anyway.
+    /// value `false` is ignored because it is also the default.
     pub(crate) fn asks(&self, annotation: &'static Annotation) -> bool {
         let mut all = self.values(annotation);
         all.any(|set| !set.value.is_empty() && text::boolean(set.value) != Ok(false))
     }
 
-    /// Whether one of the annotation's values does not parse, so that it is not known what the annotation asks for.
+    /// Whether one of the annotation's values was read and could not be parsed.
     pub(crate) fn is_bad(&self, annotation: &'static Annotation) -> bool {
         self.values(annotation).any(|set| set.is_bad)
     }
 
-    /// Returns the annotation's values for all ports and for single ports.
+    /// Returns the annotation's value for all ports and its values for single ports.
     fn values(&self, annotation: &'static Annotation) -> impl Iterator<Item = &Set<'a>> {
         let name = annotation.name;
         self.set.range((name, None)..=(name, Some(u16::MAX))).map(|(_, set)| set)
@@ -182,14 +185,15 @@ impl<'a> AnnotationParser<'a> {
         }
     }
 
-    /// Adds a problem with the whole load balancer. Changes to ports of a shared load balancer are still made.
+    /// Adds a problem with the settings of the whole load balancer. When several Services share the load balancer, its
+    /// ports are still changed.
     pub(crate) fn whole_problem(&mut self, problem: String) {
         if self.is_shared { self.whole_problems.push(problem) } else { self.problem(problem) }
     }
 
-    /// Reports why the Service stays on its present load balancer although it asks for another one. On a shared load
-    /// balancer this is a problem with the whole load balancer, so that this Service does not change settings about
-    /// which other Services decide.
+    /// Reports why the Service stays on its present load balancer although it asks for another one. When several
+    /// Services share the present load balancer, the report is a problem with the whole load balancer. This Service
+    /// then does not change settings that concern the other Services.
     pub(crate) fn stays(&mut self, why: Finding) {
         if self.is_shared {
             self.whole_problem(why.text().into_owned())
@@ -198,14 +202,15 @@ impl<'a> AnnotationParser<'a> {
         }
     }
 
-    /// Adds a problem that keeps the load balancer from being touched, with the advice about the problem.
+    /// Adds a problem that keeps the load balancer from being changed, and the advice that belongs to the problem.
     pub(crate) fn blocked(&mut self, why: Finding) {
         self.problem(why.message);
         self.fix = self.fix.take().or(why.fix);
     }
 
-    /// Reports the problems with the whole load balancer. While there are such problems, no new load balancer is
-    /// created, and only ports of an existing one are changed.
+    /// Reports the problems with the settings of the whole load balancer. While there are such problems, no new load
+    /// balancer is created, and only the ports of an existing load balancer are changed. `is_there` means that the
+    /// load balancer exists.
     pub(crate) fn end_whole(&mut self, is_there: bool) {
         for problem in self.whole_problems.clone() {
             if is_there {
@@ -218,7 +223,7 @@ impl<'a> AnnotationParser<'a> {
         }
     }
 
-    /// Whether the next problem is reported in words. When there are too many problems, the others are only counted.
+    /// Whether there are so few problems that the text of another problem would still be reported.
     pub(crate) fn has_room(&self) -> bool {
         self.problems.len() < SAID_AT_MOST
     }
@@ -233,7 +238,7 @@ impl<'a> AnnotationParser<'a> {
         self.finding(Finding::warning(reason, message));
     }
 
-    /// Returns the problems and the findings, shortened to the limits of what is reported.
+    /// Returns the texts of the problems and the findings, shortened to the limits of this file.
     pub(crate) fn end(mut self) -> (Vec<String>, Vec<Finding>) {
         if let Some(more @ 1..) = self.problems.len().checked_sub(SAID_AT_MOST) {
             self.problems.truncate(SAID_AT_MOST);
@@ -247,7 +252,8 @@ impl<'a> AnnotationParser<'a> {
             *count += 1;
             *count <= FINDINGS_OF_A_REASON
         });
-        // The Service has more unknown annotations than those whose names were read.
+        // When the Service has too many annotations, the names of some unknown annotations were not read.
+        // `more_unknown` is the number of these annotations.
         if let Some(count) = counts.get_mut(&Reason::UnknownAnnotation) {
             *count += self.service.more_unknown;
         }
@@ -262,10 +268,10 @@ impl<'a> AnnotationParser<'a> {
         (self.problems, findings)
     }
 
-    /// Returns the place of the value for this port. A value for this port alone takes precedence over a
-    /// value for all ports.
+    /// Returns the key under which `set` has the value for this port. A value for this port alone takes precedence over
+    /// a value for all ports.
     fn place(&self, annotation: &'static Annotation, port: Option<&ServicePort>) -> Option<Place> {
-        // A UDP port may have the same number as a TCP port, and has no values of its own.
+        // A UDP port may have the same number as a TCP port. Values for a single port are only for TCP ports.
         let own = port.filter(|port| port.protocol == Protocol::Tcp);
         let own = own.map(|port| (annotation.name, Some(port.port)));
         let is_set = |place: &Place| self.set.contains_key(place);
@@ -297,7 +303,8 @@ impl<'a> AnnotationParser<'a> {
         }
     }
 
-    /// Returns the TCP port whose name or number follows the dot in the annotation's key.
+    /// Returns the TCP port of the Service that the text after the dot in an annotation's key names. `None` means that
+    /// the annotation has no effect, which the parser has then reported.
     fn port(&mut self, annotation: &Annotation, key: &str, suffix: &str) -> Option<u16> {
         if annotation.scope != AnnotationScope::Port {
             self.problem(format!(
@@ -328,8 +335,8 @@ impl<'a> AnnotationParser<'a> {
     }
 }
 
-/// Returns the port with this name, or else with this number. When two ports have the same
-/// number, the load balancer has the TCP port.
+/// Returns the port with this name, or else with this number. When a TCP and a UDP port have this number, the TCP
+/// port is returned.
 fn find_port<'a>(service: &'a Service, suffix: &str) -> Option<&'a ServicePort> {
     let mut ports = service.ports.iter();
     let by_name = ports.find(|port| port.name.eq_ignore_ascii_case(suffix));
@@ -342,12 +349,12 @@ fn find_port<'a>(service: &'a Service, suffix: &str) -> Option<&'a ServicePort> 
     by_name.or_else(by_number)
 }
 
-/// Whether a Service sets the annotation, for the whole load balancer or for a port.
+/// Whether a Service has the annotation, for all ports or for a single port.
 pub(crate) fn has(service: &Service, annotation: &Annotation) -> bool {
     values_of(service, annotation).next().is_some()
 }
 
-/// Returns the values of the annotation in this Service, for the whole load balancer and for each port.
+/// Returns the values that the Service sets for the annotation, for all ports and for single ports.
 pub(crate) fn values_of<'a>(
     service: &'a Service,
     annotation: &Annotation,
@@ -359,8 +366,8 @@ pub(crate) fn values_of<'a>(
     service.annotations.iter().filter(move |(key, _)| is_it(key)).map(|(_, value)| value.trim())
 }
 
-/// Returns the value that a Service sets for the whole load balancer, without reading its other annotations.
-/// Returns `None` when the value is unset or empty.
+/// Returns the value of this annotation of a Service, without parsing all annotations of the Service. A value for a
+/// single port is not returned. The result is `None` when the annotation is missing or empty.
 pub(crate) fn value_of<'a>(service: &'a Service, annotation: &Annotation) -> Option<&'a str> {
     let (_, value) = service.annotations.iter().find(|(key, _)| {
         let name = key.strip_prefix(PREFIX);
@@ -384,8 +391,8 @@ fn unknown(key: &str, name: &str) -> String {
     format!("annotation {key} is unknown{meant}")
 }
 
-/// Returns a text that names this Service, and says that it is older than another Service or comes before it. Services
-/// in a manifest have no age, so their order decides.
+/// Returns a text for messages that names this Service and says that it takes precedence because it is older than
+/// another Service. When the Service comes from a manifest, it has no age, and the text says that it comes first.
 pub(crate) fn first_to_decide(service: &Service) -> String {
     let why = match service.created {
         Some(_) => "is older",

@@ -3,11 +3,11 @@
 use crate::provider::AnnotationKind;
 use crate::provider::variables::*;
 
-/// The prefix of all annotations.
+/// The start of the key of each annotation that this program reads.
 pub const PREFIX: &str = "load-balancer.hetzner.cloud/";
 
-/// Returns whether an annotation with this key is read by this program. The name may be followed by a dot and a port,
-/// and upper and lower case make no difference.
+/// Returns whether this program reads the annotation with this key. The name in the key may be followed by a dot and a
+/// port. Upper and lower case make no difference.
 pub fn kind_of(key: &str) -> AnnotationKind {
     let Some(name) = key.strip_prefix(PREFIX) else {
         return AnnotationKind::Foreign;
@@ -20,21 +20,21 @@ pub fn kind_of(key: &str) -> AnnotationKind {
     }
 }
 
-/// An annotation of a Service.
+/// An annotation that a Service may have.
 #[derive(Debug)]
 pub struct Annotation {
-    /// The name without the prefix.
+    /// The name, which follows the prefix in the annotation's key.
     pub name: &'static str,
-    /// The form of a value, for `ccm help annotations`. The first text in backquotes is an example.
+    /// A description of the allowed values, for `ccm help annotations`. The first text in backquotes is an example.
     pub form: &'static str,
-    /// The environment variable that sets the default for all Services without this annotation.
+    /// The environment variable with the default for all Services that do not have this annotation.
     pub variable: Option<VariableName>,
     pub scope: AnnotationScope,
-    /// The highest length of a value, in bytes. A longer value is refused, because each port may have a value, and
-    /// messages and requests repeat the values.
+    /// The highest length of a value, in bytes. A longer value is refused, because messages and API requests repeat the
+    /// value, possibly once for each port.
     pub longest: usize,
-    /// The explanation of the annotation in whole sentences, for `ccm help annotations`. An empty text means that no
-    /// program reads the annotation.
+    /// The explanation of the annotation in whole sentences, for `ccm help annotations`. The text is empty when this
+    /// program does not read the annotation.
     pub meaning: &'static str,
 }
 
@@ -43,10 +43,10 @@ pub struct Annotation {
 pub enum AnnotationScope {
     /// One Service, even when several Services share the load balancer.
     Service,
-    /// The whole load balancer. When several Services share it, the oldest Service that sets the annotation decides.
+    /// The whole load balancer. When several Services share the load balancer, the oldest Service that has
+    /// the annotation decides.
     Whole,
-    /// A port. The annotation is for the port whose name or number follows a dot, or for all ports when
-    /// nothing follows.
+    /// One port, whose name or number follows a dot in the annotation's key, or all ports when there is no dot.
     Port,
 }
 use AnnotationScope::{Port, Service, Whole};
@@ -55,7 +55,8 @@ const BOOLEAN: &str = "`true` or `false`";
 const DURATION: &str = "duration, e.g. `15s`";
 const PROTOCOLS: &str = "`tcp`, `http` or `https`";
 
-/// The highest length of lists and selectors: room for 200 names of nodes, or for 50 long names of certificates.
+/// The highest length of the value of an annotation that holds a list or a selector, in bytes. The length is enough for
+/// 200 names of nodes, or for 50 long names of certificates.
 const LONG: usize = 16 << 10;
 
 const fn of(scope: AnnotationScope, name: &'static str, form: &'static str) -> Annotation {
@@ -180,8 +181,7 @@ table! {
         .meaning("HTTP status codes that count as healthy. Unset: `2??,3??`.");
     HEALTH_CHECK_HTTP_VALIDATE_CERTIFICATE = of(Port, "health-check-http-validate-certificate", BOOLEAN)
         .meaning("Make the HTTP check over TLS. The API does not validate the certificate.");
-    // The documentation of hcloud-cloud-controller-manager says that it writes
-    // these annotations. No program reads them.
+    // According to its documentation, hcloud-cloud-controller-manager writes these annotations. No program reads them.
     ID = of(Service, "id", "");
     IPV4 = of(Service, "ipv4", "");
     IPV6 = of(Service, "ipv6", "");
@@ -207,7 +207,7 @@ impl Annotation {
         !self.meaning.is_empty()
     }
 
-    /// Returns an example of a value in the annotation's form.
+    /// Returns an example of a value, which is the first text in backquotes in `form`.
     pub fn example(&self) -> Option<&'static str> {
         self.form.split('`').nth(1)
     }
@@ -218,7 +218,7 @@ impl Annotation {
     }
 }
 
-/// Returns the table of all annotations that this program reads, for `src/help/annotations.md`.
+/// Returns the table of all annotations that this program reads, as Markdown for `src/help/annotations.md`.
 pub fn markdown() -> String {
     let mut text = format!(
         "Each annotation begins with `{PREFIX}`. Those with `[.PORT]` set all ports. With the name or the number of a \

@@ -1,4 +1,5 @@
-//! Parses the values of annotations. Each text becomes a typed value once, and an error says what is allowed.
+//! Parses the values of annotations. Each function returns the typed value, or an error that says which
+//! values are allowed.
 
 use crate::provider::{Algorithm, HealthCheck};
 use crate::text::{self as t, one_of, quoted};
@@ -11,7 +12,7 @@ pub(crate) fn any(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// Returns the protocol in the API's words.
+/// Parses the name of a protocol, and returns the name that the API uses.
 pub(crate) fn protocol(text: &str) -> Result<&'static str, String> {
     word(text, &["tcp", "http", "https"].map(|word| (word, word)))
 }
@@ -25,7 +26,7 @@ pub(crate) fn health_check(text: &str) -> Result<HealthCheck, String> {
     word(text, &[HealthCheck::KubeProxy].map(|word| (word.name(), word)))
 }
 
-/// Whether the port uses a managed certificate of the Service itself.
+/// Parses the type of a port's certificates. The result is `true` for `managed`, and `false` for `uploaded`.
 pub(crate) fn is_managed(text: &str) -> Result<bool, String> {
     word(text, &[("uploaded", false), ("managed", true)])
 }
@@ -34,7 +35,8 @@ pub(crate) fn ipv4(text: &str) -> Result<Ipv4Addr, String> {
     text.parse().map_err(|_| "use an IPv4 address, e.g. 10.0.0.5".to_owned())
 }
 
-/// Parses a duration in seconds, which must be in the range that the API accepts for `timeout_idle`.
+/// Parses a duration, and returns it in seconds. The duration must be in the range that the API
+/// accepts for `timeout_idle`.
 pub(crate) fn idle_seconds(text: &str) -> Result<u32, String> {
     t::duration::seconds_between(text, 30, 300)
 }
@@ -46,11 +48,12 @@ pub(crate) fn port(text: &str) -> Result<u16, String> {
     }
 }
 
-/// The highest number of items of a list. Let's Encrypt puts no more names on one certificate, no type of load balancer
-/// takes as many certificates, and a few status codes with `?` and `*` can name all codes.
+/// The highest number of items in a list. No useful list is longer: Let's Encrypt allows at most 100 names on one
+/// certificate, a load balancer can have fewer certificates, and a few status codes with `?` and `*` cover all codes.
 const ITEMS_AT_MOST: usize = 100;
 
-/// Returns the items between commas. Empty items are left out.
+/// Returns the items of a list with commas. Empty items are left out. `fits` checks an item, and `form` says in the
+/// error what an item must be.
 fn list(text: &str, fits: impl Fn(&str) -> bool, form: &str) -> Result<Vec<String>, String> {
     let items: Vec<&str> = text.split(',').map(str::trim).filter(|item| !item.is_empty()).collect();
     if items.len() > ITEMS_AT_MOST {
@@ -68,10 +71,9 @@ pub(crate) fn certificates(text: &str) -> Result<Vec<String>, String> {
     list(text, |_| true, "")
 }
 
-/// The highest length of the name of a Secret.
+/// The highest number of characters that Kubernetes allows in the name of a Secret.
 const SECRET_NAME: usize = 253;
 
-/// Parses a list of names of Secrets.
 pub(crate) fn secrets(text: &str) -> Result<Vec<String>, String> {
     let is_end = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let is_name = |name: &str| {
@@ -83,7 +85,7 @@ pub(crate) fn secrets(text: &str) -> Result<Vec<String>, String> {
     list(text, is_name, "name of a Secret")
 }
 
-/// Parses a list of host names of a certificate. The first part of a host name may be a `*`.
+/// Parses a list of domains for a certificate. The first part of a domain may be a `*`.
 pub(crate) fn domains(text: &str) -> Result<Vec<String>, String> {
     let is_part = |part: &str| {
         !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
@@ -95,7 +97,8 @@ pub(crate) fn domains(text: &str) -> Result<Vec<String>, String> {
     list(text, is_domain, "domain; use e.g. example.com,*.example.com")
 }
 
-/// Parses the status codes that the API accepts in a health check: digits, `?` for one digit and `*` for several.
+/// Parses a list of status codes for a health check. In a status code, `?` stands for one digit and `*`
+/// for several digits.
 pub(crate) fn status_codes(text: &str) -> Result<Vec<String>, String> {
     let is_code = |code: &str| {
         code.len() <= 3 && code.bytes().all(|byte| byte.is_ascii_digit() || b"?*".contains(&byte))
@@ -103,7 +106,7 @@ pub(crate) fn status_codes(text: &str) -> Result<Vec<String>, String> {
     list(text, is_code, "status code; use e.g. 2??,301")
 }
 
-/// Returns the text if it is valid, and the error otherwise.
+/// Returns the text when `is_right` is set, and otherwise the error.
 fn checked(text: &str, is_right: bool, error: &str) -> Result<String, String> {
     if is_right { Ok(text.to_owned()) } else { Err(error.to_owned()) }
 }
@@ -118,8 +121,8 @@ pub(crate) fn host(text: &str) -> Result<String, String> {
     checked(text, is_host, "use a host name, without spaces, % and \\")
 }
 
-/// Parses a host name that Kubernetes accepts in a status. Kubernetes reads a text that looks like an IPv4 address as
-/// an address, with or without leading zeros.
+/// Parses a host name for the status of a Service. A text that looks like an IPv4 address is refused, even with leading
+/// zeros, because Kubernetes would take it for an address.
 pub(crate) fn hostname(text: &str) -> Result<String, String> {
     let mut parts = text.split('.');
     let is_ip = parts.clone().count() == 4 && parts.all(|part| part.parse::<u8>().is_ok());

@@ -1,6 +1,6 @@
-//! Plans the managed certificates of ports: which certificate each `https` port uses, and which
-//! certificates must be ordered or taken over first. No managed certificate is ever deleted, because Let's
-//! Encrypt counts how often a certificate is ordered.
+//! Plans the managed certificates of ports: which certificate each `https` port uses, and which certificates must be
+//! ordered or taken over first. This program never deletes a managed certificate, because Let's Encrypt limits how
+//! often a certificate for the same domains is ordered.
 
 use super::permitted::{self, PORTS_STAY};
 use crate::hetzner::certificates::Certificate;
@@ -20,43 +20,44 @@ use crate::text;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The certificates that the Service's ports use, and the changes that must be made before.
+/// The certificates that the Service's ports will use, and the changes that are needed before the ports can use them.
 #[derive(Default)]
 pub(crate) struct CertificatePlan {
-    /// The planned certificates of each listen port. A port has no entry when its annotations list its certificates, or
-    /// when it uses none.
+    /// The certificates for each listen port. A port is missing when its annotations name certificates of the project,
+    /// or when the port needs no certificate.
     pub(crate) ports: BTreeMap<u16, PortCertificates>,
-    /// The changes that are made before any port is touched.
+    /// The changes of certificates, which are made before any port is changed.
     pub(crate) changes: Vec<BalancerChange>,
     pub(crate) fields: Vec<Field>,
     /// The certificates that the plan takes over or uploads.
     pub(crate) claims: Vec<Claim>,
-    /// Whether another list of existing Services could change the plan; see `Needs::services`.
+    /// Whether the plan could be different with a newer list of existing Services; see `Needs::services`.
     pub(crate) rests_on_services: bool,
 }
 
-/// The certificates that one port uses.
+/// The certificates that one port will use.
 pub(crate) struct PortCertificates {
     pub(crate) ids: Sourced<Vec<u64>>,
-    /// Whether a certificate is not issued or not uploaded yet.
+    /// Whether the port needs a certificate that is not issued or not uploaded yet.
     pub(crate) waits: bool,
-    /// The certificate that the port may not use. If the port uses this certificate at present, the port keeps it.
+    /// The ID of the certificate that the port asks for and may not use. A port that already uses this
+    /// certificate keeps it.
     pub(crate) refused: Option<u64>,
 }
 
-/// A managed certificate that ports ask for.
+/// A managed certificate that one or several ports ask for.
 struct WantedCertificate {
     ports: Vec<u16>,
     name: String,
-    /// Whether an annotation sets the name.
+    /// Whether the name comes from an annotation. Otherwise it is the default name.
     is_named: bool,
-    /// The domains, sorted and in lower case.
+    /// The domains in lower case, in alphabetical order.
     domains: Vec<String>,
     is_staging: bool,
     source: Source,
 }
 
-/// Plans the managed certificates for all ports. `parser` collects what is wrong.
+/// Plans the managed certificates for all ports. `parser` collects the mistakes in the annotations.
 pub(crate) fn certificates(
     parser: &mut AnnotationParser,
     context: &PlanContext,
@@ -84,7 +85,7 @@ pub(crate) fn certificates(
     all
 }
 
-/// Checks that ports of the Service may use this managed certificate. The error says why not.
+/// Checks that the Service may use this managed certificate for its ports. The error says why not.
 fn may_show(context: &PlanContext, found: &Certificate) -> Result<(), String> {
     permitted::may_use(context, found)?;
     permitted::may_have(context, &found.domain_names)
@@ -96,7 +97,7 @@ fn refuse(parser: &mut AnnotationParser, wanted: &WantedCertificate, what: &str,
     parser.warning(Reason::CertificateFailed, why);
 }
 
-/// Returns each managed certificate that ports ask for once, even when several ports use it.
+/// Returns the managed certificates that ports ask for. A certificate that several ports ask for is returned once.
 fn wanted(parser: &mut AnnotationParser, context: &PlanContext) -> Vec<WantedCertificate> {
     let mut all: Vec<WantedCertificate> = Vec::new();
     for port in &context.service.ports {
@@ -143,8 +144,8 @@ pub(crate) fn is_https(parser: &mut AnnotationParser, port: &ServicePort) -> boo
     port.protocol == Protocol::Tcp && protocol.is_some_and(|protocol| protocol.value == "https")
 }
 
-/// Whether the annotation asks for a managed certificate, or `None` when the annotation has no valid value. Profile
-/// `hcloud` reads every unknown word as `uploaded`, as hcloud-cloud-controller-manager does.
+/// Returns whether the annotation of the port asks for a managed certificate. `None` means that the annotation is
+/// missing or invalid. Profile `hcloud` treats an invalid value as `uploaded`, as hcloud-cloud-controller-manager does.
 pub(crate) fn is_managed(
     parser: &mut AnnotationParser,
     context: &PlanContext,
@@ -163,9 +164,9 @@ pub(crate) fn is_managed(
     Some(Sourced::new(is_managed, text.source))
 }
 
-/// Returns the existing certificate for these ports, and plans to take it over when it does not belong to the
-/// Service yet. Returns `None` when a new certificate is ordered, or when a reported problem or warning says
-/// why there is no certificate.
+/// Returns the existing certificate for these ports. If the certificate does not belong to the Service yet, a
+/// take-over is planned. `None` means that an order of a new certificate is planned, or that the reason against an
+/// order is reported.
 fn choose<'a>(
     parser: &mut AnnotationParser,
     context: &PlanContext<'a>,
@@ -186,7 +187,8 @@ fn choose<'a>(
         return None;
     }
     let named = Certificate::with_name(context.certificates, &wanted.name);
-    // A Service that was created again has another default name, and can use the certificate that it left before.
+    // A Service that was deleted and created again has a new UID, and therefore another default name for its
+    // certificate. It can use the certificate of the old Service.
     let is_free = named.is_none() && !wanted.is_named;
     let left = context.certificates.iter().filter(|certificate| {
         is_free
@@ -196,7 +198,7 @@ fn choose<'a>(
     for one in named.into_iter().chain(left) {
         all.rests_on_services |= one.service_uid().is_some();
         let Some(why) = why_not_free(one, context, wanted) else {
-            // When the Service may not use the certificate, the caller reports why.
+            // A certificate that the Service may not use is not taken over. The caller reports the reason.
             if may_show(context, one).is_ok() {
                 take_over(context, one, all);
             }
@@ -226,9 +228,10 @@ fn choose<'a>(
     None
 }
 
-/// Chooses one of the certificates that carry the Service's UID. The one with the desired name is preferred, then the
-/// first one in the list that has the same domains. When no annotation sets a name, the only certificate is chosen.
-/// `None` means that no certificate fits, and `Some(None)` means that it is not certain which one fits.
+/// Chooses one of the certificates whose label has the Service's UID. The first choice is the certificate with the
+/// desired name. The second choice is the first certificate with the same domains. When no annotation sets a name, and
+/// the Service has only one certificate, this certificate is the last choice. `None` means that no certificate fits.
+/// `Some(None)` means that several certificates may fit, which is reported as a problem.
 fn by_label<'a>(
     parser: &mut AnnotationParser,
     context: &PlanContext<'a>,
@@ -274,7 +277,7 @@ fn by_label<'a>(
     Some(Some(found))
 }
 
-/// Returns why the certificate may not be taken over, or `None` when it may be.
+/// Returns why the Service may not take over the certificate, or `None` when it may.
 fn why_not_free(
     one: &Certificate,
     context: &PlanContext,
@@ -288,7 +291,7 @@ fn why_not_free(
         .or_else(|| one.why_it_may_be_of_others())
 }
 
-/// Returns the certificates of this cluster whose Service does not exist.
+/// Returns the certificates of this cluster whose Service does not exist any more.
 pub(in crate::hetzner) fn left(all: &[Certificate], cluster: &Cluster) -> Vec<KeptObject> {
     let is_left = |certificate: &&Certificate| certificate.is_left(cluster);
     let kept = |certificate: &Certificate| KeptObject {
@@ -301,8 +304,8 @@ pub(in crate::hetzner) fn left(all: &[Certificate], cluster: &Cluster) -> Vec<Ke
     all.iter().filter(is_left).map(kept).collect()
 }
 
-/// Returns how the certificate differs from the desired certificate, as text for messages. Returns `None` when it does
-/// not differ.
+/// Returns a text for messages that says how the certificate differs from the desired one. `None` means that both have
+/// the same domains and the same issuing service.
 fn differs(one: &Certificate, wanted: &WantedCertificate) -> Option<String> {
     let domains = sorted(&one.domain_names);
     let staging = one.is_staging();
@@ -340,7 +343,7 @@ fn order(context: &PlanContext, wanted: &WantedCertificate, all: &mut Certificat
     ));
 }
 
-/// Plans the label write by which a free certificate becomes the Service's own.
+/// Plans the write of labels by which the Service takes over a certificate that nobody owns.
 fn take_over(context: &PlanContext, found: &Certificate, all: &mut CertificatePlan) {
     all.claims.push(Claim::Id(found.id));
     all.fields.push(Field {
@@ -360,8 +363,8 @@ fn take_over(context: &PlanContext, found: &Certificate, all: &mut CertificatePl
     all.changes.push(change.guarded(Guard::of(found).with(labels)));
 }
 
-/// Returns the certificate's ID when a load balancer can use the certificate. Adds a finding when the
-/// certificate is not issued yet, or cannot be renewed.
+/// Returns the certificate's ID when the certificate is issued. Adds a finding when the certificate is not issued yet,
+/// or when its renewal has failed.
 pub(crate) fn issued(
     parser: &mut AnnotationParser,
     ports: &str,
@@ -404,7 +407,7 @@ fn sorted(domains: &[String]) -> Vec<String> {
     lower_case.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// Returns the ports as text: `443`, `443 and 8443`.
+/// Returns the port numbers as text for messages, e.g. `443 and 8443`.
 fn shown(ports: &[u16]) -> String {
     let ports: Vec<String> = ports.iter().map(ToString::to_string).collect();
     ports.join(" and ")

@@ -1,7 +1,8 @@
 //! Decides which certificates of the project a Service may use, and which managed certificates it may order.
 //!
-//! Tenants read the messages about a refused certificate. Therefore a message names only the certificate that was asked
-//! for, and does not say whose it is. Only the certificate is refused: a port keeps the certificates that it uses.
+//! Tenants read the messages about a refused certificate. A message therefore names only the certificate that the
+//! tenant asked for, and not the owner of this certificate. When a certificate is refused, the port still keeps the
+//! certificates that it uses at present.
 
 use crate::hetzner::certificates::Certificate;
 use crate::hetzner::load_balancers::ownership::context::PlanContext;
@@ -12,9 +13,9 @@ use crate::text;
 pub(crate) const PORTS_STAY: &str =
     "a port that uses this certificate keeps it, and no other port gets it";
 
-/// Checks that the Service may use this existing certificate. The certificate's labels decide (see
-/// [`Certificate::gives`]). When these labels do not decide, the certificate selector from the settings does. The
-/// error says why the Service may not use the certificate, as text for messages.
+/// Checks that the Service may use this existing certificate. The certificate's labels decide when they name an
+/// owner (see [`Certificate::gives`]). Otherwise the certificate selector from the settings decides. The error is a
+/// text for messages.
 pub(crate) fn may_use(context: &PlanContext, certificate: &Certificate) -> Result<(), String> {
     let selector = context.project.defaults.permitted.certificate_selector.as_ref();
     let value_of = |key: &str| certificate.labels.get(key).map(String::as_str);
@@ -29,7 +30,8 @@ pub(crate) fn may_use(context: &PlanContext, certificate: &Certificate) -> Resul
     }
 }
 
-/// Checks that Services may have a managed certificate for these domains. The error says why not, as text for messages.
+/// Checks that the settings allow Services to have a managed certificate for these domains. The error is a
+/// text for messages.
 pub(crate) fn may_have(context: &PlanContext, domains: &[String]) -> Result<(), String> {
     let Some(limit) = &context.project.defaults.permitted.certificate_domains else {
         return Ok(());

@@ -1,4 +1,4 @@
-//! The desired state of each port of a Service's load balancer, and of the port's health check.
+//! Plans the desired state of each port of a Service's load balancer, and of the port's health check.
 
 use super::certificates::{CertificatePlan, is_managed, issued};
 use super::permitted::{PORTS_STAY, may_use};
@@ -21,13 +21,13 @@ use crate::text::{self, did_you_mean};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// The path on which kube-proxy answers health checks, on its own port and on the health check node port of a Service.
-/// The answer on the health check node port says whether the node runs a pod of the Service.
+/// The path of health checks on kube-proxy. On kube-proxy's own port, the answer says whether the node takes traffic.
+/// On the health check node port of a Service, it says whether the node runs a pod of the Service.
 const HEALTHZ: &str = "/healthz";
 
 const LOCAL: Source = Source::Rule("externalTrafficPolicy: Local");
 
-/// Returns the value that the settings give this field on all ports, if they give one.
+/// Returns the value that a setting gives this field on all ports. `None` means that no setting gives a value.
 fn setting(defaults: &Defaults, field: PortField) -> Option<Sourced<Value>> {
     fn value<T: Into<Value> + Clone>(set: &Option<Sourced<T>>) -> Option<Sourced<Value>> {
         let set = set.clone()?;
@@ -42,30 +42,32 @@ fn setting(defaults: &Defaults, field: PortField) -> Option<Sourced<Value>> {
     }
 }
 
-/// The annotations that say where a health check is sent. When none of them is
-/// set, `externalTrafficPolicy: Local` decides.
+/// The annotations that say which port or path a health check asks, and by which protocol. When none of them is set, a
+/// Service with `externalTrafficPolicy: Local` is checked on its health check node port.
 const PLACE: [&Annotation; 3] =
     [&a::HEALTH_CHECK_PROTOCOL, &a::HEALTH_CHECK_PORT, &a::HEALTH_CHECK_HTTP_PATH];
 
 const INTERVALS: [PortField; 3] = [F::CheckInterval, F::CheckTimeout, F::CheckRetries];
 
-/// A port in its desired state.
+/// A port as the Service asks for it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Port {
-    /// The desired values of the fields. A field that nobody sets has the default of the API.
+    /// The desired values of the fields. A field that neither an annotation nor a setting sets has the default value
+    /// of the API.
     pub(crate) listener: Listener,
-    /// The fields that are set on the load balancer, each with the source of its value. Other fields are
-    /// left unchanged.
+    /// The fields whose desired values replace the values on an existing port, each with the source of its value. Other
+    /// fields of an existing port are left unchanged.
     pub(crate) sources: BTreeMap<PortField, Source>,
-    /// Whether a certificate of the port is not issued or not uploaded yet.
+    /// Whether the port needs a certificate that is not issued or not uploaded yet.
     pub(crate) waits: bool,
-    /// The certificates that the port may not use. If the port uses one of them at present, the port keeps it.
+    /// The IDs of the certificates that the port asks for and may not use. A port that already uses one of these
+    /// certificates keeps it.
     pub(crate) refused: Vec<u64>,
 }
 
 impl Port {
-    /// Returns the port as it will be after the changes. A field that is not enforced keeps the value that it has on
-    /// the existing port.
+    /// Returns the port as it will be after the changes. `found` is the existing port. A field that is not in `sources`
+    /// keeps the value of the existing port.
     pub(crate) fn merged(&self, found: Option<&Listener>) -> Listener {
         let mut merged = self.listener.clone();
         let Some(found) = found else {
@@ -78,7 +80,8 @@ impl Port {
             }
         }
         if self.waits && found.is_https() {
-            // The certificates in use stay beside the new ones until all new certificates are issued.
+            // Until all new certificates are issued, the port keeps its present certificates in addition to
+            // the new ones.
             let mut ids = found.certificates();
             let wanted = merged.certificates().into_iter();
             ids.extend(wanted.filter(|id| !found.certificates().contains(id)));
@@ -93,8 +96,8 @@ impl Port {
         merged
     }
 
-    /// Whether the port is not added yet, because it has no certificate that it may use now. An existing `https` port
-    /// is not put off, because it keeps its present certificates.
+    /// Whether the port is not added yet, because it has no usable certificate. An existing `https` port is not put
+    /// off, because it keeps its present certificates.
     pub(crate) fn is_put_off(&self, found: Option<&Listener>) -> bool {
         (self.waits || !self.refused.is_empty())
             && self.listener.certificates().is_empty()
@@ -112,7 +115,7 @@ struct PortReader<'a, 'b> {
     wanted: Port,
 }
 
-/// Returns the desired state of all TCP ports, and reports the other ports.
+/// Returns the desired state of all TCP ports, and reports the ports of other protocols.
 pub(crate) fn ports(
     parser: &mut AnnotationParser,
     context: &PlanContext,
@@ -155,8 +158,8 @@ pub(crate) fn ports(
     ports
 }
 
-/// Checks that only one port redirects from port 80, and that the Service has no port 80 then,
-/// because a redirect takes port 80 for itself.
+/// Checks that at most one port redirects HTTP to HTTPS, and that the Service then has no port 80 of its own. The load
+/// balancer needs port 80 for the redirect.
 fn check_redirects(parser: &mut AnnotationParser, ports: &[Port]) {
     let number = |port: &Port| port.listener.listen_port;
     let redirecting = ports.iter().filter(|port| port.listener.redirects_http());
@@ -175,9 +178,9 @@ fn check_redirects(parser: &mut AnnotationParser, ports: &[Port]) {
     }
 }
 
-/// Leaves out the ports that other Services have on the same load balancer. When a port is left out and the Service's
-/// status has the address of another load balancer, the Service stays on that other load balancer with all ports of the
-/// Service. In this case the function returns the other load balancer and the reasons.
+/// Removes from `ports` the ports that this Service can't have on the load balancer `there`, and reports the reasons.
+/// If the Service's status has an address of another load balancer, the Service instead stays on that load balancer
+/// with all its ports. The function then returns that load balancer and the reasons.
 pub(crate) fn leave_out_taken<'a>(
     parser: &mut AnnotationParser,
     context: &PlanContext<'a>,
@@ -224,7 +227,8 @@ pub(crate) fn leave_out_taken<'a>(
     other.filter(|_| !all.is_empty()).map(|other| (other, all))
 }
 
-/// Annotations that have an effect only on ports with a certain protocol, or with a health check by HTTP.
+/// The annotations that have an effect only on some ports: on ports with the protocol `http` or `https`, only `https`,
+/// or with a health check by HTTP.
 const ONLY_WITH: [(PortPart, &Annotation); 15] = [
     (PortPart::Http, &a::HTTP_COOKIE_NAME),
     (PortPart::Http, &a::HTTP_COOKIE_LIFETIME),
@@ -243,12 +247,13 @@ const ONLY_WITH: [(PortPart, &Annotation); 15] = [
     (PortPart::HttpCheck, &a::HEALTH_CHECK_HTTP_VALIDATE_CERTIFICATE),
 ];
 
-/// Returns the annotations that have an effect only on a health check by HTTP.
+/// Returns the annotations that have an effect only when the health check is by HTTP.
 fn of_http_checks() -> impl Iterator<Item = &'static Annotation> {
     ONLY_WITH.into_iter().filter_map(|(part, one)| (part == PortPart::HttpCheck).then_some(one))
 }
 
-/// Reports the annotations that have no effect, because no port has the protocol or the health check that they need.
+/// Reports each annotation that has no effect because no port has the protocol or the kind of health check that
+/// the annotation needs.
 fn report_unused(parser: &mut AnnotationParser, ports: &[Port]) {
     if ports.is_empty() {
         return;
@@ -282,7 +287,7 @@ impl PortReader<'_, '_> {
         self.set(F::DestinationPort, Some(node_port), Value::Null, None);
         let protocol = self.annotation(&a::PROTOCOL, v::protocol);
         self.set(F::Protocol, protocol, "tcp", Some(default_source(&a::PROTOCOL)));
-        // Fields of `http` are read for `tcp` too, so that a value that does not parse is reported.
+        // All fields are read even when the port does not have them, so that invalid values are always reported.
         for field in F::ALL.iter().filter(|field| !INTERVALS.contains(field)) {
             self.read(*field);
         }
@@ -290,8 +295,9 @@ impl PortReader<'_, '_> {
         self.health_check();
     }
 
-    /// Sets the field from its annotation, or from the settings, or to the default of the API. When the default is
-    /// null, a field that nobody sets is left unchanged. Returns whether the annotation or a setting has a value.
+    /// Sets the field from its annotation, from a setting, or to the default of the API, in this order. A field with
+    /// the default `nothing` is left unchanged when neither the annotation nor a setting has a value. Returns whether
+    /// the annotation or a setting has a value.
     fn read(&mut self, field: PortField) -> bool {
         let nothing = Value::Null;
         match field {
@@ -313,7 +319,8 @@ impl PortReader<'_, '_> {
         }
     }
 
-    /// Sets the field from the annotation, else from the setting, else to the API's default.
+    /// Sets the field from the annotation, from the setting, or to the API's default `usual`, in this order. Returns
+    /// whether the annotation or the setting has a value.
     fn field<T: Into<Value>>(
         &mut self,
         field: PortField,
@@ -338,8 +345,8 @@ impl PortReader<'_, '_> {
         self.parser.read(annotation, Some(self.port), parse)
     }
 
-    /// Sets the field to the value `set`. Without such a value, a new port gets the value `usual`. An existing port
-    /// gets it only when `enforced` is given, which is the source of the value.
+    /// Sets the field to the value `set`. When `set` is `None`, a new port gets the value `usual`. An existing port
+    /// then gets the value `usual` only when `enforced` names a source for it, and otherwise keeps its present value.
     fn set<T: Into<Value>>(
         &mut self,
         field: PortField,
@@ -366,7 +373,7 @@ impl PortReader<'_, '_> {
             }
             None => self.uploaded(),
         };
-        // While a certificate is missing or refused, the port keeps the certificates that it uses at present.
+        // While a certificate is missing or refused, the port keeps its present certificates.
         let is_as_found = self.wanted.waits || !self.wanted.refused.is_empty();
         let certificates = certificates.filter(|ids| !is_as_found || !ids.value.is_empty());
         let enforced = self.context.project.enforced(&a::HTTP_CERTIFICATES);
@@ -374,9 +381,9 @@ impl PortReader<'_, '_> {
         self.set(F::Certificates, certificates, Vec::<u64>::new(), enforced);
     }
 
-    /// Returns the IDs of the certificates that the annotations name. A certificate that does not
-    /// exist is a problem. An `https` port without any certificate is a problem too, unless the
-    /// existing port may have a certificate already.
+    /// Returns the IDs of the certificates that the port's annotation names. A certificate that does not exist is
+    /// reported as a problem. An `https` port without a certificate is a problem, too, except in profile `hcloud`,
+    /// where an existing port may already have a certificate.
     fn uploaded(&mut self) -> Option<Sourced<Vec<u64>>> {
         let context = self.context;
         if is_managed(self.parser, context, self.port).is_some_and(|managed| managed.value) {
@@ -397,15 +404,15 @@ impl PortReader<'_, '_> {
             }
             return None;
         };
-        // The certificates are not read when only a manifest is checked.
+        // When only a manifest is checked, the certificates of the project are not read, and no name can be looked up.
         let are_read = context.observed.certificates.is_some();
         let names = named.value.iter().filter(|_| are_read);
         let ids = names.filter_map(|name| self.usable(name, &named.source)).collect();
         Some(Sourced::new(ids, named.source))
     }
 
-    /// Reports that a certificate does not exist. Tenants read the message, so it suggests only certificates that the
-    /// Service may use, and does not disclose the project's other certificates.
+    /// Reports that the project has no certificate with this name. Tenants read the message. It therefore suggests only
+    /// certificates that the Service may use, and does not disclose other certificates of the project.
     fn report_missing(&mut self, name: &str, source: &Source) {
         let context = self.context;
         let may_use = |certificate: &&Certificate| may_use(context, certificate).is_ok();
@@ -419,7 +426,8 @@ impl PortReader<'_, '_> {
         ));
     }
 
-    /// Returns the ID of a certificate that an annotation names, when the port can use the certificate now.
+    /// Returns the ID of the certificate that an annotation names, when the port can use this certificate now.
+    /// Otherwise the reason is reported.
     fn usable(&mut self, name: &str, source: &Source) -> Option<u64> {
         let (number, context) = (self.port.port, self.context);
         let Some(certificate) = Certificate::named(context.certificates, name) else {
@@ -436,7 +444,7 @@ impl PortReader<'_, '_> {
             self.wanted.refused.push(certificate.id);
             return None;
         }
-        // The API refuses the whole port when one of its certificates is not issued yet.
+        // The API refuses the whole port when one of the port's certificates is not issued yet.
         let id = issued(self.parser, &number.to_string(), certificate);
         self.wanted.waits |= id.is_none();
         id
@@ -450,13 +458,14 @@ impl PortReader<'_, '_> {
         }
         let (service, project) = (self.context.service, self.context.project);
         let kube_proxy = self.kube_proxy();
-        // A Service with `externalTrafficPolicy: Local` is checked on its health check node port, unless
-        // annotations say where the check is sent.
+        // A Service with `externalTrafficPolicy: Local` is checked on its health check node port. Annotations about the
+        // port, path or protocol of the check take precedence.
         let is_placed = PLACE.iter().any(|annotation| self.has(annotation));
         let is_local = service.traffic_policy == TrafficPolicy::Local && !is_placed;
         let node_port = service.health_check_node_port.filter(|_| is_local);
         let on = project.defaults.health_check.node_port.as_ref();
-        // This check is off by default in hcloud-cloud-controller-manager.
+        // hcloud-cloud-controller-manager does not use the health check node port by default, so profile `hcloud`
+        // does not either.
         let is_on = on.map_or(!project.preserves_unset(), |on| on.value);
         let local = node_port.filter(|_| is_on).map(|number| Sourced::new(number, LOCAL));
         if let Some(asked) = &kube_proxy {
@@ -473,18 +482,19 @@ impl PortReader<'_, '_> {
         let own_port = Some(Source::Rule("the port that gets the traffic"));
         self.set(F::CheckPort, number.or(asked), usual.unwrap_or_default(), own_port);
         if self.asks_now && !self.wanted.listener.asks_kube_proxy() {
-            // A check that asks kube-proxy has its own path and status codes, which must not stay on any other check.
+            // The existing check asks kube-proxy, and has a path and status codes only for kube-proxy. The new check
+            // must not keep them.
             for field in [F::CheckPath, F::CheckStatusCodes] {
                 self.wanted.sources.entry(field).or_insert(BY_API);
             }
         }
-        // No annotation sets the expected response of a health check.
+        // No annotation can set the response text that a health check expects.
         let usual = (!project.preserves_unset()).then_some(BY_API);
         self.set(F::CheckResponse, None::<Sourced<String>>, "", usual);
     }
 
-    /// Returns the port of kube-proxy when the health check asks kube-proxy. When the traffic policy or an annotation
-    /// describes another check, that check is used instead.
+    /// Returns kube-proxy's port when the health check asks kube-proxy. `None` means that it does not, for example
+    /// because the traffic policy or an annotation asks for another health check.
     fn kube_proxy(&mut self) -> Option<Sourced<u16>> {
         let set = self.annotation(&a::HEALTH_CHECK, v::health_check);
         let Some(other) = self.other_check() else {
@@ -501,8 +511,8 @@ impl PortReader<'_, '_> {
         None
     }
 
-    /// Returns what asks for another health check than the check on kube-proxy's own port: the traffic policy `Local`,
-    /// or the key of an annotation. Returns `None` when nothing asks for another check.
+    /// Returns what asks for a health check other than the one on kube-proxy's own port: the traffic policy `Local`, or
+    /// the key of an annotation. `None` means that no other health check is asked for.
     fn other_check(&self) -> Option<String> {
         if self.context.service.traffic_policy == TrafficPolicy::Local {
             return Some(LOCAL.to_string());
@@ -515,12 +525,14 @@ impl PortReader<'_, '_> {
         self.parser.has(annotation, Some(self.port))
     }
 
-    /// Sets the protocol of the health check: `tcp` or `http`, and whether `http` is sent over TLS. `asked` is the
-    /// reason why the check asks kube-proxy, and `None` when the check does not ask kube-proxy.
+    /// Sets the protocol of the health check, and whether the check is made over TLS. `asked` is the source that makes
+    /// the check ask kube-proxy, and `None` when the check does not ask kube-proxy. `is_set` means that the port,
+    /// interval, timeout or number of retries of the check is set.
     fn check_protocol(&mut self, is_set: bool, asked: Option<&Source>) {
         let set = self.annotation(&a::HEALTH_CHECK_PROTOCOL, v::protocol);
         let http_is_set = of_http_checks().any(|annotation| self.has(annotation));
-        // These annotations have an effect in hcloud-cloud-controller-manager only when the check is by HTTP.
+        // In profile `hcloud`, annotations for HTTP checks do not turn the check into an HTTP check,
+        // as in hcloud-cloud-controller-manager.
         let follows_port = is_set || (http_is_set && !self.context.project.preserves_unset());
         let (name, source) = match (set, asked) {
             (Some(set), _) => (set.value, set.source),

@@ -1,11 +1,13 @@
-//! Plans the certificates from Secrets: which certificates each `https` port uses, which must be
-//! uploaded first, and which are not used any more.
+//! Plans the certificates from Secrets: which certificates each `https` port uses, which certificates must be uploaded
+//! first, and which uploaded certificates can be deleted.
 //!
-//! An uploaded certificate is recognised by its labels, its type and its name, which contains a hash of its chain. A
-//! tenant can order a managed certificate under any name; the upload then gets another name. A renewed Secret holds
-//! another certificate, which is uploaded. The ports are updated to the new certificate, and the old certificate is
-//! deleted when no load balancer uses it any more. Until then, and as long as a Secret cannot be used, the certificates
-//! that were uploaded from the Secret before stay.
+//! An uploaded certificate is recognised by its labels, its type and its name. The name contains a hash of the
+//! certificate chain. If a tenant has already ordered a managed certificate with this name, the uploaded certificate
+//! gets another name.
+//!
+//! When a Secret is renewed, the new certificate is uploaded, and the ports are changed to use it. The old certificate
+//! is deleted when no load balancer uses it any more. While a Secret cannot be used, all certificates that were
+//! uploaded from it stay.
 
 use super::certificates::{CertificatePlan, PortCertificates, is_https};
 use crate::hetzner::certificates::Certificate;
@@ -27,16 +29,17 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// The API's limits for an uploaded certificate, according to its changelog of 2026-02-11.
+/// The API's limit for the private key of an uploaded certificate, in bytes. This limit and the two limits below are
+/// from the API's changelog of 2026-02-11.
 const KEY_BYTES: usize = 5000;
 const CHAIN_BYTES: usize = 30_000;
 const CHAIN_CERTIFICATES: usize = 5;
 
 /// The highest number of names that are tried for one upload. A name is taken when a tenant has ordered a managed
-/// certificate under the name, or when the labels of a certificate with the name were removed.
+/// certificate with this name, or when somebody has removed the labels of an uploaded certificate with this name.
 const NAMES_AT_MOST: usize = 10;
 
-/// Returns the names of the Secrets that `https` ports of the Service ask for.
+/// Returns the names of the Secrets that the annotations of `https` ports name.
 pub(in crate::hetzner) fn secrets(service: &Service) -> BTreeSet<String> {
     if !has(service, &a::HTTP_TLS_SECRET) {
         return BTreeSet::new();
@@ -45,7 +48,7 @@ pub(in crate::hetzner) fn secrets(service: &Service) -> BTreeSet<String> {
     asked.into_iter().flat_map(|(_, named)| named.value).collect()
 }
 
-/// Returns the ports whose annotations name Secrets, each with the names of these Secrets.
+/// Returns the `https` ports whose annotations name Secrets, each with the names of these Secrets.
 fn asked<'a>(
     parser: &mut AnnotationParser,
     service: &'a Service,
@@ -58,7 +61,7 @@ fn asked<'a>(
     asked.filter(|(_, named)| !named.value.is_empty()).collect()
 }
 
-/// Plans the uploads for all ports. `parser` collects what is wrong.
+/// Plans the uploads for all ports, and adds them to the plan `all`. `parser` collects the mistakes.
 pub(crate) fn upload(
     parser: &mut AnnotationParser,
     context: &PlanContext,
@@ -100,7 +103,8 @@ pub(crate) fn upload(
         let waits = found.clone().any(Option::is_none);
         let mut shown: Vec<u64> = Vec::new();
         for id in found.flatten() {
-            // The certificates keep the order of the annotation. Two Secrets may hold the same certificate.
+            // The certificates keep the order of the Secrets in the annotation. Two Secrets may hold the same
+            // certificate, which is then listed once.
             if !shown.contains(id) {
                 shown.push(*id);
             }
@@ -110,7 +114,7 @@ pub(crate) fn upload(
         let other = by_name.map(|named| named.source);
         let shows = PortCertificates { ids, waits, refused: None };
         let managed = all.ports.insert(port.port, shows);
-        // A port must not get certificates from Secrets and from another source at the same time.
+        // The certificates of one port must all come from Secrets, or all from another source.
         if let Some(other) = other.or(managed.map(|managed| managed.ids.source)) {
             parser.problem(format!(
                 "port {}: its certificates are named twice, in {} and in {other}: remove one, or set it to an empty \
@@ -121,8 +125,9 @@ pub(crate) fn upload(
     }
 }
 
-/// Returns the ID of the uploaded certificate that the Secret holds, if the certificate was uploaded before. Otherwise
-/// plans the upload, unless the Secret was not read. The error says why the Secret cannot be used.
+/// Returns the ID of the Secret's certificate when this certificate is uploaded already. Otherwise the upload is
+/// planned, and the result is `None`. If the Secret was not read, no upload is planned. The error says why the Secret
+/// cannot be used.
 fn upload_one(
     context: &PlanContext,
     secret: &SecretName,
@@ -164,8 +169,8 @@ fn upload_one(
     Ok(None)
 }
 
-/// Returns a name for the upload that no certificate has. When a name is taken, the next name is derived from the ID of
-/// the certificate that has it.
+/// Returns a name for the upload that no certificate of the project has. When a certificate already has a name, the
+/// next name to try contains a hash of that certificate's ID.
 fn free_name(context: &PlanContext, secret: &SecretName, pair: &TlsPair) -> Result<String, String> {
     let mut taken_by = None;
     for _ in 0..NAMES_AT_MOST {
@@ -181,8 +186,8 @@ fn free_name(context: &PlanContext, secret: &SecretName, pair: &TlsPair) -> Resu
     ))
 }
 
-/// Returns a certificate that was uploaded from the Secret of this name, even when the Secret holds another certificate
-/// now. A certificate that load balancers use is preferred, then the newest.
+/// Returns the ID of a certificate that was uploaded from this Secret, even if the Secret holds another certificate
+/// now. A certificate that load balancers use is preferred, and then the newest certificate.
 fn uploaded_before(context: &PlanContext, secret: &SecretName) -> Option<u64> {
     let is_it = |certificate: &&Certificate| is_upload(certificate, context.cluster, secret, None);
     let all = context.certificates.iter().filter(is_it);
@@ -197,8 +202,8 @@ fn is_ours(certificate: &Certificate, cluster: &Cluster) -> bool {
 }
 
 /// Whether the certificate was uploaded from this Secret, according to its labels, its type and its name. When `digest`
-/// is given, the name must also end with the first digits of this digest. The name is compared as well as the label,
-/// because long labels are cut: two namespaces may then have the same label, but the names differ.
+/// is given, the name must also end with the first digits of this hash. The label alone is not enough: a long label is
+/// cut, so that two Secrets may have the same label, although the names of their certificates differ.
 fn is_upload(
     certificate: &Certificate,
     cluster: &Cluster,
@@ -221,9 +226,9 @@ fn too_large(pair: &TlsPair) -> Option<String> {
     Some(format!("{what} {has}, but Hetzner allows at most {most}"))
 }
 
-/// Returns the changes that delete the unused uploads of this cluster. An upload is unused when no load balancer uses
-/// the certificate, and no Secret that a Service names holds the certificate. All uploads of a Secret that cannot be
-/// used stay. Returns `None` when nothing was uploaded.
+/// Returns the changes that delete the unused uploaded certificates of this cluster. A certificate is unused when no
+/// load balancer uses it, and when no Secret that a Service names holds it. While a Secret cannot be used, no
+/// certificate from this Secret is deleted. `None` means that this cluster has no uploaded certificates.
 pub(in crate::hetzner) fn unused(
     project: &Project,
     all: &[Certificate],
@@ -251,8 +256,8 @@ pub(in crate::hetzner) fn unused(
     (!ours.is_empty()).then_some(deletions)
 }
 
-/// Returns the certificates that the ports of a load balancer use, in the form that users see. Certificates that are
-/// not in `all` are left out.
+/// Returns the certificates that the ports of a load balancer use, as users see them. `all` are the certificates that
+/// were read. A certificate that is not among them is left out.
 pub(crate) fn shown(balancer: &LoadBalancer, all: Option<&[Certificate]>) -> Vec<ShownCertificate> {
     let shown = all.unwrap_or_default().iter().map(|certificate| {
         let ports = balancer.services.iter();

@@ -1,4 +1,5 @@
-//! The desired state of a Service's load balancer: a pure function of the Service, the nodes and the settings.
+//! Computes the desired state of a Service's load balancer from the Service, the nodes and the settings, without
+//! calling the API.
 
 use super::certificates::{CertificatePlan, certificates};
 use super::ports::{Port, ports};
@@ -26,8 +27,8 @@ pub(crate) const ASKED_BY_FIELD: Source = Source::Rule("spec.loadBalancerIP");
 
 /// The load balancer that a Service asks for.
 pub(crate) struct Desired {
-    /// The desired state of the whole load balancer. `None` when the load balancer is external, because no Service
-    /// decides about the settings of an external load balancer.
+    /// The desired settings of the whole load balancer. `None` means that the load balancer is external, so that no
+    /// Service decides its settings.
     pub(crate) whole: Option<Whole>,
     pub(crate) use_private_ip: Sourced<bool>,
     pub(crate) certificates: CertificatePlan,
@@ -36,10 +37,11 @@ pub(crate) struct Desired {
     pub(crate) in_status: InStatus,
 }
 
-/// The desired state of the whole load balancer. A field that is `None` is left unchanged.
+/// The desired settings of the whole load balancer. A field that is `None` is left unchanged.
 #[derive(Default)]
 pub(crate) struct Whole {
-    /// The name from the annotation alone, because a default name must not rename a load balancer.
+    /// The name from the annotation `name`. Without this annotation, an existing load balancer is not renamed to
+    /// the default name.
     pub(crate) name: Option<Sourced<String>>,
     pub(crate) kind: Option<Sourced<String>>,
     pub(crate) place: CreationPlace,
@@ -48,7 +50,7 @@ pub(crate) struct Whole {
     pub(crate) public: Option<Sourced<bool>>,
     /// Whether the load balancer is protected against deletion.
     pub(crate) protection: Option<Sourced<bool>>,
-    /// The labels that users ask for, by key.
+    /// The labels that users ask for, by key. The labels that name the owner are not among them.
     pub(crate) labels: BTreeMap<String, Sourced<String>>,
     pub(crate) ipv4_rdns: Option<Sourced<String>>,
     pub(crate) ipv6_rdns: Option<Sourced<String>>,
@@ -59,7 +61,7 @@ pub(crate) struct Whole {
     pub(crate) is_kept: bool,
 }
 
-/// The place in which the load balancer is created.
+/// The location or network zone in which a new load balancer is created.
 #[derive(Clone, Default)]
 pub(crate) struct CreationPlace {
     pub(crate) location: Option<Sourced<String>>,
@@ -73,23 +75,24 @@ pub(crate) struct Attach {
     pub(crate) range: Option<Sourced<Ipv4Net>>,
 }
 
-/// The texts that name the Primary IPs that the Service asks for.
+/// The Primary IPs that the Service asks for, as the Service names them.
 #[derive(Default)]
 pub(crate) struct AskedIps {
     pub(crate) families: Vec<AskedIp>,
-    /// The first `spec.loadBalancerIP` of the Services that decide, which is empty when none of them sets the field.
+    /// The `spec.loadBalancerIP` of the oldest deciding Service that sets this field. The text is empty when no
+    /// deciding Service sets the field.
     pub(crate) address: String,
 }
 
 pub(crate) struct AskedIp {
     pub(crate) annotation: &'static Annotation,
-    /// The API's name for the address family.
+    /// The address family in the API's words, `ipv4` or `ipv6`.
     pub(crate) kind: &'static str,
     pub(crate) asked: Option<Sourced<String>>,
 }
 
 pub(crate) struct Targets {
-    /// The machines and the names of their nodes, sorted by these names.
+    /// The machines that become targets, each with the name of its node. The list is sorted by the names.
     pub(crate) nodes: Vec<(NodeMachine, String)>,
     pub(crate) source: Source,
 }
@@ -98,44 +101,43 @@ pub(crate) struct Targets {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum NodeMachine {
     Server(u64),
-    /// A dedicated server, with the addresses by which it can be a target.
+    /// A dedicated server, with the addresses by which a load balancer can reach it as a target.
     Dedicated {
         number: u64,
         public: Option<Ipv4Addr>,
-        /// The address in the vSwitch subnet of the private Network, or any InternalIP of the node when
-        /// the subnets are not known.
+        /// The node's InternalIP in the vSwitch subnet of the private Network. When the subnets were not read, it
+        /// is any InternalIP.
         private: Option<Ipv4Addr>,
     },
 }
 
-/// The settings of the Service's status: the host name that replaces the addresses, the `ipMode`, and the addresses
-/// that are left out.
+/// The content of the Service's status: the host name that replaces the addresses, the `ipMode`, and which addresses
+/// are left out.
 pub(crate) struct InStatus {
     pub(crate) hostname: Option<String>,
-    /// Whether the entries in the status have `ipMode: Proxy`. Traffic from inside the cluster then goes through the
-    /// load balancer, and kube-proxy sends no traffic for another owner's port to this Service. A port with the PROXY
-    /// protocol also gives the entries this mode.
+    /// Whether the entries in the status have `ipMode: Proxy`, for a reason other than the PROXY protocol of a port.
+    /// Traffic from inside the cluster then goes through the load balancer. Without this mode, kube-proxy would send
+    /// traffic for another owner's port on the same address to this Service.
     pub(crate) is_by_proxy: bool,
     pub(crate) without_ipv6: Sourced<bool>,
     pub(crate) without_private: Sourced<bool>,
 }
 
 impl Attach {
-    /// Whether a Network of this load balancer is detached, together with the targets that are
-    /// reached through the Network.
+    /// Whether the load balancer must be detached from one of its Networks. The targets that it reaches through this
+    /// Network are then removed, too.
     pub(crate) fn detaches(&self, balancer: &LoadBalancer) -> bool {
         !balancer.private_net.iter().all(|net| self.keeps(net))
     }
 
-    /// Whether the load balancer keeps its attachment, because it is already in the desired Network with
-    /// the desired IP.
+    /// Whether the load balancer stays attached as it is, because it is in the desired Network and has the desired IP.
     pub(crate) fn keeps(&self, net: &BalancerPrivateNet) -> bool {
         let ip = self.ip.as_ref();
         net.network == self.network && ip.is_none_or(|ip| Some(ip.value) == net.ip)
     }
 
-    /// Whether attaching needs a call of its own, because the API takes no IP and
-    /// no range when it creates a load balancer.
+    /// Whether a new load balancer must be attached by a separate API call. The call that creates a load balancer takes
+    /// neither an IP nor a range.
     pub(crate) fn needs_own_call(&self) -> bool {
         self.ip.is_some() || self.range.is_some()
     }
@@ -159,7 +161,7 @@ impl Desired {
     }
 }
 
-/// Reads everything that the Service asks for. `parser` collects what is wrong.
+/// Computes the load balancer that the Service asks for. `parser` collects the mistakes in the annotations.
 pub(crate) fn desired(parser: &mut AnnotationParser, context: &PlanContext) -> Desired {
     let (defaults, group) = (&context.project.defaults, &context.group);
     report_ignored_fields(parser, context.service);
@@ -193,8 +195,8 @@ pub(crate) fn desired(parser: &mut AnnotationParser, context: &PlanContext) -> D
     desired
 }
 
-/// Reads the desired state of the whole load balancer from the Service, or from the Services that decide for it. When
-/// no Service decides, no annotation counts, and defaults are not used.
+/// Reads the desired settings of the whole load balancer from the annotations of the deciding Services. On a shared
+/// load balancer without a deciding Service, all settings are left unchanged.
 fn whole(parser: &mut AnnotationParser, context: &PlanContext) -> Whole {
     if context.group.has_no_decider() {
         return Whole::default();
@@ -227,7 +229,7 @@ fn whole(parser: &mut AnnotationParser, context: &PlanContext) -> Whole {
 fn place(parser: &mut AnnotationParser, context: &PlanContext) -> CreationPlace {
     let defaults = &context.project.defaults;
     let mut one = |annotation: &'static Annotation, default: &Option<Sourced<String>>| {
-        // An empty annotation turns off the default that an environment variable sets.
+        // An empty annotation turns off the default from the environment variable.
         if parser.has(annotation, None) {
             parser.read(annotation, None, v::any)
         } else {
@@ -240,7 +242,8 @@ fn place(parser: &mut AnnotationParser, context: &PlanContext) -> CreationPlace 
     }
 }
 
-/// Returns the labels that a Service may set, and the keys of other programs, which are left out of the labels.
+/// Parses a list of labels. Returns the labels that a Service may set, and the keys by which other programs find their
+/// load balancers. Labels with these keys are left out.
 fn allowed_labels(text: &str) -> Result<(Labels, Vec<String>), String> {
     let key_of = |item: &str| item.split_once('=').map_or(item, |(key, _)| key).trim().to_owned();
     let is_left_out = |item: &&str| is_of_program(&key_of(item));
@@ -249,8 +252,9 @@ fn allowed_labels(text: &str) -> Result<(Labels, Vec<String>), String> {
     Ok((labels, left_out.into_iter().map(key_of).collect()))
 }
 
-/// Returns the desired labels. When the default and the annotation have the same key, the annotation wins. Keys of
-/// other programs are left out, so that existing labels with these keys stay.
+/// Returns the desired labels, from the default and from the annotation. When both have the same key, the annotation
+/// takes precedence. A label by which another program finds its load balancers is left out, so that an existing label
+/// with the same key stays.
 fn labels(
     parser: &mut AnnotationParser,
     context: &PlanContext,
@@ -318,7 +322,7 @@ fn attach(parser: &mut AnnotationParser, context: &PlanContext) -> Option<Attach
     Some(Attach { network, ip, range })
 }
 
-/// Reports settings that leave the load balancer no way to its targets, which the API would refuse in any case.
+/// Reports settings with which the load balancer could not reach any target. The API would refuse these settings.
 fn check_ways_in(parser: &mut AnnotationParser, context: &PlanContext, desired: &Desired) {
     let private = &desired.use_private_ip;
     if private.value && context.project.network.is_none() {
@@ -338,8 +342,8 @@ fn check_ways_in(parser: &mut AnnotationParser, context: &PlanContext, desired: 
     }
 }
 
-/// Returns the kind of IP by which new targets are reached. On an external load balancer, the oldest Service with a
-/// port there decides. Otherwise, and when no Service has a port there yet, it is `own`.
+/// Returns whether new targets are reached by their private IPs. On an external load balancer, the oldest Service with
+/// a port there decides. On any other load balancer, and when no Service has a port there yet, the result is `own`.
 fn way_to_targets(
     parser: &mut AnnotationParser,
     context: &PlanContext,
@@ -370,16 +374,17 @@ fn way_to_targets(
     decided
 }
 
-/// The nodes that one Service wants as targets.
+/// The nodes that one Service asks for as targets.
 enum AskedNodes {
     All,
     Selected(Selector),
-    /// The nodes that are targets now. They stay, because it is not known which nodes another Service asks for.
+    /// The nodes that are targets now. They stay when it is not known which nodes another Service asks for.
     Present,
 }
 
-/// Returns which nodes each Service asks for as targets. On an external load balancer, all its Services are asked. On
-/// any other load balancer, only the Service itself is asked, or the Service that decides for it.
+/// Returns the nodes that Services ask for as targets, with one entry for each Service. On an external load balancer,
+/// these are the Services with a port there whose annotation `external-targets` is not `false`. On any other load
+/// balancer, the only entry is for the planned Service. Its selector may be the selector of a deciding Service.
 fn asked_targets(
     parser: &mut AnnotationParser,
     context: &PlanContext,
@@ -437,8 +442,8 @@ fn targets(parser: &mut AnnotationParser, context: &PlanContext) -> Targets {
             ProviderId::Ours(id) => {
                 let machine = machine(*id, node, context);
                 let name = machines.entry(machine).or_insert_with(|| node.name.clone());
-                // When two nodes claim the same server, the first name in the alphabet wins,
-                // so that the result is always the same.
+                // When two nodes name the same server, the node whose name is first in the alphabet is used, so that
+                // the result does not depend on the order of the nodes.
                 *name = std::mem::take(name).min(node.name.clone());
             }
             ProviderId::Foreign => {
@@ -471,7 +476,7 @@ fn machine(id: InstanceId, node: &OfferedNode, context: &PlanContext) -> NodeMac
         return NodeMachine::Server(id.number());
     };
     let is_reached = |ip: &Ipv4Addr| match &context.observed.subnets {
-        // The subnets were not read, so the API has to decide whether the load balancer can reach the address.
+        // Without the subnets, only the API can decide whether the load balancer can reach the address.
         None => context.project.network.is_some(),
         Some(subnets) => {
             subnets.iter().any(|subnet| subnet.is_of_vswitch() && subnet.ip_range.contains(ip))
@@ -489,7 +494,7 @@ fn machine(id: InstanceId, node: &OfferedNode, context: &PlanContext) -> NodeMac
     }
 }
 
-/// Reports the fields of the Service that users may rely on, although they have no effect here.
+/// Reports fields in the Service's spec that have no effect on a Hetzner Load Balancer.
 fn report_ignored_fields(parser: &mut AnnotationParser, service: &Service) {
     if !service.source_ranges.is_empty() {
         let why = format!(

@@ -1,4 +1,4 @@
-//! Load balancers and Primary IPs as the API writes them. Only the fields that this program uses are read.
+//! The API's documents of load balancers and Primary IPs, with only the fields that this program uses.
 
 use super::listener::Listener;
 use crate::hetzner::api::{Location, Reference};
@@ -15,11 +15,12 @@ use std::net::{IpAddr, Ipv4Addr};
 pub struct LoadBalancer {
     pub id: u64,
     pub name: String,
-    /// The time at which the load balancer was created, or `None` when this time is not known.
+    /// The time at which the load balancer was created. `None` means that the API gave no valid time.
     #[serde(default, deserialize_with = "or_none")]
     pub created: Option<Timestamp>,
-    /// The labels. An answer without `labels`, `protection`, `services` or `targets` is an error: a load balancer
-    /// without labels would seem to be free, and a load balancer without targets would seem to be unused.
+    /// The labels. The API's answer must contain `labels`, `protection`, `services` and `targets`, and is otherwise
+    /// an error. Without its labels a load balancer would seem to have no owner, and without its targets it would
+    /// seem to be unused.
     pub labels: BTreeMap<String, String>,
     pub load_balancer_type: BalancerType,
     pub location: Location,
@@ -30,17 +31,16 @@ pub struct LoadBalancer {
     pub private_net: Vec<BalancerPrivateNet>,
     pub services: Vec<Listener>,
     pub targets: Vec<ApiTarget>,
-    /// The outgoing traffic of this month, in bytes.
+    /// The outgoing traffic of the current month, in bytes.
     pub outgoing_traffic: Option<u64>,
     pub ingoing_traffic: Option<u64>,
     pub included_traffic: Option<u64>,
 }
 
-/// A type of load balancer, with the limits of what it can hold.
+/// A type of load balancer, with its limits and its prices.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct BalancerType {
     pub id: u64,
-    /// The name, e.g. `lb11`.
     pub name: String,
     pub max_targets: usize,
     pub max_services: usize,
@@ -67,7 +67,7 @@ pub struct Monthly {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct Deprecation {
-    /// The time after which the type is not available any more, in RFC 3339.
+    /// The time after which no load balancer of this type can be created, in RFC 3339.
     pub unavailable_after: String,
 }
 
@@ -109,7 +109,7 @@ pub struct BalancerPrivateNet {
     pub ip: Option<Ipv4Addr>,
 }
 
-/// A target, to which the load balancer sends traffic.
+/// A target of a load balancer, in the API's answer.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ApiTarget {
@@ -125,23 +125,23 @@ pub enum ApiTarget {
         #[serde(default)]
         health_status: Vec<HealthStatus>,
     },
-    /// A target that an operator has added: all servers with these labels.
+    /// A label selector that an operator has added as a target. All servers that the selector matches are targets.
     LabelSelector {
         label_selector: SelectorRef,
-        /// The servers that have the labels now. Each of these servers takes one of the targets that the type allows.
-        /// `None` means that the API did not say which servers these are.
+        /// The servers that the selector matches now. Each of these servers counts towards the highest number of
+        /// targets of the load balancer's type. `None` means that the API did not list the servers.
         #[serde(default)]
         targets: Option<Vec<SelectedServer>>,
     },
-    /// A target of a kind that this version does not support.
+    /// A target of a type that this version of the program does not support.
     #[serde(other)]
     Unknown,
 }
 
-/// A target that is one machine.
+/// A target that is a single machine, and not a label selector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum TargetId {
-    /// A cloud server, by its ID.
+    /// The ID of a cloud server.
     Server(u64),
     /// An address of a dedicated server.
     Address(IpAddr),
@@ -152,7 +152,7 @@ impl TargetId {
         matches!(self, TargetId::Address(IpAddr::V4(ip)) if ip.is_private())
     }
 
-    /// Returns the name of the target's node.
+    /// Returns the name of the node that runs on the target. `None` means that no node of this cluster runs there.
     pub(crate) fn node(self, cluster: &Cluster) -> Option<&String> {
         match self {
             TargetId::Server(id) => cluster.servers.get(&InstanceId::Cloud(id)),
@@ -160,8 +160,8 @@ impl TargetId {
         }
     }
 
-    /// Whether the cloud itself says that the target is a node. The report of a kubelet is not enough, because a
-    /// kubelet may report any address.
+    /// Whether Hetzner's data prove that the target is a node of this cluster. The addresses that a kubelet reports are
+    /// not enough, because a kubelet may report any address.
     pub(crate) fn is_proven(self, cluster: &Cluster) -> bool {
         match self {
             TargetId::Server(_) => self.node(cluster).is_some(),
@@ -169,7 +169,7 @@ impl TargetId {
         }
     }
 
-    /// Returns the name of the target's node, or else the API's name for the target, as text for messages.
+    /// Returns the name of the target's node, or else the target's ID or address, as text for messages.
     pub(crate) fn shown(self, cluster: &Cluster) -> String {
         match (self.node(cluster), self) {
             (Some(name), TargetId::Server(_)) => name.clone(),
@@ -179,7 +179,7 @@ impl TargetId {
         }
     }
 
-    /// Returns the target in the form of a request. `use_private_ip` is only sent when a server is added.
+    /// Returns the target in the form of an API request. `use_private_ip` is sent only for a cloud server.
     pub fn in_request(self, use_private_ip: Option<bool>) -> TargetInRequest {
         match self {
             TargetId::Server(id) => {
@@ -190,8 +190,8 @@ impl TargetId {
     }
 }
 
-/// A target in the form of a request, which takes 24 bytes. A tree of JSON would take 1.3 kB, and changes of
-/// thousands of targets may wait at the same time.
+/// A target in the form of an API request. The value takes 24 bytes of memory, where a JSON value would take 1.3 kB.
+/// The difference matters because changes of thousands of targets may be planned at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum TargetInRequest {
@@ -222,8 +222,8 @@ pub struct SelectorRef {
     pub selector: String,
 }
 
-/// The result of one port's health checks of one target. The texts are interned, because they are the
-/// same in thousands of results.
+/// The health of one target, as the health check of one port reports it. The texts are interned, because thousands of
+/// results have the same texts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct HealthStatus {
     pub listen_port: u16,
@@ -234,7 +234,8 @@ pub struct HealthStatus {
     pub http_status_code: Option<u16>,
 }
 
-/// A public address of a server or a load balancer, which may outlive its owner.
+/// A public address of the project, which a server or a load balancer can use. The address may continue to exist when
+/// that server or load balancer is deleted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct PrimaryIp {
     pub id: u64,
@@ -245,14 +246,14 @@ pub struct PrimaryIp {
     #[serde(rename = "type")]
     pub kind: String,
     pub location: Location,
-    /// The labels, which every answer must have, because they may decide which Services may claim the address.
+    /// The labels. The API's answer must contain them, because they may decide which Services may use the address.
     pub labels: BTreeMap<String, String>,
-    /// The ID of the resource that has the address, or `None` when the address is free.
+    /// The ID of the server or load balancer that has the address. `None` means that the address is free.
     #[serde(default)]
     pub assignee_id: Option<u64>,
     #[serde(default)]
     pub assignee_type: String,
-    /// Whether the address is deleted together with the resource that has it.
+    /// Whether the address is deleted together with the server or load balancer that has it.
     #[serde(default)]
     pub auto_delete: bool,
     #[serde(default)]
@@ -260,13 +261,13 @@ pub struct PrimaryIp {
 }
 
 impl PrimaryIp {
-    /// Returns `name (id, address)`, the form that messages use.
+    /// Returns `name (id, address)` as text for messages.
     pub fn shown(&self) -> String {
         format!("{} ({}, {})", self.name, self.id, self.ip)
     }
 
-    /// Returns the Primary IP that a text names by ID, name or address. When the text fits several Primary IPs, an ID
-    /// takes precedence over a name, and a name over an address.
+    /// Returns the Primary IP whose ID, name or address is this text. When several Primary IPs fit, an ID takes
+    /// precedence over a name, and a name over an address.
     pub(crate) fn named<'a>(
         all: impl Iterator<Item = &'a PrimaryIp> + Clone,
         text: &str,
@@ -278,7 +279,7 @@ impl PrimaryIp {
     }
 }
 
-/// Whether a range, or a single address, contains this address.
+/// Whether `range`, which is a range or a single address, contains `address`.
 pub(crate) fn covers(range: &str, address: &str) -> bool {
     let net = |text: &str| {
         text.parse::<IpAddr>().map(IpNet::from).or_else(|_| text.parse::<IpNet>()).ok()
@@ -288,14 +289,14 @@ pub(crate) fn covers(range: &str, address: &str) -> bool {
 }
 
 impl BalancerType {
-    /// Returns the type's limits, by which types are sorted.
+    /// Returns the type's limits. Types are compared and sorted by these limits.
     pub fn size(&self) -> (usize, usize, usize) {
         (self.max_targets, self.max_services, self.max_assigned_certificates)
     }
 }
 
 impl LoadBalancer {
-    /// Returns `name (id)`, the form that messages use.
+    /// Returns `name (id)` as text for messages.
     pub fn shown(&self) -> String {
         format!("{} ({})", self.name, self.id)
     }
@@ -305,31 +306,33 @@ impl LoadBalancer {
         self.all_addresses().any(|other| other == ip)
     }
 
-    /// Returns how the load balancer is attached to this private Network, if it is attached.
+    /// Returns the load balancer's attachment to this private Network. `None` means that it is not attached
+    /// to this Network.
     pub fn attached(&self, network: u64) -> Option<&BalancerPrivateNet> {
         self.private_net.iter().find(|net| net.network == network)
     }
 
-    /// Returns the load balancer's port that has this listen port.
+    /// Returns the port of the load balancer with this port number.
     pub fn listener(&self, listen_port: u16) -> Option<&Listener> {
         self.services.iter().find(|listener| listener.listen_port == listen_port)
     }
 
-    /// Returns the public and the private addresses.
+    /// Returns the public and the private addresses of the load balancer.
     pub fn all_addresses(&self) -> impl Iterator<Item = IpAddr> {
         let public = [&self.public_net.ipv4, &self.public_net.ipv6];
         let private = self.private_net.iter().filter_map(|net| net.ip);
         public.into_iter().filter_map(|public_ip| public_ip.ip).chain(private.map(IpAddr::from))
     }
 
-    /// Returns the monthly price of the load balancer's type in its location, without taxes.
+    /// Returns the monthly price of the load balancer without taxes. `None` means that the price is not known.
     pub fn monthly_price(&self) -> Option<f64> {
         let prices = &self.load_balancer_type.prices;
         let price = prices.iter().find(|price| *price.location == *self.location.name)?;
         price.price_monthly.net.parse().ok()
     }
 
-    /// Returns how many targets that this program never changes count towards the limit of the type.
+    /// Returns the number of targets that this program did not add and never changes. These targets count towards the
+    /// highest number of targets of the load balancer's type.
     pub fn other_targets(&self) -> usize {
         let count = |target: &ApiTarget| match target {
             ApiTarget::Server { .. } | ApiTarget::Ip { .. } => 0,
@@ -339,7 +342,8 @@ impl LoadBalancer {
         self.targets.iter().map(count).sum()
     }
 
-    /// Returns the servers that are targets without a label selector, and whether each is reached by its private IP.
+    /// Returns the IDs of the servers that are targets by themselves, and not through a label selector. The second
+    /// value is whether the load balancer reaches the server by its private IP.
     pub fn server_targets(&self) -> impl Iterator<Item = (u64, bool)> + '_ {
         let targets = self.single_targets();
         targets.filter_map(|(target, by_private)| match target {
@@ -348,8 +352,8 @@ impl LoadBalancer {
         })
     }
 
-    /// Returns the servers and addresses that are targets without a label selector. The second value is whether a
-    /// private IP is used to reach the target.
+    /// Returns the servers and addresses that are targets by themselves, and not through a label selector. The second
+    /// value is whether the load balancer reaches the target by a private IP.
     pub fn single_targets(&self) -> impl Iterator<Item = (TargetId, bool)> + '_ {
         self.targets.iter().filter_map(|target| match target {
             ApiTarget::Server { server, use_private_ip, .. } => {
@@ -364,13 +368,13 @@ impl LoadBalancer {
     }
 }
 
-/// Reads a time. The result is `None` when the text is not a time.
+/// Reads a time. A text that is not a valid time gives `None`.
 fn or_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
     let text = Option::<String>::deserialize(deserializer)?;
     Ok(text.and_then(|text| text.parse().ok()))
 }
 
-/// Reads null like a missing field.
+/// Reads a value that may be `null`, and takes `null` as the default.
 fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,

@@ -1,58 +1,60 @@
-//! A port of a load balancer, which the API calls a service. One table describes its fields, and all code that reads,
-//! compares, shows and writes the fields uses this table.
+//! A port of a load balancer, which the API calls a service. One table describes the fields of a port, and the code
+//! that reads, compares, shows and writes ports uses this table.
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// The port on which kube-proxy, or its replacement, says whether the node takes traffic. The status code is 200 or
-/// 503. The status code of a node that is about to be deleted is 503, too (KEP-3836).
+/// The port on which kube-proxy, or a replacement of kube-proxy, says whether the node takes traffic. The
+/// status code is 200 when the node takes traffic, and otherwise 503. A node that is about to be deleted also
+/// answers 503 (KEP-3836).
 pub(crate) const KUBE_PROXY_PORT: u16 = 10256;
 
-/// A port of a load balancer: where traffic comes in, where it is sent, and how targets are checked.
+/// A port of a load balancer: its port number, the place to which its traffic is sent, and the health check
+/// of its targets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listener {
     pub listen_port: u16,
-    /// The values of the fields, in the form of the API. The API chooses the value of a field that has no entry.
+    /// The values of the fields, as the API writes them. A field without an entry has the value that the API chooses.
     fields: BTreeMap<PortField, Value>,
 }
 
-/// The part of a port's document in which the API has a field.
+/// The part of the API's document of a port that contains a field.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PortPart {
     Port,
-    /// The part that only `http` and `https` ports have.
+    /// The part that exists only when the port's protocol is `http` or `https`.
     Http,
-    /// The fields that only `https` ports have.
+    /// The fields that exist only when the port's protocol is `https`. The API has them in the same part as the
+    /// fields of `Http`.
     Https,
     Check,
-    /// The part that only a health check by HTTP has. A health check by HTTPS has the protocol
-    /// `http` and the field `tls`.
+    /// The part that exists only when the health check's protocol is `http`. A health check over TLS also has the
+    /// protocol `http`, and has the field `tls` set.
     HttpCheck,
 }
 
-/// The type of a field's values.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PortValueKind {
     Text,
     Number,
     Seconds,
     Switch,
-    /// A list of numbers, for which the API promises no order.
+    /// A list of numbers. The API may return the numbers in any order.
     Numbers,
     Texts,
 }
 
 struct Row {
-    /// The name of the field in messages.
+    /// The name of the field in messages to users.
     name: &'static str,
     part: PortPart,
     key: &'static str,
     kind: PortValueKind,
 }
 
-/// The text that is shown for an empty text or list. No value of a field can be this text.
+/// The text that messages show instead of an empty text or an empty list. No field can have this text as its value.
 const NOTHING: &str = "(none)";
 
 impl PortPart {
@@ -100,7 +102,7 @@ macro_rules! port_fields {
     };
 }
 
-// The columns are the field's name in messages, the part of the API's document that has the field, the field's key in
+// Each row has the field's name in messages, the part of the API's document that contains the field, the field's key in
 // this part, and the type of the field's values.
 port_fields! {
     Protocol: "protocol", Port, "protocol", Text;
@@ -129,8 +131,9 @@ impl PortField {
         self.row().name
     }
 
-    /// Returns the value as text for messages. Equal texts mean equal values. Returns `None` when the protocol has no
-    /// such field, or when the API chooses the value.
+    /// Returns the field's value on this port as text for messages. When the texts of two values are equal, the values
+    /// are equal, too. The order of a list makes no difference. `None` means that a port of this protocol has no such
+    /// field, or that the API chooses the value.
     pub fn of(self, listener: &Listener) -> Option<String> {
         let row = self.row();
         let value = listener.get(self).filter(|_| listener.has(row.part))?;
@@ -163,7 +166,7 @@ impl Listener {
         self.fields.insert(field, value.into());
     }
 
-    /// Returns the protocol's name, as the API writes it.
+    /// Returns the API's name of the port's protocol.
     pub fn protocol(&self) -> &str {
         self.get(F::Protocol).and_then(Value::as_str).unwrap_or_default()
     }
@@ -172,7 +175,7 @@ impl Listener {
         self.protocol() == "https"
     }
 
-    /// Whether the load balancer itself answers on port 80, and redirects to this port.
+    /// Whether the load balancer redirects requests on port 80 to this port.
     pub(crate) fn redirects_http(&self) -> bool {
         self.is_https() && self.is_on(F::RedirectHttp)
     }
@@ -181,7 +184,7 @@ impl Listener {
         self.get(field) == Some(&Value::Bool(true))
     }
 
-    /// Whether the health check asks kube-proxy about the node.
+    /// Whether the health check asks kube-proxy on kube-proxy's own port.
     pub(crate) fn asks_kube_proxy(&self) -> bool {
         self.get(F::CheckPort).is_some_and(|port| *port == KUBE_PROXY_PORT)
     }
@@ -201,14 +204,15 @@ impl Listener {
         }
     }
 
-    /// Returns the port in the form in which the API takes it. `is_new` means that the port is added, and not updated.
-    /// Fields that the protocol does not have are left out.
+    /// Returns the port in the form of an API request. `is_new` means that the request adds the port, and does not
+    /// change an existing one. Fields that a port of this protocol does not have are left out.
     pub fn body(&self, is_new: bool) -> Value {
         let mut body = json!({ "listen_port": self.listen_port });
         for (field, value) in &self.fields {
             let Row { part, key, .. } = field.row();
             let is_empty = value == "";
-            // An expected response that was set by hand is removed only by an empty text.
+            // The response that a health check expects may have been set by hand. Only a request with an empty text
+            // removes it, so the empty text is left out only for a new port.
             if !self.has(part) || (*field == F::CheckResponse && is_new && is_empty) {
                 continue;
             }
@@ -237,7 +241,8 @@ impl<'de> Deserialize<'de> for Listener {
                 continue;
             };
             let value = match place[key].take() {
-                // A missing domain or response of an HTTP check means the same as an empty text.
+                // When the API returns no domain or no response for an HTTP check, the value is treated as
+                // an empty text.
                 Value::Null if matches!(field, F::CheckDomain | F::CheckResponse) => json!(""),
                 Value::Null if field == F::CheckTls => json!(false),
                 value => value,

@@ -1,4 +1,4 @@
-//! The owner of a certificate, by its labels.
+//! Reads and writes the labels that say who owns a certificate.
 
 use super::labels::{CLUSTER_UID, Ownership, SECRET, SERVICE, SERVICE_UID, STAGING, namespace_of};
 use super::names::{label_value, service_value};
@@ -7,7 +7,7 @@ use crate::hetzner::certificates::Certificate;
 use crate::provider::{Cluster, ProviderError, SecretName, Service, Urgency};
 use std::collections::BTreeMap;
 
-/// The owner of the certificate, as its labels state it.
+/// Functions that read the owner of a certificate from its labels.
 impl Certificate {
     /// The key of the label that holds the UID of the Service.
     pub(crate) const UID_LABEL: &'static str = SERVICE_UID;
@@ -20,22 +20,23 @@ impl Certificate {
         self.labels.get(CLUSTER_UID)
     }
 
-    /// `namespace.name` of the Secret that the certificate was uploaded from.
+    /// Returns `namespace.name` of the Secret from which the certificate was uploaded.
     pub(crate) fn secret(&self) -> Option<&String> {
         self.labels.get(SECRET)
     }
 
-    /// Whether the certificate authority's test service issues the certificate.
+    /// Whether the test service of the certificate authority issues the certificate.
     pub(crate) fn is_staging(&self) -> bool {
         self.labels.get(STAGING.0).is_some_and(|value| value == STAGING.1)
     }
 
-    /// Whether the certificate was made in this cluster for a Service of the same name.
+    /// Whether the certificate was made in this cluster for a Service with the name and namespace of this Service.
     pub(crate) fn was_made_for(&self, service: &Service, cluster: &Cluster) -> bool {
         self.is_of_cluster(cluster) && self.labels.get(SERVICE) == Some(&service_value(service))
     }
 
-    /// Whether a label says that the certificate is this cluster's. A cluster whose identity is not known owns nothing.
+    /// Whether a label says that the certificate belongs to this cluster. While the UID of this cluster is not known,
+    /// no certificate belongs to it.
     pub(crate) fn is_of_cluster(&self, cluster: &Cluster) -> bool {
         self.cluster_uid().is_some_and(|uid| cluster.is_known_by(uid))
     }
@@ -44,26 +45,27 @@ impl Certificate {
         self.cluster_uid().filter(|uid| !cluster.is_known_by(uid))
     }
 
-    /// Whether the certificate was uploaded from this Secret. The whole values are compared, because long
-    /// values are cut.
+    /// Whether the certificate's label names this Secret. A long name is cut in the label, so the whole label
+    /// values are compared.
     pub(crate) fn is_of_secret(&self, secret: &SecretName) -> bool {
         self.secret() == Some(&secret_value(secret))
     }
 
-    /// Whether the certificate belongs to this cluster, and its Service does not exist any more.
+    /// Whether the certificate belongs to this cluster, and the Service in its label does not exist any more.
     pub(crate) fn is_left(&self, cluster: &Cluster) -> bool {
         let is_gone = |uid: &String| !cluster.service_uids.contains(uid);
         self.is_of_cluster(cluster) && self.service_uid().is_some_and(is_gone)
     }
 
-    /// Whether the Service may use the certificate. `None` means that the labels do not decide.
+    /// Whether the Service may use the certificate, according to the certificate's labels. `None` means that the labels
+    /// do not answer this.
     ///
     /// | the certificate has | then |
     /// |---|---|
     /// | the label `cluster-uid` of another cluster | nobody here may use it |
-    /// | the label `secret` | Services of the namespace that the label names may use it |
-    /// | the UID of the Service, or the label of a Service of its namespace in this cluster | the Service may use it |
-    /// | none of these | the labels do not decide |
+    /// | the label `secret` | only Services of the namespace that the label names may use it |
+    /// | the label `service-uid` of the Service, or the label `service` of this cluster with the namespace of the Service | the Service may use it |
+    /// | none of these | the labels do not answer this |
     pub(crate) fn gives(&self, service: &Service, cluster: &Cluster) -> Option<bool> {
         let is_of_namespace =
             |value: &String| namespace_of(value) == Some(service.namespace.as_str());
@@ -78,8 +80,8 @@ impl Certificate {
         (is_own || made_for.is_some_and(is_of_namespace)).then_some(true)
     }
 
-    /// Why no Service may take over the certificate, although a Service asks for it. The reason is that the labels of
-    /// the certificate name another owner.
+    /// Returns why the Service that asks for the certificate may not take it over. The reason is a label that names
+    /// another cluster or another existing Service.
     pub(crate) fn why_it_is_of_others(&self, cluster: &Cluster) -> Option<String> {
         if let Some(uid) = self.other_cluster(cluster) {
             return Some(format!("its label {CLUSTER_UID} names another cluster, {uid}"));
@@ -88,8 +90,9 @@ impl Certificate {
         Some(format!("its label {SERVICE_UID} names another Service, {uid}"))
     }
 
-    /// Why the certificate may belong to another program or to another cluster. A load balancer uses the certificate,
-    /// no label names a cluster, and this cluster does not have the Service of the certificate.
+    /// Returns why the certificate may belong to another program or to another cluster. The caller has checked that the
+    /// Service in the certificate's label does not exist in this cluster. The certificate may then belong to somebody
+    /// else when no label names a cluster and a load balancer uses the certificate.
     pub(crate) fn why_it_may_be_of_others(&self) -> Option<String> {
         let is_used = self.cluster_uid().is_none() && !self.used_by.is_empty();
         let uid = self.service_uid().filter(|_| is_used)?;
@@ -100,7 +103,7 @@ impl Certificate {
     }
 }
 
-/// Reads the certificates whose label names this cluster. When the cluster has several UIDs, the label may have
+/// Reads the certificates whose label names this cluster. A cluster may have several UIDs, and the label may have
 /// any of them.
 pub(in crate::hetzner) fn read(
     api: &Api,
@@ -117,7 +120,7 @@ pub(in crate::hetzner) fn read(
     api.list(&format!("label_selector={label}{values}&"), urgency)
 }
 
-/// The labels of a managed certificate of the Service.
+/// Returns the labels of a managed certificate of the Service.
 pub(crate) fn of_managed(
     service: &Service,
     cluster: &Cluster,
@@ -130,15 +133,15 @@ pub(crate) fn of_managed(
     labels
 }
 
-/// The labels of a certificate that is uploaded from this Secret. The labels contain no Service's UID, because a
-/// Service whose UID is in a label would own the certificate.
+/// Returns the labels of a certificate that is uploaded from this Secret. No label has the UID of a Service, because
+/// the certificate would then belong to that Service.
 pub(crate) fn of_upload(secret: &SecretName, cluster: &Cluster) -> BTreeMap<String, String> {
     let mut labels = Ownership::of_cluster(cluster).labels();
     labels.insert(SECRET.to_owned(), secret_value(secret));
     labels
 }
 
-/// `namespace.name` of a Secret, in the form of a label's value.
+/// Returns `namespace.name` of a Secret, in the form of a label's value.
 fn secret_value((namespace, secret): &SecretName) -> String {
     label_value(&format!("{namespace}.{secret}"))
 }

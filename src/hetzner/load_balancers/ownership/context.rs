@@ -1,4 +1,4 @@
-//! The data on which a plan depends: the project, and what was read.
+//! The data from which plans are made: the project's settings, and the objects that were read from the API.
 
 use super::group::Group;
 use super::index::{BalancerIndex, Balancers};
@@ -11,7 +11,7 @@ pub use crate::provider::LoadBalancerDefaults as Defaults;
 use crate::provider::{Cluster, OfferedNode, Profile, Service, Source};
 use std::sync::Arc;
 
-/// The project whose load balancers are planned: its API, and the settings that plans depend on.
+/// The Hetzner Cloud project whose load balancers are planned: its API, and the settings on which plans depend.
 #[derive(Clone)]
 pub struct Project {
     pub profile: Profile,
@@ -21,7 +21,8 @@ pub struct Project {
     pub(in crate::hetzner) api: Arc<Api>,
 }
 
-/// The load balancers of a project as they were read, with an index.
+/// The load balancers of a project and their related objects as they were read from the API, with an index of
+/// the load balancers.
 pub struct BalancerSnapshot {
     pub(crate) project: Project,
     pub(crate) observed: ObservedBalancers,
@@ -39,38 +40,39 @@ impl BalancerSnapshot {
 }
 
 impl Project {
-    /// Whether unset fields are left unchanged. hcloud-cloud-controller-manager leaves some unset fields unchanged, so
-    /// users have set them by hand, and a take-over must not reset them.
+    /// Whether fields that no annotation and no setting sets are left unchanged. hcloud-cloud-controller-manager leaves
+    /// some of these fields unchanged. Users may have set such fields by hand, and a take-over from that controller
+    /// must not reset them.
     pub(crate) fn preserves_unset(&self) -> bool {
         self.profile == Profile::Hcloud
     }
 
-    /// When fields that no annotation sets get a default value, returns the source of that value. `None` means that
+    /// Returns the source of the default value that a field gets when no annotation sets the field. `None` means that
     /// such a field is left unchanged.
     pub(crate) fn enforced(&self, annotation: &Annotation) -> Option<Source> {
         (!self.preserves_unset()).then(|| default_source(annotation))
     }
 }
 
-/// The data that was read for plans.
+/// The objects that were read from the API to make plans.
 #[derive(Clone, Debug, Default)]
 pub struct ObservedBalancers {
     /// All load balancers of the project.
     pub balancers: Vec<LoadBalancer>,
-    /// The load balancer types. `None` when no Service needed them.
+    /// The load balancer types. `None` means that they were not read, because no Service needs them.
     pub types: Option<Arc<Vec<BalancerType>>>,
-    /// The certificates of the project. `None` when they were not read, because no Service named a certificate.
+    /// The certificates of the project. `None` means that they were not read, because no Service needs a certificate.
     pub certificates: Option<Vec<Certificate>>,
-    /// The Primary IPs. `None` when no Service that is to get a load balancer asks for a Primary IP.
+    /// The Primary IPs of the project. `None` means that they were not read, because no new load balancer needs one.
     pub primary_ips: Option<Vec<PrimaryIp>>,
     /// The subnets of the private Network. `None` when there is no Network, or when the subnets were not read.
     pub subnets: Option<Arc<Vec<Subnet>>>,
-    /// Whether only manifests are checked. Then there is no cluster and no load balancer, and what was not read is
-    /// assumed to exist; see `Hetzner::for_manifests`.
+    /// Whether only manifests are checked, without a cluster and without load balancers. An object that was not read is
+    /// then assumed to exist; see `Hetzner::for_manifests`.
     pub is_for_manifests: bool,
 }
 
-/// The data on which the plan of one Service depends.
+/// The data from which the plan of one Service is made.
 pub(crate) struct PlanContext<'a> {
     pub(crate) project: &'a Project,
     pub(crate) observed: &'a ObservedBalancers,
@@ -82,11 +84,11 @@ pub(crate) struct PlanContext<'a> {
     pub(crate) group: Group<'a>,
 }
 
-/// The source of a value that only the API chooses.
+/// The source of a value that is the default of Hetzner's API.
 pub(crate) const BY_API: Source = Source::Rule("the default of the API");
 
-/// The source of the value of an unset field. This is the setting that belongs to the annotation, or the default of the
-/// API when there is no such setting.
+/// Returns the source of the value that a field gets when its annotation is unset. This is the environment variable
+/// that sets the annotation's default, or the default of the API when there is no such variable.
 pub(crate) fn default_source(annotation: &Annotation) -> Source {
     annotation.variable.map_or(BY_API, |variable| Source::Default(variable.to_string()))
 }

@@ -1,4 +1,4 @@
-//! The known facts about a load balancer, a Service and the cluster. The judge decides by these facts alone.
+//! Facts about a load balancer, a Service and the cluster. The rules in `judge.rs` use only these facts.
 
 use super::labels::Labelled;
 use super::share::{asked, external_keys};
@@ -15,8 +15,8 @@ pub(crate) fn is_allowed(balancer: Labelled, service: &Service) -> bool {
         && namespace.is_some_and(|name| name.is_empty() || *name == service.namespace)
 }
 
-/// The UID of another cluster whose Services have ports on this external load balancer. `None` when this cluster has
-/// used the load balancer, too, or when a node of this cluster is a target.
+/// Returns the UID of another cluster whose Services have used this external load balancer. `None` when this cluster
+/// has used the load balancer, too, or when a node of this cluster is a target.
 pub(crate) fn cluster_on_external<'a>(
     balancer: Labelled<'a>,
     cluster: &Cluster,
@@ -31,8 +31,9 @@ pub(crate) fn is_in_status(service: &Service, balancer: Labelled) -> bool {
     service.addresses.iter().any(|text| text.parse().is_ok_and(|ip| balancer.has_address(ip)))
 }
 
-/// Whether the status says that this load balancer serves the Service: by an address or, when the load balancer is
-/// external, by the host name that the Service asks for together with this load balancer.
+/// Whether the Service's status says that this load balancer serves the Service. The status then has an address of the
+/// load balancer. For an external load balancer, the host name from the annotation `hostname` is enough when the
+/// annotation `external` names this load balancer.
 pub(crate) fn is_served_by(service: &Service, balancer: Labelled) -> bool {
     let is_asked_for = |name: &str| name == balancer.name || name == balancer.id.to_string();
     let is_shown = |hostname: &str| {
@@ -43,8 +44,8 @@ pub(crate) fn is_served_by(service: &Service, balancer: Labelled) -> bool {
             && value_of(service, &a::EXTERNAL).is_some_and(is_asked_for))
 }
 
-/// Whether a port belongs to this Service. The label of the port decides. A port without this label is
-/// decided by [`is_recognised`].
+/// Whether a port belongs to this Service. The label of the port decides. When the port has no
+/// label, [`is_recognised`] decides.
 pub(crate) fn is_of(
     service: &Service,
     balancer: Labelled,
@@ -57,9 +58,9 @@ pub(crate) fn is_of(
     }
 }
 
-/// Whether a port of an external load balancer belongs to this Service although no label says so. Terraform removes at
-/// once all labels that it does not know. So all labels of this cluster must be gone, the port and node port must be
-/// those of the Service, and its status must say that this load balancer serves it.
+/// Whether a port of an external load balancer belongs to this Service although no label says so. Terraform removes all
+/// labels that it does not know at the same time. Therefore no label of this cluster may be left, the port and node
+/// port must be those of the Service, and the Service's status must say that this load balancer serves the Service.
 pub(crate) fn is_recognised(
     service: &Service,
     balancer: Labelled,
@@ -72,7 +73,7 @@ pub(crate) fn is_recognised(
         && is_served_by(service, balancer)
 }
 
-/// Whether an external load balancer has no label that was written for a Service of this cluster.
+/// Whether an external load balancer has none of the labels that this cluster writes.
 fn has_lost_labels(balancer: Labelled, cluster: &Cluster) -> bool {
     let is_ours = |uid: &String| cluster.service_uids.contains(uid);
     let ownership = balancer.ownership;
@@ -83,25 +84,26 @@ pub(crate) fn is_port_of(service: &Service, port: &Listener) -> bool {
     destination(port).is_some_and(|to| tcp(service).any(|own| own == (port.listen_port, Some(to))))
 }
 
-/// The port number on the targets to which a port of a load balancer sends traffic.
+/// Returns the port number on the targets to which the load balancer's port sends traffic.
 pub(crate) fn destination(port: &Listener) -> Option<u16> {
     port.get(F::DestinationPort)?.as_u64()?.try_into().ok()
 }
 
-/// The number and the node port of each TCP port of the Service. Ports of other protocols can't be on a load balancer.
+/// Returns the number and the node port of each TCP port of the Service. A load balancer has TCP ports only.
 pub(crate) fn tcp(service: &Service) -> impl Iterator<Item = (u16, Option<u16>)> + '_ {
     let ports = service.ports.iter().filter(|port| port.protocol == Protocol::Tcp);
     ports.map(|port| (port.port, port.node_port))
 }
 
-/// Whether other existing Services of this cluster use the load balancer or will use it after their next plan.
+/// Whether existing Services of this cluster, other than the one with this UID, use the load balancer or will use it
+/// after their next plan.
 pub(crate) fn is_used_by_others(balancer: Labelled, uid: &str, cluster: &Cluster) -> bool {
     let lives = |of: &String| of != uid && cluster.service_uids.contains(of);
     let mut on_ports = balancer.ownership.ports.values();
     let keys = external_keys(balancer);
     let mut asking = keys.iter().flat_map(|key| cluster.groups.of_key(key));
-    // The Service asks for the external load balancer but has no port on it. It therefore needs no nodes as
-    // targets there.
+    // When a Service asks for the external load balancer, but its status does not show that this load balancer serves
+    // it, the Service has no ports and no targets there yet.
     let is_served = |service: &Service| {
         service.uid != uid && is_allowed(balancer, service) && is_served_by(service, balancer)
     };
@@ -114,16 +116,16 @@ pub(crate) fn is_used_by_others(balancer: Labelled, uid: &str, cluster: &Cluster
         || balancer.ownership.group.as_ref().is_some_and(is_shared)
 }
 
-/// Whether another Service's management on the load balancer has ended. Then the ports and targets of that
-/// Service must stay.
+/// Whether the management of another Service on the load balancer has ended. The ports and targets of that Service
+/// must then stay.
 pub(crate) fn is_released_by_another(balancer: Labelled, uid: &str) -> bool {
     balancer.ownership.released.as_ref().is_some_and(|of| of != uid)
 }
 
-/// The UID of another cluster that owns the load balancer, although the load balancer carries the UID of one of our
-/// Services, as in a copy of a cluster. `None` when all targets are nodes of this cluster, because then this cluster
-/// was restored, and got a new UID. While the identity of this cluster is not known, the result is also `None` when
-/// there is no target, or when at least one target is a node. In a copy of a cluster no target is a node.
+/// Returns the UID of another cluster that owns the load balancer, according to a label. The label may name another
+/// cluster because this cluster was restored with a new UID. All targets are then nodes of this cluster, and the result
+/// is `None`. While the UID of this cluster is not known, the result is also `None` when there is no target, or when at
+/// least one target is a node of this cluster.
 pub(crate) fn other_cluster<'a>(balancer: Labelled<'a>, cluster: &Cluster) -> Option<&'a str> {
     let Some(uid) = &balancer.ownership.cluster_uid else {
         return cluster_on_external(balancer, cluster);
@@ -139,7 +141,8 @@ fn has_node(balancer: Labelled, cluster: &Cluster) -> bool {
     balancer.single_targets().any(|(target, _)| target.node(cluster).is_some())
 }
 
-/// The UID of another existing Service of this cluster that owns the load balancer.
+/// Returns the UID of another existing Service of this cluster that, according to a label, owns the load balancer or
+/// one of its ports.
 pub(crate) fn other_service<'a>(
     balancer: Labelled<'a>,
     service: &Service,
@@ -149,16 +152,15 @@ pub(crate) fn other_service<'a>(
     balancer.ownership.uids().find(is_other)
 }
 
-/// Returns a text for messages that says why the first foreign target is foreign. A target is foreign unless it is
-/// proven to be a node of this cluster. Servers are compared with the servers of the nodes, and IP targets with the
-/// addresses of the nodes. For a label selector all servers that it selects are compared. A selector that selects no
-/// server, or whose servers the API did not list, is foreign.
+/// Returns a text for messages about the first target that is not proven to be a node of this cluster. `None` means
+/// that all targets are nodes of this cluster. A label selector is a proven target only when the API lists the servers
+/// that it selects, at least one server is listed, and all listed servers are nodes.
 pub(crate) fn foreign_target(balancer: Labelled, cluster: &Cluster) -> Option<String> {
     balancer.targets.iter().find_map(|target| foreign_part(target, cluster))
 }
 
 /// Whether the load balancer has targets, and all of them are nodes of this cluster. A load balancer without targets
-/// proves nothing, because another cluster whose nodes are not up yet may own it.
+/// may belong to another cluster whose nodes have not started yet.
 pub(crate) fn has_only_own_targets(balancer: Labelled, cluster: &Cluster) -> bool {
     !balancer.targets.is_empty() && foreign_target(balancer, cluster).is_none()
 }
@@ -194,9 +196,9 @@ fn foreign_part(target: &ApiTarget, cluster: &Cluster) -> Option<String> {
     }
 }
 
-/// Whether the load balancer outlasts its Services. The annotation of the Service decides. Without the annotation the
-/// label `keep` decides, which may come from another Service of the group. The annotation of a guest in another
-/// namespace is ignored. In doubt the load balancer stays.
+/// Whether the load balancer outlasts its Services. The Service's annotation `keep` decides. When the Service has no
+/// such annotation, the load balancer's label `keep` decides. The annotation of a Service outside the group's own
+/// namespace is ignored. A value that is not valid means that the load balancer stays.
 pub(crate) fn is_kept(balancer: Labelled, service: &Service) -> bool {
     let is_guest = balancer.ownership.has_as_guest(service);
     match value_of(service, &a::KEEP).filter(|_| !is_guest) {

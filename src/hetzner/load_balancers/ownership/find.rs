@@ -25,7 +25,7 @@ pub(crate) enum FoundBalancer<'a> {
     /// The Service adopts the load balancer. No other Service or cluster owns the load balancer, or an operator asked
     /// for the adoption.
     Adopted(Labelled<'a>),
-    /// The Service has no load balancer. The value is the name that a new load balancer gets.
+    /// No load balancer was found for the Service. The value is the name for a new load balancer.
     Nothing(Sourced<String>),
 }
 
@@ -40,14 +40,14 @@ impl<'a> FoundBalancer<'a> {
 
 /// The reason why no load balancer was found and none is created.
 pub(crate) enum Unfound {
-    /// Several load balancers may belong to the Service, as the text says. None of them is changed.
+    /// Several load balancers may belong to the Service, and none of them is changed. The text names them.
     Several(String),
     /// The load balancer that was found may not be adopted for the Service.
     NotAdopted(Finding),
 }
 
-/// Says why a load balancer that is asked for is not adopted, and what an operator can do. `named` is the source of the
-/// name, when the name asks for the load balancer.
+/// Returns the error for a load balancer that the Service asks for and may not adopt. The message says why, and what an
+/// operator can do. `named` is the source of the name when the Service asks for the load balancer by its name.
 fn not_adopted(
     service: &Service,
     balancer: Labelled,
@@ -95,9 +95,10 @@ fn not_adopted(
     Unfound::NotAdopted(Finding::warning(reason, message))
 }
 
-/// Finds the load balancer of the Service: first by the role that the Service has on it, then by the label `adopt`,
-/// then by the annotation `name` (the parameter `named`), or by the default name when there is no annotation. The error
-/// says which load balancer is in the way, and what an operator can do.
+/// Finds the load balancer of the Service. The first choice is the load balancer that the Service uses already. The
+/// second choice is a load balancer whose label `adopt` names the Service. The last choice is a load balancer with the
+/// name from the annotation, which is `named`, or with the default name. The error says which load balancer is in the
+/// way, and what an operator can do.
 pub(crate) fn find<'a>(
     context: &PlanContext<'a>,
     named: Option<&Sourced<String>>,
@@ -114,7 +115,8 @@ pub(crate) fn find<'a>(
     }
 }
 
-/// Adopts the load balancer when the Service may do so. `named` is the source of the name that asks for it.
+/// Adopts the load balancer if the Service may adopt it. `named` is the source of the name when the Service asks for
+/// the load balancer by its name.
 fn adopt<'a>(
     context: &PlanContext<'a>,
     balancer: Labelled<'a>,
@@ -127,8 +129,8 @@ fn adopt<'a>(
     }
 }
 
-/// The Service's own load balancer, the load balancer of its group, or the external load balancer that the Service
-/// uses. `None` when the Service has no load balancer yet.
+/// Returns the load balancer that the Service uses already: its own load balancer, the load balancer of its group, or
+/// the external load balancer. `None` means that the Service has no load balancer yet.
 fn by_role<'a>(context: &PlanContext<'a>) -> Result<Option<FoundBalancer<'a>>, Unfound> {
     let (service, cluster) = (context.service, context.cluster);
     let own = match context.group.of {
@@ -139,8 +141,8 @@ fn by_role<'a>(context: &PlanContext<'a>) -> Result<Option<FoundBalancer<'a>>, U
                 .map(FoundBalancer::Own));
         }
         GroupUse::External(Some(balancer)) => return Ok(Some(FoundBalancer::Own(balancer))),
-        // The Service gets no other load balancer instead. `Group::refused` says why the Service can't have the
-        // external load balancer.
+        // The Service may not use the external load balancer that it asks for, and gets no other load balancer instead.
+        // `Group::refused` says why.
         GroupUse::External(None) => {
             let name = Sourced::new(String::new(), Source::Rule("external"));
             return Ok(Some(FoundBalancer::Nothing(name)));
@@ -168,7 +170,8 @@ fn by_adopt_label<'a>(context: &PlanContext<'a>) -> Result<Option<FoundBalancer<
     let (service, cluster) = (context.service, context.cluster);
     let label = (ADOPT, names::service_value(service));
     let found = only_one(context.balancers, label, |_| true).map_err(Unfound::Several)?;
-    // When a member leaves its group, the load balancer stays with the other members.
+    // A Service that leaves its group can't adopt the load balancer of the group, because the other members
+    // still use it.
     let is_left = |balancer: &Labelled| {
         balancer.ownership.group.is_some() && is_used_by_others(*balancer, &service.uid, cluster)
     };
@@ -186,8 +189,8 @@ fn by_name<'a>(
     }
 }
 
-/// Finds the load balancer of a Service that asks for no existing one. When another load balancer has the default name,
-/// a hash is appended to the name.
+/// Finds a load balancer with the default name, for a Service that asks for no name. When the Service may not adopt the
+/// load balancer with the default name, a hash is appended to the name.
 fn by_default_name<'a>(context: &PlanContext<'a>) -> Result<FoundBalancer<'a>, Unfound> {
     let (service, cluster) = (context.service, context.cluster);
     let (first, hashed) = match context.group.of {
@@ -219,8 +222,9 @@ fn by_default_name<'a>(context: &PlanContext<'a>) -> Result<FoundBalancer<'a>, U
     }
 }
 
-/// The load balancer of a group. A load balancer with the label of the group comes first. The second choice is the own
-/// load balancer of the oldest decider that has one. The third is a load balancer that lost its labels.
+/// Returns the load balancer of a group. The first choice is a load balancer whose label names the group. The second
+/// choice is the own load balancer of the oldest decider that has one. The last choice is a load balancer of the group
+/// that lost its labels.
 fn find_shared<'a>(
     context: &PlanContext<'a>,
     share: GroupName,
@@ -241,10 +245,10 @@ fn find_shared<'a>(
     Ok(brought.or_else(|| lost.find(|balancer| lost_labels(*balancer, context))))
 }
 
-/// Whether the load balancer belongs to the group and has lost its labels. Its labels name no owner, one of its
+/// Whether the load balancer belongs to the group although it has lost its labels. Its labels name no owner, one of its
 /// addresses is in the status of a Service of the group, all its ports belong to Services of the group, and all its
-/// targets are nodes of this cluster. The targets are compared because a copy of a cluster has everything else in
-/// common with the original.
+/// targets are nodes of this cluster. Only the targets distinguish a load balancer of this cluster from one of a copy
+/// of this cluster.
 fn lost_labels(balancer: Labelled, context: &PlanContext) -> bool {
     let group = &context.group;
     let ownership = balancer.ownership;
@@ -258,19 +262,20 @@ fn lost_labels(balancer: Labelled, context: &PlanContext) -> bool {
         && has_only_own_targets(balancer, context.cluster)
 }
 
-/// Whether another list of existing Services could change a decision about this load balancer.
+/// Whether the decision about this load balancer could be different with a newer list of existing Services.
 fn rests_on_owner(balancer: Labelled, context: &PlanContext) -> bool {
     balancer.ownership.other_cluster_named(context.cluster).is_some()
         || context.group.has_unknown_owner(balancer)
 }
 
-/// Whether another list of existing Services could change a decision about one of the Service's load balancers.
+/// Whether a decision about one of the Service's load balancers could be different with a newer list
+/// of existing Services.
 pub(crate) fn rests_on_owners(context: &PlanContext) -> bool {
     owned(context.balancers, context.service, context.cluster)
         .any(|balancer| rests_on_owner(balancer, context))
 }
 
-/// Whether another list of existing Services could change the result of the search. See `Needs::services`.
+/// Whether the result of the search could be different with a newer list of existing Services. See `Needs::services`.
 pub(crate) fn rests_on_services(
     found: &Result<FoundBalancer, Unfound>,
     context: &PlanContext,
@@ -278,7 +283,7 @@ pub(crate) fn rests_on_services(
     match found {
         Ok(FoundBalancer::Own(balancer)) => rests_on_owner(*balancer, context),
         Ok(FoundBalancer::Adopted(_)) | Err(_) => true,
-        // A load balancer was made for a Service of the same name. It is used again when that older Service does not
+        // A load balancer of an earlier Service with this name is adopted as soon as that Service does not
         // exist any more.
         Ok(FoundBalancer::Nothing(_)) => {
             let name = names::service_value(context.service);
@@ -288,9 +293,9 @@ pub(crate) fn rests_on_services(
     }
 }
 
-/// The only load balancer that has the Service's UID in the label `service-uid`, and that no other Service
-/// uses. A load balancer without a group is preferred to one of a group. The error names the load balancers
-/// when several are possible.
+/// Returns the only load balancer that has the Service's UID in the label `service-uid`, and that no other Service
+/// uses. A load balancer without a group is preferred to the load balancer of a group. The error names the load
+/// balancers when several are possible.
 pub(crate) fn by_label<'a>(
     balancers: Balancers<'a>,
     service: &Service,
@@ -308,9 +313,9 @@ pub(crate) fn by_label<'a>(
     }
 }
 
-/// Why a load balancer whose label `adopt` names the Service is not adopted. The reason is that the Service already has
-/// the load balancer `own`. A load balancer that still has a label with the Service's UID is ignored, because the
-/// Service is leaving it.
+/// Returns why a load balancer whose label `adopt` names the Service is not adopted. The reason is that the Service
+/// already has the load balancer `own`. A load balancer with the Service's UID in a label is skipped, because the
+/// Service is about to leave it.
 pub(crate) fn why_asked_too_late(
     balancers: Balancers,
     service: &Service,
@@ -329,17 +334,17 @@ pub(crate) fn why_asked_too_late(
     ))
 }
 
-/// How a person assigns a load balancer to a Service.
+/// The change of labels by which a person assigns a load balancer to a Service.
 pub(crate) struct Assignment {
     /// The ownership that the labels state after the assignment.
     pub(crate) to: Ownership,
     pub(crate) description: Description,
-    /// Whether a label must be set or removed so that the labels state `to`.
+    /// Whether any label must be set or removed for the assignment.
     pub(crate) is_needed: bool,
 }
 
-/// Assigns the load balancer to the Service. When other Services use the load balancer, too, a label can't assign it,
-/// and only an annotation of the Service can.
+/// Plans the change of labels that assigns the load balancer to the Service. When the load balancer is external, or
+/// when other Services use it, no label can assign it, and only an annotation of the Service can.
 pub(crate) fn assign(balancer: Labelled, service: &Service, cluster: &Cluster) -> Assignment {
     let ownership = balancer.ownership;
     let is_released = ownership.released.as_ref() == Some(&service.uid);
@@ -358,8 +363,8 @@ pub(crate) fn assign(balancer: Labelled, service: &Service, cluster: &Cluster) -
     Assignment { to, description, is_needed: is_released || !(is_said || is_joint) }
 }
 
-/// The load balancer with this label for which `counts` is true. The error names the load balancers when
-/// there are several.
+/// Returns the load balancer that has this label and for which `counts` is true. The error names the load balancers
+/// when there are several.
 fn only_one<'a>(
     balancers: Balancers<'a>,
     (label, value): (&'static str, String),
@@ -381,7 +386,7 @@ fn only_one<'a>(
     }
 }
 
-/// The command with which an operator has this Service adopt this load balancer.
+/// Returns the shell command by which an operator lets this Service adopt this load balancer.
 fn adopt_command(balancer: Labelled, service: &Service) -> String {
     let wanted = names::service_value(service);
     let begin = if balancer.ownership.adopt.as_ref().is_some_and(|other| *other != wanted) {

@@ -1,19 +1,21 @@
-//! Services that use one load balancer together: which Services they are, who owns each port, and what they own there.
+//! Groups of Services that use one load balancer together. This file decides which Services belong to a group, which
+//! Service owns each port, and which labels say so.
 //!
-//! | annotation of the Service | its load balancer |
+//! | annotation of the Service | load balancer that the Service uses |
 //! |---|---|
-//! | none of these | its own |
-//! | `share` | its group's: made with the first Service of the group, deleted with the last |
-//! | `external` | somebody else's: only our ports and targets are changed there |
+//! | neither `share` nor `external` | its own load balancer |
+//! | `share` | the load balancer of its group, which is created for the first Service of the group and deleted with the last |
+//! | `external` | a load balancer of another owner, on which this program changes only its own ports and targets |
 //!
-//! Each Service is planned by itself, for its own ports. The settings of the whole load balancer follow from all
-//! Services of the group, the oldest first, so that they are the same in the plan of each Service.
+//! Each Service has a plan of its own, with the ports of this Service only. The settings of the whole load balancer
+//! follow from the annotations of all deciding Services, and the oldest deciding Service takes precedence. The plans of
+//! all Services of a group therefore contain the same settings. The deciding Services of a shared load balancer are the
+//! Services in the group's own namespace. An external load balancer has no deciding Services.
 //!
-//! A label of the load balancer names the Service that owns a port. The label is written before the port. On a shared
-//! load balancer a port without its label, as Terraform leaves it, belongs to the Service with the same port and node
-//! port. On an external one a port without its label is the owner's; the only exception is [`is_recognised`].
-//!
-//! The settings of the whole of a shared load balancer are decided by the Services of the group's own namespace alone.
+//! A label of the load balancer names the Service that owns a port. The label is written before the port is added.
+//! Terraform may remove the label later. On a shared load balancer, a port without a label belongs to the Service with
+//! the same port and node port. On an external load balancer, a port without a label belongs to the owner of the load
+//! balancer; the only exception is [`is_recognised`].
 
 use super::facts::{
     cluster_on_external, destination, is_allowed, is_of, is_port_of, is_recognised,
@@ -38,31 +40,33 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The port on which a load balancer itself answers to redirect HTTP to HTTPS.
 pub(crate) const HTTP_PORT: u16 = 80;
 
-/// A value of the label `targets-before`. It means that each target may have been there before this cluster
-/// used the load balancer.
+/// The value of the label `targets-before` when it is not known which targets an external load balancer had before this
+/// cluster used it, or when the list does not fit into a label. Every target must then be treated as an older target.
 const ALL: &str = "all";
 const NONE: &str = "none";
 
-/// The group of one Service.
+/// The planned Service, and the Services that use the load balancer together with it.
 pub(crate) struct Group<'a> {
     pub(crate) of: GroupUse<'a>,
-    /// The Services that may share the load balancer now, and the planned Service in any case. The oldest is the first.
-    /// A Service is not a member when its management has ended, when its ports must stay as they are, or when the group
-    /// no longer allows it. Such a Service may still have ports on the load balancer.
+    /// The Services that may share the load balancer now, the oldest first. The planned Service is always a
+    /// member. Another Service is no member when this program has stopped managing its load balancer, when its
+    /// ports must stay unchanged, or when the group no longer allows its namespace. Such a Service may still have
+    /// ports on the load balancer.
     pub(crate) members: Vec<&'a Service>,
-    /// The Services whose annotations decide about the whole load balancer, the oldest first. There are none on an
-    /// external load balancer, and none when the group's own namespace has no Service in the group.
+    /// The Services whose annotations decide the settings of the whole load balancer, the oldest first. The list is
+    /// empty when the load balancer is external, when no Service of the group's own namespace is a member, and when
+    /// `undecided` is set.
     pub(crate) deciders: Vec<&'a Service>,
     /// Whether a Service of another namespace has a port on the load balancer or will get one.
     pub(crate) is_of_several_namespaces: bool,
-    /// The group's own namespace, when it does not allow the namespace of the planned Service any more. The Service
-    /// then gets no more ports on the load balancer.
+    /// The group's own namespace, when no Service there allows the namespace of the planned Service any more. The
+    /// planned Service then gets no more ports on the load balancer.
     closed_by: Option<&'a str>,
     /// The reason why the Service can't have the load balancer that it asks for, if there is one.
     pub(crate) refused: Option<String>,
-    /// The group's load balancer, when a Service of the group's own namespace has a port on it but was not read.
-    /// It is not known what this Service asks for, and whether the Service is a decider. So there are no deciders,
-    /// and the targets stay.
+    /// The group's load balancer, when a Service that may be a decider has a port on it but was not read. The
+    /// annotations of this Service are not known. The group therefore has no deciders, and the targets of the
+    /// load balancer stay.
     pub(crate) undecided: Option<Labelled<'a>>,
     service: &'a Service,
     cluster: &'a Cluster,
@@ -93,10 +97,10 @@ pub(crate) enum Owner {
     Other,
 }
 
-/// Reads from the annotations which load balancer the Service asks for, and which Services share it. [`Group::refused`]
-/// says why the Service can't have this load balancer; `parser` collects other mistakes. `balancers` is `None` when
-/// only a manifest is checked. `stays_on` is the load balancer that the Service keeps while it can't have the one that
-/// it asks for.
+/// Determines from the annotations which load balancer the Service asks for, and which Services share it. When the
+/// Service can't have this load balancer, [`Group::refused`] says why. `parser` collects other mistakes. `balancers` is
+/// `None` when only a manifest is checked. `stays_on` is the load balancer that the Service keeps while it can't have
+/// the load balancer that it asks for.
 pub(crate) fn group<'a>(
     parser: &mut AnnotationParser<'a>,
     service: &'a Service,
@@ -150,12 +154,12 @@ pub(crate) fn group<'a>(
     group
 }
 
-/// Whether the load balancer has a label which says that one of its ports belongs to the Service.
+/// Whether a label of the load balancer says that one of its ports belongs to the Service.
 fn has_labelled_port(balancer: Labelled, service: &Service) -> bool {
     balancer.ownership.ports.values().any(|uid| *uid == service.uid)
 }
 
-/// Whether a port of the load balancer belongs to a Service of another namespace.
+/// Whether a label says that a port of the load balancer belongs to a Service outside this namespace.
 fn has_guest(balancer: Labelled, namespace: &str, cluster: &Cluster) -> bool {
     let is_guest = |uid: &String| {
         let owner = cluster.groups.of_uid(uid).map(|service| &service.namespace);
@@ -165,7 +169,8 @@ fn has_guest(balancer: Labelled, namespace: &str, cluster: &Cluster) -> bool {
     balancer.ownership.ports.values().any(is_guest)
 }
 
-/// Whether the labels say that Services of several namespaces, or owners other than Services, have ports there.
+/// Whether the labels say that the load balancer is external, or that a Service outside the group's own namespace has a
+/// port on it.
 pub(crate) fn is_of_several_owners(balancer: Labelled, cluster: &Cluster) -> bool {
     let ownership = balancer.ownership;
     let namespace = ownership.group.as_deref().and_then(namespace_of);
@@ -173,8 +178,8 @@ pub(crate) fn is_of_several_owners(balancer: Labelled, cluster: &Cluster) -> boo
         || namespace.is_some_and(|namespace| has_guest(balancer, namespace, cluster))
 }
 
-/// How the Service uses the load balancer, according to the load balancer's labels, and which Services ask for
-/// this load balancer.
+/// Returns how the Service uses the load balancer, according to the load balancer's labels, and which Services may
+/// share the load balancer.
 fn as_labelled<'a>(
     balancer: Labelled<'a>,
     service: &Service,
@@ -195,7 +200,8 @@ fn as_labelled<'a>(
     (GroupUse::Shared(GroupName { namespace, name }), Vec::new())
 }
 
-/// The load balancer that the annotation names. The error says why the Service can't have it.
+/// Returns the load balancer that the Service's annotation `external` names. The error says why the Service can't use
+/// this load balancer.
 fn external<'a>(
     service: &Service,
     all: Balancers<'a>,
@@ -240,7 +246,7 @@ fn external<'a>(
     Ok(found)
 }
 
-/// The Services that ask for this external load balancer and may use it.
+/// Returns the Services whose annotation `external` names this load balancer, and whose namespace its owner allows.
 fn external_members<'a>(
     balancer: Labelled<'a>,
     cluster: &'a Cluster,
@@ -250,7 +256,7 @@ fn external_members<'a>(
 }
 
 impl<'a> Group<'a> {
-    /// Puts the Service into the group of the shared load balancer that its annotation names.
+    /// Makes the Service a user of the shared load balancer that its annotation `share` names, or sets `refused`.
     fn join_shared(&mut self, parser: &mut AnnotationParser, share: GroupName<'a>) {
         let service = self.service;
         self.of = GroupUse::Shared(share);
@@ -268,7 +274,7 @@ impl<'a> Group<'a> {
             a::SHARE_NAMESPACES.key(),
             service.namespace
         );
-        // A Service that already has ports on the load balancer keeps them, and their traffic.
+        // A Service that already has ports on the load balancer keeps these ports, so that its traffic continues.
         match self.made(share).find(|balancer| has_labelled_port(*balancer, service)) {
             None => self.refused = Some(why),
             Some(balancer) => {
@@ -282,8 +288,7 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Makes the Service a member of the group of all Services that use the external load balancer whose ID
-    /// or name is `text`.
+    /// Makes the Service a user of the external load balancer whose ID or name is `text`, or sets `refused`.
     fn join_external(&mut self, text: &str) {
         let (service, cluster) = (self.service, self.cluster);
         let found = self.balancers.map(|all| external(service, all, text, cluster));
@@ -296,10 +301,10 @@ impl<'a> Group<'a> {
         self.members.extend(members.into_iter().flatten());
     }
 
-    /// Adds the planned Service to the members, in place of an older version of it. Sorts the members by age, the
-    /// oldest first, and determines the deciders. `stays_on` is the load balancer on which the Service stays
-    /// although it asks for another load balancer. In this case the Service is a decider only when it is the
-    /// only member and no other Service uses `stays_on`.
+    /// Completes the members and determines the deciders. The planned Service replaces an older version of itself,
+    /// and the members are sorted by age, the oldest first. `stays_on` is the load balancer that the Service keeps
+    /// while it can't have the load balancer that it asks for. The Service is then a decider only when no other
+    /// Service uses `stays_on`.
     fn order(&mut self, stays_on: Option<Labelled>) {
         let (uid, cluster) = (&self.service.uid, self.cluster);
         let is_released = |service: &Service| {
@@ -319,8 +324,8 @@ impl<'a> Group<'a> {
             };
             self.undecided =
                 self.made(share).find(|balancer| balancer.ownership.uids().any(may_decide));
-            // A guest may have ports on the load balancer without being a member. The group does not allow the guest
-            // any more, or the guest asks for another load balancer that it can't have, or its ports must stay.
+            // A Service of another namespace may have ports on the load balancer without being a member, for example
+            // when the group no longer allows it.
             self.is_of_several_namespaces =
                 self.members.iter().any(|member| member.namespace != namespace)
                     || self.made(share).any(|made| has_guest(made, namespace, cluster));
@@ -338,7 +343,7 @@ impl<'a> Group<'a> {
         self.deciders = self.members.iter().copied().filter(decides).collect();
     }
 
-    /// The load balancers that this cluster made for the group, by their labels.
+    /// Returns the load balancers whose labels name the group and this cluster.
     fn made(&self, share: GroupName) -> impl Iterator<Item = Labelled<'a>> + use<'a> {
         let cluster = self.cluster;
         let all = self.balancers.map(|all| all.labelled(GROUP, &share.label()));
@@ -349,8 +354,8 @@ impl<'a> Group<'a> {
         matches!(self.of, GroupUse::Own)
     }
 
-    /// Whether the annotations of the Service may ask for this load balancer, which has a label with the UID of the
-    /// Service. That is also so when the annotations do not parse.
+    /// Whether the Service's annotations may ask for this load balancer, which has a label with the Service's UID. The
+    /// result is also `true` when the annotations do not parse.
     pub(crate) fn may_be_asked_for(&self, balancer: Labelled) -> bool {
         let ownership = balancer.ownership;
         let set = |annotation| value_of(self.service, annotation);
@@ -369,7 +374,7 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// `namespace.name` of the group, or of the Service when it is in no group.
+    /// Returns `namespace.name` of the group when the load balancer is shared, and otherwise of the Service.
     pub(crate) fn made_for(&self) -> String {
         match self.of {
             GroupUse::Shared(share) => share.label(),
@@ -381,7 +386,7 @@ impl<'a> Group<'a> {
         matches!(self.of, GroupUse::External(_))
     }
 
-    /// The external load balancer that the Service may use.
+    /// Returns the external load balancer that the Service uses, if it may use one.
     pub(crate) fn balancer(&self) -> Option<Labelled<'a>> {
         match self.of {
             GroupUse::External(balancer) => balancer,
@@ -389,13 +394,13 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Whether no Service decides about the whole of a shared load balancer, because the group's own namespace has no
-    /// Service in the group, or because one of those Services was not read.
+    /// Whether the load balancer is shared and no Service decides its settings. The group's own namespace then has no
+    /// member, or has a Service that was not read.
     pub(crate) fn has_no_decider(&self) -> bool {
         matches!(self.of, GroupUse::Shared(_)) && self.deciders.is_empty()
     }
 
-    /// Why the Service's annotations about the whole load balancer have no effect.
+    /// Returns why the Service's annotations for the whole load balancer have no effect.
     pub(crate) fn why_it_does_not_decide(&self) -> String {
         match self.of {
             _ if self.undecided.is_some() => {
@@ -412,8 +417,8 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Whether existing targets stay reached as they are, by private or by public IP. That is so when no Service
-    /// decides about the whole load balancer.
+    /// Whether the load balancer continues to use the private or the public IP of each existing target, whichever it
+    /// uses now. This is the case when no Service decides the settings of the whole load balancer.
     pub(crate) fn keeps_ways(&self) -> bool {
         self.is_external() || self.has_no_decider()
     }
@@ -422,8 +427,8 @@ impl<'a> Group<'a> {
         self.members.iter().any(|member| member.uid == uid)
     }
 
-    /// The Services that have a port on this external load balancer, the oldest first. Some of these Services are
-    /// members. The other Services now ask for another load balancer, and have not left this load balancer yet.
+    /// Returns the Services that have a port on this external load balancer, the oldest first. Besides members, these
+    /// are Services that ask for another load balancer now, but still have a port here.
     pub(crate) fn served_on(&self, balancer: Labelled) -> Vec<&'a Service> {
         let is_served = |service: &&Service| {
             let mut ports = balancer.services.iter();
@@ -439,8 +444,8 @@ impl<'a> Group<'a> {
         all
     }
 
-    /// The Service that has a port with this number and node port. It is the owner of the port when the port has no
-    /// label. On an external load balancer [`is_recognised`] must be true as well.
+    /// Returns the member that has a port with this port number and node port. This member owns the load balancer's
+    /// port if the port has no label. On an external load balancer [`is_recognised`] must be true as well.
     pub(crate) fn recognised(&self, balancer: Labelled, port: &Listener) -> Option<&'a Service> {
         self.members.iter().copied().find(|member| {
             if self.is_external() {
@@ -463,8 +468,9 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// The UID of the port's owner. The label of the port decides. Without this label the port number and the node port
-    /// decide. When they match no Service, the label `service-uid` of the load balancer decides.
+    /// Returns the UID of the port's owner. The label of the port names the owner. When the port has no label,
+    /// the owner is the Service with the same port number and node port, or else the Service in the load
+    /// balancer's label `service-uid`.
     fn owner_uid<'b>(&'b self, balancer: Labelled<'b>, port: &Listener) -> Option<&'b String> {
         let ownership = balancer.ownership;
         let by_label = ownership.ports.get(&port.listen_port);
@@ -472,22 +478,24 @@ impl<'a> Group<'a> {
         by_label.or_else(by_numbers).or(ownership.service_uid.as_ref())
     }
 
-    /// Whether the load balancer has a label with the UID of a Service that may not exist any more.
+    /// Whether a label has the UID of a Service that is not known to exist. The result is `false` for an
+    /// external load balancer.
     pub(crate) fn has_unknown_owner(&self, balancer: Labelled) -> bool {
         let is_known =
             |uid: &String| self.cluster.service_uids.contains(uid) || self.has_member(uid);
         !self.is_external() && !balancer.ownership.uids().all(is_known)
     }
 
-    /// Whether a Service that has left the group still has a port on the load balancer. This port is about
-    /// to be removed.
+    /// Whether a Service that is no longer a member still has a port on the load balancer. The plan of that Service
+    /// will remove the port.
     pub(crate) fn is_being_left(&self, balancer: Labelled) -> bool {
         let stays = |uid: &String| self.has_member(uid) || self.cluster.untouched.contains_key(uid);
         let leaves = |uid: &String| self.cluster.service_uids.contains(uid) && !stays(uid);
         !self.is_own() && balancer.ownership.ports.values().any(leaves)
     }
 
-    /// Whether the port is removed, because no Service has it any more.
+    /// Whether the plan removes the port, because the port's owner does not ask for it any more or does not
+    /// exist any more.
     pub(crate) fn is_unwanted(&self, balancer: Labelled, port: &Listener) -> bool {
         match self.owner(balancer, port) {
             Owner::This => !tcp(self.service).any(|(number, _)| number == port.listen_port),
@@ -500,8 +508,8 @@ impl<'a> Group<'a> {
         self.members.iter().copied().take_while(|service| service.uid != self.service.uid)
     }
 
-    /// The port numbers that this Service can't have on the load balancer: the ports of older Services in the group,
-    /// and the ports of other owners that are on the load balancer and stay.
+    /// Returns the port numbers that this Service can't have on the load balancer. These are the ports that older
+    /// members ask for, and the existing ports of other members and of other owners.
     pub(crate) fn other_ports(&self, there: Option<Labelled>) -> BTreeSet<u16> {
         let older = self.older().flat_map(tcp).map(|(number, _)| number);
         let stays = |(balancer, port): &(Labelled, &Listener)| {
@@ -511,8 +519,8 @@ impl<'a> Group<'a> {
         older.chain(found.map(|(_, port)| port.listen_port)).collect()
     }
 
-    /// Why this Service can't have a port. `None` means that the Service can have it. A port that is in use stays with
-    /// its owner. When several Services ask for a new port, the oldest Service gets the port.
+    /// Returns why this Service can't have the port, or `None` when it can. An existing port stays with its owner while
+    /// the owner asks for it. A port that does not exist yet goes to the oldest Service that asks for it.
     pub(crate) fn taken(&self, number: u16, there: Option<Labelled>) -> Option<String> {
         let answers = |port: &Listener| {
             port.listen_port == number || (number == HTTP_PORT && port.redirects_http())
@@ -522,8 +530,7 @@ impl<'a> Group<'a> {
             let member = self.members.iter().find(|member| Some(&member.uid) == uid);
             match (self.owner(balancer, port), member) {
                 (Owner::This, _) => return None,
-                // When the owner does not ask for the port any more, the port is about to be removed, so the port is
-                // treated as free.
+                // A port that its owner does not ask for any more is about to be removed, so this Service can have it.
                 (Owner::Member, Some(member)) if claims(member, number) => {
                     let name = member.full_name();
                     return Some(format!(
@@ -543,10 +550,10 @@ impl<'a> Group<'a> {
         Some(format!("{} asks for it", first_to_decide(older)))
     }
 
-    /// Returns the ownership that the labels of the load balancer are to state, including the labels that stay as they
-    /// are. Also returns the labels that this plan requires or removes. A plan shows only these labels to users.
-    /// `balancer` is `None` when the load balancer is created. `ports` are the ports that the Service gets. `is_kept`
-    /// means that the load balancer outlasts its Services.
+    /// Returns the ownership that the labels state after the plan, and the labels that the plan requires or
+    /// removes. Users see only the labels that the plan requires or removes. `balancer` is `None` when the load
+    /// balancer is to be created. `ports` are the ports that the Service gets. `is_kept` means that the load
+    /// balancer outlasts its Services.
     pub(crate) fn wanted(
         &self,
         balancer: Option<Labelled>,
@@ -561,7 +568,7 @@ impl<'a> Group<'a> {
             let yes = Some(YES.to_owned());
             match balancer {
                 None => said.created = yes,
-                // The label is not set on a load balancer that we created.
+                // The label `adopted` is not set on a load balancer that this program created.
                 Some(_) if adopts && from.created.is_none() => said.adopted = yes,
                 Some(_) => {}
             }
@@ -586,8 +593,8 @@ impl<'a> Group<'a> {
         if !self.is_own() {
             said.ports = self.labels_of_ports(balancer, ports, &unwanted);
         }
-        // Only one load balancer may have the UID of the Service. With several it would not be known which of them
-        // is the Service's.
+        // Only one load balancer may have the Service's UID in its label `service-uid`. When two load balancers have
+        // the UID, nobody knows which of them belongs to the Service.
         let has_another = self.balancers.is_some_and(|all| {
             let with_uid = all.with_uid(&self.service.uid);
             with_uid.iter().any(|other| Some(other.id) != balancer.map(|balancer| balancer.id))
@@ -603,9 +610,10 @@ impl<'a> Group<'a> {
         (to, shown)
     }
 
-    /// Whether other Services use the load balancer, or have used it. Then it must not get the label `service-uid`,
-    /// which would make hcloud-cloud-controller-manager, and `ccm`, remove the ports of the other Services. A guest
-    /// never owns the whole load balancer.
+    /// Whether the shared load balancer must not get the label `service-uid`, because several Services use it or have
+    /// used it, or because the Service is outside the group's own namespace. With this label,
+    /// hcloud-cloud-controller-manager and `ccm` would take the Service for the only owner, and would remove the ports
+    /// of the other Services.
     fn is_of_several(&self, balancer: Option<Labelled>) -> bool {
         let GroupUse::Shared(share) = self.of else {
             return false;
@@ -619,8 +627,8 @@ impl<'a> Group<'a> {
             || balancer.is_some_and(is_used)
     }
 
-    /// The UID of the owner, for each port that must have a label. These are the ports that this Service gets, and the
-    /// ports of the group that stay on the load balancer. A missing label is written again in this way.
+    /// Returns the UID of the owner for each port that must have a label. These are the ports that this Service gets,
+    /// and the existing ports of members that stay. The plan thereby writes a lost label again.
     fn labels_of_ports(
         &self,
         balancer: Option<Labelled>,
@@ -640,7 +648,7 @@ impl<'a> Group<'a> {
         labels
     }
 
-    /// The ports whose labels are to be removed.
+    /// Returns the ports whose labels the plan removes.
     fn unwanted_labels(&self, ownership: &Ownership) -> BTreeSet<u16> {
         let (own, is_external) = (&self.service.uid, self.is_external());
         let has = |number: u16| tcp(self.service).any(|(own, _)| own == number);
@@ -654,8 +662,8 @@ impl<'a> Group<'a> {
         ownership.ports.iter().filter(is_unwanted).map(|(number, _)| *number).collect()
     }
 
-    /// The value of the label `targets-before`. An existing value stays. Otherwise the value lists the targets that the
-    /// load balancer has before our first port is added.
+    /// Returns the value of the label `targets-before`. When the label does not exist yet, its value is the list of the
+    /// load balancer's present targets, because this cluster has not added a target yet.
     fn targets_before(&self, balancer: Labelled) -> String {
         if let Some(value) = balancer.ownership.targets_before(self.cluster) {
             return value.clone();
@@ -663,7 +671,8 @@ impl<'a> Group<'a> {
         let is_ours = |port| matches!(self.owner(balancer, port), Owner::This | Owner::Member);
         let targets = balancer.single_targets().map(|(target, _)| in_label(target));
         let all = targets.collect::<Vec<_>>().join("_");
-        // When this cluster already has a port on the load balancer, the label existed once and was lost.
+        // When this cluster already has a port here, the label existed before and was lost. The older targets are
+        // then not known.
         if balancer.services.iter().any(is_ours) || all.len() > LONGEST || all.contains(':') {
             ALL.to_owned()
         } else if all.is_empty() {
@@ -673,15 +682,15 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Whether the external load balancer had this target before this cluster used it. The result is also `true` when
-    /// that is not known.
+    /// Whether the external load balancer had this target, or may have had it, before this cluster used
+    /// the load balancer.
     pub(crate) fn is_before(&self, balancer: Labelled, target: TargetId) -> bool {
         self.is_external() && is_in(&self.targets_before(balancer), target)
     }
 }
 
-/// Whether the target of an external load balancer must not be removed, because the load balancer had it, or may have
-/// had it, before this cluster used it; see [`Group::is_before`].
+/// Whether the external load balancer had this target, or may have had it, before this cluster used the load balancer.
+/// Such a target must not be removed. Without the label `targets-before` the result is `true` for every target.
 pub(crate) fn was_before(balancer: Labelled, target: TargetId, cluster: &Cluster) -> bool {
     is_in(balancer.ownership.targets_before(cluster).map_or(ALL, String::as_str), target)
 }
@@ -697,7 +706,7 @@ fn in_label(target: TargetId) -> String {
     }
 }
 
-/// How a load balancer is used, as its labels say.
+/// Returns how the load balancer is used, according to its labels.
 pub(crate) fn use_of(balancer: Labelled) -> BalancerUse {
     let ownership = balancer.ownership;
     if ownership.external.is_some() {
@@ -711,12 +720,12 @@ pub(crate) fn use_of(balancer: Labelled) -> BalancerUse {
     }
 }
 
-/// The name of the load balancer's group, according to its label.
+/// Returns the load balancer's group as `NAMESPACE/NAME`, according to its label.
 pub(crate) fn name(balancer: Labelled) -> Option<String> {
     Some(balancer.ownership.group.as_ref()?.replacen('.', "/", 1))
 }
 
-/// The owner of each port. The list is empty when the load balancer belongs to one Service alone.
+/// Returns the owner of each port. The list is empty when the load balancer is neither shared nor external.
 pub(crate) fn port_owners(balancer: Labelled, cluster: &Cluster) -> Vec<PortOwner> {
     let ports = balancer.services.iter().map(|port| {
         let uid = balancer.ownership.ports.get(&port.listen_port);
@@ -741,7 +750,7 @@ fn ports_of<'a>(
     all.flat_map(|labelled| labelled.balancer.services.iter().map(move |port| (labelled, port)))
 }
 
-/// Whether the Service uses the port. A Service that redirects HTTP to HTTPS uses port 80, too.
+/// Whether the Service needs this port number. A Service that redirects HTTP to HTTPS needs port 80, too.
 fn claims(service: &Service, number: u16) -> bool {
     let is_on = |text: &str| text::boolean(text) == Ok(true);
     let redirects = || {

@@ -1,47 +1,46 @@
-//! The condition of a write of labels, or of a deletion. The write is made only while the condition holds.
+//! Checks just before a write of labels, or before a deletion, whether the object has changed since the plan was made.
 
 use super::labels::{Labelled, Ownership, WantedLabels, those_of_owners};
 use crate::hetzner::certificates::Certificate;
 use crate::hetzner::load_balancers::model::balancer::{ApiTarget, LoadBalancer};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The condition of a write that replaces labels, or of a deletion. The condition is checked against a new read just
-/// before the write, because an operator, Terraform or another cluster may have changed the load balancer since the
-/// plan's list was read.
+/// The condition for a write that replaces labels, or for a deletion. The object is read again just before the write,
+/// because an operator, Terraform or another cluster may have changed it since the plan was made.
 #[derive(Clone, Default)]
 pub(crate) struct Guard {
     seen: SeenState,
-    /// The labels to set and to remove. The API replaces all labels, so the other labels are sent as they are just
-    /// before the write.
+    /// The labels to set and to remove. The API can only replace all labels together. The write therefore also sends
+    /// the other labels, as they were read just before the write.
     change: WantedLabels,
 }
 
-/// The state of a load balancer or certificate, read either when the write was planned or just before the write.
+/// The state of a load balancer or certificate, as it was read for the plan or just before the write.
 #[derive(Clone, Default)]
 pub(crate) struct SeenState {
     labels: BTreeMap<String, String>,
     ports: BTreeSet<u16>,
     targets: BTreeSet<String>,
     is_protected: bool,
-    /// The IDs of the load balancers that use a certificate.
+    /// The IDs of the load balancers that use the certificate. The set is empty when the object is a load balancer.
     uses: BTreeSet<u64>,
 }
 
 impl Guard {
-    /// The guard of a write that leaves the labels unchanged.
+    /// Returns the guard of a write that leaves the labels unchanged.
     pub(crate) fn of(seen: impl Into<SeenState>) -> Guard {
         Guard { seen: seen.into(), ..Guard::default() }
     }
 
-    /// The guard of a write after which the labels state the ownership `to`. `balancer` is `None` when the load
-    /// balancer is created.
+    /// Returns the guard of a write that changes the labels so that they state the ownership `to`. `balancer` is `None`
+    /// when the load balancer is to be created.
     pub(crate) fn to(balancer: Option<Labelled>, to: &Ownership) -> Guard {
         let from = balancer.map(|balancer| balancer.ownership.clone()).unwrap_or_default();
         let seen = balancer.map(|labelled| SeenState::from(labelled.balancer));
         Guard { seen: seen.unwrap_or_default(), change: from.change_to(to) }
     }
 
-    /// Adds labels that the write sets as well.
+    /// Adds labels that the write must set, too.
     pub(crate) fn with(mut self, labels: BTreeMap<String, String>) -> Guard {
         self.change.extend(labels.into_iter().map(|(key, value)| (key, Some(value))));
         self
@@ -51,17 +50,17 @@ impl Guard {
         !self.change.is_empty()
     }
 
-    /// How many labels this write sets. Labels that it removes are not counted.
+    /// Returns how many labels this write sets. Labels that the write removes are not counted.
     pub(crate) fn count(&self) -> usize {
         self.change.values().flatten().count()
     }
 
-    /// All labels after the write, when nothing changes the labels between planning and writing.
+    /// Returns all labels after the write, if nobody else changes the labels before.
     pub(crate) fn labels(&self) -> BTreeMap<String, String> {
         self.labels_now(&self.seen)
     }
 
-    /// All labels after the write. `now` is the state that was read just before the write.
+    /// Returns all labels after the write. `now` is the state that was read just before the write.
     pub(crate) fn labels_now(&self, now: &SeenState) -> BTreeMap<String, String> {
         let mut labels = now.labels.clone();
         labels.retain(|key, _| self.change.get(key) != Some(&None));
@@ -70,9 +69,9 @@ impl Guard {
         labels
     }
 
-    /// Why the write must not be made. The load balancer may have changed since the plan's list was read, for example
-    /// by a change that a killed process had begun. `takes_all` means that the write concerns the whole load balancer.
-    /// Such a write would also affect ports and targets that others have added since then.
+    /// Returns why the write must not be made, or `None` when it may be made. `now` is the state that was read just
+    /// before the write. `takes_all` means that the write affects all ports and targets of the load balancer. Such a
+    /// write is refused when ports or targets were added after the plan was made.
     pub(crate) fn refused(
         &self,
         now: &SeenState,

@@ -1,5 +1,6 @@
-//! An index of load balancers by the values for which plans search. The index is made once for each list, so that the
-//! plan of a Service takes no longer when the project has more load balancers.
+//! An index of load balancers, in which a plan finds them by ID, name, address, label and Service. The index is
+//! made once for each list of load balancers. The plan of a Service therefore takes no longer when the project has
+//! more load balancers.
 
 use super::labels::{ADOPT, GROUP, Labelled, Ownership, RELEASED, SERVICE, SERVICE_UID};
 use crate::hetzner::load_balancers::model::balancer::LoadBalancer;
@@ -7,8 +8,8 @@ use crate::provider::Service;
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 
-/// The labels of the load balancers in a list, and an index of the list. The index has the positions of the load
-/// balancers for each key, in ascending order.
+/// The ownership that the labels of each load balancer state, and an index of the list of load balancers. For each key,
+/// the index has the positions in the list of the load balancers that match the key, in ascending order.
 #[derive(Debug, Default)]
 pub(crate) struct BalancerIndex {
     ownerships: Vec<Ownership>,
@@ -21,16 +22,17 @@ enum Key {
     Name(String),
     /// A public or private address.
     Address(IpAddr),
-    /// The UID of a Service that has the load balancer, or a port of it.
+    /// The UID of a Service that, according to a label, owns the load balancer or one of its ports.
     Uid(String),
     /// One of the labels in [`SEARCHED`], with its value.
     Label(&'static str, String),
-    /// The label `external`, by which the owner of a load balancer allows ports on it. Only operators set this label,
-    /// so few load balancers have it.
+    /// The label `external`, by which the owner of a load balancer allows Services to have ports on the load
+    /// balancer. The key is the same for every value of the label. Few load balancers have the label, because only
+    /// operators set it.
     External,
 }
 
-/// The labels whose values are in the index of load balancers.
+/// The keys of the labels by whose values the index finds load balancers.
 const SEARCHED: [&str; 5] = [SERVICE_UID, SERVICE, GROUP, ADOPT, RELEASED];
 
 /// A list of load balancers with its index.
@@ -47,7 +49,8 @@ impl BalancerIndex {
             let ownership = Ownership::read(&balancer.labels);
             for key in keys(balancer, &ownership) {
                 let places = index.places.entry(key).or_default();
-                // A Service may have several ports, so the key with its UID may occur several times.
+                // A load balancer may have several ports of one Service, and then has the key with this Service's
+                // UID several times.
                 if places.last() != Some(&place) {
                     places.push(place);
                 }
@@ -57,7 +60,7 @@ impl BalancerIndex {
         index
     }
 
-    /// Joins this index with the list for which it was made.
+    /// Joins this index with the list from which the index was made.
     pub(crate) fn of<'a>(&'a self, all: &'a [LoadBalancer]) -> Balancers<'a> {
         Balancers { all, index: self }
     }
@@ -73,7 +76,7 @@ fn keys(balancer: &LoadBalancer, ownership: &Ownership) -> Vec<Key> {
     keys
 }
 
-/// Every search returns load balancers in the order of the list.
+/// Searches in the list. Each search returns load balancers in the order of the list.
 impl<'a> Balancers<'a> {
     pub(crate) fn all(self) -> impl Iterator<Item = Labelled<'a>> {
         (0..self.all.len()).filter_map(move |place| self.get(place))
@@ -92,7 +95,7 @@ impl<'a> Balancers<'a> {
         self.with(vec![Key::Name(name.to_owned())])
     }
 
-    /// Load balancers with one of these addresses.
+    /// Returns the load balancers that have one of these addresses.
     pub(crate) fn at(
         self,
         addresses: impl IntoIterator<Item = IpAddr>,
@@ -100,22 +103,23 @@ impl<'a> Balancers<'a> {
         self.with(addresses.into_iter().map(Key::Address).collect())
     }
 
-    /// Load balancers with this value of a label that is in [`SEARCHED`].
+    /// Returns the load balancers whose label has this value. The key of the label must be in [`SEARCHED`].
     pub(crate) fn labelled(self, label: &'static str, value: &str) -> Vec<Labelled<'a>> {
         self.with(vec![Key::Label(label, value.to_owned())]).collect()
     }
 
-    /// Load balancers whose label `service-uid` has this UID.
+    /// Returns the load balancers whose label `service-uid` has this UID.
     pub(crate) fn with_uid(self, uid: &str) -> Vec<Labelled<'a>> {
         self.labelled(SERVICE_UID, uid)
     }
 
-    /// Load balancers on which the management of the Service with this UID has ended.
+    /// Returns the load balancers that this program stopped managing for the Service with this UID.
     pub(crate) fn released(self, uid: &str) -> Vec<Labelled<'a>> {
         self.labelled(RELEASED, uid)
     }
 
-    /// Load balancers that have the Service's UID in a label, and all external ones.
+    /// Returns all load balancers that can belong to the Service. These have the Service's UID in a label,
+    /// or are external.
     pub(crate) fn may_be_of(self, service: &Service) -> impl Iterator<Item = Labelled<'a>> {
         self.with(vec![Key::Uid(service.uid.clone()), Key::External])
     }

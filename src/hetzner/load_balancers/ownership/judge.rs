@@ -1,75 +1,82 @@
-//! The one judge of ownership: what a load balancer is to a Service, and what may be done with it.
+//! The rules of ownership: whether a load balancer belongs to a Service, and whether it may be adopted, released or
+//! deleted.
 //!
-//! Finding, adopting, releasing, deleting and the search for orphans ask the judge. In each table the first row that
-//! fits decides. In doubt a load balancer stays as it is. Each row has a test with its number in `judge/tests.rs`. A
-//! living Service is one that exists in this cluster.
+//! All code that finds, adopts, releases or deletes load balancers, or lists orphans, calls the functions of this file.
+//! Each function follows one of the tables below. The first row that is true for the load balancer decides. When the
+//! owner is not certain, the load balancer stays as it is. Each row has a test with its number in `judge/tests.rs`. A
+//! living Service is a Service that exists in this cluster.
 //!
-//! # What the Service has on the load balancer: [`stake`]
+//! # The extent to which the Service owns the load balancer: [`stake`]
 //!
-//! | row | the load balancer | the Service has on it |
+//! | row | the load balancer | the result |
 //! |--:|---|---|
 //! | 1 | no label has the Service's UID, and no port is recognised as the Service's | [`Stake::Nothing`] |
-//! | 2 | a label names another cluster, and the targets do not prove that the load balancer belongs to this one | [`Stake::Copy`]: the other cluster owns it |
-//! | 3 | `service-uid` has the Service's UID, and no other living Service uses it | [`Stake::Whole`] |
-//! | 4 | anything else | [`Stake::Part`]: some ports |
+//! | 2 | a label names another cluster, and the targets do not prove that the load balancer belongs to this one | [`Stake::Copy`]: the other cluster owns the load balancer |
+//! | 3 | the label `service-uid` has the Service's UID, and no other living Service uses the load balancer | [`Stake::Whole`] |
+//! | 4 | anything else | [`Stake::Part`]: the Service owns some ports |
 //!
 //! [`other_cluster`] describes what proves that a load balancer belongs to this cluster.
 //!
 //! # Whether the Service may adopt the load balancer: [`adoption`]
 //!
-//! | row | the load balancer | its label `adopt` asks | its name is asked for | it has the default name |
+//! The last three columns say whether the Service may adopt the load balancer. In the first of them, the load
+//! balancer's label `adopt` names the Service. In the second, the Service's annotation `name` names the load balancer.
+//! In the third, the load balancer only has the default name for the Service. The answer `next row` means that the rows
+//! below decide.
+//!
+//! | row | the load balancer | label `adopt` | annotation `name` | default name |
 //! |--:|---|---|---|---|
 //! | 1 | it is external | no | no | no |
-//! | 2 | other living Services use it | next row | no | no |
-//! | 3 | it carries the UID of another living Service | no | no | no |
-//! | 4 | its label `adopt` names another Service | can't be | no | no |
+//! | 2 | other living Services use it | `next row` | no | no |
+//! | 3 | one of its labels has the UID of another living Service | no | no | no |
+//! | 4 | its label `adopt` names another Service | impossible | no | no |
 //! | 5 | a label names another cluster | yes | no | no |
-//! | 6 | a Service of another namespace left it, and it is this cluster's or kept | yes | no | no |
-//! | 7 | a label says that another program owns it, and we did not create it | yes | no | next row |
-//! | 8 | this cluster had it for a Service of this name: the Service itself, or a Service that does not exist any more | yes | yes | yes |
-//! | 9 | this cluster had it for another Service, which does not exist any more | yes | yes | no |
-//! | 10 | the UID of a Service that does not exist; all targets are nodes of this cluster | yes | yes | no |
-//! | 11 | the UID of a Service that does not exist | yes | no | no |
+//! | 6 | it was made for a Service of another namespace, and it has the label `cluster-uid` or `keep` | yes | no | no |
+//! | 7 | a label says that another program owns it, and this program did not create it | yes | no | `next row` |
+//! | 8 | labels say that this cluster used it for this Service, or for an earlier Service of the same name | yes | yes | yes |
+//! | 9 | labels say that this cluster used it for another Service, which does not exist any more | yes | yes | no |
+//! | 10 | its label has the UID of a Service that does not exist, and all its targets are nodes of this cluster | yes | yes | no |
+//! | 11 | its label has the UID of a Service that does not exist | yes | no | no |
 //! | 12 | it has ports | yes | no | no |
-//! | 13 | it has a target that is no node of this cluster | yes | no | no |
+//! | 13 | it has a target that is not proven to be a node of this cluster | yes | no | no |
 //! | 14 | none of these | yes | yes | no |
 //!
 //! # What happens to the load balancer when the Service leaves it: [`why_it_stays`]
 //!
 //! A load balancer is deleted only when it was certainly made for the Service, and the Service is its only user.
 //!
-//! | row | the load balancer has | then it is |
+//! | row | the load balancer | it is then |
 //! |--:|---|---|
-//! | 1 | other living Services | released |
-//! | 2 | the label `external` of its owner | released |
-//! | 3 | the label `released` with another UID | released |
-//! | 4 | the annotation or the label `keep`, see [`is_kept`] | released, with the label `keep` |
-//! | 5 | a target that is no node of this cluster, see [`foreign_target`] | released |
-//! | 6 | the label `created`, which only the request that creates a load balancer sets | deleted |
-//! | 7 | the label `adopted` or `adopt` | released |
-//! | 8 | no label `service-uid`, because it lost its labels | released |
-//! | 9 | a label that is neither ours nor `hcloud-ccm/…` | released, because an operator or a program may own it |
-//! | 10 | a label-selector target, which neither Hetzner's controller nor ours ever adds | released |
-//! | 11 | been created more than a minute before its Service, so that no controller made it for that Service | released |
-//! | 12 | none of these | deleted, because Hetzner's controller made it, or an older version of ours |
+//! | 1 | other living Services use it | released |
+//! | 2 | it has the label `external` | released |
+//! | 3 | it has the label `released` with the UID of another Service | released |
+//! | 4 | the annotation or the label `keep` asks for this, see [`is_kept`] | released, with the label `keep` |
+//! | 5 | it has a target that is not proven to be a node of this cluster, see [`foreign_target`] | released |
+//! | 6 | it has the label `created`, which only the request that creates a load balancer sets | deleted |
+//! | 7 | it has the label `adopted` or `adopt` | released |
+//! | 8 | it has no label `service-uid`, because its labels were removed | released |
+//! | 9 | it has a label whose key begins neither with `ccm-from-scratch/` nor with `hcloud-ccm/` | released, because an operator or a program may own it |
+//! | 10 | it has a label-selector target, which neither this program nor Hetzner's controller ever adds | released |
+//! | 11 | it was created more than a minute before its Service, so that no controller made it for that Service | released |
+//! | 12 | none of these | deleted, because Hetzner's controller made it, or an older version of this program |
 //!
 //! Rows 8 to 11 recognise an adopted load balancer whose label `adopted` was removed. Terraform removes every label
-//! that it does not know. A load balancer that is to be deleted and is protected from deletion stays, too.
+//! that it does not know. A load balancer with delete protection is never deleted.
 //!
-//! # What the load balancer is when no Service has it: [`leftover`]
+//! # The state of a load balancer that no Service uses: [`leftover`]
 //!
-//! | row | the load balancer | it is |
+//! | row | the load balancer | its state |
 //! |--:|---|---|
-//! | 1 | no label says that it is this cluster's | not ours |
+//! | 1 | no label says that it belongs to this cluster | not of this cluster |
 //! | 2 | the Service of its label `service-uid` exists, or Services use it | in use |
-//! | 3 | the label `keep` | kept |
+//! | 3 | it has the label `keep` | kept |
 //! | 4 | it has delete protection | an orphan that stays |
-//! | 5 | the label `adopt` | an orphan that stays |
-//! | 6 | something for which it would stay when its Service leaves it | an orphan that stays |
+//! | 5 | it has the label `adopt` | an orphan that stays |
+//! | 6 | it would be released, and not deleted, when a Service leaves it | an orphan that stays |
 //! | 7 | none of these | an orphan that is deleted on request |
 //!
-//! Row 5 of the table before applies to orphans, too. A restored cluster has the UID of the original cluster, so a
-//! target that is no node here may still be wanted there.
+//! Row 6 refers to the table of [`why_it_stays`]. Row 5 of that table protects the original of a copied cluster. A copy
+//! may have the UID of the original, and a target that is no node of the copy may be a node of the original.
 
 use super::facts::{
     foreign_target, has_only_own_targets, is_kept, is_recognised, is_released_by_another,
@@ -93,42 +100,43 @@ const CLOCKS_DIFFER_BY: SignedDuration = SignedDuration::from_secs(60);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stake<'a> {
     Nothing,
-    /// Another cluster, with this UID, owns the load balancer, and has a Service of the same UID. One of the clusters
-    /// is a copy of the other.
+    /// Another cluster, with this UID, owns the load balancer, although a label or port shows the Service of this
+    /// cluster. One of the two clusters is a copy of the other.
     Copy(&'a str),
-    /// One Service has the load balancer to itself.
+    /// The Service is the only owner of the load balancer.
     Whole,
-    /// The Service has ports on a load balancer that others use or used, too.
+    /// The Service has ports on the load balancer, but is not its only owner.
     Part,
 }
 
-/// The origin of a request to adopt a load balancer.
+/// The way in which somebody asks for the adoption of a load balancer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AskedBy {
     /// The label `adopt`, which an operator set on the load balancer.
     Label,
     /// The annotation `name` of the Service, which names the load balancer.
     Name,
-    /// Nobody asks for the load balancer. It only has the name that a new load balancer of the Service would get.
+    /// Nobody asks for the load balancer, but its name is the default name for a new load balancer of the Service.
     Default,
 }
 
-/// Why a load balancer is not adopted.
+/// The reason why a Service may not adopt a load balancer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum WhyNot<'a> {
     External,
-    /// Another living Service, with this UID, owns the load balancer.
+    /// Another existing Service, with this UID, owns the load balancer or one of its ports.
     OfService(&'a String),
-    /// Any other reason, as a text for messages. An operator may allow the adoption by the label `adopt`.
+    /// Any other reason, as a text for messages. An operator may still allow the adoption by the label `adopt`.
     Other(String),
 }
 
-/// The state of a load balancer that belongs to this cluster and that no Service uses.
+/// The state of a load balancer that belongs to this cluster, but that no Service uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Leftover {
     Kept,
     Orphan {
-        /// Why the orphan is not deleted, as a text for messages. `None` means that it is deleted on request.
+        /// The reason why the orphan can't be deleted, as a text for messages. `None` means that an operator can
+        /// have it deleted.
         stays: Option<String>,
     },
 }
@@ -151,8 +159,8 @@ pub(crate) fn stake<'a>(balancer: Labelled<'a>, service: &Service, cluster: &Clu
     }
 }
 
-/// The load balancers that have the Service's UID in a label, or have a port that is recognised as a port
-/// of the Service.
+/// Returns the load balancers on which a label or a recognised port shows that the Service owns the load balancer or a
+/// part of it.
 pub(crate) fn owned<'a>(
     balancers: Balancers<'a>,
     service: &'a Service,
@@ -170,7 +178,8 @@ pub(crate) fn adoption<'a>(
 ) -> Result<(), WhyNot<'a>> {
     let ownership = balancer.ownership;
     let refused = |why: String| Err(WhyNot::Other(why));
-    // On a load balancer that this controller created, this label came from the annotation `labels` of a Service.
+    // On a load balancer that this program created, the label that seems to name another program came from a
+    // Service's annotation `labels`.
     let owner = owned_by_program(&balancer).filter(|_| by == AskedBy::Name);
     let owner = owner.filter(|_| ownership.created.is_none());
     if ownership.external.is_some() {
@@ -189,7 +198,7 @@ pub(crate) fn adoption<'a>(
         ownership.of_another_namespace(service),
         ownership.cluster_uid.is_some() || ownership.keep.is_some(),
     ) {
-        // The DNS names of another tenant may still point to the load balancer's address.
+        // DNS names of a tenant in the other namespace may still point to the load balancer's address.
         refused(format!("it belonged to Service {other} of another namespace"))
     } else if let Some(label) = owner {
         refused(format!("its label {label} says that another program owns it"))
@@ -198,8 +207,8 @@ pub(crate) fn adoption<'a>(
     }
 }
 
-/// Whether nobody owns the load balancer, by rows 8 to 14 of the table of [`adoption`]. The caller has already ruled
-/// out an owner that is a living Service, another cluster, another namespace or another program.
+/// Checks rows 8 to 14 of the table of [`adoption`], and returns an error when somebody may own the load balancer. The
+/// caller has already checked the rows before.
 fn is_nobodys<'a>(
     balancer: Labelled,
     service: &Service,
@@ -231,7 +240,8 @@ fn is_nobodys<'a>(
     }
 }
 
-/// Why a load balancer is released and stays when its Service leaves it. `None` means that it is deleted.
+/// Returns why a load balancer is released, and not deleted, when its Service leaves it. `None` means that the load
+/// balancer is deleted.
 pub(crate) fn why_it_stays(
     balancer: Labelled,
     service: &Service,
@@ -270,8 +280,8 @@ pub(crate) fn why_it_stays(
     Some(why)
 }
 
-/// What a load balancer is that no Service uses. `None` when it does not belong to this cluster, or when a
-/// Service uses it.
+/// Returns the state of a load balancer that no Service uses. `None` when the load balancer does not belong to this
+/// cluster, or when a Service uses it.
 pub(crate) fn leftover(balancer: Labelled, cluster: &Cluster) -> Option<Leftover> {
     let ownership = balancer.ownership;
     let lives = |uid: &String| cluster.service_uids.contains(uid);

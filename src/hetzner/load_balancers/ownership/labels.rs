@@ -2,19 +2,19 @@
 //!
 //! | key | what the label says of a load balancer | who writes the label |
 //! |---|---|---|
-//! | `hcloud-ccm/service-uid` | the UID of the Service that has the load balancer to itself | we, and Hetzner's controller |
-//! | `ccm-from-scratch/service` | `namespace.name` of the Service that it was made for; a Service of this name may take it again | we |
-//! | `ccm-from-scratch/cluster-uid` | the cluster's UID, which distinguishes two clusters in one project | we |
-//! | `ccm-from-scratch/cluster` | `--cluster-name`, for users to read | we |
-//! | `ccm-from-scratch/created` | we created it; only the request that creates it writes the label, because a missing label must be safe | we |
-//! | `ccm-from-scratch/adopted` | we adopted it | we |
-//! | `ccm-from-scratch/group` | `namespace.name` of the group whose Services share it | we |
-//! | `ccm-from-scratch/port-NUMBER` | the UID of the Service that owns the port | we |
-//! | `ccm-from-scratch/keep` | it outlasts its Services; `namespace.name` of the Service or group that asks for it | we |
-//! | `ccm-from-scratch/released` | the UID of the Service whose management on it ended | we |
-//! | `ccm-from-scratch/targets-before-CLUSTER` | the targets that an external one had before that cluster used it | we |
-//! | `ccm-from-scratch/adopt` | `namespace.name` of the Service that may adopt it | an operator |
-//! | `ccm-from-scratch/external` | it is external; the value is the namespace whose Services may use it, or empty for all namespaces | its owner |
+//! | `hcloud-ccm/service-uid` | the UID of the Service that is the only owner of the load balancer | this program, and Hetzner's controller |
+//! | `ccm-from-scratch/service` | `namespace.name` of the Service for which the load balancer was made; a later Service of this name may adopt it | this program |
+//! | `ccm-from-scratch/cluster-uid` | the cluster's UID, which distinguishes two clusters in one project | this program |
+//! | `ccm-from-scratch/cluster` | `--cluster-name`, for users to read | this program |
+//! | `ccm-from-scratch/created` | this program created the load balancer; only the request that creates it writes the label, so that no other load balancer can get the label by mistake | this program |
+//! | `ccm-from-scratch/adopted` | this program adopted the load balancer | this program |
+//! | `ccm-from-scratch/group` | `namespace.name` of the group whose Services share it | this program |
+//! | `ccm-from-scratch/port-NUMBER` | the UID of the Service that owns the port | this program |
+//! | `ccm-from-scratch/keep` | the load balancer outlasts its Services; the value is `namespace.name` of the Service or group that asks for it | this program |
+//! | `ccm-from-scratch/released` | the UID of the Service for which this program stopped managing the load balancer | this program |
+//! | `ccm-from-scratch/targets-before-CLUSTER` | the targets that an external load balancer had before the cluster with the UID `CLUSTER` used it | this program |
+//! | `ccm-from-scratch/adopt` | `namespace.name` of the Service that may adopt the load balancer | an operator |
+//! | `ccm-from-scratch/external` | the load balancer is external; the value is the namespace whose Services may use it, or empty for all namespaces | its owner |
 //!
 //! On a certificate `service-uid`, `service`, `cluster-uid` and `cluster` have the same meaning.
 //! `ccm-from-scratch/secret` is `namespace.name` of the Secret that the certificate was uploaded from.
@@ -34,39 +34,40 @@ pub const ADOPTED: &str = "ccm-from-scratch/adopted";
 pub const SECRET: &str = "ccm-from-scratch/secret";
 pub const ADOPT: &str = "ccm-from-scratch/adopt";
 pub const GROUP: &str = "ccm-from-scratch/group";
-/// The start of the key of a port's label. The port number follows.
+/// The start of the key of the label that names the owner of a port. The port number follows.
 pub const PORT: &str = "ccm-from-scratch/port-";
 pub const EXTERNAL: &str = "ccm-from-scratch/external";
-/// The start of a label's key. The UID of a cluster follows.
+/// The start of the key of the label that lists the targets that an external load balancer had before a cluster used
+/// it. The UID of that cluster follows.
 pub const TARGETS_BEFORE: &str = "ccm-from-scratch/targets-before-";
 pub const RELEASED: &str = "ccm-from-scratch/released";
 pub const KEEP: &str = "ccm-from-scratch/keep";
 
-/// The value of labels that mean yes.
+/// The value of the labels `created` and `adopted`.
 pub(super) const YES: &str = "true";
 
-/// The prefix of the keys of Hetzner's controller, and the prefix of our keys.
+/// The start of the label keys of hcloud-cloud-controller-manager.
 const UPSTREAM_PREFIX: &str = "hcloud-ccm/";
 const OUR_PREFIX: &str = "ccm-from-scratch/";
 
 /// The prefix of the labels by which the infrastructure provider of Cluster API marks its load balancers.
 const CLUSTER_API_PREFIX: &str = "caph-cluster-";
-/// The prefix of the labels by which tools mark the objects that they made for one cluster.
+/// The start of the label keys by which tools mark the objects of one Kubernetes cluster.
 const CLUSTER_PREFIX: &str = "kubernetes.io/cluster/";
-/// The value by which a label says that a program manages an object, and deletes the object when it is
-/// no longer needed.
+/// The value of a label by which a program marks an object that the program manages and will delete.
 const OWNED: &str = "owned";
-/// The domains of label keys that programs use to find their load balancers. `kubernetes.io` includes its subdomains.
+/// The domains of the label keys by which other programs find their load balancers. Subdomains of `kubernetes.io` are
+/// treated in the same way.
 const PROGRAM_DOMAINS: [&str; 3] = ["kubernetes.io", "hcloud", "hcloud-ccm"];
 
 /// The label of a managed certificate that the certificate authority's test service issues. Hetzner defines the label.
 pub(super) const STAGING: (&str, &str) = ("HC-Use-Staging-CA", "true");
 
-/// The source of a label's value in a plan, when the label says who owns the object.
+/// The source that a plan shows for labels that name the owner of an object.
 pub(crate) const WHOSE: &str = "labels name its owner";
 
-/// The ownership that the labels of a load balancer state, with one field for each key of the table above. `None` means
-/// that the load balancer has no such label.
+/// The owner of a load balancer, and the history of the owners, as the labels state them. Each field is one row of the
+/// table above. A field is `None` when the load balancer has no such label.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ownership {
     pub(crate) service_uid: Option<String>,
@@ -80,11 +81,12 @@ pub(crate) struct Ownership {
     pub(crate) released: Option<String>,
     pub(crate) adopt: Option<String>,
     pub(crate) external: Option<String>,
-    /// The UID of the Service that owns the port. The key is the number of the port.
+    /// The UID of the Service that owns each port. The map's key is the port number.
     pub(crate) ports: BTreeMap<u16, String>,
-    /// The targets that an external load balancer had before a cluster used it, by the UID of that cluster.
+    /// The targets that an external load balancer had before a cluster used it. The map's key is the UID
+    /// of that cluster.
     pub(crate) targets_before: BTreeMap<String, String>,
-    /// Labels with our prefix and an unknown key.
+    /// The labels that begin with the prefix of this program, but that this version does not know.
     unknown: BTreeMap<String, String>,
 }
 
@@ -103,7 +105,7 @@ impl Deref for Labelled<'_> {
     }
 }
 
-/// Labels that are to be present or absent, by key. `None` means that the label is to be absent.
+/// The labels that are to be set or removed, by key. `None` means that the label is to be removed.
 pub(crate) type WantedLabels = BTreeMap<String, Option<String>>;
 
 impl Ownership {
@@ -125,7 +127,8 @@ impl Ownership {
         read
     }
 
-    /// Each key that has exactly one label, with the field that holds the value of that label.
+    /// Returns the keys of all labels that exist at most once on a load balancer, each with the field that holds
+    /// the label's value.
     fn fields(&mut self) -> [(&'static str, &mut Option<String>); 11] {
         [
             (SERVICE_UID, &mut self.service_uid),
@@ -142,7 +145,7 @@ impl Ownership {
         ]
     }
 
-    /// The labels that state this ownership.
+    /// Returns the labels that state this ownership.
     pub(crate) fn labels(&self) -> BTreeMap<String, String> {
         let mut own = self.clone();
         let mut labels = own.unknown.clone();
@@ -155,7 +158,7 @@ impl Ownership {
         labels
     }
 
-    /// The labels to set and to remove so that the labels state the ownership `to`.
+    /// Returns the labels to set and to remove so that the labels state the ownership `to`.
     pub(crate) fn change_to(&self, to: &Ownership) -> WantedLabels {
         let from = self.labels();
         let absent = from.keys().map(|key| (key.clone(), None));
@@ -164,20 +167,20 @@ impl Ownership {
         wanted
     }
 
-    /// The labels that must be present when this is the ownership.
+    /// Returns the labels that state this ownership, in the form of labels that a write must set.
     pub(crate) fn wanted(&self) -> impl Iterator<Item = (String, Option<String>)> + use<> {
         self.labels().into_iter().map(|(key, value)| (key, Some(value)))
     }
 
-    /// Adds everything that `said` states. A value in `said` replaces the value that was there.
+    /// Adds everything that `said` states. A value in `said` replaces the value of the same label.
     pub(crate) fn say(&mut self, said: &Ownership) {
         let mut labels = self.labels();
         labels.extend(said.labels());
         *self = Ownership::read(&labels);
     }
 
-    /// The ownership of an object that belongs to this cluster. A field of the cluster's identity that is not
-    /// known is `None`.
+    /// Returns the ownership of an object that belongs to this cluster. A field is `None` while the UID or name of the
+    /// cluster is not known.
     pub(crate) fn of_cluster(cluster: &Cluster) -> Ownership {
         Ownership {
             cluster_uid: Some(cluster.uid.clone()).filter(|uid| !uid.is_empty()),
@@ -186,7 +189,7 @@ impl Ownership {
         }
     }
 
-    /// The ownership of a load balancer that belongs to one Service.
+    /// Returns the ownership of an object that belongs to one Service.
     pub(crate) fn of_service(service: &Service, cluster: &Cluster) -> Ownership {
         Ownership {
             service_uid: Some(service.uid.clone()),
@@ -195,28 +198,28 @@ impl Ownership {
         }
     }
 
-    /// The UIDs of all Services that own the load balancer, or a port of it, according to its labels.
+    /// Returns the UIDs of all Services that, according to the labels, own the load balancer or one of its ports.
     pub(crate) fn uids(&self) -> impl Iterator<Item = &String> {
         self.service_uid.iter().chain(self.ports.values())
     }
 
-    /// Whether a label has the UID of the Service.
+    /// Whether a label says that the Service owns the load balancer or one of its ports.
     pub(crate) fn carries(&self, service: &Service) -> bool {
         !service.uid.is_empty() && self.uids().any(|uid| *uid == service.uid)
     }
 
-    /// Whether a label says that the load balancer is this cluster's. A cluster whose identity is not
-    /// known owns nothing.
+    /// Whether a label says that the load balancer belongs to this cluster. While the UID of this cluster is not known,
+    /// no load balancer belongs to it.
     pub(crate) fn is_of(&self, cluster: &Cluster) -> bool {
         self.cluster_uid.as_ref().is_some_and(|uid| cluster.is_known_by(uid))
     }
 
-    /// The UID of another cluster, when a label says that the load balancer belongs to that cluster.
+    /// Returns the UID in the label `cluster-uid`, when it is the UID of another cluster.
     pub(crate) fn other_cluster_named(&self, cluster: &Cluster) -> Option<&String> {
         self.cluster_uid.as_ref().filter(|uid| !cluster.is_known_by(uid))
     }
 
-    /// The targets that an external load balancer had before this cluster used it.
+    /// Returns the targets that an external load balancer had before this cluster used it, as the label lists them.
     pub(crate) fn targets_before(&self, cluster: &Cluster) -> Option<&String> {
         let of = self.targets_before.iter().find(|(uid, _)| cluster.is_known_by(uid));
         of.map(|(_, targets)| targets)
@@ -227,46 +230,46 @@ impl Ownership {
         self.adopt.as_ref() == Some(&service_value(service))
     }
 
-    /// The key of a label that says that a controller manages the whole load balancer for Services. Such a load
-    /// balancer is not external.
+    /// Returns the key of a label which says that a controller manages the whole load balancer for Services. A load
+    /// balancer with such a label can't be used as an external load balancer.
     pub(crate) fn managed_by(&self) -> Option<&'static str> {
         self.service_uid.as_ref().map(|_| SERVICE_UID).or(self.group.as_ref().map(|_| GROUP))
     }
 
-    /// The value of the label `service`, when it names another namespace than the Service's. A load balancer without
-    /// the label `service` is judged by its label `keep` instead.
+    /// Returns `namespace.name` of the Service for which the load balancer was made, when this Service is in another
+    /// namespace. The label `service` names the Service, or the label `keep` when there is no label `service`.
     pub(crate) fn of_another_namespace(&self, service: &Service) -> Option<&String> {
         let made_for = self.service.as_ref().or(self.keep.as_ref())?;
-        // A value that was cut can only be compared as a whole.
+        // A long label value was cut, and may have lost the dot after the namespace. Such a value can only be compared
+        // as a whole.
         let is_same = namespace_of(made_for) == Some(service.namespace.as_str())
             || *made_for == service_value(service);
         (!is_same).then_some(made_for)
     }
 
-    /// Whether the Service is a guest on the load balancer, which means that the load balancer belongs to a group of
-    /// another namespace. When the label of the group was cut within the namespace, the namespace is not known, and the
-    /// Service is treated as a guest.
+    /// Whether the load balancer belongs to a group of another namespace. When this namespace is so long that the label
+    /// of the group was cut inside it, the namespace is not known, and the result is `true`.
     pub(crate) fn has_as_guest(&self, service: &Service) -> bool {
         let group = self.group.as_ref();
         group.is_some_and(|label| namespace_of(label) != Some(service.namespace.as_str()))
     }
 }
 
-/// The number of the port whose label has this key.
+/// Returns the port number in the key of a port's label.
 fn port_of(key: &str) -> Option<u16> {
     let text = key.strip_prefix(PORT)?;
     let number: u16 = text.parse().ok()?;
     (number.to_string() == text).then_some(number)
 }
 
-/// The namespace in a label's value `namespace.name`. A namespace has no dot, so a value without a dot was cut inside
-/// the namespace. Several namespaces may begin like this value, so the result is `None`.
+/// Returns the namespace in a label's value `namespace.name`. `None` means that the value was cut inside the namespace,
+/// so that the whole namespace is not known.
 pub(crate) fn namespace_of(value: &str) -> Option<&str> {
     value.split_once('.').map(|(namespace, _)| namespace)
 }
 
-/// The labels that say who owns a load balancer or certificate. A write that was planned with these labels is made only
-/// while they are unchanged.
+/// Returns the labels that name the owner of a load balancer or certificate. When one of these labels changes after a
+/// plan was made, the planned write is refused.
 pub(crate) fn those_of_owners(labels: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let mut labels = labels.clone();
     labels.retain(|key, value| {
@@ -275,20 +278,20 @@ pub(crate) fn those_of_owners(labels: &BTreeMap<String, String>) -> BTreeMap<Str
     labels
 }
 
-/// The label, as `KEY=VALUE`, that says that another program owns the load balancer. Labels of an operator, for example
-/// those of Terraform, do not say so.
+/// Returns the label, as `KEY=VALUE`, by which another program marks the load balancer as its own. Labels that an
+/// operator sets, for example with Terraform, are no such labels.
 pub(crate) fn owned_by_program(balancer: &LoadBalancer) -> Option<String> {
     let found = balancer.labels.iter().find(|(key, value)| says_owner(key, value));
     found.map(|(key, value)| format!("{key}={value}"))
 }
 
-/// The key of a label that neither this program nor Hetzner's controller writes.
+/// Returns the key of a label that neither this program nor hcloud-cloud-controller-manager writes.
 pub(crate) fn foreign_label(balancer: &LoadBalancer) -> Option<&String> {
     let is_known = |key: &&String| key.starts_with(UPSTREAM_PREFIX) || key.starts_with(OUR_PREFIX);
     balancer.labels.keys().find(|key| !is_known(key))
 }
 
-/// Whether a label says that another program owns the load balancer.
+/// Whether a label with this key and value says that another program owns the load balancer.
 fn says_owner(key: &str, value: &str) -> bool {
     let starts = |prefix: &&str| key.starts_with(*prefix);
     let is_ours = [UPSTREAM_PREFIX, OUR_PREFIX].iter().any(starts);
@@ -296,8 +299,8 @@ fn says_owner(key: &str, value: &str) -> bool {
     is_owner || (value == OWNED && !is_ours)
 }
 
-/// Whether the label with this key is also written on a load balancer that was taken over from
-/// hcloud-cloud-controller-manager. Other labels are not written there.
+/// Whether this label is written even on a load balancer that was taken over from hcloud-cloud-controller-manager.
+/// Other labels are not written there.
 pub(crate) fn counts_upstream(key: &str) -> bool {
     [SERVICE_UID, KEEP].contains(&key)
 }

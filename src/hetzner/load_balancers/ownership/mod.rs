@@ -1,5 +1,6 @@
-//! The ownership of load balancers and of their ports: which Services use one load balancer together, which one belongs
-//! to a Service, and what happens to a load balancer when its Service leaves it. The rules are the tables of [`judge`].
+//! The ownership of load balancers and of their ports. The files here decide which load balancer belongs to a Service,
+//! which Services share one load balancer, and what happens to a load balancer when its Service leaves it. The tables
+//! in [`judge`] contain the rules.
 
 pub(crate) mod certificates;
 pub(crate) mod context;

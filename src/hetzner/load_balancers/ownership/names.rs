@@ -3,17 +3,17 @@
 use crate::provider::{Cluster, Profile, SecretName, Service};
 use crate::text::fnv1a;
 
-/// The length limit of a label's value and of each part of a host name.
+/// The highest number of characters that Hetzner allows in a label's value and in each part of a host name.
 pub(super) const LONGEST: usize = 63;
 
-/// The length at which hcloud-cloud-controller-manager cuts the name of a load balancer, in characters.
+/// The highest number of characters in the name that hcloud-cloud-controller-manager gives a load balancer.
 const LONGEST_UPSTREAM: usize = 32;
 
-/// How many digits of a chain's SHA-256 the name of its certificate has. They are 80 bits, so that no tenant can make
-/// another chain with the same digits.
+/// The number of hexadecimal digits of a chain's SHA-256 hash in the name of an uploaded certificate. They are 80 bits,
+/// so that no tenant can find another chain with the same digits.
 const UPLOAD_DIGITS: usize = 20;
 
-/// The name of a load balancer whose Service asks for no name.
+/// Returns the name for the load balancer of a Service that asks for no name.
 pub(crate) fn default_name(profile: Profile, service: &Service, cluster: &Cluster) -> String {
     match profile {
         Profile::Hcloud => {
@@ -24,16 +24,17 @@ pub(crate) fn default_name(profile: Profile, service: &Service, cluster: &Cluste
     }
 }
 
-/// The name of a load balancer for the Service or group with this name in this namespace.
+/// Returns `CLUSTER-NAMESPACE-NAME` for a Service or group, changed to a valid name of a load balancer.
 pub(crate) fn usual_name(cluster: &Cluster, namespace: &str, name: &str) -> String {
     fitted(&format!("{}-{namespace}-{name}", cluster.name), |letter| {
         letter.is_ascii_alphanumeric() || letter == '-'
     })
 }
 
-/// The name of a certificate that is uploaded from this Secret. The name differs for each chain, Secret and cluster. A
-/// chain contains the public key, so the chain changes whenever the key changes. `digest` is explained at `TlsPair`.
-/// When another certificate has the name already, `taken_by` is its ID, and a hash of this ID makes the name different.
+/// Returns the name for a certificate that is uploaded from this Secret. Another chain, Secret or cluster gives another
+/// name. A new key also gives another name, because the chain contains the public key. `digest` is the hash that
+/// `TlsPair` describes. When another certificate already has the name, `taken_by` is the ID of that certificate, and
+/// the name also contains a hash of this ID.
 pub(crate) fn upload_name(
     secret: &SecretName,
     digest: &str,
@@ -51,8 +52,8 @@ pub(crate) fn upload_name(
     stem + &beside + &whose + &digest
 }
 
-/// Whether `name` is the name of a certificate that the cluster with this UID uploaded from this Secret. `digest` is
-/// the digest of the chain; `None` means any chain.
+/// Whether `name` is a name for a certificate that the cluster with this UID uploads from this Secret. `digest` is the
+/// hash of the chain. Without `digest`, any chain is accepted.
 pub(crate) fn is_upload_name(
     name: &str,
     uid: &str,
@@ -66,12 +67,13 @@ pub(crate) fn is_upload_name(
     })
 }
 
-/// The part of a certificate's name that identifies the cluster and the Secret. The digits of the chain follow.
+/// Returns the part of a certificate's name that identifies the cluster and the Secret. In the name, the digits of the
+/// chain's hash follow.
 fn upload_whose(uid: &str, (namespace, secret): &SecretName) -> String {
     format!("-{:08x}", fnv1a([uid, namespace, secret]) as u32)
 }
 
-/// `namespace.name` of a Service, in the form of a label's value.
+/// Returns `namespace.name` of a Service, in the form of a label's value.
 pub(crate) fn service_value(service: &Service) -> String {
     label_value(&format!("{}.{}", service.namespace, service.name))
 }
@@ -80,9 +82,9 @@ pub(crate) fn label_value(text: &str) -> String {
     fitted(text, |letter| letter.is_ascii_alphanumeric() || "-_.".contains(letter))
 }
 
-/// Replaces each character that is not allowed by a dash. Then removes all characters other than ASCII
-/// letters and digits from both ends. When this changed the text, or when the text is too long, a hash of the
-/// original text is appended.
+/// Makes a text valid as a name or as a label's value. Characters that are not allowed become dashes, and characters
+/// other than ASCII letters and digits are removed from both ends. If this changes the text, or if the text is too
+/// long, a hash of the original text is appended.
 fn fitted(text: &str, fits: impl Fn(char) -> bool) -> String {
     let replaced: String =
         text.chars().map(|letter| if fits(letter) { letter } else { '-' }).collect();
@@ -94,9 +96,8 @@ fn fitted(text: &str, fits: impl Fn(char) -> bool) -> String {
     }
 }
 
-/// Appends a hash of `of` to the text, and shortens the text when the result would be too long. When another
-/// load balancer has the default name, the result is the name to use. No other owner gets the same name,
-/// because `of` differs.
+/// Shortens the text if necessary, and appends a hash of `of`. Two texts that become equal when they are shortened
+/// thereby stay different.
 pub(crate) fn with_hash(text: &str, of: &str) -> String {
     let hash = format!("{:08x}", fnv1a([of]) as u32);
     let room = LONGEST - hash.len() - 1;

@@ -1,11 +1,12 @@
-//! The labels of a load balancer after a Service left it.
+//! The labels that a load balancer has after a Service has left it.
 
 use super::facts::is_used_by_others;
 use super::labels::{Labelled, Ownership, RELEASED};
 use crate::provider::{Cluster, Service};
 
-/// The labels after the Service has left the load balancer. When the last Service leaves, all labels of this controller
-/// are removed. An external load balancer keeps the labels of its owner and of other clusters.
+/// Returns the ownership that the labels state after the Service has left the load balancer. `is_last` means that no
+/// other Service uses the load balancer. All labels of this program are then removed, except on an external load
+/// balancer, which keeps the labels of its owner and of other clusters.
 pub(crate) fn without_service(
     balancer: Labelled,
     service: &Service,
@@ -19,7 +20,7 @@ pub(crate) fn without_service(
     to.ports.retain(|_, uid| *uid != service.uid);
     to.adopt = to.adopt.filter(|_| !balancer.ownership.asks_for(service));
     if is_last {
-        // Another cluster may use the external load balancer, too.
+        // Another cluster may also use the external load balancer, so the label `targets-before` of that cluster stays.
         to.targets_before.retain(|uid, _| !cluster.is_known_by(uid));
     } else if to.service_uid.as_ref() == Some(&service.uid) {
         (to.service_uid, to.service) = (None, None);
@@ -27,8 +28,9 @@ pub(crate) fn without_service(
     to
 }
 
-/// The labels after the management of the Service on the load balancer has ended. An external load balancer keeps the
-/// labels of ports. When the Service comes back, these labels say which ports it takes back.
+/// Returns the ownership that the labels state after this program has stopped managing the load balancer for the
+/// Service. An external load balancer keeps the labels of the Service's ports, so that the Service gets these ports
+/// again when it comes back.
 pub(crate) fn after_management(
     balancer: Labelled,
     service: &Service,
@@ -44,7 +46,7 @@ pub(crate) fn after_management(
     to
 }
 
-/// Returns why the management of the Service's load balancer can't be ended.
+/// Returns why this program can't stop managing the load balancer for the Service, or `None` when it can.
 pub(crate) fn why_not_released(balancer: Labelled, service: &Service) -> Option<String> {
     let uid = balancer.ownership.released.as_ref().filter(|uid| **uid != service.uid)?;
     Some(format!(

@@ -1,4 +1,4 @@
-//! Groups: the names of shared and external load balancers, and the Services that ask for them.
+//! Groups of Services that share a load balancer: the names of groups, and the Services that belong to each group.
 
 use super::index::Balancers;
 use super::labels::Labelled;
@@ -8,10 +8,11 @@ use crate::hetzner::load_balancers::annotations::{self as a, PREFIX};
 use crate::provider::{Cluster, Service};
 use crate::text::is_label;
 
-/// The text before the ID or name of an external load balancer in [`key`].
+/// The start of the text that [`key`] returns for an external load balancer. The ID or name of the
+/// load balancer follows.
 const OF_EXTERNAL: &str = "external:";
 
-/// A group's name.
+/// The name of a group of Services that share one load balancer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct GroupName<'a> {
     pub(crate) namespace: &'a str,
@@ -29,7 +30,7 @@ impl<'a> GroupName<'a> {
         }
     }
 
-    /// The Services that may share the load balancer, among all Services that ask for it.
+    /// Returns the Services that may share the load balancer. `all` are the Services that ask for it.
     pub(crate) fn members(self, all: &[Service]) -> impl Iterator<Item = &Service> {
         let guests = self.guests(all);
         all.iter().filter(move |service| self.is_open_to(&service.namespace, &guests))
@@ -40,14 +41,15 @@ impl<'a> GroupName<'a> {
         self.is_open_to(namespace, &self.guests(all))
     }
 
-    /// The namespaces that the hosts of the group list. A host is a Service of the group's own namespace.
+    /// Returns the namespaces that may share the load balancer, according to the annotations of the Services in the
+    /// group's own namespace.
     fn guests(self, all: &[Service]) -> Vec<&str> {
         let hosts = all.iter().filter(|service| service.namespace == self.namespace);
         let lists = hosts.filter_map(|service| value_of(service, &a::SHARE_NAMESPACES));
         lists.flat_map(|list| list.split(',')).map(str::trim).collect()
     }
 
-    /// The value of the label of the group.
+    /// Returns the value of the load balancer's label `group`.
     pub(crate) fn label(self) -> String {
         label_value(&format!("{}.{}", self.namespace, self.name))
     }
@@ -58,8 +60,9 @@ impl<'a> GroupName<'a> {
     }
 }
 
-/// The text that is equal for all Services of a group; see `LoadBalancers::group`. For a shared load balancer the text
-/// is also the value of the label `group`, so that the label leads to the Services of the group.
+/// Returns the key of the group to which a Service belongs by its annotations. The key is equal for all Services of the
+/// group; see `LoadBalancers::group`. The key for a shared load balancer is the value of the load balancer's label
+/// `group`, so that the Services of the group are found from the label.
 pub(in crate::hetzner) fn key(
     namespace: &str,
     annotations: &mut dyn Iterator<Item = (&str, &str)>,
@@ -77,16 +80,17 @@ pub(in crate::hetzner) fn key(
     set.last()
 }
 
-/// Replaces the name of an external load balancer by its ID, so that the ID and the name of a load balancer give the
-/// same key. The key stays unchanged when the project has no such load balancer.
+/// Replaces the name of an external load balancer in a group's key by its ID. Services that name this load balancer by
+/// its name and Services that name it by its ID thereby get the same key. The key stays unchanged when the project has
+/// no such load balancer.
 pub(crate) fn known_key(key: String, balancers: Balancers) -> String {
     let named = key.strip_prefix(OF_EXTERNAL);
     let found = named.and_then(|text| external_named(text, balancers));
     found.map_or(key, |found| format!("{OF_EXTERNAL}{}", found.id))
 }
 
-/// The group with this label, and the Services that ask for it. The label may be cut, so the names of the group are
-/// taken from the annotation of one of these Services.
+/// Returns the name of the group whose label has this value, and the Services that ask for its load balancer. The name
+/// is read from the annotation of one of these Services, because a long name is cut in the label.
 pub(crate) fn asked<'a>(
     label: &str,
     cluster: &'a Cluster,
@@ -99,15 +103,15 @@ pub(crate) fn asked<'a>(
     Some((shares.find(|share| share.label() == label)?, all))
 }
 
-/// The load balancer whose ID is this text, or else the load balancer whose name is this text.
+/// Returns the load balancer whose ID is this text, or else the load balancer whose name is this text.
 pub(crate) fn external_named<'a>(text: &str, balancers: Balancers<'a>) -> Option<Labelled<'a>> {
     let by_id = text.parse().ok().and_then(|id| balancers.with_id(id));
     let by_id = by_id.filter(|balancer| balancer.id.to_string() == text);
     by_id.or_else(|| balancers.named(text).next())
 }
 
-/// The two keys by which Services may ask for this external load balancer, one with its ID and one with its
-/// name; see [`key`].
+/// Returns the two group keys under which Services may ask for this external load balancer. One key has the load
+/// balancer's ID, the other its name; see [`key`].
 pub(crate) fn external_keys(balancer: Labelled) -> [String; 2] {
     let names = [balancer.id.to_string(), balancer.name.clone()];
     names.map(|name| format!("{OF_EXTERNAL}{name}"))

@@ -1,4 +1,5 @@
-//! Tests of the rows of the judge's tables, by their numbers. A row's load balancer fits no row above, unless noted.
+//! Tests of the rows of the tables in `judge.rs`, by row number. The load balancer in the test of a row is true for no
+//! row above it, unless a comment says otherwise.
 #![allow(clippy::unwrap_used)]
 
 use super::super::index::BalancerIndex;
@@ -31,7 +32,7 @@ fn service() -> Service {
     }
 }
 
-/// `cluster-1` with one node. Its Services are `web` and another Service, which is in group `edge`.
+/// Returns the cluster `cluster-1`. It has one node, the Service `web`, and another Service, which is in group `edge`.
 fn cluster() -> Cluster {
     let uids = [UID, LIVES].map(str::to_owned);
     let mut sharing = service();
@@ -48,7 +49,7 @@ fn cluster() -> Cluster {
     }
 }
 
-/// A load balancer with these labels, and with servers as targets.
+/// Returns a load balancer with these labels, and with these servers as targets.
 fn balancer(labels: &[(&str, &str)], targets: &[u64]) -> LoadBalancer {
     let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
     let target = |id: &u64| ApiTarget::Server {
@@ -117,7 +118,7 @@ fn what_the_service_has_on_it() {
         let stake = judged(&balancer, |one| format!("{:?}", stake(one, &service(), &cluster())));
         assert_eq!(stake, has, "row {row}: {:?}", balancer.labels);
     }
-    // All labels were lost at once, and the status shows the load balancer's address.
+    // The load balancer has lost all labels of this cluster, and its address is in the Service's status.
     let mut lost = with_port(balancer(&[(EXTERNAL, "")], &[NODE]));
     lost.public_net.ipv4.ip = Some("203.0.113.7".parse().unwrap());
     let served = Service { addresses: vec!["203.0.113.7".to_owned()], ..service() };
@@ -130,8 +131,9 @@ fn whether_the_service_may_adopt_it() {
     let (of_web, of_other, of_stranger) = ("default.web", "default.other", "shop.web");
     let ours = (CLUSTER_UID, "cluster-1");
     let port = port_80();
-    // The letters are the answers for the label `adopt`, the name and the default name: `y`, `n`, or `-` when the
-    // question can't be asked. The load balancers of rows 1 to 5 would fit row 8, too.
+    // The letters are the answers for the label `adopt`, the annotation `name` and the default name: `y` for yes, `n`
+    // for no, and `-` when the test does not ask. Rows 1 to 5 come before row 8, which is also true for most of these
+    // load balancers.
     let left = [ours, (SERVICE_UID, GONE), (SERVICE, of_web)];
     let left_with = |more: &[(&str, &str)]| balancer(&[&left, more].concat(), &[]);
     for (row, balancer, may) in [
@@ -157,7 +159,7 @@ fn whether_the_service_may_adopt_it() {
         (13, balancer(&[], &[FOREIGN]), "ynn"),
         (14, balancer(&[], &[NODE]), "yyn"),
         (14, balancer(&[("provisioner", "terraform")], &[]), "yyn"),
-        // Row 6 does not fit without a sign of this cluster, and row 7 does not fit a load balancer that we created.
+        // Row 6 needs the label `cluster-uid` or `keep`. Row 7 is not for a load balancer that this program created.
         (14, balancer(&[(SERVICE, of_stranger)], &[]), "yyn"),
         (14, balancer(&[("team", "owned"), (CREATED, "true")], &[]), "yyn"),
     ] {
@@ -202,7 +204,7 @@ fn what_happens_to_it_when_the_service_leaves_it() {
         (4, service(), balancer(&[own, created, (KEEP, "default.web")], &[]), "keep asks for it"),
         (5, service(), balancer(&[own, created], &[NODE, FOREIGN]), "server 99 is no node"),
         (6, service(), balancer(&[own, created, (ADOPTED, "true")], &[NODE]), ""),
-        // The label `created` wins over the guesses of rows 8 to 11.
+        // The label `created` decides before rows 8 to 11, although these rows are true for the load balancer.
         (6, service(), of_age(0, balancer(&[created, ("team", "web")], &[])), ""),
         (7, service(), balancer(&[own, (ADOPTED, "true")], &[]), "it was adopted"),
         (7, service(), balancer(&[own, (ADOPT, "default.web")], &[]), "it was adopted"),
