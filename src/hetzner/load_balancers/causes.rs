@@ -77,7 +77,7 @@ fn check_pods(service: &Service) -> String {
     )
 }
 
-/// The command that shows the pods of the Service that are ready.
+/// Returns a `kubectl` command that shows which pods of the Service are ready.
 fn endpoints(service: &Service) -> String {
     let label = format!("kubernetes.io/service-name={}", service.name);
     let namespace = &service.namespace;

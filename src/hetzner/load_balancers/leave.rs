@@ -39,17 +39,16 @@ use crate::provider::{
 use crate::text::shell_command;
 use serde_json::{Value, json};
 
-/// The changes that take a Service off load balancers, and the claims of the plan on these load balancers.
 #[derive(Default)]
 pub(super) struct Leaving {
     pub(super) changes: Vec<Box<dyn provider::Change>>,
     pub(super) claims: Vec<Claim>,
-    /// Whether the Service has ports, targets or labels on one of these load balancers.
+    /// Whether the Service uses or owns at least one of these load balancers.
     pub(super) is_any: bool,
 }
 
-/// The changes that take the Service off all its load balancers except `there`. `there` is the load balancer to which
-/// the Service moves. `None` means that it is still to be created.
+/// Returns the changes that take the Service off all its load balancers except `there`, the load balancer to which the
+/// Service moves. `None` means that this load balancer does not exist yet.
 pub(super) fn leave_others(
     context: &PlanContext,
     there: Option<Labelled>,
@@ -130,8 +129,8 @@ fn unused<'a>(
     if !(is_named || service.addresses.is_empty()) || all().any(is_of_other_profile) {
         return Vec::new();
     }
-    // A setting may leave all addresses out of the status. An empty status then does not mean that no load balancer
-    // serves the Service.
+    // A setting may exclude every address from the status. An empty status then does not show that the
+    // load balancer is unused.
     let would_be_named = |balancer: Labelled| !status::ingress(&balancer, desired).is_empty();
     let is_unused = |balancer: &Labelled| {
         Some(balancer.id) != there.map(|there| there.id)
@@ -142,7 +141,7 @@ fn unused<'a>(
     all().filter(is_unused).collect()
 }
 
-/// The changes that take a Service off a load balancer. Others that use the load balancer keep their ports.
+/// Returns the changes that take the Service off a load balancer. The ports of other Services stay.
 pub(super) fn leave(
     context: &PlanContext,
     balancer: Labelled,
@@ -167,8 +166,9 @@ pub(super) fn leave(
     }
 }
 
-/// The change that deletes the load balancer. It is made only when the load balancer is not protected, still has the
-/// labels that were read for the plan, and has no new port or target.
+/// Returns the change that deletes the load balancer. Just before the change the load balancer is read again.
+/// It is deleted only when it is not protected, has no new port or target, and still has the labels on which
+/// the plan is based.
 pub(super) fn removal(
     project: &Project,
     balancer: Labelled,
@@ -182,9 +182,9 @@ pub(super) fn removal(
     Box::new(change.guarded(Guard::of(balancer.balancer)))
 }
 
-/// Takes the Service off a load balancer that stays. The Service's ports and targets are removed first, and the labels
-/// last, so that after a restart the labels still say what must be removed. Whatever others added stays: ports that the
-/// Service does not have, servers that are no nodes, addresses and label selectors.
+/// Returns the changes that take the Service off a load balancer that is not deleted. They remove first the Service's
+/// ports and targets, and last its labels. After a restart in between, the labels still show what must be removed.
+/// Ports, IP targets and label selectors that others added stay, and so do servers that are not nodes.
 pub(super) fn take_off(
     context: &PlanContext,
     balancer: Labelled,
@@ -211,11 +211,11 @@ pub(super) fn take_off(
 struct TakenOff<'a> {
     context: &'a PlanContext<'a>,
     balancer: Labelled<'a>,
-    /// Whether no other Service uses the load balancer. A Service whose management has ended uses it too,
-    /// because its ports stay.
+    /// Whether no other Service uses the load balancer. A Service whose management here has ended also counts as a
+    /// user, because its ports stay.
     is_last: bool,
     is_external: bool,
-    /// Whether the load balancer is kept, so that another Service can use it later.
+    /// Whether the load balancer stays empty so that another Service can use it later.
     is_kept: bool,
 }
 
@@ -232,8 +232,8 @@ impl TakenOff<'_> {
         part
     }
 
-    /// Returns the removals of ports. All ports are removed from a load balancer that this controller created and that
-    /// is kept. Nobody else added ports to it, and a port that is left would block the next Service.
+    /// Returns the changes that remove ports. A load balancer that this controller created loses all its ports when it
+    /// stays without a user, because a port that stays would block the next Service.
     fn ports(&self) -> Vec<BalancerChange> {
         let (service, ownership) = (self.context.service, self.balancer.ownership);
         let takes_all = self.is_kept && ownership.created.is_some();
@@ -256,8 +256,8 @@ impl TakenOff<'_> {
         removed.map(removal).collect()
     }
 
-    /// Returns the removals of targets. Nodes of this cluster are removed only when no other Service uses
-    /// the load balancer.
+    /// Returns the changes that remove targets. The nodes of this cluster stay targets while another Service
+    /// uses the load balancer.
     fn targets(&self) -> Vec<BalancerChange> {
         let (balancer, cluster) = (self.balancer, self.context.cluster);
         let stays = |target| self.is_external && was_before(balancer, target, cluster);
@@ -274,8 +274,7 @@ impl TakenOff<'_> {
         removed.map(removal).collect()
     }
 
-    /// Returns the change of the labels, or `None` when no label may be changed because the load balancer
-    /// has lost its labels.
+    /// Returns the change of the labels, or `None` when the load balancer has no label that must change.
     fn labels(&self, why: &str) -> Option<BalancerChange> {
         let (balancer, cluster) = (self.balancer, self.context.cluster);
         let mut to = without_service(balancer, self.context.service, cluster, self.is_last);
@@ -305,8 +304,8 @@ impl TakenOff<'_> {
     }
 }
 
-/// Ends the management of the Service on the load balancer. Its ports, targets and addresses stay as they are, and a
-/// label states that the management has ended.
+/// Returns the change that ends the management of the Service on the load balancer. The ports, targets and addresses
+/// stay, and a label records that the management has ended.
 pub(super) fn end_management(
     project: &Project,
     balancer: Labelled,
@@ -331,8 +330,8 @@ pub(super) fn end_management(
     Box::new(change.guarded(Guard::to(Some(balancer), &to)))
 }
 
-/// Reports that the load balancer is left unchanged, because it belongs to another cluster that has a Service with the
-/// same UID. One of the two clusters is a copy of the other.
+/// Returns a finding that the load balancer is left unchanged. Two clusters have a Service with the same UID, because
+/// one cluster is a copy of the other, and the load balancer belongs to the other cluster.
 pub(super) fn left_to_its_cluster(balancer: Labelled, uid: &str) -> Finding {
     let message = format!(
         "load balancer {} carries this Service's UID, but a label names another cluster, {uid}, and its targets do not \

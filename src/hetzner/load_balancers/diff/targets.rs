@@ -1,8 +1,9 @@
-//! Targets: which servers can and do become targets, and in which order, so that traffic always has a target.
+//! Targets: which servers are added to a load balancer or removed from it, and in which order, so that the load
+//! balancer always has a target.
 //!
-//! The API would refuse a server without an address of the desired kind, private or public. When such a
-//! server is a target by its other address, that target stays, because it would have to be removed first, and
-//! traffic still reaches it.
+//! A load balancer reaches a server by its private or its public address, as the settings say. The API would refuse a
+//! server that does not have this address. When such a server is already a target by its other address, the target
+//! stays, because traffic still reaches the server.
 
 use super::whole::Diff;
 use crate::hetzner::load_balancers::annotations as a;
@@ -21,21 +22,21 @@ use std::net::{IpAddr, Ipv4Addr};
 
 const NO_NODE: Source = Source::Rule("no node to send traffic to");
 
-/// The existing targets that are nodes, and the kind of IP by which targets are to be reached. Targets that are lost
-/// when the load balancer moves to the desired Network are left out.
+/// The existing targets that are nodes, and the address by which nodes should be reached. When the load balancer moves
+/// to another Network, its present targets with private IPs are left out, because the move removes them.
 struct Ways<'a> {
     context: &'a PlanContext<'a>,
     desired: &'a Desired,
-    /// The existing targets that are nodes. The value is whether the target is reached by its private IP. The map is
-    /// empty for a new load balancer.
+    /// The existing targets that are nodes, each with `true` when the target is reached by its private IP. Empty for
+    /// a new load balancer.
     there: BTreeMap<TargetId, bool>,
 }
 
 /// Targets, each with the name of its node.
 type NamedTargets = Vec<(TargetId, String)>;
 
-/// The existing targets that are nodes. The value says whether the target is reached by its private IP. A target whose
-/// address belongs to no node is not listed, because an operator has added it.
+/// Returns the existing targets that are nodes, each with `true` when the target is reached by its private IP. An IP
+/// target that is not the address of a node is left out, because an operator added this target.
 fn targets_of_nodes(
     context: &PlanContext,
     desired: &Desired,
@@ -51,8 +52,8 @@ fn targets_of_nodes(
     };
     let group = &context.group;
     let is_node = |target: &TargetId| match target {
-        // On a load balancer that is not external, every server is treated as a target of this cluster, even a server
-        // that is no node. An external load balancer may have such targets of other owners.
+        // On a load balancer of this cluster every server is treated as one of the cluster's targets, even when the
+        // server is not a node. On an external load balancer such a server belongs to another owner.
         TargetId::Server(_) => !group.is_external() || target.node(context.cluster).is_some(),
         TargetId::Address(ip) => context.cluster.dedicated.contains_key(ip) || is_wanted(*ip),
     };
@@ -75,21 +76,21 @@ impl<'a> Ways<'a> {
         Ways { context, desired, there }
     }
 
-    /// Whether new targets are to be reached by their private IP. Otherwise they are reached by their public IP.
+    /// Whether new targets should be reached by their private IP, and not by their public IP.
     fn by_private(&self) -> bool {
         self.desired.use_private_ip.value
     }
 
-    /// Whether an existing target is reached by an address of the right kind. `None` when the machine is not a target
-    /// yet. For an IP target the result is always true.
+    /// Whether an existing target is reached by the desired kind of address, public or private. This is always true for
+    /// an IP target. `None` when the target does not exist yet.
     fn is_right(&self, target: TargetId) -> Option<bool> {
         let has = *self.there.get(&target)?;
         let is_address = matches!(target, TargetId::Address(_));
         Some(is_address || self.context.group.keeps_ways() || has == self.by_private())
     }
 
-    /// Returns the target for a machine. The second value is `true` when the machine is a dedicated server without an
-    /// address of the desired kind. The target then has the server's other address, if there is one.
+    /// Returns the target for a machine, and whether this is a dedicated server without the desired kind of address.
+    /// Such a server becomes a target by its other address. Without any address, it becomes no target.
     fn target(&self, machine: NodeMachine) -> (Option<TargetId>, bool) {
         let (public, private) = match machine {
             NodeMachine::Server(id) => return (Some(TargetId::Server(id)), false),
@@ -99,7 +100,7 @@ impl<'a> Ways<'a> {
         let (public, private) = (id(public), id(private));
         let there = [private, public].into_iter().flatten();
         let mut there = there.filter(|id| self.there.contains_key(id));
-        // A command in a shell may run without the subnets. It is then not known which addresses are in the Network.
+        // A command that a user runs may have no list of subnets. It can't tell whether an address is in the Network.
         let is_unknown = self.by_private() && self.context.observed.subnets.is_none();
         let stays = self.context.group.keeps_ways() || is_unknown;
         match (self.by_private(), private) {
@@ -107,8 +108,8 @@ impl<'a> Ways<'a> {
             (true, Some(private)) => (Some(private), false),
             (true, None) => (public, true),
             (false, _) if public.is_some() => (public, false),
-            // Without credentials for Robot the public address of the server is not known, so a target that
-            // exists stays.
+            // Without the credentials for Robot the public address of the server is not known. So
+            // the existing target stays.
             (false, _) => (there.next(), true),
         }
     }
