@@ -552,8 +552,8 @@ impl provider::Change for BalancerChange {
         self.action.is(FailsAlone)
     }
 
-    /// Returns a change that creates the load balancer without ports and targets. The next plan then adds
-    /// them one by one.
+    /// Returns a change that creates the load balancer without ports and targets, which are added
+    /// one by one afterwards.
     fn without_parts(&self) -> Option<Box<dyn provider::Change>> {
         let name = self.new_name.clone()?;
         let mut body = self.request.body.clone();

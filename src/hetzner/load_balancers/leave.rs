@@ -43,7 +43,7 @@ use serde_json::{Value, json};
 pub(super) struct Leaving {
     pub(super) changes: Vec<Box<dyn provider::Change>>,
     pub(super) claims: Vec<Claim>,
-    /// Whether the Service uses or owns at least one of these load balancers.
+    /// Whether the Service has ports, targets or labels on one of these load balancers.
     pub(super) is_any: bool,
 }
 
