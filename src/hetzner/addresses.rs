@@ -36,8 +36,8 @@ pub(super) fn addresses(
     let by_family = by_family(family);
     let takes_ipv4 = matches!(family.value, AddressFamily::Ipv4 | AddressFamily::Dualstack);
     let takes_ipv6 = matches!(family.value, AddressFamily::Ipv6 | AddressFamily::Dualstack);
-    // The hostname is the name of the node. The server is not asked for its name, because a dedicated server whose name
-    // has changed may serve another purpose by now.
+    // The hostname of a node on a dedicated server is the name of the node. The name of the server is not used, because
+    // a dedicated server with another name may serve another purpose by now.
     let (name, name_field, ipv4_field, ipv6_field) = match instance.id {
         InstanceId::Cloud(_) => (&instance.name, "name", "public_net.ipv4", "public_net.ipv6"),
         InstanceId::Dedicated(_) => (&node.name, "server_name", "server_ip", "server_ipv6_net"),

@@ -126,7 +126,7 @@ impl TokenBucket {
         TokenBucket { name, holds, back_an_hour, left: holds, filled: clock::now() }
     }
 
-    /// Takes one token from the bucket. The error says after which time there will be a token.
+    /// Takes one token, if at least `reserve` tokens are left after it. The error is the time until this is possible.
     fn take(&mut self, reserve: f64, now: Instant) -> Result<(), Duration> {
         let passed = now.saturating_duration_since(self.filled);
         let back = passed.div_duration_f64(HOUR) * self.back_an_hour;
