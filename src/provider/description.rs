@@ -1,5 +1,5 @@
-//! The description of a write. A plan announces the write in the future tense, and a report says that it was made. Both
-//! texts are made from the same description.
+//! The description of a write. A plan announces the write, and a report says later that it was made. Both texts are
+//! made from the same description.
 
 use serde_json::Value;
 use std::fmt;
