@@ -111,8 +111,8 @@ pub trait Snapshot: Send + Sync {
         cluster: &Cluster,
     ) -> LoadBalancerPlan;
 
-    /// Whether a server of one of the cluster's nodes is a target of any load balancer. This proves that the API token
-    /// belongs to the project of the cluster. Pure.
+    /// Whether a server of one of the cluster's nodes is a target of any load balancer. This proves that the project
+    /// contains servers of this cluster. Pure.
     fn has_server_of(&self, cluster: &Cluster) -> bool;
 
     /// Returns each load balancer that belongs to another owner, and has the label that allows Services
@@ -236,11 +236,11 @@ pub struct LoadBalancerPlan {
     /// The findings to report. When a part of the Service is refused, one of them reports this, and the rest of
     /// the Service is synced.
     pub findings: Vec<Finding>,
-    /// The status of the Service after the changes. `None` when the status is not changed. A plan that takes the
-    /// Service off an external load balancer may have an empty status, which is written before the first change.
-    /// Otherwise the status would still name the load balancer when the labels with the Service's ports are gone, and
-    /// the ports would seem to belong to the Service again. When the Service needs no load balancer any more, the
-    /// status is also emptied by the write that removes the finalizer.
+    /// The status of the Service after the changes. `None` when the status is not changed. When the Service needs no
+    /// load balancer any more and still has ports on an external one, this status is empty, and is written before the
+    /// first change. Otherwise the ports would seem to belong to the Service again after their labels are removed,
+    /// because its status would still name the load balancer. In all other cases in which the Service needs no load
+    /// balancer any more, the write that removes the finalizer empties the status.
     pub status: Option<Vec<Ingress>>,
     /// The objects that the plan changes or creates, besides `found`. During one sync no other plan may
     /// change or create them.
@@ -390,9 +390,9 @@ impl LoadBalancerPlan {
         LoadBalancerPlan { outcome: PlanOutcome::refused(why), status: None, ..self }
     }
 
-    /// Removes the changes that create or delete objects, because the UID of the cluster is not known. A new
-    /// object could not be labelled with this UID, and an old object may belong to another cluster. `why` is the
-    /// finding that reports this.
+    /// Removes the changes that create or delete objects, because the UID of the cluster is not known. Without this UID
+    /// in its labels, a new object would later seem to belong to another cluster. An old object may belong to another
+    /// cluster now. `why` is the finding that reports this.
     pub fn without_identity(mut self, why: Finding) -> LoadBalancerPlan {
         let PlanOutcome::Change { changes, then } = &mut self.outcome else {
             return self;
@@ -712,16 +712,16 @@ impl Target {
 }
 
 named! {
-    /// The health of a load balancer as a whole. Targets that were not checked yet are ignored, unless
-    /// no target was checked.
+    /// The health of a load balancer as a whole. A target is healthy when it is healthy on every counted port, and
+    /// unhealthy when it is unhealthy on at least one counted port.
     BalancerHealth {
-        /// At least one target was checked, and no checked target is unhealthy.
+        /// At least one target is healthy, and no target is unhealthy.
         All = "all",
-        /// Some targets are healthy, and some are not.
+        /// Some targets are healthy, and some are unhealthy.
         Some = "some",
-        /// No target is healthy on all counted ports, and some targets are unhealthy or there are no targets.
+        /// No target is healthy. Some targets are unhealthy, or there are no targets.
         None = "none",
-        /// There are targets, but none was checked yet.
+        /// There are targets, but the checks have not yet found any target healthy or unhealthy.
         Unknown = "unknown",
     }
 }
@@ -735,8 +735,8 @@ pub struct TargetCounts {
     pub healthy: usize,
     /// The number of targets that are healthy on at least one of the counted ports, and so get traffic.
     pub serving: usize,
-    /// The number of targets that are unhealthy on at least one of the counted ports. A target is in none of these
-    /// numbers when some of its ports were not checked yet, and its other ports are healthy.
+    /// The number of targets that are unhealthy on at least one of the counted ports. When a target is unhealthy on no
+    /// port, but was not checked on every port yet, it is included neither here nor in `healthy`.
     pub unhealthy: usize,
     pub total: usize,
 }

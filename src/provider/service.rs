@@ -43,10 +43,10 @@ pub struct Service {
 /// The kind of an annotation of a Service. It decides whether the name and the value are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnnotationKind {
-    /// An annotation of this program. Its value is kept.
+    /// An annotation that this program reads. Its value is kept.
     Known,
-    /// An annotation with a prefix of this program, but with a name that does not exist. The name is
-    /// kept, to be reported.
+    /// An annotation with a prefix that this program uses, but with a name that does not exist. The name is kept, so
+    /// that it can be reported.
     Unknown,
     /// An annotation of another program. Nothing of it is kept.
     Foreign,
@@ -244,7 +244,7 @@ impl Groups {
 }
 
 impl Cluster {
-    /// Returns all UIDs of the cluster, with the present one first. Empty when the present one is not known.
+    /// Returns all known UIDs of the cluster, with the present one first.
     pub fn uids(&self) -> impl Iterator<Item = &str> {
         let all = [&self.uid].into_iter().chain(&self.former_uids);
         all.map(String::as_str).filter(|uid| !uid.is_empty())
