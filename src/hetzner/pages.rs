@@ -61,12 +61,12 @@ pub(super) fn calls(count: usize) -> u32 {
 }
 
 /// Looks for resources with these IDs, and reads only the pages where they should be. Returns all resources of these
-/// pages. When an ID is not in the result, the resource did not exist at the time when its page was read. `place`
-/// estimates how many resources have a lower ID. A wrong estimate only causes more reads. When as many pages as the
-/// list has were read without success, the whole list is read.
+/// pages. When an ID is not in the result, no such resource existed at the time when its page was read. `place`
+/// estimates how many resources have a lower ID. A wrong estimate only causes more reads. When the search has read as
+/// many pages as the list has, it stops, and the whole list is read instead.
 ///
-/// A page shows which IDs exist between its first and its last ID. No ID is missed between two neighbouring pages when
-/// the later page was read first, because resources only move forward, to earlier pages.
+/// A page shows which IDs exist between its first and its last ID. No ID between two neighbouring pages is missed when
+/// the later page was read first, because resources only move to earlier pages.
 pub(super) fn around<T, E>(
     ids: &BTreeSet<u64>,
     per_page: usize,

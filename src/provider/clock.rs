@@ -358,7 +358,7 @@ pub(crate) mod for_tests {
         }
     }
 
-    /// Puts the calling thread on a simulated machine of this kind. No other host can be reached from this machine.
+    /// Puts the calling thread into a simulation with such a machine, which can't reach any other host.
     pub(crate) fn simulated() -> SimulationGuard {
         simulate(Rc::new(TestMachine {
             begun: (Instant::now(), SystemTime::now()),

@@ -93,8 +93,8 @@ pub trait Snapshot: Send + Sync {
     /// that another controller may have created are ignored. Pure.
     fn left_on(&self, service: &Service, cluster: &Cluster) -> Option<Balancer>;
 
-    /// Returns a new status with the IP mode `Proxy`, for a Service that can't be planned because it was not read
-    /// completely. `None` when the status stays as it is. Pure.
+    /// Returns the status of a Service that can't be planned now, with the IP mode `Proxy` for each address. This mode
+    /// is needed when the load balancer belongs to several owners. `None` when the status stays as it is. Pure.
     fn status_by_proxy(&self, service: &Service, cluster: &Cluster) -> Option<Vec<Ingress>>;
 
     /// Plans the changes that end the management of the Service's load balancer. The ports, targets and addresses stay,

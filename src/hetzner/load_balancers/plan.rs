@@ -91,8 +91,8 @@ impl BalancerSnapshot {
         plan
     }
 
-    /// Returns an empty plan, to which the callers add the changes for the end of a Service's load balancer or of its
-    /// management. Also returns the context of the plan, which has no nodes because these changes need none.
+    /// Returns an empty plan and its context. The callers add the changes that end the Service's use of a load
+    /// balancer, or its management. The context has no nodes, because these changes do not need them.
     fn end<'a>(
         &'a self,
         service: &'a Service,

@@ -112,7 +112,7 @@ impl BalancerSnapshot {
     }
 }
 
-/// Removes from `desired` the ports that other Services or owners have on this load balancer.
+/// Removes from `desired` the ports that other Services or owners already have on the load balancer in `found`.
 fn settle_ports<'a>(
     parser: &mut AnnotationParser,
     context: &PlanContext<'a>,
