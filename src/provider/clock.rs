@@ -24,7 +24,7 @@ use std::rc::Rc;
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-/// A replacement of the machine for one thread.
+/// Simulated clocks, randomness and network. In a test they replace those of the machine for one thread.
 pub trait Simulation: Debug {
     fn now(&self) -> Instant;
 

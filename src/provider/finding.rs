@@ -15,8 +15,8 @@ pub struct Finding {
     /// to do, or when `message` says it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fix: Option<String>,
-    /// Whether the provider found the problem, and not a controller. The provider may choose another component for the
-    /// events of its findings.
+    /// Whether the provider found the problem, and not a controller. Events about findings of the provider may name
+    /// another component than events of the controller.
     #[serde(skip)]
     pub is_of_provider: bool,
 }

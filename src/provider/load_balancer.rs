@@ -151,7 +151,8 @@ pub struct Needs {
     /// All servers, because the plan may add targets, remove them, or change the kind of address by
     /// which they are reached.
     pub servers: bool,
-    /// All Services of the cluster, because another Service may own an object that the plan adopts or does not use.
+    /// All Services of the cluster. Whether the plan adopts an object depends on whether another
+    /// Service owns the object.
     pub services: bool,
     /// Whether the project has a server of one of the cluster's nodes. A plan needs this when no load balancer has a
     /// label with the Service's UID or the name of its group.
@@ -615,7 +616,7 @@ pub struct Field {
     pub source: Source,
 }
 
-/// A load balancer of this cluster whose Service does not exist or does not need it any more.
+/// A load balancer of this cluster whose Service does not exist any more, or does not need a load balancer any more.
 #[derive(Debug)]
 pub struct Orphan {
     pub balancer: Balancer,

@@ -52,7 +52,7 @@ pub enum InternalIpFrom {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabelPrefixes(pub Vec<String>);
 
-/// Whether the label is in a domain that Kubernetes reserves for labels with a meaning.
+/// Whether the domain of the label is `kubernetes.io`, `k8s.io` or one of their subdomains, which belong to Kubernetes.
 pub fn is_kubernetes_label(key: &str) -> bool {
     let domain = key.split('/').next().unwrap_or_default();
     let is_in =
