@@ -11,7 +11,8 @@ use crate::provider::{
 use ipnet::IpNet;
 use std::net::{IpAddr, Ipv6Addr};
 
-/// The annotation with the server's IPv6 address, for servers that do not use the first address of their IPv6 network.
+/// The annotation of a node that names its external IPv6 address. It is needed when the server does not use the first
+/// address of its IPv6 network.
 pub const EXTERNAL_IPV6: &str = "instance.hetzner.cloud/external-ipv6";
 
 /// The settings that decide which addresses of its server a node gets.
@@ -65,8 +66,7 @@ pub(super) fn addresses(
             ),
         )),
         (None, Some(net)) if takes_ipv6 => {
-            // Hetzner routes a /64 network to a server, and a server with one of Hetzner's images answers
-            // on the first address.
+            // Hetzner routes a /64 network to each server. Hetzner's images give the server the first address of it.
             let first = Ipv6Addr::from_bits(net.network().to_bits() | 1);
             external(first.into(), by_server(ipv6_field));
         }

@@ -182,7 +182,8 @@ impl Api {
         pages::whole(T::id, |number| self.page(query, number, urgency))
     }
 
-    /// Reads one page of a list. The first page has the number 1. `query` is empty or ends with `&`.
+    /// Reads one page of a list. The first page is number 1. `query` contains further parameters, each with `&` at its
+    /// end, or is empty.
     pub(super) fn page<T: Resource>(
         &self,
         query: &str,
@@ -197,7 +198,7 @@ impl Api {
         let answer: ApiAnswer<T> = self.get(&path, urgency).map_err(always_there)?;
         let part = match (answer.list, answer.meta) {
             (Some(items), Some(meta)) => {
-                // A resource that is on the page twice is counted once.
+                // A resource may occur twice on a page. The second one is removed, so that the count is right.
                 let different: HashSet<u64> = items.iter().map(T::id).collect();
                 let last = meta.pagination.last(number, different.len());
                 last.map(|last| (items, last))

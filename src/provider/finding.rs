@@ -258,7 +258,7 @@ reasons! {
 }
 
 impl Reason {
-    /// Returns the name as it stands in an event.
+    /// Returns the name of the reason, which is the `reason` of its events.
     pub fn name(self) -> &'static str {
         self.row().0
     }

@@ -436,7 +436,7 @@ pub enum Claim {
 /// An object in the cloud that is kept although its Service does not exist any more. No controller deletes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct KeptObject {
-    /// `Certificate` or `LoadBalancer`.
+    /// The kind of the object, `Certificate` or `LoadBalancer`.
     pub kind: &'static str,
     pub id: u64,
     pub name: String,

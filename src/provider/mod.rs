@@ -62,7 +62,7 @@ pub use waits::{Open, Waiting, longest_wait, note_waits, waiting_for};
 /// reads no other annotation of a Service or node. The other annotations are dropped while an answer is parsed.
 pub const ANNOTATION_DOMAIN: &str = "hetzner.cloud";
 
-/// The annotation of a node that holds its kubelet's `--node-ip`, in the form of [`one_ip_or_two`].
+/// The annotation of a node with the `--node-ip` of its kubelet, in the form of [`one_ip_or_two`].
 pub const PROVIDED_NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
 
 /// The annotation of a node with the `InternalIP`s that the node should get, in the form of [`one_ip_or_two`].

@@ -154,7 +154,8 @@ impl Labels {
 pub struct CertificateDomains(pub Vec<String>);
 
 impl CertificateDomains {
-    /// Parses `example.com,example.org` or `none`. The error says what is wrong with the text.
+    /// Parses a list of domains such as `example.com,example.org`, or the word `none`. The error says what is
+    /// wrong with the text.
     pub fn parse(text: &str) -> Result<CertificateDomains, String> {
         if text.eq_ignore_ascii_case("none") {
             return Ok(CertificateDomains::default());
@@ -186,20 +187,21 @@ impl CertificateDomains {
 /// annotation. Others limit what Services may ask for. `None` means that the setting is unset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadBalancerDefaults {
-    /// `…_TYPE`.
+    /// `HCLOUD_LOAD_BALANCERS_TYPE`: the load balancer type, e.g. `lb11`.
     pub kind: Option<Sourced<String>>,
-    /// `…_LOCATION`. It can't be set together with `network_zone`.
+    /// `HCLOUD_LOAD_BALANCERS_LOCATION`: the location of new load balancers. It can't be
+    /// set together with `network_zone`.
     pub location: Option<Sourced<String>>,
-    /// `…_NETWORK_ZONE`.
+    /// `HCLOUD_LOAD_BALANCERS_NETWORK_ZONE`: the network zone of new load balancers.
     pub network_zone: Option<Sourced<String>>,
-    /// `…_ALGORITHM_TYPE`.
+    /// `HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE`.
     pub algorithm: Option<Sourced<Algorithm>>,
     pub network: NetworkDefaults,
-    /// `…_USES_PROXYPROTOCOL`.
+    /// `HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL`: whether load balancers send the PROXY protocol to the targets.
     pub uses_proxyprotocol: Option<Sourced<bool>>,
     pub health_check: HealthCheckDefaults,
-    /// `…_LABELS`: labels for all load balancers. When a Service's annotation has a label with the same key,
-    /// that label is used.
+    /// `HCLOUD_LOAD_BALANCERS_LABELS`: labels for all load balancers. When a Service's annotation has a label with the
+    /// same key, the label of the annotation is used.
     pub labels: Option<Sourced<Labels>>,
     pub permitted: PermittedUse,
 }
@@ -207,30 +209,30 @@ pub struct LoadBalancerDefaults {
 /// The settings of the addresses at which load balancers can be reached, and of those by which they reach the nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NetworkDefaults {
-    /// `…_DISABLE_PUBLIC_NETWORK`.
+    /// `HCLOUD_LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK`: whether load balancers have no public interface.
     pub disable_public_network: Option<Sourced<bool>>,
-    /// `…_DISABLE_PRIVATE_INGRESS`.
+    /// `HCLOUD_LOAD_BALANCERS_DISABLE_PRIVATE_INGRESS`: whether the status of Services contains no private address.
     pub disable_private_ingress: Option<Sourced<bool>>,
-    /// `…_USE_PRIVATE_IP`.
+    /// `HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP`: whether load balancers reach targets by their private IP.
     pub use_private_ip: Option<Sourced<bool>>,
-    /// `…_PRIVATE_SUBNET_IP_RANGE`.
+    /// `HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE`: the subnet to which load balancers are attached.
     pub private_subnet: Option<Sourced<Ipv4Net>>,
-    /// `…_DISABLE_IPV6`.
+    /// `HCLOUD_LOAD_BALANCERS_DISABLE_IPV6`: whether the status of Services contains no IPv6 address.
     pub disable_ipv6: Option<Sourced<bool>>,
 }
 
 /// The settings of the health checks of targets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HealthCheckDefaults {
-    /// `…_HEALTH_CHECK`.
+    /// `HCLOUD_LOAD_BALANCERS_HEALTH_CHECK`: what answers the health checks.
     pub kind: Option<Sourced<HealthCheck>>,
-    /// `…_HEALTH_CHECK_INTERVAL`, in seconds.
+    /// `HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL`, in seconds.
     pub interval_s: Option<Sourced<u32>>,
-    /// `…_HEALTH_CHECK_TIMEOUT`, in seconds.
+    /// `HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT`, in seconds.
     pub timeout_s: Option<Sourced<u32>>,
-    /// `…_HEALTH_CHECK_RETRIES`.
+    /// `HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_RETRIES`.
     pub retries: Option<Sourced<u32>>,
-    /// `…_HEALTH_CHECK_NODE_PORT`: whether profile `hcloud` uses the health check node port for
+    /// `HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_NODE_PORT`: whether profile `hcloud` uses the health check node port for
     /// Services with `externalTrafficPolicy: Local`.
     pub node_port: Option<Sourced<bool>>,
 }
@@ -238,15 +240,15 @@ pub struct HealthCheckDefaults {
 /// The objects of the project that Services may use. A field that is `None` allows all of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PermittedUse {
-    /// `…_PRIVATE_IPV4_RANGES`: the private addresses that Services may ask for.
+    /// `HCLOUD_LOAD_BALANCERS_PRIVATE_IPV4_RANGES`: the private addresses that Services may ask for.
     pub private_ipv4_ranges: Option<Sourced<Vec<Ipv4Net>>>,
-    /// `…_PRIMARY_IP_SELECTOR`: the labels of the Primary IPs that Services may use.
+    /// `HCLOUD_LOAD_BALANCERS_PRIMARY_IP_SELECTOR`: the labels of the Primary IPs that Services may use.
     pub primary_ip_selector: Option<Sourced<Selector>>,
-    /// `…_CERTIFICATE_SELECTOR`: the labels of the certificates that Services may name. A Service may name the
-    /// certificates of its own namespace in any case. Without this setting a Service may name every certificate that
-    /// does not belong to another namespace.
+    /// `HCLOUD_LOAD_BALANCERS_CERTIFICATE_SELECTOR`: the labels of the certificates that Services may name. A Service
+    /// may name the certificates of its own namespace in any case. Without this setting a Service may name every
+    /// certificate that does not belong to another namespace.
     pub certificate_selector: Option<Sourced<Selector>>,
-    /// `…_CERTIFICATE_DOMAINS`: the domains for which Services may request managed certificates.
+    /// `HCLOUD_LOAD_BALANCERS_CERTIFICATE_DOMAINS`: the domains for which Services may request managed certificates.
     pub certificate_domains: Option<Sourced<CertificateDomains>>,
 }
 

@@ -1,4 +1,5 @@
-//! Why a health check fails, and what helps. The `detail` and `http_status_code` of Hetzner's API decide.
+//! Finds out why a health check fails and what a user can do. The fields `detail` and `http_status_code` in the
+//! API's answer show this.
 
 use super::annotations::{
     HEALTH_CHECK, HEALTH_CHECK_HTTP_PATH, HTTP_STATUS_CODES, USES_PROXYPROTOCOL,

@@ -1,4 +1,4 @@
-//! One write to the API: its data, the table of all actions, how the write is made, and what its answer means.
+//! A write to the API: the table of all actions, the request, the call, and the meaning of the answer.
 
 use super::annotations::{self as a, Annotation};
 use super::model::balancer::{LoadBalancer, TargetInRequest};

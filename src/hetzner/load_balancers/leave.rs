@@ -77,13 +77,13 @@ pub(super) fn leave_others(
     leaving
 }
 
-/// Takes a Service that can't have what it asks for off unused load balancers. A load balancer is unused when the
-/// Service does not ask for it, and the status names another load balancer or has no address yet. When the status has
-/// only a host name, it is not known which load balancer serves the Service, and all of them stay.
+/// Adds changes to a refused plan, which take the Service off its unused load balancers. A load balancer is
+/// unused when the Service does not ask for it, and when the status names another load balancer or has no address
+/// yet. When the status has only a host name, no load balancer is taken as unused, because it is not known which
+/// one serves the Service.
 ///
-/// `there` is the load balancer that the Service asks for. When there are unused load balancers, the refused plan takes
-/// the Service off them, and the reason for the refusal becomes a finding. The next plan finds no unused load balancer,
-/// and is refused again.
+/// `there` is the load balancer that the Service asks for. When the Service has unused load balancers, the reason of
+/// the refusal becomes a finding of the plan. The next plan finds no unused load balancer any more, and is refused.
 pub(super) fn leave_unused(
     mut plan: LoadBalancerPlan,
     context: &PlanContext,
@@ -207,7 +207,7 @@ pub(super) fn take_off(
     boxed(parts)
 }
 
-/// The data for taking one Service off a load balancer that stays.
+/// A load balancer that stays, and the Service that is taken off it.
 struct TakenOff<'a> {
     context: &'a PlanContext<'a>,
     balancer: Labelled<'a>,
