@@ -198,7 +198,7 @@ impl Api {
         let answer: ApiAnswer<T> = self.get(&path, urgency).map_err(always_there)?;
         let part = match (answer.list, answer.meta) {
             (Some(items), Some(meta)) => {
-                // A resource may occur twice on a page. The second one is removed, so that the count is right.
+                // A resource that occurs twice on a page counts as one item of the page.
                 let different: HashSet<u64> = items.iter().map(T::id).collect();
                 let last = meta.pagination.last(number, different.len());
                 last.map(|last| (items, last))

@@ -233,8 +233,8 @@ impl Diff<'_, '_> {
                 parts.push(Description::new(WriteVerb::REMOVE, field, ""));
                 continue;
             };
-            // A load balancer that hcloud-cloud-controller-manager made keeps its labels, because that controller works
-            // without the labels that only this program uses.
+            // In profile `hcloud` an existing load balancer of one Service gets only those labels that
+            // hcloud-cloud-controller-manager also sets, because that controller works without the others.
             let counts = counts_upstream(&key)
                 || !context.project.preserves_unset()
                 || !context.group.is_own()
