@@ -79,7 +79,8 @@ pub trait Provider: Send + Sync {
     /// Returns what a node's provider ID means to this cloud. Pure.
     fn parse_provider_id(&self, text: &str) -> ProviderId;
 
-    /// Returns the component in events about findings of the provider. `None` when the name of the controller is used.
+    /// Returns the component name for events about findings of the provider. `None` means that these events
+    /// have the controller's name.
     fn event_component(&self) -> Option<&'static str> {
         None
     }

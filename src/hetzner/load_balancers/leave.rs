@@ -1,20 +1,21 @@
-//! Takes a Service off a load balancer, which is then deleted, or released, or kept by the others that use it.
+//! Takes a Service off a load balancer. Without other users the load balancer is then deleted or released. Otherwise the
+//! other users keep it.
 //!
 //! # What may delete a load balancer
 //!
-//! [`removal`] makes the write of every deletion. There are four ways to it:
+//! The function [`removal`] returns the write that deletes a load balancer. It has four callers:
 //!
-//! | who asks | when | what stops it besides the rules below |
+//! | caller | when it deletes the load balancer | what prevents this, besides the conditions below |
 //! |---|---|---|
-//! | `BalancerSnapshot::plan_end` | the Service is deleted, or of another type | two load balancers carry its UID; the management of this load balancer ended |
-//! | [`leave_others`] | the Service moves to another load balancer | anything that is wrong with the plan; the new load balancer can't serve yet; the status does not name the new load balancer yet |
+//! | `BalancerSnapshot::plan_end` | the Service is deleted, or gets another type | two load balancers have the Service's UID in a label; the management of this load balancer has ended |
+//! | [`leave_others`] | the Service moves to another load balancer | the plan has a problem; the new load balancer can't serve the Service yet; the status does not name the new load balancer yet |
 //! | [`leave_unused`] | the Service can't have what it asks for, and has another load balancer that serves nothing | the status does not say which load balancer serves the Service; the Service asks for this one |
-//! | `BalancerSnapshot::orphans`, worked off by `controllers/service/orphans.rs` | no Service has it, and an operator or `--delete-orphaned-load-balancers` asks for it | a Service takes it over; anything that could not be read |
+//! | `BalancerSnapshot::orphans`, which `controllers/service/orphans.rs` deletes | the load balancer belongs to no Service, and an operator or `--delete-orphaned-load-balancers` asks for it | a Service takes the load balancer over; something could not be read |
 //!
-//! All four have the same conditions. The judge says that the load balancer is the Service's or nobody's, and that it
-//! need not stay (`ownership/judge.rs`). The load balancer is not protected. The identity of the cluster is known. The
-//! load balancer is read again just before the write, and must have the same labels and no other port or target
-//! (`ownership/guard.rs`). The gate of each write is open.
+//! All four callers have the same conditions. The load balancer belongs to the Service or to nobody, and nothing requires
+//! that it stays (`ownership/judge.rs`). It is not protected. The UID of the cluster is known. Just before the write the
+//! load balancer is read again, and must have the same labels and no new port or target (`ownership/guard.rs`). The gate
+//! allows the write.
 
 use super::annotations::parser::AnnotationParser;
 use super::change::{BalancerAction, BalancerChange, Purpose, boxed};

@@ -255,7 +255,8 @@ fn instance(server: RobotServer) -> Result<Instance, String> {
     })
 }
 
-/// Returns the name of a product with other characters replaced, so that it can be a label's value.
+/// Returns the name of a product in a form that is valid as a label's value. Spaces become `-`, and other characters
+/// that are not allowed are removed.
 fn label(product: &str) -> Interned {
     let is_kept = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
     let dashed = product.replace(' ', "-");
