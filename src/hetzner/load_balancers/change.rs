@@ -398,8 +398,8 @@ impl BalancerChange {
         ];
         let has_parts = self.parts() != (0, 0);
         let CloudFailure { code, fields, .. } = failed;
-        // The API names a field e.g. `services[0].http.certificates` or `http.certificates`, and
-        // a limit e.g. `load_balancer_targets`.
+        // Examples of fields in the API's errors are `services[0].http.certificates` and `http.certificates`. An
+        // example of a limit is `load_balancer_targets`.
         let of_a_part = |field: &String| {
             let mut names = field.split(['.', '[', ']']);
             names.any(|name| FIELDS.contains(&name.strip_prefix("load_balancer_").unwrap_or(name)))
@@ -580,7 +580,8 @@ impl fmt::Debug for BalancerChange {
 /// Boxes the changes as trait objects, in the form in which the controller executes them.
 pub(super) fn boxed(changes: Vec<BalancerChange>) -> Vec<Box<dyn provider::Change>> {
     let mut boxed: Vec<_> = changes.into_iter().map(|change| Box::new(change) as Box<_>).collect();
-    // `collect` reuses the memory of the unboxed changes, which is ten times as large as necessary.
+    // `collect` reuses the memory of the unboxed changes, which is ten times as large as necessary. So the
+    // unused part is freed.
     boxed.shrink_to_fit();
     boxed
 }
