@@ -51,7 +51,7 @@ pub trait LoadBalancers: Actions {
     /// for display. Calls the API.
     fn kept(&self, cluster: &Cluster) -> Result<Vec<KeptObject>, ProviderError>;
 
-    /// Returns the cause for which this health check of a port of the Service fails while the server runs. Pure.
+    /// Returns why this health check of a port of the Service fails while the server runs. Pure.
     fn cause(&self, health: &TargetHealth, service: &Service) -> Cause;
 
     /// Returns the current usage of a load balancer, for display. Calls the API.
@@ -338,7 +338,7 @@ impl PlanOutcome {
         }
     }
 
-    /// Returns the reason for which the Service can't be synced, or `None` when it can.
+    /// Returns why the Service can't be synced, or `None` when it can.
     pub fn obstacle(&self) -> Option<&Finding> {
         match self {
             PlanOutcome::Refused { why, .. } => Some(why),
@@ -583,7 +583,7 @@ pub struct TargetHealth {
     pub cause: Option<Cause>,
 }
 
-/// The cause for which a target gets no traffic, for display.
+/// Why a target gets no traffic, as text for display.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Cause {
     #[serde(skip)]

@@ -28,7 +28,7 @@ pub enum Source {
     Environment(String),
     /// A command-line flag.
     Flag(String),
-    /// The default of the setting with this name, which is unset.
+    /// The default of the setting with this name, because the setting is unset.
     Default(String),
     /// A field of the cloud's server, with the rule or setting that chose this field.
     Server { field: &'static str, because: Option<String> },

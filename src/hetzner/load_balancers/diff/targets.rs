@@ -300,9 +300,9 @@ impl Diff<'_, '_> {
         needs_public
     }
 
-    /// Returns the desired targets that can have the desired kind of address, and the existing targets that keep the
-    /// other kind because the API would refuse the change. When the public interface will be turned off, the latter are
-    /// given up, if there are other targets.
+    /// Returns the desired targets that can have the desired kind of address. Also returns the existing targets that
+    /// keep the other kind, because the API would refuse the change. There are none of these when the public interface
+    /// will be turned off and other targets remain.
     fn reached(&mut self, ways: &Ways) -> (NamedTargets, BTreeSet<TargetId>) {
         let desired = self.desired;
         let wanted = self.wanted_targets(ways);
