@@ -69,8 +69,8 @@ impl ApiAction {
     }
 }
 
-/// Returns an error while an action runs on the load balancer of this path, because the load balancer does not show
-/// what an action adds before the action has ended.
+/// Returns an error while an action still runs on the load balancer with this API path. Until the action has ended, the
+/// API's description of the load balancer lacks what the action adds.
 pub(super) fn check_none_runs(api: &Api, path: &str) -> Result<(), ProviderError> {
     let running = format!("{path}/actions?status=running");
     let answer: ActionList = api.get(&running, Urgency::Needed)?;
@@ -83,7 +83,7 @@ pub(super) fn check_none_runs(api: &Api, path: &str) -> Result<(), ProviderError
     }
 }
 
-/// Asks the API once for these actions, and returns those that have ended, each with its result.
+/// Asks the API once for these actions. Returns those that have ended, each with its result.
 pub(super) fn ended(
     api: &Api,
     actions: &[ActionId],

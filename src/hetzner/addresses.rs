@@ -11,21 +11,22 @@ use crate::provider::{
 use ipnet::IpNet;
 use std::net::{IpAddr, Ipv6Addr};
 
-/// The annotation with the server's IPv6 address, for servers that do not use the first address of their IPv6 network.
+/// The annotation of a node that names its external IPv6 address. It is needed when the server does not use the first
+/// address of its IPv6 network.
 pub const EXTERNAL_IPV6: &str = "instance.hetzner.cloud/external-ipv6";
 
-/// Rules that decide which addresses of its server a node gets.
+/// The settings that decide which addresses of its server a node gets.
 pub(super) struct AddressRules<'a> {
     pub(super) family: &'a Sourced<AddressFamily>,
     /// The ID of the private Network.
     pub(super) network: Option<u64>,
-    /// Whether the node keeps private addresses that the API does not know. On a cloud server these are the addresses
-    /// that its kubelet was given; on a dedicated server, the addresses that its kubelet reported.
+    /// Whether the node keeps private addresses that the API does not list. For a cloud server these come from the
+    /// `--node-ip` of its kubelet. For a dedicated server its kubelet reported them.
     pub(super) keeps_reported: bool,
 }
 
-/// Returns the hostname, the public addresses and the private addresses, in this order, and adds findings about the
-/// addresses to `findings`. The error says why the node cannot be given any address.
+/// Returns the hostname, the public addresses and the private addresses, in this order, and adds findings about them to
+/// `findings`. The error says why the node can't get any address.
 pub(super) fn addresses(
     instance: &Instance,
     node: &Node,
@@ -36,8 +37,8 @@ pub(super) fn addresses(
     let by_family = by_family(family);
     let takes_ipv4 = matches!(family.value, AddressFamily::Ipv4 | AddressFamily::Dualstack);
     let takes_ipv6 = matches!(family.value, AddressFamily::Ipv6 | AddressFamily::Dualstack);
-    // A dedicated server with another name may serve another purpose by now, so the hostname is the name of the node,
-    // and not the name of the server.
+    // The hostname of a node on a dedicated server is the name of the node. The name of the server is not used, because
+    // a dedicated server with another name may serve another purpose by now.
     let (name, name_field, ipv4_field, ipv6_field) = match instance.id {
         InstanceId::Cloud(_) => (&instance.name, "name", "public_net.ipv4", "public_net.ipv6"),
         InstanceId::Dedicated(_) => (&node.name, "server_name", "server_ip", "server_ipv6_net"),
@@ -65,8 +66,7 @@ pub(super) fn addresses(
             ),
         )),
         (None, Some(net)) if takes_ipv6 => {
-            // Hetzner routes a /64 network to a server, and a server with one of Hetzner's images answers
-            // on the first address.
+            // Hetzner routes a /64 network to each server. Hetzner's images give the server the first address of it.
             let first = Ipv6Addr::from_bits(net.network().to_bits() | 1);
             external(first.into(), by_server(ipv6_field));
         }
@@ -80,9 +80,9 @@ pub(super) fn addresses(
     Ok(addresses)
 }
 
-/// Returns the private addresses from the first source that has any: the annotation `internal-ip`, the addresses that
-/// the kubelet was given, the address in the Network, the addresses that the kubelet of a dedicated server reported.
-/// `external` holds the hostname and the public addresses of the node.
+/// Returns the private addresses of the first source that has any. The sources, in this order, are the annotation
+/// `internal-ip`, the `--node-ip` of the kubelet, the private Network, and the addresses that the kubelet of a
+/// dedicated server reported. `external` holds the hostname and the public addresses of the node.
 fn internal_addresses(
     instance: &Instance,
     node: &Node,
@@ -129,8 +129,8 @@ pub(super) fn check_ranges(node: &Node, ranges: &[IpNet]) -> Result<(), Box<Find
     }
 }
 
-/// Returns the addresses that the annotation names. It is an error when the text is not one or two unicast addresses,
-/// or when one of the addresses is an ExternalIP of the node as well.
+/// Returns the addresses in the annotation `internal-ip`. The error says that the text is not one or two unicast
+/// addresses, or that one of the addresses is also an ExternalIP of the node.
 fn annotated_internal_ips(
     text: &str,
     external: &[Sourced<NodeAddress>],
@@ -157,8 +157,8 @@ fn internal(ips: Vec<IpAddr>, annotation: &str) -> impl Iterator<Item = Sourced<
     })
 }
 
-/// Returns the InternalIPs that the node reported and keeps. Adds a finding about each InternalIP that the node does
-/// not keep.
+/// Returns those InternalIPs that the kubelet reported and that the node may keep. Adds a finding
+/// about each other InternalIP.
 fn internal_ips(
     node: &Node,
     external: &[Sourced<NodeAddress>],
@@ -236,7 +236,7 @@ pub(super) fn explain_missing(
     Some(warning(Reason::InternalIPNotConfigured, message))
 }
 
-/// Whether this is a public address of the server. All addresses of the server's IPv6 network are public addresses.
+/// Whether this is a public address of the server. Every address in the server's IPv6 network is one.
 fn is_public(instance: &Instance, ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => instance.public_ipv4 == Some(ip),
@@ -244,7 +244,7 @@ fn is_public(instance: &Instance, ip: IpAddr) -> bool {
     }
 }
 
-/// Returns the setting that chose the address family, as `NAME=value`.
+/// Returns the setting that chose the address family, in the form `NAME=value`.
 fn by_family(family: &Sourced<AddressFamily>) -> String {
     let origin = if matches!(family.source, Source::Default(_)) { " (default)" } else { "" };
     format!("{HCLOUD_INSTANCES_ADDRESS_FAMILY}={}{origin}", family.value.name())
@@ -264,8 +264,8 @@ fn parse_external_ipv6(text: &str) -> Result<Ipv6Addr, Box<Finding>> {
 }
 
 /// Whether this is a unicast address by the rule of Go's `IsGlobalUnicast`, which hcloud-cloud-controller-manager uses.
-/// Private addresses are accepted. Loopback, multicast and link-local addresses are not accepted, and neither are IPv6
-/// addresses that only wrap an IPv4 address.
+/// Private addresses are accepted. Loopback, multicast and link-local addresses are not accepted, and neither are IPv4
+/// addresses in the form of an IPv6 address.
 fn is_unicast(ip: &IpAddr) -> bool {
     let is_special = match ip {
         IpAddr::V4(ip) => ip.is_link_local() || ip.is_broadcast(),

@@ -1,5 +1,5 @@
-//! Calls to the Cloud API. A call is only sent when the budget allows it, and the headers of the answer update the
-//! budget. Lists are read page by page, and every call is counted in metrics.
+//! Calls to the Cloud API. Each call is sent only when the rate limit allows it. The headers of each answer update what
+//! is known about the rate limit. Lists are read page by page, and every call is counted in metrics.
 
 use super::budget::CloudBudget;
 pub(super) use super::error::CloudFailure;
@@ -36,16 +36,16 @@ pub struct Location {
 
 /// A kind of resource that the API lists, and that can be read by its ID.
 pub(super) trait Resource: DeserializeOwned {
-    /// The name of the list, in paths and in answers.
+    /// The name of the list in the API's paths and JSON.
     const LIST: &'static str;
-    /// Whether the API can sort the list. Lists that hardly ever change do not take `sort`, and the API returns them in
-    /// the order of their IDs.
+    /// Whether the API can sort the list. The API sorts some short lists always by ID, and accepts no
+    /// parameter `sort` for them.
     const TAKES_SORT: bool = true;
     fn id(&self) -> u64;
 }
 
-/// An answer with one resource or with one page of a list. In the API's document, the name of the field depends on the
-/// kind of resource.
+/// An answer with one resource or with one page of a list. The name of the JSON field that holds them depends on
+/// the kind of resource.
 #[derive(Deserialize)]
 struct ApiAnswer<T> {
     #[serde(
@@ -119,8 +119,8 @@ impl Api {
         self.noted(self.http.get(path)).map_err(|failed| failed.error)
     }
 
-    /// Checks that the budget allows a write after this number of reads. Without this check, the reads
-    /// could use up the calls that the write needs.
+    /// Checks that the rate limit allows a write and, before it, this number of reads. Otherwise the reads could use up
+    /// the calls that the write needs.
     pub(super) fn admit_write(
         &self,
         reads: u64,
@@ -129,8 +129,8 @@ impl Api {
         self.budget.admit_after(reads, what, self.urgency, clock::now())
     }
 
-    /// Sends a write once, when the gate and the budget allow it. A DELETE has no body. `secrets` are the secrets that
-    /// the body holds.
+    /// Sends a write once, when the gate and the rate limit allow it. A DELETE has no body. `secrets` are the
+    /// secrets in the body.
     pub(super) fn write<T: DeserializeOwned>(
         &self,
         method: Method,
@@ -155,7 +155,7 @@ impl Api {
         self.noted(self.http.write(write, body))
     }
 
-    /// Reads one resource in its present state.
+    /// Reads one resource in its present state from the API.
     pub(super) fn one<T: Resource>(
         &self,
         id: u64,
@@ -182,22 +182,23 @@ impl Api {
         pages::whole(T::id, |number| self.page(query, number, urgency))
     }
 
-    /// Reads one page of a list. The first page has the number 1. `query` is empty or ends with `&`.
+    /// Reads one page of a list. The first page is number 1. `query` contains further parameters, each with `&` at its
+    /// end, or is empty.
     pub(super) fn page<T: Resource>(
         &self,
         query: &str,
         number: u32,
         urgency: Urgency,
     ) -> Result<pages::Part<T>, provider::ProviderError> {
-        // The pages are sorted by ID, because otherwise even a read of the pages from the last to the first could miss
-        // a resource. See `pages`.
+        // The pages are sorted by ID. In any other order a resource could be missed, even when the pages are read from
+        // the last to the first. See `pages`.
         let sort = if T::TAKES_SORT { "sort=id:asc&" } else { "" };
         let list = T::LIST;
         let path = format!("/{list}?{query}{sort}page={number}&per_page={PER_PAGE}");
         let answer: ApiAnswer<T> = self.get(&path, urgency).map_err(always_there)?;
         let part = match (answer.list, answer.meta) {
             (Some(items), Some(meta)) => {
-                // A resource that is on the page twice is counted once.
+                // A resource that occurs twice on a page counts as one item of the page.
                 let different: HashSet<u64> = items.iter().map(T::id).collect();
                 let last = meta.pagination.last(number, different.len());
                 last.map(|last| (items, last))
@@ -214,7 +215,7 @@ impl Api {
         })
     }
 
-    /// Returns the answer or the error unchanged, and notes what the answer says about the budget.
+    /// Returns the answer or the error unchanged, and remembers what it says about the rate limit.
     fn noted<T>(&self, answer: Result<http::Reply<T>, http::HttpError>) -> Result<T, CloudFailure> {
         let now = clock::now();
         let error = match answer {
@@ -240,7 +241,8 @@ fn unavailable(why: String) -> provider::ProviderError {
     provider::ProviderError::new(ErrorKind::Unavailable, why)
 }
 
-/// Turns "not found" into a misconfiguration. The API has this path even when the list is empty.
+/// Turns the error "not found" into a misconfiguration of the API's URL. The path of a list exists even when
+/// the list is empty.
 fn always_there(error: provider::ProviderError) -> provider::ProviderError {
     if error.kind != ErrorKind::NotFound {
         return error;
@@ -249,15 +251,14 @@ fn always_there(error: provider::ProviderError) -> provider::ProviderError {
     provider::ProviderError::new(ErrorKind::Misconfigured, message)
 }
 
-/// The write that checks the token's permission, as method and path, in the form in which the gate is asked to allow a
-/// write. The write changes nothing, because no load balancer can have this ID: it is the highest that the API's
-/// documentation allows, and the API gives out IDs from the lowest.
+/// The method and path of a write that has no effect, by which the permission of the token is tested. No load balancer
+/// has this ID, because the API gives out low IDs first, and this is the highest ID that its documentation allows.
 pub const HARMLESS_WRITE: &str = "PUT /load_balancers/9007199254740991";
 
-/// Finds out whether the token may write. Hetzner's documentation says that a token with the permission Read may only
-/// GET, and that any other method is refused for this reason alone. The documentation does not say that the permission
-/// is checked before the path, so only the refusal is certain. When the API answers that the load balancer does not
-/// exist, the token is taken as one that may write.
+/// Finds out whether the token may write. Hetzner's documentation says that a token with the permission Read may use
+/// only GET, and that every other method is refused. So when the API answers that the load balancer does not exist, the
+/// token is taken as one that may write. This conclusion is not certain, because the documentation does not say that
+/// the permission is checked before the path.
 pub(super) fn permission(api: &Api) -> Permission {
     let path = HARMLESS_WRITE.trim_start_matches("PUT ");
     let answer = api.write::<IgnoredAny>(Method::Put, path, Some(&json!({})), &[]);

@@ -1,5 +1,5 @@
-//! The rate limit of the project's API: 3,600 calls an hour, shared with the autoscaler, the CSI driver and Terraform.
-//! Every call that this program saves is left to these other programs.
+//! The budget is what remains of the project's API rate limit, 3,600 calls an hour. The autoscaler, the CSI driver and
+//! Terraform use the same rate limit. Every call that this program saves is left to them.
 
 use crate::http::Head;
 use crate::metrics::{HCLOUD_LIMIT, HCLOUD_REMAINING};
@@ -7,8 +7,8 @@ use crate::provider::{ErrorKind, ProviderError, Urgency, clock, lock};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// Returns the share of the rate limit, in percent, that must remain so that a call of this urgency is sent. The
-/// returned text is for messages, and says which work waits when less than this share remains.
+/// Returns the percentage of the rate limit that must remain before a call of this urgency is sent. The text is for
+/// messages, and says which work is delayed when less remains.
 fn reserve(urgency: Urgency) -> (u64, &'static str) {
     match urgency {
         Urgency::CanWait => (10, "this refresh can wait"),
@@ -18,18 +18,18 @@ fn reserve(urgency: Urgency) -> (u64, &'static str) {
     }
 }
 
-/// The time in which the API gives back one call of the budget.
+/// The time after which the API allows one more call.
 const REFILL: Duration = Duration::from_secs(1);
 
-/// The pause after the first 429. Each further 429 doubles the pause, up to `LONGEST_PAUSE`. When `Retry-After` is
-/// longer, the pause lasts as long as `Retry-After` says.
+/// The pause after the first answer with status 429. Each further 429 doubles the pause, up to `LONGEST_PAUSE`. When
+/// `Retry-After` asks for a longer pause, that pause is used.
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// The longest `Retry-After` that is obeyed. An empty budget is full again after this time.
+/// The longest pause that `Retry-After` can cause. After an hour the rate limit is fully available again.
 const LONGEST_ASKED: Duration = Duration::from_secs(3600);
 
-/// The budget as the API last reported it.
+/// What the API last reported about its rate limit.
 #[derive(Default)]
 pub(super) struct CloudBudget {
     state: Mutex<State>,
@@ -46,8 +46,8 @@ struct State {
 }
 
 impl CloudBudget {
-    /// Checks that this call may be made now. The error says when the call can be tried again. A call that is refused
-    /// here takes nothing from the budget.
+    /// Checks that this call may be made now. The error says when to try again. A call that is refused here does not
+    /// use up the rate limit.
     pub(super) fn admit(
         &self,
         what: &str,
@@ -57,7 +57,7 @@ impl CloudBudget {
         self.admit_after(0, what, urgency, now)
     }
 
-    /// Checks that the budget allows this call in addition to `calls` other calls.
+    /// Checks that the rate limit allows this call and, before it, `calls` other calls.
     pub(super) fn admit_after(
         &self,
         calls: u64,
@@ -109,7 +109,7 @@ impl CloudBudget {
         (rate_limit, state.clock_ahead_s)
     }
 
-    /// Notes the rate limit, the time and the HTTP status of an answer.
+    /// Remembers the rate limit, the time and the HTTP status of an answer.
     pub(super) fn note(&self, head: &Head, now: Instant) {
         let mut state = lock(&self.state);
         if let Some((limit, remaining, _)) = head.rate_limit {

@@ -1,4 +1,4 @@
-//! The project's certificates. Only the fields that this program uses are read.
+//! The project's certificates, with the fields that this program uses.
 
 use super::api::{Reference, Resource};
 use jiff::Timestamp;
@@ -10,15 +10,15 @@ use std::collections::BTreeMap;
 pub struct Certificate {
     pub id: u64,
     pub name: String,
-    /// The labels, which every answer must have, like `used_by`: a certificate without labels would seem
-    /// to have no owner.
+    /// The labels. An answer without this field or without `used_by` is an error, because the certificate would seem to
+    /// have no owner or no user.
     pub labels: BTreeMap<String, String>,
     #[serde(default)]
     pub domain_names: Vec<String>,
     /// The expiry in RFC 3339, or `None` while the certificate is not issued.
     #[serde(default)]
     pub not_valid_after: Option<String>,
-    /// The status of a managed certificate. `None` means that the certificate was uploaded and needs no issuance.
+    /// The status of a managed certificate. `None` for a certificate that was uploaded.
     pub status: Option<CertificateStatus>,
     /// The load balancers that use the certificate, by their IDs.
     pub used_by: Vec<Reference>,
@@ -45,7 +45,7 @@ pub struct CertificateError {
 }
 
 impl Certificate {
-    /// Returns `name (id)`, the form that messages use.
+    /// Returns the certificate for messages, as `name (id)`.
     pub fn shown(&self) -> String {
         format!("{} ({})", self.name, self.id)
     }
@@ -55,7 +55,8 @@ impl Certificate {
         self.status.is_some()
     }
 
-    /// Returns when the certificate expires, or `None` when it is not issued yet or the API's text is not a time.
+    /// Returns when the certificate expires. `None` when it is not issued yet, or when the API's text can't be
+    /// parsed as a time.
     pub fn expires(&self) -> Option<Timestamp> {
         self.not_valid_after.as_ref()?.parse().ok()
     }
@@ -66,7 +67,7 @@ impl Certificate {
         status.is_none_or(|status| status.issuance == "completed")
     }
 
-    /// Returns the certificate with this ID, or else the certificate with this name.
+    /// Returns the certificate with this ID. When there is none, returns the certificate with this name.
     pub(super) fn named<'a>(all: &'a [Certificate], text: &str) -> Option<&'a Certificate> {
         let id = text.parse().ok().filter(|id: &u64| id.to_string() == text);
         let by_id = all.iter().find(|certificate| Some(certificate.id) == id);

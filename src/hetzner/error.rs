@@ -1,4 +1,4 @@
-//! Errors of calls to the Cloud API, in the API's own words.
+//! Errors of the Cloud API.
 
 use crate::http::{self, HttpErrorKind};
 use crate::provider::variables::{HCLOUD_ENDPOINT, HCLOUD_TOKEN, HCLOUD_TOKEN_FILE};
@@ -14,7 +14,7 @@ pub(super) struct CloudFailure {
     pub(super) fields: Vec<String>,
 }
 
-/// Whether this code says that another change is being made to the same resource.
+/// Whether this code means that the API is still making another change to the same resource.
 pub(super) fn is_busy(code: &str) -> bool {
     matches!(code, "locked" | "conflict")
 }
@@ -56,20 +56,22 @@ fn items(list: &Value) -> impl Iterator<Item = &Value> {
     list.as_array().into_iter().flatten()
 }
 
-/// Returns what the error means. The API's code decides, when there is a code.
+/// Returns the kind of the error, which the error code of the API decides. Without such a code the HTTP status decides.
 fn kind(http: &http::HttpError, code: Option<&str>) -> ErrorKind {
     match (&http.kind, code, http.status()) {
         (HttpErrorKind::Refused(_), ..) => ErrorKind::Refused,
         (HttpErrorKind::Token(_), ..) => ErrorKind::Misconfigured,
         (_, Some("unauthorized"), _) | (_, None, Some(401)) => ErrorKind::Unauthorized,
         (_, Some("forbidden" | "token_readonly"), _) => ErrorKind::Forbidden,
-        // A 404 without the API's own code may come from a proxy, and is not treated as "not found".
+        // The status 404 alone may come from a proxy. Only the API's own error code shows that the
+        // resource does not exist.
         (_, Some("not_found"), Some(404)) => ErrorKind::NotFound,
         (_, Some("bad_gateway" | "timeout" | "service_error" | "server_error"), _)
         | (_, Some("maintenance"), _)
         | (_, None, _) => ErrorKind::Unavailable,
         (_, Some(code), _) if is_busy(code) => ErrorKind::Busy,
-        // `robot_unavailable` is among these codes, because it concerns only targets on dedicated servers.
+        // The code `robot_unavailable` is handled here, and not as an outage, because only targets on
+        // dedicated servers are affected.
         (_, Some(_), _) => ErrorKind::Other,
     }
 }

@@ -1,7 +1,7 @@
-//! The provider for Hetzner Cloud and its dedicated servers: their APIs, their rate limits, and the two profiles.
+//! The provider for Hetzner Cloud and dedicated servers: their APIs, the rate limits, and the two profiles.
 //!
-//! This module knows the paths, errors and limits of the Cloud API, and what a Hetzner server means for a node. It must
-//! never import `controllers`, `cache` or `kube`.
+//! This module knows the paths, errors and limits of the Cloud API, and which data of a server become data of its node.
+//! It must never import `controllers`, `cache` or `kube`.
 
 mod actions;
 mod addresses;

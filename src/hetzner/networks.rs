@@ -16,7 +16,8 @@ use serde::Deserialize;
 use serde_json::json;
 use std::time::{Duration, Instant};
 
-/// A private Network, as the API answers it. A missing field without a default is an error.
+/// A private Network in the API's form. A field that is missing from the answer is an error, except for
+/// fields with a default.
 #[derive(Deserialize)]
 pub(super) struct ApiNetwork {
     pub(super) id: u64,
@@ -31,7 +32,7 @@ pub(super) struct ApiNetwork {
     pub(super) read: Instant,
 }
 
-/// A part of a Network, in one network zone.
+/// A part of a Network, which belongs to one network zone.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct Subnet {
     #[serde(rename = "type")]
@@ -41,12 +42,13 @@ pub struct Subnet {
 }
 
 impl ApiNetwork {
-    /// Returns `name (id)`, the form that messages use.
+    /// Returns the Network for messages, as `name (id)`.
     pub(super) fn shown(&self) -> String {
         format!("{} ({})", self.name, self.id)
     }
 
-    /// Whether dedicated servers in the Network's vSwitch get its routes. `None` means that the Network has no vSwitch.
+    /// Whether dedicated servers in the Network's vSwitch can use the routes of the Network. `None` means that no
+    /// vSwitch is connected to the Network.
     pub(super) fn exposes_routes(&self) -> Option<bool> {
         self.subnets.iter().any(Subnet::is_of_vswitch).then_some(self.expose_routes_to_vswitch)
     }
@@ -66,8 +68,8 @@ impl Resource for ApiNetwork {
     }
 }
 
-/// Finds the Network that the settings name. The list of all Networks serves both an ID and a name,
-/// and lets the error say which Networks exist.
+/// Finds the Network that the settings name. All Networks are read, so that one list serves for an ID or a name, and
+/// the error can say which Networks exist.
 pub(super) fn find(api: &Api, selector: &NetworkSelector) -> Result<ApiNetwork, ProviderError> {
     let networks = api.list::<ApiNetwork>("", Urgency::Needed)?;
     let there = match networks.as_slice() {
@@ -101,7 +103,7 @@ struct Begun {
     action: ApiAction,
 }
 
-/// Reads the Network and its routes in their present state.
+/// Reads the Network and its routes from the API.
 pub(super) fn routes(
     api: &Api,
     id: u64,
@@ -135,7 +137,7 @@ pub(super) fn change_route(
     });
     match api.write(Method::Post, &path, Some(&body), &[]) {
         Ok(Begun { action }) => Ok(action.running()?.map_or(Applied::Done, Applied::Running)),
-        // The route does not exist any more, because another program, or an earlier process, has deleted it.
+        // The route is already gone, because another program or an earlier process deleted it.
         Err(failed) if change.is_deletion && failed.error.kind == ErrorKind::NotFound => {
             Ok(Applied::Done)
         }
@@ -144,7 +146,7 @@ pub(super) fn change_route(
 }
 
 impl Written {
-    /// Returns the route, or `None` when it is not an IPv4 route.
+    /// Returns the route. `None` when its destination or gateway is not an IPv4 address.
     fn read(&self) -> Option<Route> {
         Some(Route {
             destination: self.destination.parse().ok()?,
@@ -153,24 +155,23 @@ impl Written {
     }
 }
 
-/// The metadata service, which tells a cloud server about itself. Its address is link-local, because the service runs
-/// on the host of the cloud server. No other kind of machine has the service, and no proxy is used for it.
+/// The URL of the metadata service, which tells a cloud server about itself. The service runs on the host of the cloud
+/// server, and its address is link-local. Other machines have no such service. No proxy is used for this URL.
 pub const METADATA_ENDPOINT: &str = "http://169.254.169.254/hetzner/v1/metadata";
 
-/// The timeout of the metadata service, in real time even when a simulation runs. The timeout is short, because the
-/// service answers from the same host, and because machines without the service should not wait for long.
+/// The timeout of the metadata service, in real time even during a simulation. It is short because the service is on
+/// the same host, and because a machine without the service should not wait for long.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// An entry of `/private-networks`.
+/// An entry of the answer to `/private-networks`.
 #[derive(Default)]
 struct Attachment {
     network_id: u64,
     network_name: String,
 }
 
-/// Checks that this machine is attached to the Network. When the metadata service cannot be asked, a warning
-/// is logged and the check succeeds: all work is done through the two APIs, and the check only finds a mistake in the
-/// settings of this program.
+/// Checks that this machine is attached to the Network. Logs a warning and returns success when the metadata service
+/// can't be asked. The program does not need the attachment itself, and this check only finds wrong settings.
 pub(super) fn check_attached(endpoint: &str, network: &ApiNetwork) -> Result<(), ProviderError> {
     let there = match attached(endpoint, network) {
         Attached::Yes => return Ok(()),
@@ -216,8 +217,8 @@ pub(super) fn attached(endpoint: &str, network: &ApiNetwork) -> Attached {
     Attached::No(if there.is_empty() { "none".to_owned() } else { text::some_of(&there) })
 }
 
-/// Reads a list of flat maps, of which only two keys are used. Text from outside is not parsed as YAML, because YAML
-/// can refer to itself. Returns `None` when the text is not such a list.
+/// Parses a list of flat maps, and reads only two keys of each map. Text from outside is not parsed as full YAML,
+/// because YAML can refer to itself. `None` when the text is not such a list.
 fn attachments_in(text: &str) -> Option<Vec<Attachment>> {
     let mut all = Vec::new();
     for line in text.lines() {

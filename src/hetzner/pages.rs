@@ -1,9 +1,10 @@
-//! Reads a list that may change while its pages are read, in an order in which no resource is missed.
+//! Reads a list that may change while its pages are read. The order of the reads ensures that no resource is missed.
 //!
-//! A new resource comes last in a list sorted by ID, and moves no other. A deletion moves all resources behind it one
-//! place towards the beginning. When pages are read forwards, a resource may move from page 3 to page 2 after page 2
-//! was read, and a new resource hides this gap from every count. When pages are read backwards, a resource moves
-//! towards pages that are still to be read. The resource may then be read twice, but is never missed.
+//! The list is sorted by ID, so a new resource is always the last one. When a resource is deleted, all resources after
+//! it move one place forward. If the pages were read from first to last, a resource could move from page 3 to page 2
+//! after page 2 was read. It would be missed, and a count would not show this if another resource was created
+//! meanwhile. When the pages are read from last to first, a resource only moves to pages that are still to be read. It
+//! may be read twice, but it is never missed.
 
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,21 +12,21 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The number of items asked for on each page. The API allows no more.
 pub(super) const PER_PAGE: u32 = 50;
 
-/// The highest number of pages, which hold 20,000 resources. A project may have far fewer.
+/// The highest number of pages that are read, which hold 20,000 resources. A project can't have nearly as many.
 const PAGES_AT_MOST: u32 = 400;
 
-/// The position of a page in its list. A missing field is an error, also where null is read as `None` by
-/// `deserialize_with`: otherwise any document with an empty list would be taken for an empty project.
+/// The `pagination` object in the API's answer. A missing field is an error, even a field that may be null. Otherwise
+/// any JSON with an empty list would look like a project without resources.
 #[derive(Debug, Deserialize)]
 pub(super) struct Pagination {
     page: u32,
     per_page: u64,
     #[serde(deserialize_with = "Option::deserialize")]
     next_page: Option<u32>,
-    /// The number of the last page, which may be null on the last page.
+    /// The number of the last page. The API may leave it null in the answer with the last page.
     #[serde(deserialize_with = "Option::deserialize")]
     last_page: Option<u32>,
-    /// The number of items of the whole list, which is null when the API does not count them.
+    /// The number of items in the whole list, or `None` when the API does not count them.
     #[serde(deserialize_with = "Option::deserialize")]
     total_entries: Option<u64>,
 }
@@ -33,8 +34,8 @@ pub(super) struct Pagination {
 /// The items of one page, and the number of the last page of the list. The first page has the number 1.
 pub(super) type Part<T> = (Vec<T>, u32);
 
-/// Returns all resources that existed from the first read to the last. Each resource is returned once, in the order of
-/// IDs, as it was last read. A list of one page takes one read, and a list of n pages takes n + 1.
+/// Returns all resources that existed during all of the reads. Each resource is returned once, as it was last read, and
+/// sorted by ID. A list of one page needs one read, and a list of n pages needs n + 1 reads.
 pub(super) fn whole<T, E>(
     id: impl Fn(&T) -> u64,
     mut read: impl FnMut(u32) -> Result<Part<T>, E>,
@@ -45,7 +46,7 @@ pub(super) fn whole<T, E>(
     if last == 1 {
         keep(first);
     } else {
-        // Page 1 is read again at the end, because resources of page 2 may have moved there since the first read.
+        // Page 1 is read again at the end, because resources of page 2 may have moved to page 1 after its first read.
         for number in (1..=last).rev() {
             keep(read(number)?.0);
         }
@@ -53,19 +54,19 @@ pub(super) fn whole<T, E>(
     Ok(items.into_values().collect())
 }
 
-/// Returns the number of calls that reading this number of resources takes.
+/// Returns the number of calls that are needed to read a list of this many resources.
 pub(super) fn calls(count: usize) -> u32 {
     let pages = u32::try_from(count.div_ceil(PER_PAGE as usize)).unwrap_or(u32::MAX);
     if pages <= 1 { 1 } else { pages.saturating_add(1) }
 }
 
-/// Returns all resources on the pages on which these IDs are, or would be. An ID that is missing from the
-/// result did not exist when its page was read. `place` estimates how many resources have a lower ID; a wrong
-/// estimate costs only more reads. When as many pages were read as the list has, and there are still IDs to
-/// look for, the whole list is read.
+/// Looks for resources with these IDs, and reads only the pages where they should be. Returns all resources of these
+/// pages. When an ID is not in the result, no such resource existed at the time when its page was read. `place`
+/// estimates how many resources have a lower ID. A wrong estimate only causes more reads. When the search has read as
+/// many pages as the list has, it stops, and the whole list is read instead.
 ///
-/// A page shows which IDs exist between its lowest and its highest. There is nothing between two neighbouring pages
-/// when the later page was read first, because no resource moves from the earlier page to the later.
+/// A page shows which IDs exist between its first and its last ID. No ID between two neighbouring pages is missed when
+/// the later page was read first, because resources only move to earlier pages.
 pub(super) fn around<T, E>(
     ids: &BTreeSet<u64>,
     per_page: usize,
@@ -76,8 +77,8 @@ pub(super) fn around<T, E>(
     let mut items: BTreeMap<u64, T> = BTreeMap::new();
     let mut open = ids.clone();
     let (mut reads, mut last) = (0, PAGES_AT_MOST);
-    // How many places before the place that `place` estimates the last read resources were, because other
-    // resources were deleted.
+    // The difference between the estimated place and the real place of the resources that were read last. It
+    // comes from deleted resources.
     let mut moved = 0;
     while let Some(wanted) = open.first().copied() {
         let expected = |moved: usize| {
@@ -85,7 +86,7 @@ pub(super) fn around<T, E>(
             u32::try_from(page).unwrap_or(PAGES_AT_MOST)
         };
         let mut number = expected(moved).min(last);
-        // The lowest ID of the next page, if that page was read just before this one.
+        // The lowest ID of the next page when that page was the last one that was read, otherwise `None`.
         let mut next_low = None;
         let mut steps = 0;
         while open.contains(&wanted) {
@@ -98,7 +99,8 @@ pub(super) fn around<T, E>(
             let part: BTreeMap<u64, T> = part.into_iter().map(|item| (id(&item), item)).collect();
             let bounds = part.first_key_value().zip(part.last_key_value());
             let Some((low, high)) = bounds.map(|((low, _), (high, _))| (*low, *high)) else {
-                // Resources were deleted, so that this page is behind the last page now, or the list is empty.
+                // The page is empty because the list is empty, or because so many resources were deleted that the list
+                // has fewer pages now.
                 if number == 1 {
                     return Ok(Vec::new());
                 }
@@ -115,8 +117,8 @@ pub(super) fn around<T, E>(
                 (next_low, number) = (None, number.saturating_add(1).min(last));
             } else {
                 let previous = number.saturating_sub(1).max(1);
-                // The second step may jump over several pages. It goes to the page where the ID is, if the ID has moved
-                // as far as the resources of this page.
+                // After two reads, the search may skip pages. It assumes that the wanted ID has moved as far as the
+                // resources on this page.
                 let jump = if steps == 1 { expected(moved_here) } else { previous };
                 next_low = (jump >= previous).then_some(low);
                 number = jump.min(previous);
@@ -128,10 +130,11 @@ pub(super) fn around<T, E>(
 }
 
 impl Pagination {
-    /// Returns the number of the last page. The error says that the answer is not page `number`, or that a page with
-    /// this number of items is not complete.
+    /// Returns the number of the last page. The error says that the API answered another page than `number`, or that
+    /// this page does not have as many items as it should.
     ///
-    /// Only numbers of one answer are compared, because resources may be created and deleted between two reads.
+    /// Only the numbers within one answer are compared, because resources may be created or
+    /// deleted between two answers.
     pub(super) fn last(&self, number: u32, items: usize) -> Result<u32, String> {
         if self.page != number {
             return Err(format!("answered page {} instead", self.page));
@@ -143,7 +146,7 @@ impl Pagination {
         let before = u64::from(number - 1).saturating_mul(self.per_page);
         let expected = match (self.next_page, self.total_entries) {
             (Some(_), _) => self.per_page,
-            // A page behind the last page has no items.
+            // The total may be smaller than the number of items before this page. Then the page should be empty.
             (None, Some(total)) => total.saturating_sub(before),
             (None, None) => items.min(self.per_page),
         };
@@ -153,7 +156,7 @@ impl Pagination {
         let last = match (self.next_page, self.last_page) {
             (None, None) => return Ok(number),
             (None, Some(last)) if last == number => last,
-            // Deletions may have left this page behind the last one.
+            // The list may have become shorter because of deletions, so that this page is after the last page.
             (None, Some(last)) if last < number && items == 0 => last.max(1),
             (Some(next), Some(last)) if next == number + 1 && next <= last => last,
             (next, last) => {
@@ -165,7 +168,7 @@ impl Pagination {
             }
         };
         match self.total_entries {
-            // An empty list has one page, which is empty.
+            // The API counts an empty list as one empty page.
             Some(total) if total.div_ceil(self.per_page).max(1) != u64::from(last) => Err(format!(
                 "answered that page {last} is the last, and that there are {total} items"
             )),

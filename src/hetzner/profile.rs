@@ -1,9 +1,9 @@
-//! The two profiles, which decide what is written to nodes and which provider IDs are understood.
+//! The two profiles. A profile decides what is written to nodes, and which provider IDs are understood.
 
 use crate::provider::{Instance, InstanceId, Profile, ProviderId, Source, Sourced, TopologyLabel};
 use std::collections::BTreeMap;
 
-/// The scheme of the provider IDs of dedicated servers. Both profiles use it.
+/// The prefix of the provider IDs of dedicated servers. Both profiles use it.
 const DEDICATED: &str = "hrobot";
 
 impl Profile {
@@ -25,15 +25,15 @@ impl Profile {
         };
         match (scheme, rest.strip_prefix("bm-")) {
             (DEDICATED, _) => read_id(rest, InstanceId::Dedicated),
-            // An older fork of hcloud-cloud-controller-manager wrote this form. A Robot number must never
-            // be looked up as a cloud ID.
+            // An older fork of hcloud-cloud-controller-manager wrote provider IDs of this form, with the number of a
+            // dedicated server. Such a number must never be taken for the ID of a cloud server.
             ("hcloud", Some(number)) => read_id(number, InstanceId::Dedicated),
             _ if scheme == self.name() => read_id(rest, InstanceId::Cloud),
             _ => ProviderId::Foreign,
         }
     }
 
-    /// Returns the labels for instance type, zone and region, each with its source.
+    /// Returns the labels for instance type, zone and region, each with the source of its value.
     pub(super) fn topology(
         self,
         instance: &Instance,
@@ -89,8 +89,8 @@ fn read_id(text: &str, id: fn(u64) -> InstanceId) -> ProviderId {
     }
 }
 
-/// Returns the datacenter that the API reported until July 2026, because zone labels of
-/// existing clusters have this value.
+/// Returns the data center name that the API reported until July 2026. Zone labels in existing
+/// clusters contain this name.
 fn legacy_datacenter(location: &str) -> String {
     match location {
         "nbg1" => "nbg1-dc3",

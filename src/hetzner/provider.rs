@@ -1,4 +1,4 @@
-//! The provider that the controllers use for Hetzner Cloud.
+//! The implementation of the provider for Hetzner Cloud.
 
 use super::actions;
 use super::addresses::{AddressRules, addresses, check_ranges, explain_missing};
@@ -28,25 +28,25 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// The timeout of a read. When the API is slow, it takes some hundred milliseconds for a page.
+/// The timeout of a read. Even a slow API answers a page within some hundred milliseconds.
 pub const READ_TIMEOUT: Duration = Duration::from_secs(20);
-/// The highest number of bytes of a body. A page of 50 servers has some 300 kB.
+/// The largest body of an answer, in bytes. A page with 50 servers has about 300 kB.
 const BODY_LIMIT_BYTES: u64 = 16 << 20;
 
-/// Settings from which the provider is made.
+/// The settings of the provider.
 pub struct HetznerSettings {
     pub profile: Profile,
     pub connection: CloudConnection,
     pub network: Option<NetworkSelector>,
-    /// The base URL of the metadata service, which is asked whether this machine is attached to the Network. `None`
-    /// means that this machine need not be attached.
+    /// The URL of the metadata service, which says whether this machine is attached to the Network. `None` means that
+    /// this is not checked.
     pub metadata: Option<String>,
     pub nodes: NodeSettings,
     /// The settings of Robot, or `None` when `ROBOT_ENABLED` is false.
     pub robot: Option<robot::RobotSettings>,
     /// The defaults for load balancers, or `None` when `HCLOUD_LOAD_BALANCERS_ENABLED` is false.
     pub load_balancers: Option<Arc<load_balancers::Defaults>>,
-    /// The gate, which decides before every write whether the write may be sent.
+    /// The gate that allows or refuses each write.
     pub gate: Arc<dyn Gate>,
     /// How urgent each write is.
     pub urgency: Urgency,
@@ -56,7 +56,7 @@ pub struct HetznerSettings {
 pub struct CloudConnection {
     /// The value of `HCLOUD_ENDPOINT`, without a trailing slash.
     pub endpoint: String,
-    /// The certificates to trust.
+    /// The certificates of the authorities that are trusted.
     pub tls: Tls,
     pub proxies: Proxies,
     pub token: SecretSource,
@@ -77,11 +77,11 @@ pub struct NodeSettings {
     pub zone_label: Sourced<bool>,
 }
 
-/// A project of Hetzner Cloud.
+/// The provider for a project of Hetzner Cloud.
 pub struct Hetzner {
     settings: HetznerSettings,
     api: Arc<Api>,
-    /// The Network of the settings, once it was found.
+    /// The Network that the settings name, after it was found.
     found: OnceLock<ApiNetwork>,
     finding: std::sync::Mutex<()>,
     polls: load_balancers::EarlierPolls,
@@ -90,7 +90,7 @@ pub struct Hetzner {
 }
 
 impl Hetzner {
-    /// Makes the provider without calling the API.
+    /// Creates the provider. Does not call the API.
     pub fn new(settings: HetznerSettings) -> Hetzner {
         let connection = &settings.connection;
         let client = |base: &str, login, retry, watch| {
@@ -123,7 +123,7 @@ impl Hetzner {
         }
     }
 
-    /// Returns the project that plans load balancers with this Network.
+    /// Returns what a plan needs to know about the project, with the ID of this Network.
     pub fn project(&self, network: Option<u64>) -> Project {
         Project {
             profile: self.settings.profile,
@@ -133,8 +133,8 @@ impl Hetzner {
         }
     }
 
-    /// Returns the Network of the settings, and looks for the Network when it was not found before. Returns `None` when
-    /// the settings name no Network. With `is_checked`, this machine must be attached to the Network.
+    /// Returns the Network that the settings name, or `None` when they name none. The first successful call looks for
+    /// the Network. When `is_checked` is `true`, that call also checks that this machine is attached to the Network.
     fn find_network(&self, is_checked: bool) -> Result<Option<&ApiNetwork>, ProviderError> {
         let Some(selector) = &self.settings.network else {
             return Ok(None);
@@ -162,8 +162,8 @@ impl Hetzner {
         servers.into_iter().map(|server| server.instance(labels)).collect()
     }
 
-    /// Returns a snapshot for the check of manifests, which needs no cluster and sees a project without load balancers.
-    /// When `reads` is `true`, the resources that the Services name are read. Otherwise every name is accepted.
+    /// Returns a snapshot of a project without load balancers, with which manifests are checked without a cluster. When
+    /// `reads` is `true`, the resources that the Services name are read from the API. Otherwise every name is accepted.
     pub fn for_manifests(
         &self,
         services: &[&Service],
@@ -177,7 +177,8 @@ impl Hetzner {
         };
         observed.balancers.clear();
         observed.is_for_manifests = true;
-        // The cluster may have a Network, even when no setting names one here.
+        // The settings of a command may lack the Network that the cluster has. So a Network without a
+        // real ID is assumed.
         project.network = project.network.or(Some(0));
         Ok(Arc::new(load_balancers::BalancerSnapshot::new(project, observed)))
     }
@@ -187,7 +188,7 @@ impl Hetzner {
         services: &[&Service],
         urgency: Urgency,
     ) -> Result<load_balancers::BalancerSnapshot, ProviderError> {
-        // The settings name this Network, and every plan without it would be wrong.
+        // The settings name this Network, and a plan without it would be wrong.
         let network = self.find_network(true)?;
         let project = self.project(network.map(|network| network.id));
         load_balancers::observe(project, &self.polls, network, services, urgency)
@@ -250,7 +251,7 @@ impl Provider for Hetzner {
 }
 
 impl Hetzner {
-    /// Asks the APIs about the token and the private Network.
+    /// Asks the APIs what the token may do, and about the private Network.
     fn asked(&self) -> Checkup {
         let network = self.find_network(false);
         let attached = match (&network, &self.settings.metadata) {
@@ -291,7 +292,7 @@ fn routed(network: Option<u64>) -> Result<u64, ProviderError> {
     })
 }
 
-/// A change of the Network's routes, with the API client that makes the change.
+/// A change of the Network's routes.
 struct RouteWrite {
     api: Arc<Api>,
     network: Option<u64>,
@@ -446,9 +447,10 @@ impl Instances for Hetzner {
         })
     }
 
-    /// Returns the networks by whose addresses a cloud server is recognised. Private addresses are used
-    /// only in our own profile, because hcloud-cloud-controller-manager does not compare them. A
-    /// dedicated server is recognised only by its name.
+    /// Returns the public addresses of a cloud server, and in our own profile its private address. A node that reports
+    /// one of these is recognised as this server. In the other profile private addresses are not used, because
+    /// hcloud-cloud-controller-manager does not compare them. The result is empty for a dedicated server, which is
+    /// recognised by its name alone.
     fn recognised_by(&self, instance: &Instance) -> Vec<IpNet> {
         if instance.id.dedicated().is_some() {
             return Vec::new();
@@ -471,9 +473,9 @@ impl Instances for Hetzner {
     }
 }
 
-/// Returns a finding about a dedicated server that has another name than its node. After its contract has ended,
-/// Hetzner gives a dedicated server to another customer; its owner may also use it for another purpose. In this case
-/// hcloud-cloud-controller-manager deletes the node. The server's number alone is not enough evidence for that.
+/// Returns a finding about a dedicated server whose name is not the name of its node. The server may belong to another
+/// customer after the end of a contract, or serve another purpose. In this case hcloud-cloud-controller-manager deletes
+/// the node. This program does not, because the number of the server alone does not prove that the node is gone.
 fn renamed(instance: &Instance, node: &Node) -> Finding {
     let (server, name, node) = (instance.id, &instance.name, &node.name);
     let delete = shell_command("kubectl delete node", &[node]);

@@ -15,10 +15,10 @@ pub(super) struct CloudServer {
     server_type: ServerType,
     location: Location,
     public_net: ServerPublicNet,
-    /// The private networks, which every answer must have. Without them, the server would seem to have no private
+    /// The private networks. An answer without this field is an error, because the server would seem to have no private
     /// address, and its routes would be deleted.
     private_net: Vec<ServerPrivateNet>,
-    /// The labels, which every answer must have: otherwise nodes would lose their labels.
+    /// The labels. An answer without this field is an error, because nodes would lose their labels.
     #[serde(deserialize_with = "with_domain")]
     labels: BTreeMap<Interned, Interned>,
     #[serde(default)]
@@ -27,8 +27,8 @@ pub(super) struct CloudServer {
     locked: bool,
 }
 
-/// Keeps only the labels whose key has a domain. Labels without a domain never become labels of a node, and would take
-/// memory in a list of thousands of servers.
+/// Keeps only the labels whose key has a domain. No other label can become a label of a node, and thousands of servers
+/// with many labels would take much memory.
 fn with_domain<'de, D: Deserializer<'de>>(d: D) -> Result<BTreeMap<Interned, Interned>, D::Error> {
     let all: BTreeMap<String, String> = Deserialize::deserialize(d)?;
     let kept = all.into_iter().filter(|(key, _)| key.contains('/'));
@@ -67,7 +67,7 @@ impl Resource for CloudServer {
 }
 
 impl CloudServer {
-    /// Converts the server to an instance with the labels that these prefixes allow.
+    /// Converts the server to an instance. Keeps the labels that these prefixes allow.
     pub(super) fn instance(self, labels: &LabelPrefixes) -> Instance {
         let private = self.private_net.into_iter().map(|private| PrivateAddress {
             network: private.network,

@@ -1,17 +1,17 @@
-//! The only place where the program asks for the time, waits, and asks for randomness.
+//! The time, waits and randomness. All other code gets them from this module.
 //!
-//! A test can replace the machine for one thread with a [`Simulation`]. There a wait costs nothing, tasks run one after
-//! the other in an order that the simulation chooses, and connections end in the simulation's memory. A test then runs
-//! in the same way each time. Outside of tests there is no simulation, and everything comes from the machine.
+//! A test can replace the machine for one thread with a [`Simulation`]. A wait then takes no real time, tasks run one
+//! after the other in an order that the simulation chooses, and network connections exist only in memory. Each run of
+//! such a test has the same result. Outside of tests there is no simulation.
 //!
-//! A test over sockets shortens all waits instead: [`quicken`] sets how long a second of the program lasts. Every
-//! duration in the program is then in the program's time, which [`now`], [`since`], [`sleep`] and [`wait`] use. Code
-//! that waits for something with a speed of its own, e.g. a socket, another program or a person, asks for the machine's
-//! time: [`to_machine`], [`machine_until`], [`from_machine`], [`at_least`] and [`took`]. Outside of tests both times
-//! are the same.
+//! A test with real sockets makes all waits shorter instead. The function [`quicken`] sets how long a second of the
+//! program lasts on the machine. Every duration in the program is then in the program's time, which [`now`], [`since`],
+//! [`sleep`] and [`wait`] use. Sockets, other programs and people are not faster in such a test. Code that waits for
+//! them uses the machine's time, through [`to_machine`], [`machine_until`], [`from_machine`], [`at_least`] and
+//! [`took`]. Outside of tests both times are the same.
 //!
-//! This module also compares the two clocks of the machine. The monotonic clock stands still while a machine is
-//! suspended, and only the wall clock shows how long the suspension was.
+//! This module also compares the two clocks of the machine. While a machine is suspended, its monotonic clock stands
+//! still. Only the wall clock shows how long the suspension was.
 
 use jiff::Timestamp;
 use log::Log;
@@ -24,45 +24,47 @@ use std::rc::Rc;
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-/// A replacement of the machine for one thread.
+/// Simulated clocks, randomness and network. In a test they replace those of the machine for one thread.
 pub trait Simulation: Debug {
     fn now(&self) -> Instant;
 
     fn wall(&self) -> SystemTime;
 
-    /// Lets this much time pass.
+    /// Waits for this much simulated time.
     fn sleep(&self, time: Duration);
 
-    /// Lets the other threads of the process work, because the calling thread waits for one of them.
+    /// Lets the other threads of the process run, because the calling thread waits for one of them.
     fn others(&self);
 
     /// Returns a random number.
     fn random(&self) -> u64;
 
-    /// Returns the answer to the bytes of one HTTP request to this host and port. An error is what a socket would
-    /// report. The error `TimedOut` means that no answer came before `until`.
+    /// Returns the answer to one HTTP request, as bytes, from this host and port. The error is one that a socket would
+    /// return. The error `TimedOut` means that there was no answer before `until`.
     fn exchange(&self, authority: &str, request: &[u8], until: Instant) -> io::Result<Vec<u8>>;
 
-    /// Returns the surroundings of a whole program. `None` when the simulation runs only parts of a program.
+    /// Returns the replacement of the process's environment. `None` when the simulation runs only a
+    /// part of the program.
     fn surroundings(&self) -> Option<&dyn Surroundings> {
         None
     }
 }
 
-/// The surroundings of a whole program in a [`Simulation`], besides clocks, randomness and network.
+/// A replacement of everything else that a process gets from its machine, besides clocks, randomness and network. It is
+/// a part of a [`Simulation`] that runs a whole program.
 pub trait Surroundings {
-    /// Returns the environment variables of the process that is at work.
+    /// Returns the environment variables of the simulated process that runs at present.
     fn variables(&self) -> Vec<(OsString, OsString)>;
 
-    /// Receives the text that the process writes to stderr or to stdout.
+    /// Receives text that the process writes to stderr or stdout.
     fn print(&self, is_stderr: bool, text: &[u8]);
 
-    /// Receives the logger of the process.
+    /// Receives the logger that the process sets.
     fn log_with(&self, logger: Box<dyn Log>);
 
-    /// Takes over a thread of the process. `work` is called again and again, each time after the pause that the last
-    /// call returned, until it returns `None`. When `is_apart` is true, `work` may run while another thread of the
-    /// process waits, because the two threads share no lock.
+    /// Runs a thread of the process. `work` is called again and again until it returns `None`. Otherwise it returns
+    /// the pause before its next call. When `is_apart` is `true`, `work` shares no lock with other threads, and may
+    /// run while they wait.
     fn repeat(&self, is_apart: bool, work: Box<dyn FnMut() -> Option<Duration>>);
 }
 
@@ -70,12 +72,12 @@ thread_local! {
     static SIMULATION: RefCell<Option<Rc<dyn Simulation>>> = const { RefCell::new(None) };
 }
 
-/// A guard: until it is dropped, the calling thread is in a simulation.
+/// A guard that keeps the calling thread in a simulation until the guard is dropped.
 #[derive(Debug)]
 #[must_use]
 pub struct SimulationGuard(Option<Rc<dyn Simulation>>);
 
-/// Puts the calling thread into this simulation, for tests.
+/// Puts the calling thread into this simulation.
 pub fn simulate(simulation: Rc<dyn Simulation>) -> SimulationGuard {
     SimulationGuard(SIMULATION.replace(Some(simulation)))
 }
@@ -86,26 +88,26 @@ impl Drop for SimulationGuard {
     }
 }
 
-/// Returns the simulation that the calling thread is in. Outside of tests there is none.
+/// Returns the simulation of the calling thread. Outside of tests there is none.
 fn simulation() -> Option<Rc<dyn Simulation>> {
-    // A thread that ends has no simulation any more, but the values that it drops may still ask for the time.
+    // While a thread ends, its thread-local simulation may be dropped before other values that ask for the time.
     SIMULATION.try_with(|own| own.borrow().clone()).ok().flatten()
 }
 
-/// Whether the calling thread is in a simulation. Everything in a simulation runs in one thread.
+/// Whether the calling thread is in a simulation. A simulation has only this one thread.
 pub fn is_simulated() -> bool {
     simulation().is_some()
 }
 
-/// Calls `ask` with the surroundings of the calling thread's simulation, and returns the result. `None` when the thread
-/// is in no simulation, or when the simulation has no surroundings.
+/// Calls `ask` with the [`Surroundings`] of the calling thread's simulation, and returns the result. `None` when there
+/// is no simulation, or when it has no surroundings.
 pub fn surroundings<T>(ask: impl FnOnce(&dyn Surroundings) -> T) -> Option<T> {
     simulation()?.surroundings().map(ask)
 }
 
-/// How fast the program's time passes on this machine.
+/// The relation between the program's time and the machine's time.
 struct Pace {
-    /// The moment when the pace was set. Until then the program's time and the machine's time were the same.
+    /// The moment when the factor was set. Before this moment both times were the same.
     begun: Instant,
     /// How many seconds pass on the machine in one second of the program's time.
     factor: f64,
@@ -113,9 +115,9 @@ struct Pace {
 
 static PACE: OnceLock<Pace> = OnceLock::new();
 
-/// Sets how many seconds of the machine a second of the program lasts, for all threads that are in no simulation. This
-/// is for tests. The first call in a process sets the factor, and without a call the factor is 1. A call with the
-/// factor 1, or from a thread in a simulation, changes nothing.
+/// Sets how many seconds of the machine a second of the program lasts. This is for tests, and has no effect on threads
+/// in a simulation. Only the first call in a process has an effect. Without any call the factor is 1. A call with the
+/// factor 1, or from a thread in a simulation, is ignored.
 pub fn quicken(factor: f64) {
     if factor == 1.0 || is_simulated() {
         return;
@@ -124,39 +126,38 @@ pub fn quicken(factor: f64) {
     debug_assert!(pace.factor == factor, "a process has one factor");
 }
 
-/// Returns how many seconds pass on the machine in one second of the program's time, for the calling thread.
+/// Returns how many seconds pass on the machine in one second of the program, for the calling thread.
 fn factor() -> f64 {
     PACE.get().filter(|_| !is_simulated()).map_or(1.0, |pace| pace.factor)
 }
 
-/// Returns how long the machine waits while this much of the program's time passes. This is needed for time-outs of
-/// sockets, and for other waits that this module's clock does not end.
+/// Converts a duration of the program to the machine's time. This is needed for time-outs of sockets and for other
+/// waits outside of this module.
 pub fn to_machine(time: Duration) -> Duration {
     multiplied(time, factor())
 }
 
-/// Returns how much of the program's time passes while the machine waits this long.
+/// Converts a duration of the machine to the program's time.
 pub fn from_machine(time: Duration) -> Duration {
     multiplied(time, factor().recip())
 }
 
-/// Returns `time`, or a longer time when the machine would wait less than `of_machine`. A test may shorten the
-/// program's time, but the answer of an API, another program or the renewal of a Lease still takes some time
-/// of the machine.
+/// Returns `time`, but not less than the duration `of_machine` in the machine's time. When a test makes the program's
+/// time faster, an API, another program or the renewal of a Lease still needs some real time.
 pub fn at_least(time: Duration, of_machine: Duration) -> Duration {
     time.max(from_machine(of_machine))
 }
 
-/// Returns how much time has passed on the machine since this moment. The result is for display, for metrics, and for
-/// comparisons with the wall clock.
+/// Returns how much time has passed on the machine since this moment. The result is meant for display, for metrics, and
+/// for comparisons with the wall clock.
 pub fn took(begun: Instant) -> Duration {
     to_machine(since(begun))
 }
 
-/// The longest product of a time and a factor: a thousand years, which can be added to an instant.
+/// The longest result of [`multiplied`], a thousand years. It can be added to an instant without overflow.
 const LONGEST: Duration = Duration::from_secs(1000 * 365 * 24 * 3600);
 
-/// Multiplies a time by a factor. The product is exact when the factor is 1.
+/// Multiplies a duration by a factor. The result is exact when the factor is 1.
 fn multiplied(time: Duration, factor: f64) -> Duration {
     if factor == 1.0 {
         return time;
@@ -166,7 +167,7 @@ fn multiplied(time: Duration, factor: f64) -> Duration {
 }
 
 impl Pace {
-    /// Returns the program's time at the moment when the machine's monotonic clock shows `machine`.
+    /// Converts a moment of the machine's monotonic clock to the program's time.
     fn moment(&self, machine: Instant) -> Instant {
         let passed = machine.saturating_duration_since(self.begun);
         self.begun + multiplied(passed, self.factor.recip())
@@ -182,18 +183,18 @@ pub fn now() -> Instant {
     PACE.get().map_or(now, |pace| pace.moment(now))
 }
 
-/// Returns how long ago this moment was, or zero when it is in the future.
+/// Returns how much of the program's time has passed since this moment. Zero for a moment in the future.
 pub fn since(moment: Instant) -> Duration {
     now().saturating_duration_since(moment)
 }
 
-/// Returns how long the machine waits until this moment, or zero when it is past.
+/// Returns how long the machine must wait until this moment. Zero for a moment in the past.
 pub fn machine_until(moment: Instant) -> Duration {
     to_machine(moment.saturating_duration_since(now()))
 }
 
-/// Returns the time of the machine's wall clock. Times in requests to the APIs, and in their answers, come from such
-/// clocks. A duration between two of these times is in the machine's time.
+/// Returns the time of the machine's wall clock. The APIs use such times in requests and answers. A duration between
+/// two of these times is in the machine's time.
 pub fn wall() -> SystemTime {
     simulation().map_or_else(SystemTime::now, |simulation| simulation.wall())
 }
@@ -210,8 +211,8 @@ pub fn sleep(time: Duration) {
     }
 }
 
-/// Waits until the condition variable is notified, or for at most `time`. In a simulation the whole `time` passes,
-/// because no other thread could notify the condition variable.
+/// Waits until the condition variable is notified, but not longer than `time`. In a simulation `time` always passes
+/// completely, because no other thread can notify the condition variable.
 pub fn wait<'a, T>(
     condvar: &Condvar,
     guard: MutexGuard<'a, T>,
@@ -225,9 +226,9 @@ pub fn wait<'a, T>(
     waited.unwrap_or_else(PoisonError::into_inner).0
 }
 
-/// Waits as long as `must_wait` returns true, but for at most `time`. `must_wait` is called again whenever the
-/// condition variable is notified. In a simulation the whole `time` passes, because no other thread could notify
-/// the condition variable.
+/// Waits while `must_wait` returns `true`, but not longer than `time`. Calls `must_wait` again after each
+/// notification of the condition variable. In a simulation `time` always passes completely, because no other thread
+/// can notify the condition variable.
 pub fn wait_at_most<'a, T>(
     condvar: &Condvar,
     mut guard: MutexGuard<'a, T>,
@@ -244,8 +245,8 @@ pub fn wait_at_most<'a, T>(
     waited.unwrap_or_else(PoisonError::into_inner).0
 }
 
-/// Waits as long as `must_wait` returns true. `must_wait` is called again whenever the condition variable is notified.
-/// In a simulation `must_wait` is called repeatedly, and the other threads of the process work between two calls.
+/// Waits while `must_wait` returns `true`. Calls `must_wait` again after each notification of the condition variable.
+/// In a simulation it calls `must_wait` again and again, and lets the other threads of the process run in between.
 pub fn wait_while<T>(condvar: &Condvar, mutex: &Mutex<T>, must_wait: impl Fn(&mut T) -> bool) {
     let locked = || mutex.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(simulation) = simulation() {
@@ -258,35 +259,36 @@ pub fn wait_while<T>(condvar: &Condvar, mutex: &Mutex<T>, must_wait: impl Fn(&mu
     drop(waited.unwrap_or_else(PoisonError::into_inner));
 }
 
-/// Sends a request in the simulation, see [`Simulation::exchange`]. A thread that is in no simulation gets the error
-/// that the host can't be reached.
+/// Sends an HTTP request to the simulated network, see [`Simulation::exchange`]. Without a simulation the result is the
+/// error that the host can't be reached.
 pub fn exchange(authority: &str, request: &[u8], until: Instant) -> io::Result<Vec<u8>> {
     let simulation = simulation().ok_or(io::ErrorKind::HostUnreachable)?;
     simulation.exchange(authority, request, until)
 }
 
-/// Returns a random number, a different one at each call.
+/// Returns a random number.
 pub fn random() -> u64 {
-    // A fresh RandomState is std's source of randomness.
+    // Each `RandomState` of the standard library gets random keys, and so its hash is a random number.
     let of_machine = || RandomState::new().build_hasher().finish();
     simulation().map_or_else(of_machine, |simulation| simulation.random())
 }
 
-/// How much the two clocks may differ over the same time without being taken for a jump. A test may shorten the
-/// program's time, but not this limit, because a busy machine would then look like a machine whose clock jumps.
+/// The greatest difference between the two clocks, over the same time, that is not taken for a jump of a clock. A
+/// test that makes the program's time faster does not change this value, because a busy machine would then seem to
+/// have a clock that jumps.
 ///
-/// An NTP daemon slews by at most 500 ppm, which is 8 ms in a lease of 15 s, and steps by less than a second once a
-/// machine runs. A leader that renews in time has 5 s to spare. A limit of two seconds lies between these values.
+/// An NTP daemon adjusts a clock by at most 500 ppm, which is 8 ms in a lease of 15 s. It makes no step of a second or
+/// more after the machine has started. A leader that renews its lease in time has 5 s to spare. So two seconds are more
+/// than a usual adjustment, and less than the spare time.
 pub const LARGEST_DRIFT: Duration = Duration::from_secs(2);
 
-/// A moment, as both clocks show it.
+/// A moment, with the time of both clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
-    /// The program's time, from the monotonic clock. This clock never jumps, and stands still while a virtual
-    /// machine is suspended.
+    /// The program's time, from the monotonic clock. This clock never jumps, but stands still while a
+    /// virtual machine is suspended.
     pub monotonic: Instant,
-    /// The time of the wall clock. After a suspension, once this clock is set again, it shows how long the suspension
-    /// was. But it may be set to any time.
+    /// The time of the wall clock. It includes the time of a suspension, but somebody may set this clock to any time.
     pub wall: SystemTime,
 }
 
@@ -295,8 +297,8 @@ impl Moment {
         Moment { monotonic: now(), wall: wall() }
     }
 
-    /// Returns how long ago `earlier` was, by the clock that shows the longer time. `None` when one clock jumped
-    /// against the other by more than [`LARGEST_DRIFT`], so that the time is not known.
+    /// Returns how long ago `earlier` was. When the two clocks differ a little, the longer time is used. `None` when
+    /// they differ by more than [`LARGEST_DRIFT`], because one of them jumped and the time is not known.
     pub fn since(self, earlier: Moment) -> Option<Duration> {
         self.since_at(earlier, factor())
     }
@@ -304,7 +306,7 @@ impl Moment {
     fn since_at(self, earlier: Moment, factor: f64) -> Option<Duration> {
         let from_machine = |time| multiplied(time, factor.recip());
         let monotonic = self.monotonic.saturating_duration_since(earlier.monotonic);
-        // The time is zero when the wall clock was set back.
+        // The difference is taken as zero when the wall clock was set to an earlier time.
         let wall = self.wall.duration_since(earlier.wall).unwrap_or_default();
         let back = earlier.wall.duration_since(self.wall).unwrap_or_default();
         let wall = from_machine(wall);
@@ -314,7 +316,7 @@ impl Moment {
     }
 }
 
-/// A machine for unit tests, in which a wait costs nothing.
+/// A simulated machine for unit tests, on which a wait takes no real time.
 #[cfg(test)]
 pub(crate) mod for_tests {
     use super::*;
@@ -336,7 +338,7 @@ pub(crate) mod for_tests {
             self.begun.1 + self.passed.get()
         }
 
-        /// Lets the time pass. Even a wait until the present moment takes a little time.
+        /// Adds the time and a little more to the clock, so that even a wait of zero takes some time.
         fn sleep(&self, time: Duration) {
             let time = time + Duration::from_micros(10);
             self.passed.update(|passed| passed + time);
@@ -356,7 +358,7 @@ pub(crate) mod for_tests {
         }
     }
 
-    /// Puts the calling thread on a simulated machine of this kind. No other host can be reached from this machine.
+    /// Puts the calling thread into a simulation with such a machine, which can't reach any other host.
     pub(crate) fn simulated() -> SimulationGuard {
         simulate(Rc::new(TestMachine {
             begun: (Instant::now(), SystemTime::now()),

@@ -1,35 +1,36 @@
-//! The description of a write in words. A plan announces the write, and a report says that it was made. Both texts come
-//! from one description.
+//! The description of a write. A plan announces the write, and a report says later that it was made. Both texts are
+//! made from the same description.
 
 use serde_json::Value;
 use std::fmt;
 
 /// A planned write to a node, to a Service, or in the cloud.
 pub trait Write {
-    /// Returns one word for the metrics, e.g. `set_addresses`.
+    /// Returns the kind of the write as one word for metrics, e.g. `set_addresses`.
     fn word(&self) -> &'static str;
 
     /// Returns the write in words, for messages.
     fn description(&self) -> Description;
 
-    /// Returns the write as programs read it: `{"change": "add_target", …}`.
+    /// Returns the write as JSON for programs, such as `{"change": "add_target", …}`.
     fn json(&self) -> Value;
 }
 
-/// The description of a write, with one part for each thing that the write changes.
+/// The description of a write. It has one part for each thing that the write changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Description(Vec<DescriptionPart>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct DescriptionPart {
     verb: WriteVerb,
-    /// The thing that is changed, e.g. `target worker-1`.
+    /// The thing that the write changes, e.g. `target worker-1`.
     noun: String,
-    /// The text at the end of a line. It begins with its own separator, e.g. `, by private IP` or ` at 10.0.0.7`.
+    /// Text that is added at the end of the line. It begins with a space or a comma, e.g. `, by private IP`
+    /// or ` at 10.0.0.7`.
     detail: String,
 }
 
-/// What a write does: the mark in a plan, the infinitive, and the past participle.
+/// What a write does, with three forms: the symbol in a plan, the infinitive, and the past participle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteVerb(char, &'static str, &'static str);
 
@@ -39,7 +40,7 @@ impl WriteVerb {
     pub const CREATE: WriteVerb = WriteVerb('+', "create", "created");
     pub const ORDER: WriteVerb = WriteVerb('+', "order", "ordered");
     pub const SET: WriteVerb = WriteVerb('+', "set", "set");
-    /// A change of a value. The detail has the old value and the new one.
+    /// The write changes a value. The detail contains the old and the new value.
     pub const CHANGE: WriteVerb = WriteVerb('~', "change", "changed");
     pub const TAKE_OVER: WriteVerb = WriteVerb('~', "take over", "taken over");
     pub const UPLOAD: WriteVerb = WriteVerb('+', "upload", "uploaded");
@@ -72,13 +73,13 @@ impl Description {
         self.0.is_empty()
     }
 
-    /// Returns the lines of a plan, one for each part, each with its mark and its text. The text begins with the
-    /// infinitive of the verb. The text of [`WriteVerb::CHANGE`] has no verb, e.g. `port 443 protocol: tcp → https`.
+    /// Returns one line of a plan for each part, with its symbol and its text, e.g. `add target worker-1`. The text for
+    /// [`WriteVerb::CHANGE`] has no verb, e.g. `port 443 protocol: tcp → https`.
     pub fn announced(&self) -> impl Iterator<Item = (char, String)> {
         self.0.iter().map(|part| (part.verb.0, part.planned()))
     }
 
-    /// Returns the lines of the report after the write, one for each part, e.g. `target worker-1: added`.
+    /// Returns one line of a report for each part after the write was made, e.g. `target worker-1: added`.
     pub fn done(&self) -> Vec<String> {
         self.0.iter().map(DescriptionPart::done).collect()
     }
@@ -96,7 +97,7 @@ impl Description {
     }
 }
 
-/// Prints the description as a plan announces it, in one line and without marks.
+/// Prints all parts as a plan announces them, in one line and without symbols.
 impl fmt::Display for Description {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let parts: Vec<String> = self.0.iter().map(DescriptionPart::planned).collect();
@@ -104,7 +105,7 @@ impl fmt::Display for Description {
     }
 }
 
-/// Joins several descriptions into one, with all of their parts in order.
+/// Joins several descriptions into one that has all their parts in the same order.
 impl FromIterator<Description> for Description {
     fn from_iter<I: IntoIterator<Item = Description>>(all: I) -> Description {
         Description(all.into_iter().flat_map(|description| description.0).collect())

@@ -1,64 +1,67 @@
-//! The urgency of a call to a cloud, and the reason why a call failed, in terms that a controller can decide on.
+//! The urgency of a call to a cloud, and the kinds of errors. A controller decides by the kind what to do next.
 
 use std::fmt;
 use std::time::Duration;
 
-/// The urgency of a call, which depends on who waits for the answer. When the API's budget is short, less urgent calls
-/// are put off first. The variants are in ascending order of urgency.
+/// The urgency of a call, which depends on what waits for the answer. When few calls remain in the API's budget, less
+/// urgent calls are delayed first. The variants are sorted from the least to the most urgent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Urgency {
     /// A refresh of cached data. Nothing waits for the answer.
     CanWait,
-    /// A call for a Service or a route that changed, or for a write of the daemon to such an object.
+    /// A call for a Service or route that has changed, or that the daemon writes to.
     Changed,
     /// A call that asks whether the server of a node still exists.
     Gone,
-    /// A call for a new node, or a call that asks about a write that was begun. Such a call is never put off.
+    /// A call for a new node, or about a write that was already sent. The budget never delays such a call.
     Needed,
-    /// A person waits for the answer, and wants to see everything that explains the present state.
+    /// A call for a person who waits for the answer, and wants all information about the present state.
     Asked,
 }
 
-/// A failed call. The program decides by `kind`, and people read `message`.
+/// A failed call. The program decides by `kind`, and users read `message`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProviderError {
     pub kind: ErrorKind,
-    /// The resource, the call, the answer of the API, and what to do about the error when this is known.
+    /// The text for users. It names the resource and the call, quotes the API's answer, and says what to do
+    /// when this is known.
     pub message: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
-    /// The settings name something that does not exist.
+    /// A setting names something that does not exist.
     Misconfigured,
-    /// The token is not accepted.
+    /// The API does not accept the token.
     Unauthorized,
-    /// The token may not do this.
+    /// The token does not have the permission for this call.
     Forbidden,
-    /// The cloud itself says that the resource does not exist.
+    /// The resource does not exist, according to the cloud itself.
     NotFound,
     /// The budget of calls is used up, or nearly so. The call may be made again after `retry_in`.
     RateLimited {
         retry_in: Duration,
-        /// Whether the API answers, and only this call was put off because it can wait.
+        /// Whether only this call is delayed, because it is not urgent, while the API still answers more urgent calls.
         put_off: bool,
     },
-    /// There is no answer, or the answer is not the API's: network, time-out, 5xx, a proxy, a broken body.
+    /// The API gave no answer, or the answer does not come from the API or is broken. Examples are a network error, a
+    /// time-out, a status 5xx, and an answer of a proxy.
     Unavailable,
-    /// Another change is being made to the same resource. The same call will succeed in a moment.
+    /// The cloud is still making another change to the same resource. The same call can succeed a moment later.
     Busy,
-    /// A part of the change was refused. `Change::without_parts` returns what is left of the change.
+    /// The API refused a part of the change, so nothing was changed. `Change::without_parts` returns a
+    /// change without these parts.
     InPart,
-    /// The gate did not let a write pass.
+    /// The gate did not allow a write, so it was not sent.
     Refused,
-    /// Any other answer of the API.
+    /// Any other error that the API reports.
     Other,
 }
 
-/// The text that precedes the cloud's own ID of a failed call in messages.
+/// The text before the ID of a failed call in an error message. The cloud gives each call such an ID.
 pub const CORRELATION: &str = ", correlation ";
 
-/// Returns the message without the IDs of calls. These IDs differ each time, although the problem is the same.
+/// Returns the message without the IDs of calls. Two messages about the same problem are then equal.
 pub fn without_correlations(message: &str) -> String {
     let mut parts = message.split(CORRELATION);
     let mut stable = parts.next().unwrap_or_default().to_owned();
@@ -74,7 +77,7 @@ impl ProviderError {
         ProviderError { kind, message: message.into() }
     }
 
-    /// Whether another try does not help, because a setting or a credential has to be fixed.
+    /// Whether the same call would fail again until a person corrects a setting or a credential.
     pub fn is_permanent(&self) -> bool {
         matches!(
             self.kind,
@@ -82,7 +85,8 @@ impl ProviderError {
         )
     }
 
-    /// Whether the call was only put off, because it can wait until more of the budget is left. Nothing is wrong then.
+    /// Whether the call was only delayed because it is not urgent, and few calls remain in the budget. This is not
+    /// a problem to report.
     pub fn is_put_off(&self) -> bool {
         matches!(self.kind, ErrorKind::RateLimited { put_off: true, .. })
     }

@@ -1,21 +1,22 @@
-//! The findings to report to the user. A finding is plain data that `plan` returns. One place (`controllers::report`)
-//! decides what becomes a log line, an event or a metric.
+//! Findings, which are reported to users. A finding is plain data in a plan. `controllers::report` decides whether it
+//! becomes a log line, an event or a metric.
 
 use serde::Serialize;
 use std::borrow::Cow;
 
-/// One thing to report about one object.
+/// A fact or a problem to report about one object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     pub severity: Severity,
     pub reason: Reason,
-    /// The problem. When one sentence is enough for both, the message also says what to do about the problem.
+    /// A description of the problem. It may also say what to do, when one sentence is enough for both.
     pub message: String,
-    /// What to do about the problem of this object, with the object's own names in commands. `None` when there is
-    /// nothing to do, or when the message says it.
+    /// What to do about the problem, with commands that contain the names of this object. `None` when there is nothing
+    /// to do, or when `message` says it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fix: Option<String>,
-    /// Whether the provider found the problem, and not a controller. Its events may carry the provider's own component.
+    /// Whether the provider found the problem, and not a controller. Events about findings of the provider may name
+    /// another component than events of the controller.
     #[serde(skip)]
     pub is_of_provider: bool,
 }
@@ -33,12 +34,12 @@ enum ReasonTrait {
     /// The finding becomes a normal event of the object.
     NormalEvent,
     WarningEvent,
-    /// The finding is only logged, because there is no object that could have the event, or because the finding is
-    /// about the shell in which a command runs.
+    /// The finding is only logged. It concerns no object that could have an event, or it concerns the shell in
+    /// which a command runs.
     LogOnly,
-    /// The write itself logs the change that the finding is about.
+    /// The finding is about a change, and the write that makes this change is logged already.
     LoggedByItsWrite,
-    /// The problem lasts until a person fixes it, so that one report is enough.
+    /// The finding is reported once, because the problem lasts until a person fixes it.
     Once,
     /// The finding says that the object is as it should be.
     Success,
@@ -49,21 +50,21 @@ use ReasonTrait::{Failure, LogOnly, LoggedByItsWrite, NormalEvent, Once, Success
 
 macro_rules! reasons {
     ($($about:literal { $($(#[doc = $meaning:literal])+ $name:ident: $($of:ident)+;)* })*) => {
-        /// The reason of a finding. Reasons that become events have the names that hcloud-cloud-controller-manager
-        /// uses, so that existing alerts keep working.
+        /// The reason of a finding. Reasons that become events have the same names as in
+        /// hcloud-cloud-controller-manager, so that existing alerts still work.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
         pub enum Reason {
             $($($(#[doc = $meaning])+ $name,)*)*
         }
 
         impl Reason {
-            /// All reasons, in the order of the table.
+            /// All reasons, in the order in which they are listed here.
             pub const ALL: &[Reason] = &[$($(Reason::$name,)*)*];
 
-            /// All reasons with the headings of the table.
+            /// All reasons under the headings of this list.
             pub const BY_SUBJECT: &[(&str, &[Reason])] = &[$(($about, &[$(Reason::$name),*])),*];
 
-            /// Returns the name of the reason in events, its meaning with the fix, and its traits.
+            /// Returns the reason's name in events, its meaning with the fix, and its traits.
             fn row(self) -> (&'static str, &'static str, &'static [ReasonTrait]) {
                 match self {
                     $($(Reason::$name => (stringify!($name), concat!($($meaning),+), &[$($of),+]),)*)*
@@ -257,12 +258,12 @@ reasons! {
 }
 
 impl Reason {
-    /// Returns the name as it stands in an event.
+    /// Returns the name of the reason, which is the `reason` of its events.
     pub fn name(self) -> &'static str {
         self.row().0
     }
 
-    /// Returns what the reason means and what to do about it: whole sentences in Markdown.
+    /// Returns what the reason means and what a user can do, as whole sentences in Markdown.
     pub fn meaning(self) -> &'static str {
         self.row().1.trim_start()
     }
@@ -276,7 +277,7 @@ impl Reason {
         }
     }
 
-    /// Whether the write itself logs the change that the finding is about.
+    /// Whether the finding is about a change, and the write that makes this change is logged already.
     pub fn is_logged_by_its_write(self) -> bool {
         self.is(LoggedByItsWrite)
     }
@@ -321,7 +322,7 @@ impl Finding {
         Finding { fix: Some(fix.into()), ..self }
     }
 
-    /// Returns the message and the fix in one text, for events, logs, and lists with one line for each finding.
+    /// Returns the message and the fix as one text.
     pub fn text(&self) -> Cow<'_, str> {
         let message = &self.message;
         let end = if message.ends_with('?') { "" } else { "." };

@@ -1,27 +1,27 @@
-//! The gate is the check before every write. It belongs to the contract because a provider's writes pass the same gate
-//! as the writes to Kubernetes.
+//! The gate, a check before every write. Controllers and providers have the same gate, so it is defined here.
 
-/// The check before every write. Each client of an API holds a gate, and asks it at each try, just before the bytes of
-/// a write are sent. The daemon's gate checks the Lease, a dry run's gate refuses every write, and a test's gate
-/// counts the writes.
+/// A check before every write. Each client of an API asks its gate just before it sends a write, and again before each
+/// retry. The daemon's gate allows writes only while the process holds the Lease. The gate of a dry run refuses every
+/// write, and a test's gate counts the writes.
 pub trait Gate: Send + Sync {
-    /// Checks whether a write may start now. `what` names the write in messages, e.g. `PATCH /api/v1/nodes/worker-1`.
+    /// Returns an error when a write may not start now. `what` describes the write in
+    /// messages, e.g. `PATCH /api/v1/nodes/worker-1`.
     fn pass(&self, what: &str) -> Result<(), Refused>;
 
-    /// Checks whether a write that belongs to the end of this process may start: an event about what was done, or the
-    /// release of the Lease.
+    /// Returns an error when a last write of this process may not start now. Such a write is an event about work that
+    /// was done, or the release of the Lease.
     fn pass_at_end(&self, what: &str) -> Result<(), Refused> {
         self.pass(what)
     }
 
-    /// Whether to wait for what a write started. This is useless when the process must end, because the next process
-    /// finds the running actions in the cloud.
+    /// Whether the caller should wait until the cloud has completed an action. It should not when the process must end.
+    /// The next process finds the running actions in the cloud.
     fn may_wait(&self) -> bool {
         true
     }
 }
 
-/// The gate that lets every write pass. A person's command uses it, because such a command ends with its process.
+/// The gate that allows every write. A command of a user has this gate.
 pub struct OpenGate;
 
 impl Gate for OpenGate {
@@ -30,6 +30,6 @@ impl Gate for OpenGate {
     }
 }
 
-/// The reason why a write did not start.
+/// The reason why the gate did not allow a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused(pub String);

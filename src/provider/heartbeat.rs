@@ -1,9 +1,9 @@
-//! The heartbeat of a thread shows that a long tick is work and not a hang.
+//! A heartbeat, by which a watcher sees that a thread in a long tick is working and does not hang.
 //!
-//! The daemon gives each of its threads a [`Heartbeat`] and watches it. Code that may take long in such a thread calls
-//! [`beat`], e.g. `http` after every call, and a wait after every answer. The heartbeat is part of the contract, like
-//! the gate, so that neither `http` nor a provider has to know the daemon. On a thread without a heartbeat, [`beat`]
-//! does nothing: client commands and `run --once` have no heartbeat.
+//! Each thread of the daemon has a [`Heartbeat`], and the daemon watches it. Code in such a thread calls [`beat`]
+//! whenever it has made progress, e.g. `http` after every call. The heartbeat is defined here so that `http` and
+//! the providers need not know the daemon. Commands of users and `run --once` have no heartbeat, and [`beat`]
+//! does nothing for them.
 
 use super::clock;
 use std::cell::RefCell;
@@ -11,11 +11,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-/// The time of a thread's last sign of life.
+/// The time of the last sign that a thread is working.
 #[derive(Debug)]
 pub struct Heartbeat {
     begun: Instant,
-    /// The time of the last beat, or of the end of an announced pause, in milliseconds since `begun`.
+    /// The time of the last beat, or the end of an announced pause, whichever is later. In milliseconds since `begun`.
     heard_until: AtomicU64,
 }
 
@@ -23,40 +23,42 @@ thread_local! {
     static OWN: RefCell<Option<Arc<Heartbeat>>> = const { RefCell::new(None) };
 }
 
-/// Makes this heartbeat that of the calling thread, so that [`beat`] updates it. When the thread ends, the heartbeat is
-/// dropped, so that a watcher with a `Weak` reference notices the end.
+/// Makes this the heartbeat of the calling thread, which [`beat`] updates. It is dropped when the thread ends. A
+/// watcher that has a `Weak` reference can notice this.
 pub fn install(heartbeat: Arc<Heartbeat>) {
     OWN.set(Some(heartbeat));
 }
 
-/// Returns the calling thread's heartbeat, for another thread that works for the calling thread.
+/// Returns the heartbeat of the calling thread, so that another thread that works for it can
+/// install the same heartbeat.
 pub fn installed() -> Option<Arc<Heartbeat>> {
     OWN.with_borrow(Option::clone)
 }
 
-/// Updates the heartbeat of the calling thread, because this thread is working.
+/// Records that the calling thread is working now.
 pub fn beat() {
     pause(Duration::ZERO);
 }
 
-/// Announces that the calling thread does nothing for this long, and that this is no hang.
+/// Announces that the calling thread will do nothing for this long, so that the pause is not taken for a hang.
 pub fn pause(time: Duration) {
     if let Some(heartbeat) = installed() {
         heartbeat.hear(time);
     }
 }
 
-/// Waits for a lock that is held for a moment only. A panic ends the process, so the data under the lock
-/// are never half changed.
+/// Takes a lock that other threads hold only for a moment. A poisoned lock is taken, too, because a panic
+/// ends the process anyway.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A thread that waits for another thread's API call tries the lock again at this interval of the machine's time.
+/// How often a thread tries again to take a lock while another thread holds it during an API call.
+/// In the machine's time.
 const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Waits for a lock that another thread holds while it asks an API, which may take minutes. While this thread waits, it
-/// updates its own heartbeat. The other thread does so with its calls.
+/// Takes a lock that another thread may hold for minutes, while it makes API calls. The calling thread updates its
+/// heartbeat while it waits.
 pub fn turn<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
     loop {
         match lock.try_lock() {
@@ -71,8 +73,7 @@ pub fn turn<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Heartbeat {
-    /// Returns the time since the last beat, or since the end of the announced pause. The time is zero while
-    /// the pause lasts.
+    /// Returns how long ago the last beat or the end of the announced pause was. Zero during the pause.
     pub fn silent_for(&self) -> Duration {
         let heard_until = Duration::from_millis(self.heard_until.load(Ordering::Relaxed));
         clock::since(self.begun).saturating_sub(heard_until)

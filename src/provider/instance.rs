@@ -1,4 +1,4 @@
-//! The servers of a cloud, and the values that the node on each server should have.
+//! The servers of a cloud, and the data that their nodes should have.
 
 use super::error::{ProviderError, Urgency};
 use super::finding::Finding;
@@ -12,23 +12,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 
-/// The servers that nodes run on. The methods that read are about cloud servers. For
-/// dedicated servers, see [`Dedicated`].
+/// The servers that nodes run on. All methods that call the API are about cloud servers only. See
+/// [`Dedicated`] for dedicated servers.
 pub trait Instances: Send + Sync {
-    /// Returns all cloud servers. An incomplete list is an error. A call with `Urgency::CanWait` may be refused to save
-    /// the API's budget.
+    /// Returns all cloud servers, or an error when the list is incomplete. A call with `Urgency::CanWait` may be
+    /// refused, so that more urgent calls remain possible.
     fn list(&self, urgency: Urgency) -> Result<Vec<Instance>, ProviderError>;
 
     /// Returns the cloud server with this ID as it is now. The error is `ErrorKind::NotFound` only when the cloud
     /// itself says that the server does not exist.
     fn get(&self, number: u64) -> Result<Instance, ProviderError>;
 
-    /// Returns the cloud servers with this name as they are now. An incomplete list is an error.
+    /// Returns the cloud servers with this name as they are now, or an error when the list is incomplete.
     fn named(&self, name: &str) -> Result<Vec<Instance>, ProviderError>;
 
-    /// Returns the servers with these IDs, as far as they exist, and possibly others. A server that is not in the
-    /// answer did not exist at some moment of this call. `place` estimates how many servers have a lower ID, so that
-    /// few calls find the servers in a long list.
+    /// Returns those servers with these IDs that exist. The result may also have other servers. A server that is not in
+    /// the result did not exist at some moment during this call. `place` estimates how many servers have a lower ID, so
+    /// that few calls are needed to find the servers in a long list.
     fn around(
         &self,
         numbers: &BTreeSet<u64>,
@@ -36,64 +36,65 @@ pub trait Instances: Send + Sync {
         urgency: Urgency,
     ) -> Result<Vec<Instance>, ProviderError>;
 
-    /// Returns what a node on this server should have. The error is a finding that says why there is no answer. Pure.
+    /// Returns the addresses and labels that the node on this server should have. The error is a finding that says why
+    /// they are not known. Pure.
     fn metadata(&self, instance: &Instance, node: &Node) -> Result<Metadata, Box<Finding>>;
 
-    /// Returns networks and addresses. A node that reports an address in one of them is recognised
-    /// as this server. Pure.
+    /// Returns addresses and networks by which a server is recognised. A node that reports such an address runs
+    /// on this server. Pure.
     fn recognised_by(&self, instance: &Instance) -> Vec<IpNet>;
 
-    /// Whether a server may set this label of its node. Pure.
+    /// Whether a node may get this label from its server. Pure.
     fn allows_label(&self, key: &str) -> bool;
 
-    /// Returns why an address that the kubelet was given is not one of the server's addresses in `metadata`. `None`
-    /// when the provider knows nothing more than that. Pure.
+    /// Returns a finding that says why the node does not get this address, which its kubelet was given. `None` when the
+    /// provider does not know the reason. Pure.
     fn explain_missing(&self, _instance: &Instance, _ip: IpAddr) -> Option<Finding> {
         None
     }
 }
 
-/// Dedicated servers. They are listed by an API of their own, with its own credentials, its own budget
-/// and its own outages.
+/// Dedicated servers. A separate API with its own credentials, rate limits and outages lists them.
 pub trait Dedicated: Send + Sync {
-    /// Returns all servers that the credentials show. An incomplete list is an error.
+    /// Returns all servers that the credentials give access to, or an error when the list is incomplete.
     fn list(&self, urgency: Urgency) -> Result<Vec<Instance>, ProviderError>;
 
-    /// Checks whether the server exists. The error is `ErrorKind::NotFound` only when the API itself says
-    /// that it does not.
+    /// Checks that the server exists. The error is `ErrorKind::NotFound` only when the API itself says that the
+    /// server does not exist.
     fn get(&self, number: u64) -> Result<(), ProviderError>;
 
-    /// Whether the server is switched off. `None` means that the API does not know it.
+    /// Whether the server is switched off. `None` when the API can't tell this.
     fn is_off(&self, number: u64) -> Result<Option<bool>, ProviderError>;
 
-    /// Returns when the API refused a login. `None` when a login was accepted since then, or when no login was tried.
+    /// Returns the time of the last refused login. `None` when a later login was accepted, or when there
+    /// was no login yet.
     fn login_refused(&self) -> Option<Timestamp>;
 
-    /// Notes that a login of another process was refused at this time. This process then waits as if its own
-    /// login had been refused.
+    /// Records that the API refused a login of another process at this time. This process then waits as after a refused
+    /// login of its own.
     fn wait_since(&self, refused: Timestamp);
 
-    /// Returns the time until which no login is tried, because a login was refused.
+    /// Returns the time until which no login is tried because of a refused login. `None` when a login may be tried now.
     fn blocked_until(&self) -> Option<Timestamp>;
 }
 
-/// The meaning of a node's `spec.providerID` for one cloud.
+/// What a node's `spec.providerID` means to one cloud.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProviderId {
     /// The provider ID of a server of this cloud.
     Ours(InstanceId),
     /// A provider ID with the prefix of another cloud. This controller does not change the node.
     Foreign,
-    /// A provider ID with our prefix, but without an ID that can be looked up. The text is the reason. A node with such
-    /// a provider ID is never deleted, tainted, relabelled or routed.
+    /// A provider ID with the prefix of this cloud, but without a usable server ID. The text is the reason. A node with
+    /// such a provider ID is never deleted, and gets no taints, labels or routes.
     Unknown(String),
 }
 
-/// The ID of a server, and the API to which the ID belongs, because the same ID may exist in both APIs.
+/// The ID of a server, together with the API that gave it. Both APIs may use the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(untagged)]
 pub enum InstanceId {
-    /// The ID of a cloud server. The cloud never uses an ID twice.
+    /// The ID of a cloud server. The cloud never gives the same ID to another server.
     Cloud(u64),
     /// The ID of a dedicated server.
     Dedicated(u64),
@@ -103,29 +104,30 @@ pub enum InstanceId {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Instance {
     pub id: InstanceId,
-    /// The name, which is unique among the servers that one token sees.
+    /// The name. It is unique among the servers that the same credentials give access to.
     pub name: String,
     /// The state in the cloud's words, e.g. `running`.
     pub state: Interned,
     pub is_off: bool,
-    /// Whether the server runs the rescue system, or will after its next start.
+    /// Whether the server runs the rescue system, or will do so after its next start.
     pub is_in_rescue: bool,
-    /// Whether no action can be started, because another action runs or the operator of the cloud locked the server.
+    /// Whether the server is locked. No action can then be started, because another action runs or the cloud
+    /// has locked the server.
     pub is_locked: bool,
-    /// Whether the contract of a dedicated server is cancelled and ends.
+    /// Whether the contract of a dedicated server was cancelled.
     pub is_cancelled: bool,
-    /// The date until which a dedicated server is paid, e.g. `2026-12-01`. Empty for other servers.
+    /// The date until which a dedicated server is paid for, e.g. `2026-12-01`. Empty for cloud servers.
     pub paid_until: Interned,
     /// The name of the server's type, e.g. `cx22`.
     pub instance_type: Interned,
     /// The location of the server, e.g. `fsn1`.
     pub location: Interned,
-    /// The data center of a dedicated server, e.g. `fsn1-dc16`. Empty for other servers.
+    /// The data center of a dedicated server, e.g. `fsn1-dc16`. Empty for cloud servers.
     pub data_center: Interned,
     /// The network zone of the location, e.g. `eu-central`.
     pub network_zone: Interned,
     pub public_ipv4: Option<Ipv4Addr>,
-    /// The network that is routed to the server. The server answers on the first address.
+    /// The IPv6 network of the server. The server uses its first address.
     pub public_ipv6: Option<Ipv6Net>,
     pub private: Vec<PrivateAddress>,
     /// The labels that may become labels of the server's node ([`Instances::allows_label`]).
@@ -142,20 +144,20 @@ pub struct PrivateAddress {
     pub aliases: Vec<IpAddr>,
 }
 
-/// The values that a node on a server should have, each value with its source.
+/// The data that the node on a server should have, each value with its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metadata {
     pub provider_id: Sourced<String>,
-    /// The addresses, in the order in which they should stand on the node.
+    /// The addresses in the order in which the node should list them.
     pub addresses: Vec<Sourced<NodeAddress>>,
-    /// The labels for instance type, zone and region, as far as the cloud has them.
+    /// The labels for instance type, zone and region. A label is missing when the cloud has no value for it.
     pub topology: Vec<(TopologyLabel, Sourced<String>)>,
-    /// Further labels. Each is set when the node is initialised, unless the node has a label with this key.
+    /// Other labels. When a node is initialised, each label is set whose key the node does not have yet.
     pub extra_labels: BTreeMap<String, Sourced<String>>,
     pub findings: Vec<Finding>,
 }
 
-/// A label that Kubernetes knows under a stable key and a beta key.
+/// A label of a node that Kubernetes defines, with its present key and its older beta key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TopologyLabel {
     InstanceType,
@@ -164,7 +166,7 @@ pub enum TopologyLabel {
 }
 
 impl ProviderId {
-    /// Returns the ID of the server when the provider ID names a server of this cloud.
+    /// Returns the ID of the server, or `None` when the provider ID does not name a server of this cloud.
     pub fn ours(self) -> Option<InstanceId> {
         match self {
             ProviderId::Ours(id) => Some(id),
@@ -224,7 +226,7 @@ impl Default for InstanceId {
     }
 }
 
-/// Prints a cloud server as its number, and a dedicated server as in its provider ID.
+/// Prints a cloud server as a number, and a dedicated server in the same form as in its provider ID.
 impl fmt::Display for InstanceId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -234,8 +236,8 @@ impl fmt::Display for InstanceId {
     }
 }
 
-/// The servers that each API listed. An error means that the API did not answer, so that nothing may be concluded about
-/// servers that are not listed.
+/// The servers that each of the two APIs listed. When a list is an error, the API did not answer, and a server that is
+/// not listed may still exist.
 #[derive(Clone, Copy, Debug)]
 pub struct Servers<'a> {
     pub cloud: Result<&'a [Instance], &'a ProviderError>,
@@ -247,8 +249,7 @@ impl<'a> Servers<'a> {
         [self.cloud, self.dedicated].into_iter().flatten().flatten()
     }
 
-    /// Returns the error of the API that should have listed this server. With such an error, the server may exist
-    /// although it is not listed.
+    /// Returns the error of the API to which this server belongs. `None` when that API answered.
     pub fn unknown(&self, id: InstanceId) -> Option<&'a ProviderError> {
         match id {
             InstanceId::Cloud(_) => self.cloud.err(),

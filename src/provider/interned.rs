@@ -1,7 +1,8 @@
-//! Interned strings. A text that many objects have, e.g. a label key, a type or a location, is kept once.
+//! Interned strings. A text that many objects contain, e.g. a label key, a type or a location, is
+//! stored once in memory.
 //!
-//! Five thousand nodes have the same dozen labels, and most of their values are the same. A list of nodes would be
-//! several times as large with a copy for each node.
+//! Five thousand nodes have the same dozen label keys, and mostly the same values. A list of nodes would take several
+//! times as much memory if each node had its own copies.
 
 use super::heartbeat::lock;
 use serde::{Deserialize, Serialize, Serializer};
@@ -15,14 +16,14 @@ use std::sync::{Arc, LazyLock, Mutex};
 #[serde(from = "String")]
 pub struct Interned(Arc<str>);
 
-/// The pool is searched for unused strings only when it has at least this many strings.
+/// The number of strings in the pool from which on unused strings are searched for.
 const SWEEP_AT_LEAST: usize = 1024;
 
-/// The interned strings. Some of them may not be in use any more.
+/// All interned strings, including some that are not used any more.
 #[derive(Default)]
 struct Pool {
     strings: HashSet<Arc<str>>,
-    /// The pool drops its unused strings when it has this many strings.
+    /// The number of strings at which the pool next removes its unused strings.
     sweep_at: usize,
 }
 
@@ -100,7 +101,7 @@ impl Serialize for Interned {
     }
 }
 
-/// The labels or annotations of a node: keys with values, sorted by key. Cheap to clone.
+/// The labels or annotations of a node, sorted by key. A clone of them is cheap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeLabels(Arc<[(Interned, Interned)]>);
 

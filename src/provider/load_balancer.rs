@@ -1,7 +1,8 @@
 //! Load balancers, in the three steps of a controller: the snapshot, the plan and the changes.
 //!
-//! The provider decides what a field or a change is. The controller decides about order, waits, retries and reports. It
-//! can't look into snapshots and changes, which are trait objects for it.
+//! The provider decides which fields a load balancer has and which changes it needs. The controller decides
+//! about order, waits, retries and reports. Snapshots and changes are trait objects, so that only the
+//! provider knows their content.
 
 use super::description::Write;
 use super::error::{ProviderError, Urgency};
@@ -18,92 +19,90 @@ use std::sync::Arc;
 
 /// The load balancers of a cloud.
 pub trait LoadBalancers: Actions {
-    /// Returns a snapshot of all load balancers, and of everything else that plans for these Services need. An
-    /// incomplete snapshot is an error.
+    /// Returns a snapshot of all load balancers, and of everything else that plans for these Services need. When
+    /// something can't be read, the result is an error.
     fn observe(
         &self,
         services: &[&Service],
         urgency: Urgency,
     ) -> Result<Arc<dyn Snapshot>, ProviderError>;
 
-    /// Returns the key of the Service's group. Services with the same key use one load balancer together. `None` when
-    /// the Service has a load balancer of its own.
+    /// Returns a key that is equal for all Services that use the same load balancer. `None` for a Service with a load
+    /// balancer of its own.
     fn group(
         &self,
         namespace: &str,
         annotations: &mut dyn Iterator<Item = (&str, &str)>,
     ) -> Option<String>;
 
-    /// Returns the names of the TLS Secrets whose certificates the ports of the Service must serve. Pure.
+    /// Returns the names of the TLS Secrets with the certificates that the ports of the Service must use. Pure.
     fn tls_secrets(&self, service: &Service) -> BTreeSet<String>;
 
-    /// Returns the changes that delete unused certificates. These are certificates that were uploaded from Secrets,
-    /// that no load balancer uses and that no Service wants. `cluster` must have all Secrets that Services name,
-    /// including those that can't be read. Asks the cloud. `None` when no certificate was uploaded from a Secret,
-    /// used or not.
+    /// Returns the changes that delete certificates that were uploaded from Secrets, when no load balancer uses them
+    /// and no Service wants them. `cluster` must contain all Secrets that Services name, including those that can't be
+    /// read. `None` when the project has no certificate that was uploaded from a Secret. Calls the API.
     fn unused_certificates(
         &self,
         cluster: &Cluster,
         urgency: Urgency,
     ) -> Result<Option<Vec<Box<dyn Change>>>, ProviderError>;
 
-    /// Returns the objects that were made for Services of this cluster which do not exist any more, and that are kept.
-    /// The result is for display. Makes a call to the cloud.
+    /// Returns the objects of this cluster that are kept although their Service does not exist any more. The result is
+    /// for display. Calls the API.
     fn kept(&self, cluster: &Cluster) -> Result<Vec<KeptObject>, ProviderError>;
 
-    /// Returns why this health check of a port of the Service fails although the server runs. Pure.
+    /// Returns why this health check of a port of the Service fails while the server runs. Pure.
     fn cause(&self, health: &TargetHealth, service: &Service) -> Cause;
 
-    /// Returns the current usage of a load balancer, for display only. Makes a call to the cloud.
+    /// Returns the current usage of a load balancer, for display. Calls the API.
     fn usage(&self, id: u64) -> Result<Usage, ProviderError>;
 }
 
-/// Actions: changes that run in the cloud after they were requested.
+/// The actions of a cloud. An action is the work that the cloud does after it has accepted a change.
 pub trait Actions: Send + Sync {
-    /// Asks the cloud once about all of these actions. Returns the result of each action that has ended. The other
-    /// actions still run.
+    /// Asks the cloud once about all of these actions, and returns the results of those that have ended.
     fn ended(
         &self,
         actions: &[ActionId],
     ) -> Result<HashMap<ActionId, Result<(), ProviderError>>, ProviderError>;
 
-    /// Whether it is worth waiting for actions, see [`Gate::may_wait`](super::gate::Gate::may_wait).
+    /// Whether the caller should wait for actions to end, see [`Gate::may_wait`](super::gate::Gate::may_wait).
     fn may_wait(&self) -> bool {
         true
     }
 }
 
-/// The state of the cloud at one moment, and the plans that follow from this state.
+/// The state of the cloud at one moment. Plans are made from it without further calls.
 pub trait Snapshot: Send + Sync {
-    /// Whether the snapshot holds everything that plans for this Service need. Pure.
+    /// Whether the snapshot has all the data that plans for this Service need. Pure.
     fn covers(&self, service: &Service) -> bool;
 
-    /// Returns how many calls to the API a new read of the data of this snapshot needs.
+    /// Returns how many calls to the API are needed to read the data of this snapshot again.
     fn calls(&self) -> u32;
 
-    /// Plans the changes that bring this Service's load balancer in order. Pure.
+    /// Plans the changes that give this Service's load balancer its desired state. Pure.
     fn plan(&self, service: &Service, nodes: &[OfferedNode], cluster: &Cluster)
     -> LoadBalancerPlan;
 
-    /// Plans the changes that delete the Service's load balancer, or take the Service off it. The load balancer is
-    /// found by its labels. An external load balancer whose labels were lost is also found by its ports and the
-    /// Service's status. Pure.
+    /// Plans the changes that delete the Service's load balancer, or take the Service off it. Labels show which load
+    /// balancer belongs to the Service. An external load balancer that lost its labels is recognised by its ports and
+    /// the Service's status. Pure.
     fn plan_removal(&self, service: &Service, cluster: &Cluster) -> LoadBalancerPlan;
 
-    /// Returns the load balancer whose labels say that this cluster uses it, or used it, for this Service. A load
-    /// balancer that another controller may have made is never returned. Pure.
+    /// Returns a load balancer whose labels say that this cluster uses it, or used it, for this Service. Load balancers
+    /// that another controller may have created are ignored. Pure.
     fn left_on(&self, service: &Service, cluster: &Cluster) -> Option<Balancer>;
 
-    /// Returns a new status for a Service of which too little is known for a plan, when the IP mode of its addresses
-    /// must change. `None` means that the status stays as it is. Pure.
+    /// Returns the status of a Service that can't be planned now, with the IP mode `Proxy` for each address. This mode
+    /// is needed when the load balancer belongs to several owners. `None` when the status stays as it is. Pure.
     fn status_by_proxy(&self, service: &Service, cluster: &Cluster) -> Option<Vec<Ingress>>;
 
-    /// Plans the changes that end the management of the Service's load balancer. Its ports, targets and addresses stay,
-    /// and no plan changes them from then on. Pure.
+    /// Plans the changes that end the management of the Service's load balancer. The ports, targets and addresses stay,
+    /// and later plans do not change them. Pure.
     fn plan_release(&self, service: &Service, cluster: &Cluster) -> LoadBalancerPlan;
 
-    /// Plans the changes that give this load balancer to the Service, as an operator has asked, and bring
-    /// it in order. Pure.
+    /// Plans the changes that make the Service the owner of this load balancer, as an operator has asked, and give the
+    /// load balancer its desired state. Pure.
     fn plan_adoption(
         &self,
         id: u64,
@@ -112,83 +111,88 @@ pub trait Snapshot: Send + Sync {
         cluster: &Cluster,
     ) -> LoadBalancerPlan;
 
-    /// Whether a node of the cluster has a server that is a target of any load balancer, which proves that the project
-    /// has this server. Pure.
+    /// Whether a server of one of the cluster's nodes is a target of any load balancer. This proves that the project
+    /// contains servers of this cluster. Pure.
     fn has_server_of(&self, cluster: &Cluster) -> bool;
 
-    /// Returns each load balancer of another owner that, by its label, allows Services to use it. Pure.
+    /// Returns each load balancer that belongs to another owner, and has the label that allows Services
+    /// to use it. Pure.
     fn external(&self) -> Vec<Balancer>;
 
-    /// Returns how each load balancer of these Services is used, and the results of its health checks. Pure.
+    /// Returns the kind of use and the health of each load balancer that these Services have. Pure.
     fn health(&self, services: &HashSet<&str>) -> Vec<SeenHealth>;
 
-    /// Returns the certificates that the ports of these Services' load balancers serve. `None` when certificates were
-    /// not read. Pure.
+    /// Returns the certificates of the HTTPS ports of these Services' load balancers. `None` when certificates
+    /// were not read. Pure.
     fn certificates(&self, services: &HashSet<&str>) -> Option<Vec<ShownCertificate>>;
 
-    /// Returns each load balancer that carries the UID of a Service, of any cluster, with the Service or group that its
-    /// labels name: `namespace.name` for a Service, which may be cut, or an empty text. Pure.
+    /// Returns each load balancer that has a label with the UID of a Service, in this or another cluster. The text is
+    /// the name of the Service or group in the labels. For a Service it is `namespace.name`, possibly shortened. It is
+    /// empty when the labels have no name. Pure.
     fn all(&self) -> Vec<(Balancer, String)>;
 
-    /// Returns the key of the group in a form that is equal for all its Services, because some Services may name a load
-    /// balancer by its ID, and others by its name. `key` is the key of [`LoadBalancers::group`]. Pure.
+    /// Returns the key of a group in a form that is equal for all Services of the group. `key` comes from
+    /// [`LoadBalancers::group`], and may differ, because one Service names the load balancer by its ID and another
+    /// by its name. Pure.
     fn known_group(&self, key: String) -> String;
 
-    /// Returns the load balancers of this cluster whose Service does not exist and did not ask to keep them. Pure.
+    /// Returns the load balancers of this cluster whose Service does not exist any more, except those that are
+    /// to be kept. Pure.
     fn orphans(&self, cluster: &Cluster) -> Vec<Orphan>;
 
-    /// Returns the load balancers of this cluster whose Service does not exist and asked to keep them. Pure.
+    /// Returns the load balancers of this cluster that are to be kept although their Service does not
+    /// exist any more. Pure.
     fn kept(&self, cluster: &Cluster) -> Vec<KeptObject>;
 }
 
-/// The data that a plan needs, see [`LoadBalancerPlan::needs`].
+/// The data that must be read again before a plan is applied, see [`LoadBalancerPlan::needs`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// All servers. The plan may add targets or change how they are reached, or remove some
-    /// targets because of [`OfferedNode::reach`].
+    /// All servers, because the plan may add targets, remove them, or change the kind of address by
+    /// which they are reached.
     pub servers: bool,
-    /// All Services of the cluster, see [`Cluster::service_uids`]. Whether the plan adopts an object or leaves it alone
-    /// depends on whether another Service owns the object.
+    /// All Services of the cluster. Whether the plan adopts an object depends on whether another
+    /// Service owns the object.
     pub services: bool,
-    /// The answer whether the project has a server of the cluster's nodes. It is needed when no load balancer with the
-    /// Service's UID, or with the label of its group, was found.
+    /// Whether the project has a server of one of the cluster's nodes. A plan needs this when no load balancer has a
+    /// label with the Service's UID or the name of its group.
     pub project: bool,
 }
 
 /// A planned write in the cloud.
 pub trait Change: Write + fmt::Debug + Send + Sync {
-    /// Makes the change once, without a retry. After an error the caller reads the present state again.
+    /// Makes the change once, without a retry. After an error the caller reads the state again.
     fn apply(&self) -> Result<Applied, ProviderError>;
 
-    /// Returns the kind of the change, for the events.
+    /// Returns the kind of the change, which decides about events.
     fn kind(&self) -> ChangeKind {
         ChangeKind::Settings
     }
 
-    /// Whether the change creates or deletes a load balancer or a certificate. Such a change is not made while the
-    /// cluster's identity is not known.
+    /// Whether the change creates or deletes a load balancer or a certificate. Such a change is not made before the UID
+    /// of the cluster is known.
     fn creates_or_deletes(&self) -> bool {
         false
     }
 
-    /// Whether the change may be sent although the action of the change before it still runs. When the cloud answers
-    /// `ErrorKind::Busy`, the change is sent again afterwards.
+    /// Whether the change may be sent while the action of the previous change still runs. When the cloud then answers
+    /// `ErrorKind::Busy`, the change is sent again later.
     fn may_follow_at_once(&self) -> bool {
         false
     }
 
-    /// Whether the changes after this one are made even if this one fails: a target or a certificate that the cloud
-    /// refuses must not keep the others from working.
+    /// Whether the next changes are made even when this change fails. When the cloud refuses a target or a certificate,
+    /// the other ones should still work.
     fn may_fail_alone(&self) -> bool {
         false
     }
 
-    /// Returns the change to make instead when this change failed with `ErrorKind::InPart`.
+    /// Returns the change that replaces this one after it has failed with `ErrorKind::InPart`.
     fn without_parts(&self) -> Option<Box<dyn Change>> {
         None
     }
 
-    /// Whether the change removes the last target. It is made only after at least one new target was added.
+    /// Whether the change removes the last existing target. It is made only after at least one new target was added.
     fn needs_another_first(&self) -> bool {
         false
     }
@@ -198,7 +202,7 @@ pub trait Change: Write + fmt::Debug + Send + Sync {
         None
     }
 
-    /// Returns the finding that is reported on the Service when the change was made.
+    /// Returns the finding that is reported about the Service after the change was made.
     fn event(&self) -> Option<Finding> {
         None
     }
@@ -207,72 +211,74 @@ pub trait Change: Write + fmt::Debug + Send + Sync {
 /// The kind of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeKind {
-    /// The change decides which nodes get traffic.
+    /// The change adds or removes a target, so it decides which nodes get traffic.
     Targets,
-    /// The load balancer is deleted.
+    /// The change deletes the load balancer.
     Removal,
-    /// The load balancer stays, but its Service is taken off it, or its management ends.
+    /// The change takes the Service off a load balancer that stays, or ends the management of the load balancer.
     Release,
-    /// Any other change, creation included.
+    /// Any other change, for example the creation of a load balancer.
     Settings,
 }
 
-/// The plan for one Service's load balancer: its present state, its desired state, and the changes between them.
+/// The plan for one Service's load balancer. It contains the present state, the desired state, and the
+/// changes that are needed.
 #[derive(Debug, Default)]
 pub struct LoadBalancerPlan {
     pub outcome: PlanOutcome,
-    /// The Service's load balancer. `None` when there is no load balancer yet, or none any more.
+    /// The Service's load balancer. `None` when the Service has none now.
     pub found: Option<Balancer>,
-    /// Whether the Service has the load balancer that was found, or one that it leaves, by the UID of the Service or by
-    /// the label of its group. The result is `false` when there is no load balancer, or when only its name or the label
-    /// `adopt` connects it with the Service.
+    /// Whether the load balancer in `found`, or one that the Service leaves, has a label with the UID of the Service or
+    /// the name of its group. The value is `false` when there is no load balancer, or when only the name or the label
+    /// `adopt` connects the load balancer with the Service.
     pub carries_uid: bool,
     /// Every field with its present value, its desired value, and the source of the desired value.
     pub fields: Vec<Field>,
-    /// The findings to report. When a part of the Service is refused, one of them says so, and the rest of
+    /// The findings to report. When a part of the Service is refused, one of them reports this, and the rest of
     /// the Service is synced.
     pub findings: Vec<Finding>,
-    /// The status that the Service has after the changes. `None` when its status stays. When the Service needs no load
-    /// balancer any more, and labels of an external load balancer say that it has ports there, this status is empty and
-    /// is written before the first change. Otherwise the status would say, after these labels are removed, that the
-    /// Service still has ports there. For other Services without a need for a load balancer, the write that removes the
-    /// finalizer also empties the status.
+    /// The status of the Service after the changes. `None` when the status is not changed. When the Service needs no
+    /// load balancer any more and still has ports on an external one, this status is empty, and is written before the
+    /// first change. Otherwise the ports would seem to belong to the Service again after their labels are removed,
+    /// because its status would still name the load balancer. In all other cases in which the Service needs no load
+    /// balancer any more, the write that removes the finalizer empties the status.
     pub status: Option<Vec<Ingress>>,
-    /// The objects that the plan changes or makes besides `found`. In one sync no other plan may change or make them.
+    /// The objects that the plan changes or creates, besides `found`. During one sync no other plan may
+    /// change or create them.
     pub claims: Vec<Claim>,
-    /// The data that must be read again from the APIs, after this pass has begun, before the plan is applied. The need
-    /// follows from the nodes and the cluster as they were read last.
+    /// The data that must be read from the APIs again, in the present pass, before the plan is applied. The plan itself
+    /// was made from data that may be older.
     pub needs: Needs,
 }
 
-/// The outcome of a plan: what is done for a Service in the cloud.
+/// The outcome of a plan: what is changed in the cloud for a Service.
 #[derive(Debug)]
 pub enum PlanOutcome {
-    /// Nothing of the Service can be synced. `why` is the finding to report, and `problems` lists each problem of
-    /// the finding separately.
+    /// The Service can't be synced. `why` is the finding to report. `problems` lists each problem
+    /// of this finding separately.
     Refused { why: Finding, problems: Vec<String> },
-    /// Nothing is done, because the management of the load balancer has ended. The Service gets no finalizer.
+    /// Nothing is changed, because the management of the load balancer has ended. The Service gets no finalizer.
     Released,
-    /// The Service has no load balancer, and none is created now. A finding gives the reason.
+    /// The Service has no load balancer, and the plan does not create one. A finding says why.
     Waiting,
-    /// The changes in their order. A change is made after the actions of the earlier changes have ended, unless it may
-    /// follow at once. Without changes, the load balancer is as it should be.
+    /// The changes in their order. Each change is made after the action of the previous change has ended, except a
+    /// change that may follow at once. The list is empty when the load balancer has its desired state.
     Change { changes: Vec<Box<dyn Change>>, then: Then },
 }
 
-/// The step that follows the changes of a plan and the write of the status.
+/// What follows after the changes were made and the status of the Service was written.
 #[derive(Debug, Default)]
 pub enum Then {
-    /// Nothing follows, because everything is as it should be.
+    /// Nothing follows, because the load balancer has its desired state.
     #[default]
     Done,
-    /// The Service is planned again soon, although nothing failed. A part of it waits for something in the cloud that
-    /// takes longer than the executor waits.
+    /// The Service is planned again soon, although nothing failed. A part of it depends on something in the cloud that
+    /// takes too long to wait for.
     Again,
-    /// The changes that take the Service off load balancers that do not serve it.
+    /// More changes follow. They take the Service off load balancers that do not serve it.
     Leave(Vec<Box<dyn Change>>),
-    /// The changes that take the Service off its present load balancers, which serve it until then. The list is empty
-    /// while the new load balancer can't serve the Service yet.
+    /// More changes follow. They take the Service off its previous load balancers, which have served it until now. The
+    /// list is empty while the new load balancer can't serve the Service yet.
     Move(Vec<Box<dyn Change>>),
 }
 
@@ -283,7 +289,7 @@ impl Default for PlanOutcome {
 }
 
 impl PlanOutcome {
-    /// Returns an outcome with these changes and no further step.
+    /// Returns an outcome with these changes, after which nothing follows.
     pub fn of(changes: Vec<Box<dyn Change>>) -> PlanOutcome {
         let then = Then::Done;
         PlanOutcome::Change { changes, then }
@@ -294,7 +300,8 @@ impl PlanOutcome {
         PlanOutcome::Refused { why, problems }
     }
 
-    /// Returns the changes of [`PlanOutcome::Change`]. They are made before the changes of [`leaves`](Outcome::leaves).
+    /// Returns the changes of [`PlanOutcome::Change`]. They are made before the
+    /// changes that [`leaves`](Outcome::leaves) returns.
     pub fn changes(&self) -> &[Box<dyn Change>] {
         match self {
             PlanOutcome::Change { changes, .. } => changes,
@@ -303,7 +310,7 @@ impl PlanOutcome {
     }
 
     /// Returns the changes that take the Service off load balancers. They are made after all other changes, and after
-    /// the Service's status is written.
+    /// the status of the Service was written.
     pub fn leaves(&self) -> &[Box<dyn Change>] {
         match self {
             PlanOutcome::Change { then, .. } => then.leaves(),
@@ -311,8 +318,8 @@ impl PlanOutcome {
         }
     }
 
-    /// Takes the changes of [`PlanOutcome::Change`] out of the outcome, to execute them. The changes
-    /// of [`leaves`](Outcome::leaves) stay.
+    /// Moves the changes of [`PlanOutcome::Change`] out of the outcome. The changes
+    /// that [`leaves`](Outcome::leaves) returns stay.
     pub fn take_changes(&mut self) -> Vec<Box<dyn Change>> {
         match self {
             PlanOutcome::Change { changes, .. } => std::mem::take(changes),
@@ -320,8 +327,8 @@ impl PlanOutcome {
         }
     }
 
-    /// Takes the changes of [`leaves`](Outcome::leaves) out of the outcome, so that they can be made. The outcome stays
-    /// unfinished, because the Service must be planned again afterwards.
+    /// Moves the changes that [`leaves`](Outcome::leaves) returns out of the outcome. The Service must be planned again
+    /// after these changes, so the outcome stays unfinished.
     pub fn take_leaves(&mut self) -> Vec<Box<dyn Change>> {
         match self {
             PlanOutcome::Change { then: Then::Leave(leaves) | Then::Move(leaves), .. } => {
@@ -331,7 +338,7 @@ impl PlanOutcome {
         }
     }
 
-    /// Returns why nothing of the Service can be synced.
+    /// Returns why the Service can't be synced, or `None` when it can.
     pub fn obstacle(&self) -> Option<&Finding> {
         match self {
             PlanOutcome::Refused { why, .. } => Some(why),
@@ -344,13 +351,13 @@ impl PlanOutcome {
         matches!(self, PlanOutcome::Change { then, .. } if !matches!(then, Then::Done))
     }
 
-    /// Whether everything is as it should be.
+    /// Whether the load balancer has its desired state.
     pub fn is_in_order(&self) -> bool {
         self.changes().is_empty() && matches!(self, PlanOutcome::Change { then: Then::Done, .. })
     }
 
-    /// Whether the Service moves to another load balancer. Until the plan is finished, the previous load balancer
-    /// serves the Service.
+    /// Whether the Service moves to another load balancer. The previous load balancer serves the Service until
+    /// the move is finished.
     pub fn moves(&self) -> bool {
         matches!(self, PlanOutcome::Change { then: Then::Move(_), .. })
     }
@@ -361,7 +368,7 @@ impl PlanOutcome {
 }
 
 impl Then {
-    /// Adds changes that take the Service off load balancers.
+    /// Adds changes that take the Service off load balancers, and are made last.
     pub fn and_leave(mut self, more: Vec<Box<dyn Change>>) -> Then {
         match &mut self {
             Then::Done | Then::Again => self = Then::Leave(more),
@@ -379,14 +386,14 @@ impl Then {
 }
 
 impl LoadBalancerPlan {
-    /// Refuses the plan for this reason, so that nothing is done.
+    /// Turns the plan into one that changes nothing, for this reason.
     pub fn refuse(self, why: Finding) -> LoadBalancerPlan {
         LoadBalancerPlan { outcome: PlanOutcome::refused(why), status: None, ..self }
     }
 
-    /// Removes the changes that create or delete objects, because the cluster's identity is not known. A created object
-    /// would later seem to belong to another cluster, and an object to delete may belong to another cluster now. `why`
-    /// is the finding that reports this.
+    /// Removes the changes that create or delete objects, because the UID of the cluster is not known. Without this UID
+    /// in its labels, a new object would later seem to belong to another cluster. An old object may belong to another
+    /// cluster now. `why` is the finding that reports this.
     pub fn without_identity(mut self, why: Finding) -> LoadBalancerPlan {
         let PlanOutcome::Change { changes, then } = &mut self.outcome else {
             return self;
@@ -403,8 +410,8 @@ impl LoadBalancerPlan {
         self
     }
 
-    /// Drops the details when no person reads the plan. With twenty load balancers of a hundred targets, they would
-    /// take most of a daemon's memory.
+    /// Removes the details that only users read. With twenty load balancers of a hundred targets each, they would take
+    /// most of a daemon's memory.
     pub fn drop_details(&mut self) {
         self.fields = Vec::new();
         if let Some(found) = &mut self.found {
@@ -415,7 +422,7 @@ impl LoadBalancerPlan {
     }
 }
 
-/// An object that a plan claims. No other plan may claim it at the same time.
+/// An object that a plan changes or creates. During one sync no other plan may change or create this object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Claim {
     /// The ID of a load balancer or certificate.
@@ -426,10 +433,10 @@ pub enum Claim {
     Certificate(String),
 }
 
-/// An object in the cloud that was made for a Service which does not exist any more, and that no controller deletes.
+/// An object in the cloud that is kept although its Service does not exist any more. No controller deletes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct KeptObject {
-    /// `Certificate` or `LoadBalancer`.
+    /// The kind of the object, `Certificate` or `LoadBalancer`.
     pub kind: &'static str,
     pub id: u64,
     pub name: String,
@@ -452,32 +459,33 @@ pub struct Balancer {
     pub location: String,
     #[serde(rename = "use")]
     pub use_of: BalancerUse,
-    /// The group of Services that shares the load balancer, as its label says: `namespace/name`, which may be cut.
+    /// The name of the group of Services that share the load balancer, as its label says. The form
+    /// is `namespace/name`, possibly shortened.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
-    /// The ports with their owners. Empty when one Service owns the load balancer.
+    /// The ports with their owners. Empty when the whole load balancer belongs to one Service.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<PortOwner>,
-    /// The addresses, the public ones first.
+    /// The addresses, with the public addresses first.
     pub addresses: Vec<std::net::IpAddr>,
     #[serde(flatten)]
     pub health: HealthyTargets,
     pub targets: Vec<Target>,
     #[serde(flatten)]
     pub consumption: Consumption,
-    /// The certificates that the ports show, as far as they were read.
+    /// The certificates of the HTTPS ports, as far as certificates were read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub certificates: Vec<ShownCertificate>,
 }
 
-/// How many of a load balancer's targets are healthy on every port.
+/// The number of targets that are healthy on every port, and the number of all targets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct HealthyTargets {
     pub healthy: usize,
     pub total: usize,
 }
 
-/// The price and the traffic of a load balancer. `None` means that the cloud does not say it.
+/// The price and the traffic of a load balancer. A value is `None` when the cloud does not report it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Consumption {
@@ -486,31 +494,31 @@ pub struct Consumption {
     /// The outgoing traffic of this month, in bytes.
     pub outgoing_traffic: Option<u64>,
     pub ingoing_traffic: Option<u64>,
-    /// The outgoing traffic that the price covers.
+    /// The outgoing traffic in a month that the price includes, in bytes.
     pub included_traffic: Option<u64>,
-    /// The current usage, which is read only for an inspection.
+    /// The current usage. It is read only for the command `lb inspect`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
 }
 
-/// A certificate that ports of a load balancer show.
+/// A certificate that ports of a load balancer use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ShownCertificate {
     pub id: u64,
     pub name: String,
     pub ports: Vec<u16>,
-    /// The time when the certificate expires. `None` when the cloud does not give this time.
+    /// The time when the certificate expires. `None` when the cloud does not report it.
     #[serde(serialize_with = "as_text")]
     pub not_valid_after: Option<Timestamp>,
-    /// The Secret from which the certificate was uploaded, as `namespace.name`. The value comes from the certificate's
-    /// label, and may be cut there.
+    /// The Secret from which the certificate was uploaded, as `namespace.name`. The text comes from a label,
+    /// and may be shortened.
     pub secret: Option<String>,
     pub is_managed: bool,
 }
 
 named! {
-    /// The use of a load balancer by Services.
+    /// How Services use a load balancer.
     #[derive(Default, Serialize)]
     #[serde(rename_all = "lowercase")]
     BalancerUse {
@@ -526,20 +534,20 @@ named! {
     }
 }
 
-/// A port of a load balancer, and the owner of the port.
+/// A port of a load balancer, with its owner.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PortOwner {
     pub port: u16,
-    /// The UID of the Service, as the port's label says. `None` when the port has no label.
+    /// The UID of the Service that owns the port, from a label. `None` when no label names the owner.
     pub uid: Option<String>,
-    /// The Service as `namespace/name`, when the Service is one of this cluster.
+    /// The Service that owns the port, as `namespace/name`. `None` when this cluster has no such Service.
     pub service: Option<String>,
-    /// The port of the targets to which the traffic is sent, usually a node port.
+    /// The port on the targets that gets the traffic, usually a node port.
     #[serde(rename = "destinationPort")]
     pub destination: Option<u16>,
 }
 
-/// The current usage of a load balancer. `None` means that the cloud does not say it.
+/// The current usage of a load balancer. A value is `None` when the cloud does not report it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Usage {
@@ -552,7 +560,7 @@ pub struct Usage {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Target {
-    /// The name of the target's node, or the cloud's name for the target when no node is known.
+    /// The name of the target's node. When the target is not a node, the cloud's name for it.
     pub name: String,
     pub health: Vec<TargetHealth>,
 }
@@ -562,93 +570,92 @@ pub struct Target {
 #[serde(rename_all = "camelCase")]
 pub struct TargetHealth {
     pub port: u16,
-    /// The status in the cloud's words, e.g. `healthy`.
+    /// The status in the cloud's own word, e.g. `healthy`.
     pub status: Interned,
-    /// The reason why the target is not healthy, in the cloud's words, when the cloud gives one.
+    /// The reason that the cloud gives for the status, if any.
     pub detail: Option<Interned>,
     pub http_status: Option<u16>,
-    /// Whether the health check asks kube-proxy about the node, and not the port.
+    /// Whether the health check asks kube-proxy on the node, and not the port itself.
     #[serde(skip)]
     pub is_of_kube_proxy: bool,
-    /// The cause of the failure, when it was found.
+    /// The cause of a failed health check, if it was found.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<Cause>,
 }
 
-/// The cause why a target gets no traffic, as commands display it.
+/// Why a target gets no traffic, as text for display.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Cause {
     #[serde(skip)]
     pub kind: CauseKind,
     pub message: Interned,
-    /// What to do about the cause, with the names of the objects that are concerned.
+    /// What to do about the cause. The text contains the names of the objects that it is about.
     pub remedy: String,
 }
 
-/// The kind of a cause. It decides what follows from an unhealthy target.
+/// The kind of a cause. It decides whether an unhealthy target is reported as a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CauseKind {
-    /// The target's server is off, which another finding reports.
+    /// The target's server is off. Another finding already reports this.
     ServerOff,
-    /// The node runs no pod of a Service with [`TrafficPolicy::Local`](super::TrafficPolicy::Local), so that the target
-    /// should be unhealthy.
+    /// The node runs no pod of a Service with [`TrafficPolicy::Local`](super::TrafficPolicy::Local). The target is
+    /// then unhealthy on purpose.
     NoPod,
-    /// Another cause, which a person has to find and repair.
+    /// Any other cause. A person has to find and repair it.
     Other,
 }
 
-/// One field of a load balancer, with values as people read them.
+/// One field of a load balancer, with its values as text for users.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Field {
     /// The name of the field, e.g. `type` or `port 443 health check interval`.
     pub field: String,
     pub have: Option<String>,
-    /// The desired value. `None` when the field is left unchanged.
+    /// The desired value. `None` when the field stays as it is.
     pub want: Option<String>,
     pub source: Source,
 }
 
-/// A load balancer of this cluster that no Service wants.
+/// A load balancer of this cluster whose Service does not exist any more, or does not need a load balancer any more.
 #[derive(Debug)]
 pub struct Orphan {
     pub balancer: Balancer,
-    /// The Service for which the load balancer was made, as its labels say: `namespace.name`, which may be cut. For a
-    /// load balancer that Services shared, the group of these Services.
+    /// The Service for which the load balancer was created, as its labels say. The form is `namespace.name`, possibly
+    /// shortened. For a shared load balancer, the name of the group.
     pub service: String,
-    /// The UID of the Service for which the load balancer was made, or the group when several Services shared
-    /// the load balancer.
+    /// The UID of the Service for which the load balancer was created. For a shared load balancer, the group.
     pub service_uid: String,
-    /// Whether the Service still exists. It is then of another type and has no finalizer.
+    /// Whether the Service still exists. It then has another type and no finalizer.
     pub service_exists: bool,
-    /// The change that deletes the load balancer, or the reason why this program does not delete it, whoever asks for
-    /// it. The load balancer is read again before the change is made, and must not have changed.
+    /// The change that deletes the load balancer, or the reason why this program never deletes it. Just before the
+    /// change the load balancer is read again. It is not deleted when it has changed.
     pub removal: Result<Box<dyn Change>, String>,
 }
 
-/// The result of one attempt to make a change.
+/// The result of one attempt to make a change, when no error occurred.
 #[derive(Clone, Debug)]
 pub enum Applied {
     Done,
-    /// The action of the change runs in the cloud. The next change waits until the action has ended.
+    /// The action of the change still runs in the cloud. The next change must wait until the action has ended.
     Running(ActionId),
-    /// The present state may differ from the state that the following changes are based on. The caller must read again
-    /// and plan again.
+    /// The change may have altered data on which the next changes are based. The caller must read
+    /// everything and plan again.
     LookAgain(Option<ActionId>),
-    /// The present state may differ from the state for which the next changes were planned. The snapshot shows the
-    /// whole load balancer as it will be when the action has ended. If a new plan on this snapshot has no changes,
-    /// nothing is read again.
+    /// The change may have altered data on which the next changes are based. The snapshot shows the whole load
+    /// balancer as it will be after the action has ended. When a new plan from this snapshot has no changes, nothing
+    /// must be read again.
     Shown(Option<ActionId>, Arc<dyn Snapshot>),
-    /// The change was not made, although nothing failed, because the state that it is based on has changed. The caller
-    /// must read again.
+    /// The change was not made, because the state on which it is based has changed meanwhile. This is not an error. The
+    /// caller must read everything and plan again.
     Overtaken,
 }
 
-/// The ID of an action that runs in the cloud.
+/// The ID of an action in the cloud.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ActionId(pub u64);
 
 impl ShownCertificate {
-    /// Returns where the certificate comes from, as a text for display.
+    /// Returns text for display that says where the certificate comes from.
     pub fn origin(&self) -> String {
         match &self.secret {
             Some(secret) => format!("from Secret {}", secret.replacen('.', "/", 1)),
@@ -659,8 +666,8 @@ impl ShownCertificate {
 }
 
 impl Orphan {
-    /// Returns the Service or the group for which the load balancer was made, e.g. `Service default/web,
-    /// which does not exist`.
+    /// Returns text for display about the Service or group for which the load balancer was created, e.g. `Service
+    /// default/web, which does not exist`.
     pub fn made_for(&self) -> String {
         let name = self.service.replacen('.', "/", 1);
         match (self.balancer.use_of, self.service_exists) {
@@ -706,32 +713,31 @@ impl Target {
 }
 
 named! {
-    /// The health of a load balancer's targets. Once some targets were checked, targets that were not checked
-    /// yet are ignored.
+    /// The health of a load balancer as a whole. A target is healthy when it is healthy on every counted port, and
+    /// unhealthy when it is unhealthy on at least one counted port.
     BalancerHealth {
-        /// No target that was checked is unhealthy.
+        /// At least one target is healthy, and no target is unhealthy.
         All = "all",
-        /// Some targets are healthy, and some are not.
+        /// Some targets are healthy, and some are unhealthy.
         Some = "some",
-        /// No target is healthy on all counted ports. Either some targets are unhealthy, or the load balancer
-        /// has no targets.
+        /// No target is healthy. Some targets are unhealthy, or there are no targets.
         None = "none",
-        /// There are targets, and no health check of them has ended.
+        /// There are targets, but the checks have not yet found any target healthy or unhealthy.
         Unknown = "unknown",
     }
 }
 
-/// How many targets of a load balancer are healthy. Every text about the health of targets is based on these numbers:
-/// `lb list`, `lb inspect`, `status`, `doctor`, the metric and the events. A target is unhealthy whatever the cause is,
-/// and whether or not another check reports the cause. [`Balancer::target_counts`] decides which ports are counted.
+/// The number of healthy and unhealthy targets of a load balancer. The commands `lb list`, `lb inspect`, `status` and
+/// `doctor`, the metric and the events all use these numbers. An unhealthy target is included whatever the cause is,
+/// even when another check reports the cause. [`Balancer::target_counts`] decides which ports are counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TargetCounts {
     /// The number of targets that are healthy on each of the counted ports.
     pub healthy: usize,
-    /// The number of targets that are healthy on at least one of the counted ports, so that this port gets traffic.
+    /// The number of targets that are healthy on at least one of the counted ports, and so get traffic.
     pub serving: usize,
-    /// The number of targets that are unhealthy on at least one of the counted ports. A target that is neither healthy
-    /// nor unhealthy has a counted port that was not checked yet.
+    /// The number of targets that are unhealthy on at least one of the counted ports. When a target is unhealthy on no
+    /// port, but was not checked on every port yet, it is included neither here nor in `healthy`.
     pub unhealthy: usize,
     pub total: usize,
 }
@@ -757,7 +763,7 @@ impl fmt::Display for TargetCounts {
     }
 }
 
-/// The results of the health checks of one load balancer.
+/// The health of one load balancer for all Services together, and for each Service.
 pub struct SeenHealth {
     pub use_of: BalancerUse,
     /// The counts for the ports of all Services.
@@ -767,8 +773,9 @@ pub struct SeenHealth {
 }
 
 impl Balancer {
-    /// Counts the targets by their health. With the `uid` of a Service, only the ports of that Service are counted, and
-    /// otherwise the ports of all Services. The ports of other owners on an external load balancer are never counted.
+    /// Counts the healthy and the unhealthy targets. With the `uid` of a Service, only the ports of this Service are
+    /// counted. Without `uid`, or when the Service has no port here, the ports of all Services are counted. The ports
+    /// of other owners on an external load balancer are never counted.
     pub fn target_counts(&self, uid: Option<&str>) -> TargetCounts {
         let uid = uid.filter(|uid| self.has_port_of(uid));
         let mut counts = TargetCounts { total: self.targets.len(), ..TargetCounts::default() };
@@ -786,15 +793,15 @@ impl Balancer {
         counts
     }
 
-    /// Whether the Service has a port on the load balancer. When no port has an owner, as on a load balancer of one
-    /// Service, every port belongs to the Service.
+    /// Whether the Service with this UID has a port on the load balancer. When the ports have no owners, the load
+    /// balancer belongs to one Service, and every port is a port of this Service.
     pub fn has_port_of(&self, uid: &str) -> bool {
         let mut owners = self.ports.iter().filter_map(|owner| owner.uid.as_deref()).peekable();
         owners.peek().is_none() || owners.any(|owner| owner == uid)
     }
 
-    /// Whether the port belongs to the Service with this UID, or to any Service when `uid` is `None`. When no port of
-    /// the load balancer has an owner, as on the load balancer of one Service, every port belongs to the Service.
+    /// Whether the port belongs to the Service with this UID, or to any Service when `uid` is `None`. When the ports
+    /// have no owners, the load balancer belongs to one Service, and the result is always `true`.
     pub fn is_port_of(&self, port: u16, uid: Option<&str>) -> bool {
         let has_owner = |owner: &PortOwner| owner.uid.is_some();
         if !self.ports.iter().any(has_owner) {

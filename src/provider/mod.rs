@@ -1,8 +1,8 @@
-//! The contract between the generic controllers and a cloud: traits and plain types, no I/O.
+//! The contract between the controllers and a cloud. It consists of traits and plain types, without I/O.
 //!
-//! The contract knows what a controller asks of any cloud. It imports only `text` of our modules. The meaning of
-//! annotations, addresses and labels belongs to the provider behind the contract. Taints, provided node IPs and guards
-//! belong to the controllers in front of the contract.
+//! The contract is the same for every cloud, and imports only `text` of our modules. Providers implement the contract,
+//! and decide what annotations, addresses and labels mean. Controllers use the contract, and decide about taints,
+//! provided node IPs and the conditions under which something may be deleted.
 
 pub mod calls;
 pub mod clock;
@@ -58,52 +58,51 @@ pub use source::{Source, Sourced};
 pub use tasks::Tasks;
 pub use waits::{Open, Waiting, longest_wait, note_waits, waiting_for};
 
-/// The text with which the domain of an annotation's key must end, so that the annotation of a Service or node is kept.
-/// A provider reads only such annotations. All others are dropped while an answer is parsed.
+/// The end of the domain in an annotation's key. Only annotations whose domain ends so are kept, because a provider
+/// reads no other annotation of a Service or node. The other annotations are dropped while an answer is parsed.
 pub const ANNOTATION_DOMAIN: &str = "hetzner.cloud";
 
-/// The annotation of a node that holds its kubelet's `--node-ip`, in the form of [`one_ip_or_two`].
+/// The annotation of a node with the `--node-ip` of its kubelet, in the form of [`one_ip_or_two`].
 pub const PROVIDED_NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
 
-/// The annotation of a node that lists the `InternalIP`s that the node gets, in the form of [`one_ip_or_two`].
+/// The annotation of a node with the `InternalIP`s that the node should get, in the form of [`one_ip_or_two`].
 pub const INTERNAL_IP: &str = "instance.hetzner.cloud/internal-ip";
 
-/// The annotation of a node that lists the labels that the node has from its server, as they were set: `KEY=VALUE,…`.
+/// The annotation of a node with the labels that were copied from its server, as `KEY=VALUE,…`.
 pub const SERVER_LABELS: &str = "instance.hetzner.cloud/server-labels";
 
-/// A cloud. A method returns `None` for something that the cloud does not offer.
+/// A cloud. A method that returns `None` means that the cloud does not have this feature.
 pub trait Provider: Send + Sync {
-    /// Returns the name of the profile, e.g. `ccm-from-scratch`. It is also the prefix of the provider IDs
-    /// that this provider writes.
+    /// Returns the name of the profile, e.g. `ccm-from-scratch`. This name is also the prefix of new provider IDs.
     fn name(&self) -> &'static str;
 
-    /// Returns what the provider ID of a node means to this cloud. Pure.
+    /// Returns what a node's provider ID means to this cloud. Pure.
     fn parse_provider_id(&self, text: &str) -> ProviderId;
 
-    /// Returns the component that events about the provider's own findings name. `None` means the
-    /// name of the controller.
+    /// Returns the component name for events about findings of the provider. `None` means that these events
+    /// have the controller's name.
     fn event_component(&self) -> Option<&'static str> {
         None
     }
 
-    /// Reads once the data that every later call needs, e.g. the private network that the settings name. The caller
-    /// calls this method before it reads lists that need the data, until a call succeeds. Later calls cost nothing.
+    /// Reads data that all later calls need, e.g. the private network that the settings name. The caller repeats this
+    /// call until it succeeds, before it reads anything that needs the data. After a success, the call does nothing.
     fn prepare(&self) -> Result<(), ProviderError> {
         Ok(())
     }
 
-    /// Returns how many calls were made to the cloud's API so far. Every try counts.
+    /// Returns the number of calls to the cloud's API since the start. Each retry is a call, too.
     fn calls(&self) -> u64 {
         0
     }
 
-    /// Whether a call to the cloud's API has succeeded since the start. A cloud without an API counts as reached.
+    /// Whether a call to the cloud's API has succeeded since the start. Always `true` for a cloud without an API.
     fn is_reached(&self) -> bool {
         true
     }
 
     /// Returns what `doctor` reports about the access to the cloud. When `asks` is `true`, the provider may call the
-    /// API for this. Otherwise the result rests on earlier answers of the API.
+    /// API for this. Otherwise it uses only earlier answers.
     fn checkup(&self, _asks: bool) -> Checkup {
         Checkup::default()
     }
@@ -111,47 +110,49 @@ pub trait Provider: Send + Sync {
     /// Returns the servers that nodes run on.
     fn instances(&self) -> Option<&dyn Instances>;
 
-    /// Returns the dedicated servers. `None` when they are not turned on, or when their credentials are missing.
+    /// Returns the dedicated servers. `None` when the settings do not enable them, or when
+    /// their credentials are missing.
     fn dedicated(&self) -> Option<&dyn Dedicated> {
         None
     }
 
-    /// Returns the load balancers that Services get.
+    /// Returns the load balancers of the cloud.
     fn load_balancers(&self) -> Option<&dyn LoadBalancers> {
         None
     }
 
-    /// Returns the routes of the private network that the nodes are in.
+    /// Returns the routes of the private network to which the nodes are attached.
     fn routes(&self) -> Option<&dyn Routes> {
         None
     }
 }
 
-/// The result of [`Provider::checkup`], which changes nothing.
+/// The result of [`Provider::checkup`].
 #[derive(Clone, Debug, Default)]
 pub struct Checkup {
     pub permission: Permission,
-    /// The limit of calls an hour, and how many of them remain. `None` when the API did not say it.
+    /// The number of calls that the API allows in an hour, and the number that remains. `None` when the API
+    /// did not report them.
     pub rate_limit: Option<(u64, u64)>,
-    /// How many seconds the API's clock is ahead of this machine's clock. A difference of a second or two
-    /// comes from the network.
+    /// By how many seconds the API's clock is ahead of this machine's clock. One or two seconds may come from
+    /// delays of the network.
     pub clock_ahead_s: Option<i64>,
-    /// The private network that the settings name, for display. `None` when the settings name no network.
+    /// The private network that the settings name, as text for display. `None` when they name no network.
     pub network: Option<Result<String, ProviderError>>,
-    /// Whether the routes of the private network are exposed to dedicated servers. `None` when this is not known, or
-    /// when no dedicated servers are connected to the network.
+    /// Whether dedicated servers can use the routes of the private network. `None` when this is not known, or when no
+    /// dedicated servers are connected to the network.
     pub exposes_routes: Option<bool>,
     pub attached: Attached,
 }
 
-/// The permissions of the credentials.
+/// What the credentials allow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Permission {
     ReadWrite,
     ReadOnly,
-    /// The API does not accept the credentials any more. The text is the answer of the API.
+    /// The API does not accept the credentials. The text is the API's answer.
     Refused(String),
-    /// The permissions are not known. The text is the reason.
+    /// It is not known what the credentials allow. The text is the reason.
     Unknown(String),
 }
 
@@ -159,8 +160,8 @@ pub enum Permission {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Attached {
     Yes,
-    /// The machine is not attached to the network. The text lists the networks to which the machine is
-    /// attached, for display.
+    /// The machine is not attached to the network. The text lists the networks to which the
+    /// machine is attached instead.
     No(String),
     /// It is not known whether the machine is attached. The text is the reason.
     Unknown(String),

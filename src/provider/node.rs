@@ -1,4 +1,4 @@
-//! A Kubernetes node, with the fields that a cloud needs to know.
+//! A node of Kubernetes, with the fields that a provider reads.
 
 use super::interned::Interned;
 use serde::{Deserialize, Serialize};
@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 
-/// The fields of a node that a provider may read to describe the node's server.
+/// The fields of a node that a provider may read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Node {
     pub name: String,
     pub annotations: BTreeMap<String, String>,
     /// Whether the node is not initialised yet.
     pub is_new: bool,
-    /// The present addresses of the node: those of its kubelet, or those that were written for it.
+    /// The addresses in the node's status at present. The kubelet or this program has written them.
     pub addresses: Vec<NodeAddress>,
 }
 
@@ -25,7 +25,7 @@ pub struct NodeAddress {
     pub address: String,
 }
 
-/// The type of an address. Kubernetes accepts any word. The well-known words have a variant.
+/// The type of an address. Kubernetes allows any text, and the usual types have a variant.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum AddressKind {
     Hostname,
@@ -40,14 +40,14 @@ impl NodeAddress {
         NodeAddress { kind, address: address.to_string() }
     }
 
-    /// Returns the address as an IP, or `None` when it is no IP.
+    /// Returns the address as an IP, or `None` for an address that is a name.
     pub fn ip(&self) -> Option<IpAddr> {
         self.address.parse().ok()
     }
 }
 
-/// Parses one IP address, or an IPv4 and an IPv6 address with a comma between them. Returns `None` for any other text,
-/// and when an address is unspecified, e.g. `0.0.0.0`.
+/// Parses one IP address, or an IPv4 address and an IPv6 address with a comma between them. `None` when the text has
+/// another form, or contains an unspecified address such as `0.0.0.0`.
 pub fn one_ip_or_two(text: &str) -> Option<Vec<IpAddr>> {
     let ips = text.split(',').map(|part| part.trim().parse().ok());
     let ips: Vec<IpAddr> = ips.collect::<Option<_>>()?;

@@ -1,4 +1,4 @@
-//! The options of a provider: the plain types that settings are parsed into.
+//! The options of a provider, as plain types into which settings are parsed.
 
 use super::source::Sourced;
 use crate::text::selector::Selector;
@@ -10,7 +10,7 @@ use std::fmt;
 use std::net::Ipv4Addr;
 
 named! {
-    /// `--cloud-provider`: which program's provider IDs, labels and names are written.
+    /// `--cloud-provider`: the program whose forms of provider IDs, labels and names are used.
     #[derive(Default, Deserialize)]
     #[serde(rename_all = "kebab-case")]
     Profile {
@@ -43,16 +43,16 @@ pub enum InternalIpFrom {
     /// The address in the private Network, and no other.
     #[default]
     Network,
-    /// The address of the kubelet's `--node-ip`, even when the cloud does not know this address.
+    /// The address from the kubelet's `--node-ip`, even when the cloud does not list this address.
     Kubelet,
 }
 
-/// `HCLOUD_INSTANCES_LABEL_PREFIXES`: the labels of servers that become labels of their nodes. `DOMAIN/` means all
-/// labels of a domain, and `DOMAIN/NAME` means one label.
+/// `HCLOUD_INSTANCES_LABEL_PREFIXES`: the labels of servers that are copied to their nodes. `DOMAIN/` stands for all
+/// labels in a domain, and `DOMAIN/NAME` for one label.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabelPrefixes(pub Vec<String>);
 
-/// Whether the label is in a domain whose labels have a meaning to Kubernetes.
+/// Whether the domain of the label is `kubernetes.io`, `k8s.io` or one of their subdomains, which belong to Kubernetes.
 pub fn is_kubernetes_label(key: &str) -> bool {
     let domain = key.split('/').next().unwrap_or_default();
     let is_in =
@@ -69,7 +69,7 @@ impl LabelPrefixes {
     }
 }
 
-/// `HCLOUD_NETWORK`: digits are the ID of a network, anything else is its name.
+/// `HCLOUD_NETWORK`: a text of digits is the ID of a network, any other text is the name of a network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NetworkSelector {
     Id(u64),
@@ -77,39 +77,42 @@ pub enum NetworkSelector {
 }
 
 named! {
-    /// `HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE`: which target gets the next connection.
+    /// `HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE`: the algorithm that chooses the target of a new connection.
     #[derive(Default, Deserialize, Serialize)]
     #[serde(rename_all = "snake_case")]
     Algorithm {
         #[default]
         RoundRobin = "round_robin",
         LeastConnections = "least_connections",
-        /// A value that the API did not have when this program was written.
+        /// A value that the API may have added after this program was written.
         #[serde(other)]
         Unknown = "unknown",
     }
 }
 
 named! {
-    /// `HCLOUD_LOAD_BALANCERS_HEALTH_CHECK`: the program that health checks ask whether a node takes traffic.
+    /// `HCLOUD_LOAD_BALANCERS_HEALTH_CHECK`: the program that answers a health check for a node.
     #[derive(Deserialize)]
     #[serde(rename_all = "kebab-case")]
     HealthCheck {
-        /// kube-proxy, or a program that replaces it, answers for the node. Used with `externalTrafficPolicy: Cluster`.
+        /// kube-proxy, or a program that replaces it, answers health checks. Only Services with
+        /// `externalTrafficPolicy: Cluster` use this.
         KubeProxy = "kube-proxy",
     }
 }
 
-/// `HCLOUD_LOAD_BALANCERS_LABELS`: the labels that users choose for load balancers. No decision is
-/// based on these labels.
+/// `HCLOUD_LOAD_BALANCERS_LABELS`: labels that users want on load balancers. This program makes no
+/// decision by these labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Labels(pub BTreeMap<String, String>);
 
 impl Labels {
-    /// How many labels are accepted. A tenant may write the labels, and every list of load balancers contains them.
+    /// The highest number of labels in one setting or annotation. There is a limit because a tenant may write them, and
+    /// every list of load balancers contains them.
     const AT_MOST: usize = 32;
 
-    /// The prefixes of labels that name the owner of a load balancer. The last prefix is the cloud's own.
+    /// The prefixes of labels that users may not set. The labels of this program and of hcloud-cloud-controller-manager
+    /// name the owner of a load balancer. The last prefix belongs to Hetzner.
     const RESERVED: [&str; 3] = ["ccm-from-scratch/", "hcloud-ccm/", "hetzner.cloud/"];
 
     /// Parses labels like `team=web,cost=42`, by the rules of the Cloud API. The error says what is
@@ -145,13 +148,14 @@ impl Labels {
     }
 }
 
-/// The domains for which Services may have managed certificates. Each domain covers its subdomains. An empty list means
-/// that no domain is allowed.
+/// The domains for which Services may request managed certificates. Each domain includes its subdomains. An empty
+/// list allows no domain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CertificateDomains(pub Vec<String>);
 
 impl CertificateDomains {
-    /// Parses `example.com,example.org` or `none`. The error says what is wrong with the text.
+    /// Parses a list of domains such as `example.com,example.org`, or the word `none`. The error says what is
+    /// wrong with the text.
     pub fn parse(text: &str) -> Result<CertificateDomains, String> {
         if text.eq_ignore_ascii_case("none") {
             return Ok(CertificateDomains::default());
@@ -169,7 +173,7 @@ impl CertificateDomains {
         }
     }
 
-    /// Whether a certificate for this domain is allowed. The first part of `domain` may be `*`.
+    /// Whether a certificate for this domain is allowed. `domain` may begin with `*.`.
     pub fn covers(&self, domain: &str) -> bool {
         let name = domain.strip_prefix("*.").unwrap_or(domain).to_ascii_lowercase();
         self.0.iter().any(|allowed| {
@@ -179,70 +183,72 @@ impl CertificateDomains {
     }
 }
 
-/// The settings `HCLOUD_LOAD_BALANCERS_*`: the defaults for Services without the corresponding annotation, and the
-/// limits of what Services may ask for. `None` means that the setting is unset.
+/// The settings `HCLOUD_LOAD_BALANCERS_*`. Some are defaults for Services that do not have the corresponding
+/// annotation. Others limit what Services may ask for. `None` means that the setting is unset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadBalancerDefaults {
-    /// `…_TYPE`.
+    /// `HCLOUD_LOAD_BALANCERS_TYPE`: the load balancer type, e.g. `lb11`.
     pub kind: Option<Sourced<String>>,
-    /// `…_LOCATION`. Excludes `network_zone`.
+    /// `HCLOUD_LOAD_BALANCERS_LOCATION`: the location of new load balancers. It can't be
+    /// set together with `network_zone`.
     pub location: Option<Sourced<String>>,
-    /// `…_NETWORK_ZONE`.
+    /// `HCLOUD_LOAD_BALANCERS_NETWORK_ZONE`: the network zone of new load balancers.
     pub network_zone: Option<Sourced<String>>,
-    /// `…_ALGORITHM_TYPE`.
+    /// `HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE`.
     pub algorithm: Option<Sourced<Algorithm>>,
     pub network: NetworkDefaults,
-    /// `…_USES_PROXYPROTOCOL`.
+    /// `HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL`: whether load balancers send the PROXY protocol to the targets.
     pub uses_proxyprotocol: Option<Sourced<bool>>,
     pub health_check: HealthCheckDefaults,
-    /// `…_LABELS`: the labels of all load balancers. A label with the same key in a Service's annotation wins.
+    /// `HCLOUD_LOAD_BALANCERS_LABELS`: labels for all load balancers. When a Service's annotation has a label with the
+    /// same key, the label of the annotation is used.
     pub labels: Option<Sourced<Labels>>,
     pub permitted: PermittedUse,
 }
 
-/// The addresses by which load balancers are reached, and by which they reach the nodes.
+/// The settings of the addresses at which load balancers can be reached, and of those by which they reach the nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NetworkDefaults {
-    /// `…_DISABLE_PUBLIC_NETWORK`.
+    /// `HCLOUD_LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK`: whether load balancers have no public interface.
     pub disable_public_network: Option<Sourced<bool>>,
-    /// `…_DISABLE_PRIVATE_INGRESS`.
+    /// `HCLOUD_LOAD_BALANCERS_DISABLE_PRIVATE_INGRESS`: whether the status of Services contains no private address.
     pub disable_private_ingress: Option<Sourced<bool>>,
-    /// `…_USE_PRIVATE_IP`.
+    /// `HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP`: whether load balancers reach targets by their private IP.
     pub use_private_ip: Option<Sourced<bool>>,
-    /// `…_PRIVATE_SUBNET_IP_RANGE`.
+    /// `HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE`: the subnet to which load balancers are attached.
     pub private_subnet: Option<Sourced<Ipv4Net>>,
-    /// `…_DISABLE_IPV6`.
+    /// `HCLOUD_LOAD_BALANCERS_DISABLE_IPV6`: whether the status of Services contains no IPv6 address.
     pub disable_ipv6: Option<Sourced<bool>>,
 }
 
 /// The settings of the health checks of targets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HealthCheckDefaults {
-    /// `…_HEALTH_CHECK`.
+    /// `HCLOUD_LOAD_BALANCERS_HEALTH_CHECK`: what answers the health checks.
     pub kind: Option<Sourced<HealthCheck>>,
-    /// `…_HEALTH_CHECK_INTERVAL`, in seconds.
+    /// `HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL`, in seconds.
     pub interval_s: Option<Sourced<u32>>,
-    /// `…_HEALTH_CHECK_TIMEOUT`, in seconds.
+    /// `HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT`, in seconds.
     pub timeout_s: Option<Sourced<u32>>,
-    /// `…_HEALTH_CHECK_RETRIES`.
+    /// `HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_RETRIES`.
     pub retries: Option<Sourced<u32>>,
-    /// `…_HEALTH_CHECK_NODE_PORT`: profile `hcloud` checks `externalTrafficPolicy: Local` at the
-    /// health check node port only when this is true.
+    /// `HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_NODE_PORT`: whether profile `hcloud` uses the health check node port for
+    /// Services with `externalTrafficPolicy: Local`.
     pub node_port: Option<Sourced<bool>>,
 }
 
-/// The objects of the project that Services may use. `None` means that Services may use all of them.
+/// The objects of the project that Services may use. A field that is `None` allows all of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PermittedUse {
-    /// `…_PRIVATE_IPV4_RANGES`: the private addresses that Services may ask for.
+    /// `HCLOUD_LOAD_BALANCERS_PRIVATE_IPV4_RANGES`: the private addresses that Services may ask for.
     pub private_ipv4_ranges: Option<Sourced<Vec<Ipv4Net>>>,
-    /// `…_PRIMARY_IP_SELECTOR`: the labels of the Primary IPs that Services may claim.
+    /// `HCLOUD_LOAD_BALANCERS_PRIMARY_IP_SELECTOR`: the labels of the Primary IPs that Services may use.
     pub primary_ip_selector: Option<Sourced<Selector>>,
-    /// `…_CERTIFICATE_SELECTOR`: the labels of the certificates that Services may name. A Service may always name
-    /// the certificates of its own namespace. `None` means that a Service may name every certificate except those
-    /// of other namespaces.
+    /// `HCLOUD_LOAD_BALANCERS_CERTIFICATE_SELECTOR`: the labels of the certificates that Services may name. A Service
+    /// may name the certificates of its own namespace in any case. Without this setting a Service may name every
+    /// certificate that does not belong to another namespace.
     pub certificate_selector: Option<Sourced<Selector>>,
-    /// `…_CERTIFICATE_DOMAINS`: the domains for which Services may have managed certificates.
+    /// `HCLOUD_LOAD_BALANCERS_CERTIFICATE_DOMAINS`: the domains for which Services may request managed certificates.
     pub certificate_domains: Option<Sourced<CertificateDomains>>,
 }
 

@@ -1,7 +1,7 @@
-//! The only place where the program reads its environment variables, writes its outputs, and sets its logger.
+//! The environment variables, the outputs and the logger of the process. All other code uses them through this module.
 //!
-//! In a [`Simulation`](super::clock::Simulation) with surroundings, variables, outputs and logger are the simulation's,
-//! so that a test can run whole commands and daemons in one thread.
+//! A [`Simulation`](super::clock::Simulation) of a whole program replaces them, so that a test can run commands and
+//! daemons in one thread.
 
 use super::clock::surroundings;
 use log::{LevelFilter, Log, SetLoggerError};
@@ -28,13 +28,14 @@ pub fn home() -> Option<PathBuf> {
     if is_simulated() { variable("HOME").map(PathBuf::from) } else { std::env::home_dir() }
 }
 
-/// Whether stdout, or stderr with `is_stderr`, is a terminal, so that a person reads it and not a program.
+/// Whether a person reads the output, because stdout is a terminal. When `is_stderr` is `true`,
+/// stderr is checked instead.
 pub fn is_terminal(is_stderr: bool) -> bool {
     let is_terminal = if is_stderr { stderr().is_terminal() } else { stdout().is_terminal() };
     is_terminal && !is_simulated()
 }
 
-/// Writes the text to stdout, or to stderr, in one piece.
+/// Writes the text to stdout or stderr with one call.
 pub fn print(is_stderr: bool, text: &[u8]) -> io::Result<()> {
     if surroundings(|process| process.print(is_stderr, text)).is_some() {
         return Ok(());
@@ -47,7 +48,7 @@ pub fn print(is_stderr: bool, text: &[u8]) -> io::Result<()> {
     stdout.flush()
 }
 
-/// Sets the logger of the process. The error means that the process has a logger already.
+/// Sets the logger of the process. The result is an error when the process already has a logger.
 pub fn log_with(logger: Box<dyn Log>, level: LevelFilter) -> Result<(), SetLoggerError> {
     let mut logger = Some(logger);
     if surroundings(|process| logger.take().map(|logger| process.log_with(logger))).is_some() {

@@ -1,7 +1,7 @@
-//! The routes of a private network. Traffic to a node's pods is sent to that node.
+//! The routes of a private network. Each route sends the traffic for a node's pods to the node's server.
 //!
-//! Changes are made one at a time: while a network is being changed, another change of it
-//! is answered with `ErrorKind::Busy`.
+//! Changes are made one at a time, because a cloud refuses a change with `ErrorKind::Busy` while it makes another
+//! change to the same network.
 
 use super::description::{Description, Write, WriteVerb};
 use super::error::{ProviderError, Urgency};
@@ -11,13 +11,13 @@ use serde_json::{Value, json};
 use std::fmt;
 use std::net::Ipv4Addr;
 
-/// The private network that a cloud's nodes are in. The network has only IPv4.
+/// The private network to which the nodes of a cloud are attached. It has only IPv4 addresses.
 pub trait Routes: Actions {
-    /// Returns the network with all of its routes. An incomplete list is an error.
+    /// Returns the network with all its routes, or an error when the routes could not be read completely.
     fn observe(&self, urgency: Urgency) -> Result<Network, ProviderError>;
 
-    /// Returns the write that makes this change. The write adds or deletes exactly this route. To delete a route that
-    /// does not exist is no error.
+    /// Returns the write for this change. It adds or deletes exactly this route. The deletion of a route that
+    /// does not exist succeeds.
     fn change(&self, change: RouteChange) -> Box<dyn Change>;
 }
 
@@ -26,18 +26,18 @@ pub trait Routes: Actions {
 pub struct Network {
     pub id: u64,
     pub name: String,
-    /// The range of addresses whose traffic the network's servers send into the network by default.
+    /// The range of the network's addresses. A server in the network sends traffic for this range into the network.
     pub range: Option<Ipv4Net>,
-    /// The ranges in which the network's servers have their addresses. No route may lead into one of these ranges.
+    /// The ranges from which the servers in the network get their addresses. A route to such a range is not allowed.
     pub subnets: Vec<Ipv4Net>,
     pub routes: Vec<Route>,
-    /// How many routes have a form that this program does not know. They count towards the limit of routes, and have
-    /// no other effect.
+    /// The number of routes that this program can't represent. They are part of the limit of routes,
+    /// and are otherwise ignored.
     pub other_routes: usize,
     pub routes_at_most: usize,
 }
 
-/// A route: the gateway to which packets for a destination are sent. A network has one route for a destination.
+/// A route sends packets for a destination to a gateway. A network has at most one route for each destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Route {
     pub destination: Ipv4Net,
@@ -47,16 +47,17 @@ pub struct Route {
 /// A planned write to the network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteChange {
-    /// Whether the route is deleted, and not added.
+    /// Whether the route is deleted. Otherwise it is added.
     pub is_deletion: bool,
     pub route: Route,
-    /// The node for whose pods the route is, or on whose server the route ends. `None` when the route concerns no node.
+    /// The node whose pods the route is for, or whose server is the gateway. `None` when there is no such node.
     pub node: Option<String>,
     pub why: &'static str,
 }
 
 impl RouteChange {
-    /// Returns the object that the change is about: its node, or the destination when there is no node.
+    /// Returns the name of the object that is reported with the change. This is the node, or the destination when
+    /// there is no node.
     pub fn object(&self) -> String {
         match &self.node {
             Some(node) => format!("node/{node}"),

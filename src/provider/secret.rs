@@ -1,4 +1,4 @@
-//! A value that must never be printed.
+//! A text that must never be printed.
 
 use std::fmt;
 
@@ -7,12 +7,13 @@ use std::fmt;
 pub struct Secret(String);
 
 impl Secret {
-    /// Returns a secret without the white space around it, because files end in a newline.
+    /// Returns a secret without the white space at both ends. A file usually ends with a newline that is not
+    /// part of the secret.
     pub fn new(text: &str) -> Secret {
         Secret(text.trim().to_owned())
     }
 
-    /// Returns a secret with exactly this text, because a password may begin or end in white space.
+    /// Returns a secret with exactly this text. A password may begin or end with white space.
     pub fn exactly(text: String) -> Secret {
         Secret(text)
     }
@@ -21,7 +22,7 @@ impl Secret {
         &self.0
     }
 
-    /// Returns the length of the secret. Nothing else about a secret may be printed.
+    /// Returns the length of the secret, in bytes. Messages must not contain anything else about a secret.
     pub fn len(&self) -> usize {
         self.0.len()
     }

@@ -1,4 +1,4 @@
-//! A Service of type LoadBalancer and the nodes behind it, with the fields that a cloud needs to know.
+//! A Service of type LoadBalancer and the nodes behind it, with the fields that a provider reads.
 
 use super::instance::{InstanceId, ProviderId};
 use super::interned::NodeLabels;
@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-/// A Service that needs a load balancer, or had needed one earlier.
+/// A Service that needs a load balancer now, or needed one earlier.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Service {
     pub namespace: String,
@@ -20,12 +20,13 @@ pub struct Service {
     /// `metadata.creationTimestamp`, by the API server's clock. `None` when it is not known.
     pub created: Option<Timestamp>,
     pub annotations: BTreeMap<String, String>,
-    /// How many unknown annotations are not in `annotations`. That map holds only the first unknown annotations,
-    /// with empty values.
+    /// How many unknown annotations are missing from `annotations`, which contains only the first few of
+    /// them, with empty values.
     pub more_unknown: usize,
     pub ports: Vec<ServicePort>,
     pub traffic_policy: TrafficPolicy,
-    /// The port where every node answers whether it runs a pod of the Service. Set only with [`TrafficPolicy::Local`].
+    /// The port on which each node answers whether it runs a pod of the Service. `None` unless the
+    /// traffic policy is [`TrafficPolicy::Local`].
     pub health_check_node_port: Option<u16>,
     /// `spec.loadBalancerIP`, or an empty text when it is unset.
     pub load_balancer_ip: String,
@@ -33,20 +34,21 @@ pub struct Service {
     pub source_ranges: Vec<String>,
     /// Whether `spec.sessionAffinity` is `ClientIP`.
     pub has_session_affinity: bool,
-    /// Whether `spec.ipFamilies` is `IPv6` alone, so that the node ports are IPv6 alone too.
+    /// Whether `spec.ipFamilies` is only `IPv6`. Node ports then accept only IPv6.
     pub is_ipv6_alone: bool,
-    /// The IP addresses and host names in the status of the Service.
+    /// The IP addresses and host names in the Service's status.
     pub addresses: Vec<String>,
 }
 
-/// The kind of an annotation of a Service. It decides what is kept of the annotation.
+/// The kind of an annotation of a Service. It decides whether the name and the value are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnnotationKind {
-    /// The annotation is known, and its value is read.
+    /// An annotation that this program reads. Its value is kept.
     Known,
-    /// The annotation has our prefix, but no such annotation exists. Its name is reported.
+    /// An annotation with a prefix that this program uses, but with a name that does not exist. The name is kept, so
+    /// that it can be reported.
     Unknown,
-    /// The annotation belongs to other programs, and this controller does not read its value.
+    /// An annotation of another program. Nothing of it is kept.
     Foreign,
 }
 
@@ -54,13 +56,14 @@ pub enum AnnotationKind {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServicePort {
-    /// The name of the port. Empty when the only port has no name.
+    /// The name of the port. A Service with one port need not name it, and the text is then empty.
     #[serde(default)]
     pub name: String,
     #[serde(default)]
     pub protocol: Protocol,
     pub port: u16,
-    /// The node port. `None` when `allocateLoadBalancerNodePorts` is false, or when no node port is allocated yet.
+    /// The node port. `None` when `allocateLoadBalancerNodePorts` is `false`, or when Kubernetes has
+    /// not chosen one yet.
     pub node_port: Option<u16>,
 }
 
@@ -81,7 +84,7 @@ named! {
 pub enum TrafficPolicy {
     #[default]
     Cluster,
-    /// A node takes traffic for the Service only when it runs one of the Service's pods.
+    /// A node accepts traffic for the Service only when it runs a pod of the Service.
     Local,
 }
 
@@ -92,26 +95,27 @@ pub struct OfferedNode {
     pub provider_id: ProviderId,
     pub labels: NodeLabels,
     pub addresses: Vec<NodeAddress>,
-    /// What the list of servers says about the server of the node.
+    /// How the server of the node appears in the cloud's list of servers.
     pub reach: Reach,
-    /// The public address of a dedicated server. `None` when the server has no such address, or when it is not known
-    /// because credentials are missing.
+    /// The public IPv4 address of a dedicated server. `None` when the server has none, or when the credentials that are
+    /// needed to read it are missing.
     pub dedicated_ipv4: Option<Ipv4Addr>,
 }
 
-/// What the list of servers says about one server.
+/// How a server appears in the cloud's list of servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Reach {
-    /// No list of servers was read.
+    /// The list of servers was not read.
     #[default]
     Unknown,
-    /// The list is complete, and the server is not in it.
+    /// The list is complete, but the server is not in it.
     Missing {
-        /// Whether the list was requested after this pass of the controller began. Otherwise the server may be newer
-        /// than the list.
+        /// Whether the list was requested in the present pass of the controller. The server may be newer
+        /// than an older list.
         is_certain: bool,
     },
-    /// The server exists. It can be reached by its public IPv4 address, if any, and by its addresses in these networks.
+    /// The server is in the list. A load balancer can reach it by its public IPv4 address, if it has one, and
+    /// in these private networks.
     By {
         has_public_ipv4: bool,
         /// The IDs of the private networks in which the server has an address.
@@ -119,16 +123,17 @@ pub enum Reach {
     },
 }
 
-/// A certificate with its chain and its private key. The key fits the certificate, and the certificate is valid now.
+/// A certificate with its chain and its private key. It was checked that the key belongs to the certificate, and that
+/// the certificate is valid now.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct TlsPair {
-    /// The chain as PEM. The server's own certificate comes first.
+    /// The chain in PEM form, beginning with the server's own certificate.
     pub chain: String,
-    /// How many certificates the chain has.
+    /// The number of certificates in the chain.
     pub certificates: usize,
     /// The SHA-256 digest of the chain, in hexadecimal digits.
     pub digest: String,
-    /// The private key as PEM.
+    /// The private key in PEM form.
     pub key: Secret,
 }
 
@@ -138,59 +143,58 @@ pub type TlsSecret = Result<Arc<TlsPair>, String>;
 /// The namespace and the name of a Secret.
 pub type SecretName = (String, String);
 
-/// Secrets of type `kubernetes.io/tls`. A Secret that was not read is missing.
+/// The Secrets of type `kubernetes.io/tls` that were read.
 pub type TlsSecrets = BTreeMap<SecretName, TlsSecret>;
 
 /// The cluster whose Services are planned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cluster {
-    /// The UID of the cluster's Service `default/kubernetes` as it was first seen. It distinguishes two clusters in one
-    /// project. Empty when the UID is not known. Then nothing is created or deleted.
+    /// The first known UID of the cluster's Service `default/kubernetes`. It distinguishes two clusters in the same
+    /// project. While it is not known, the text is empty, and nothing is created or deleted.
     pub uid: String,
-    /// Other UIDs that the Service `default/kubernetes` had earlier. Objects that were made under one of these UIDs
-    /// belong to this cluster.
+    /// Other UIDs that the Service `default/kubernetes` had earlier. An object with a label that has one of these UIDs
+    /// belongs to this cluster, too.
     pub former_uids: Vec<String>,
-    /// The value of `--cluster-name`, which only people read.
+    /// The value of `--cluster-name`. It is used only in texts for users.
     pub name: String,
     /// The UIDs of all Services of the cluster, of any type.
     pub service_uids: HashSet<String>,
-    /// The Services whose ports on a shared load balancer must not be changed, by UID.
+    /// The Services whose ports on a shared load balancer must not be changed. The key is the UID of the Service.
     pub untouched: HashMap<String, UntouchedService>,
-    /// The Services that use load balancers together.
+    /// The groups of Services that share a load balancer.
     pub groups: Groups,
-    /// The cloud servers of all nodes of the cluster, offered or not, with the names of the nodes.
+    /// The names of the nodes on cloud servers, by the ID of the server. All nodes of the cluster are included, even
+    /// nodes that can't become targets.
     pub servers: HashMap<InstanceId, String>,
     /// The `InternalIP`s and `ExternalIP`s of all nodes of the cluster.
     pub addresses: HashSet<IpAddr>,
-    /// The addresses of the nodes on dedicated servers, with the names of the nodes. Empty without credentials for
-    /// these servers. Then none of their targets is removed.
+    /// The names of the nodes on dedicated servers, by each address of the node. Empty when the credentials for
+    /// dedicated servers are missing. Their targets are then not removed.
     pub dedicated: HashMap<IpAddr, String>,
-    /// The addresses of `dedicated` that the cloud itself names. The others were written by kubelets, which may write
-    /// any address, so that no target is removed because of them.
+    /// Those addresses in `dedicated` that the cloud itself reports. Kubelets have written the others, and a kubelet
+    /// may write any address. So a target with such an address is not removed.
     pub proven: HashSet<IpAddr>,
-    /// The names of the nodes with a provider ID that is not ours, each with this provider ID.
+    /// The names and provider IDs of the nodes whose provider ID does not belong to this program.
     pub foreign_nodes: Vec<(String, String)>,
-    /// The Secrets that the planned Services name.
+    /// The Secrets that the planned Services use.
     pub tls_secrets: TlsSecrets,
 }
 
-/// A Service whose ports are not touched, because it belongs to another controller, or because it is ours
-/// and was not read.
+/// A Service whose ports must not be changed, because another controller manages it, or because it could not be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UntouchedService {
     pub namespace: String,
-    /// Whether the Service is too large to be read, so that it is not known what the Service asks for. Otherwise it
-    /// belongs to another controller.
+    /// Whether the Service is too large to be read. It is then not known what the Service asks for. Otherwise another
+    /// controller manages the Service.
     pub is_unread: bool,
 }
 
-/// The groups of Services that share load balancers. An index by UID lets a plan find its group without a search
-/// through the other groups.
+/// The groups of Services that share a load balancer. A Service's group is found quickly by the UID of the Service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Groups {
-    /// The Services of each group by the key of [`group`](super::LoadBalancers::group), the oldest Service first.
+    /// The Services of each group, the oldest first, by the key from [`group`](super::LoadBalancers::group).
     by_key: HashMap<String, Vec<Service>>,
-    /// The key of the group of each Service, and the position of the Service in the group, by the UID of the Service.
+    /// The key of each Service's group, and the position of the Service in `by_key`, by the UID of the Service.
     places: HashMap<String, (Arc<str>, usize)>,
 }
 
@@ -202,13 +206,13 @@ pub struct Ingress {
     pub ip: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hostname: Option<String>,
-    /// `VIP` or `Proxy`, or `None` for a hostname.
+    /// `VIP` or `Proxy`. `None` for an entry with a host name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ip_mode: Option<String>,
 }
 
-/// Creates the index. `from` maps the key of each [`group`](super::LoadBalancers::group) to its Services,
-/// the oldest first.
+/// Creates the groups. The map has the Services of each group, the oldest first, by
+/// the key from [`group`](super::LoadBalancers::group).
 impl From<HashMap<String, Vec<Service>>> for Groups {
     fn from(by_key: HashMap<String, Vec<Service>>) -> Groups {
         let places = by_key.iter().flat_map(|(key, all)| {
@@ -222,7 +226,7 @@ impl From<HashMap<String, Vec<Service>>> for Groups {
 }
 
 impl Groups {
-    /// Returns the Services of the group with this key, the oldest first.
+    /// Returns the Services of the group with this key, the oldest Service first.
     pub fn of_key(&self, key: &str) -> &[Service] {
         self.by_key.get(key).map_or(&[], Vec::as_slice)
     }
@@ -240,27 +244,26 @@ impl Groups {
 }
 
 impl Cluster {
-    /// Returns all UIDs by which the cluster is known, its identity first. Nothing is returned when the identity
-    /// is not known.
+    /// Returns all known UIDs of the cluster, with the present one first.
     pub fn uids(&self) -> impl Iterator<Item = &str> {
         let all = [&self.uid].into_iter().chain(&self.former_uids);
         all.map(String::as_str).filter(|uid| !uid.is_empty())
     }
 
-    /// Whether this UID is one of the cluster's UIDs.
+    /// Whether this is one of the cluster's UIDs.
     pub fn is_known_by(&self, uid: &str) -> bool {
         self.uids().any(|owner| owner == uid)
     }
 }
 
 impl Service {
-    /// Returns `namespace/name`, as people write it.
+    /// Returns the name of the Service as `namespace/name`.
     pub fn full_name(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }
 }
 
-/// Parses the name of a protocol. A protocol that is unset or unknown here is TCP.
+/// Parses the name of a protocol. An empty or unknown name becomes TCP.
 impl From<String> for Protocol {
     fn from(name: String) -> Protocol {
         let known = Protocol::ALL.iter().find(|protocol| protocol.name() == name);

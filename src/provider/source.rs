@@ -1,4 +1,4 @@
-//! The source of a desired value. Every desired value can name its source.
+//! The source of a desired value, which is displayed together with the value.
 
 use serde::{Serialize, Serializer};
 use std::fmt;
@@ -16,8 +16,8 @@ impl<T> Sourced<T> {
     }
 }
 
-/// The source of a value, which is the setting, annotation or rule that asks for it. A source is printed as one phrase,
-/// in tables and in JSON.
+/// The source of a value, e.g. the annotation that sets it. Tables and JSON contain the source as
+/// the same short phrase.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     /// An annotation of the object.
@@ -30,11 +30,11 @@ pub enum Source {
     Flag(String),
     /// The default of the setting with this name, because the setting is unset.
     Default(String),
-    /// A field of the cloud's server, and the rule or setting that chose it.
+    /// A field of the cloud's server, with the rule or setting that chose this field.
     Server { field: &'static str, because: Option<String> },
-    /// The present value of the object, which is kept.
+    /// The object already has the value, and keeps it.
     Kept,
-    /// A rule of ours or of Kubernetes.
+    /// A rule of this program or of Kubernetes.
     Rule(&'static str),
 }
 
@@ -62,7 +62,7 @@ impl Source {
         }
     }
 
-    /// Whether an operator or the owner of the object asks for the value.
+    /// Whether an operator or the owner of the object has set the value.
     pub fn is_set(&self) -> bool {
         use Source::{Annotation, Environment, Flag, Label};
         matches!(self, Annotation(_) | Label(_) | Environment(_) | Flag(_))
@@ -72,7 +72,7 @@ impl Source {
         self.setting().is_some()
     }
 
-    /// Returns the setting whose default the value is, or `None` for a value from another source.
+    /// Returns the setting whose default is used, or `None` for a value with another source.
     pub fn setting(&self) -> Option<&str> {
         match self {
             Source::Default(setting) => Some(setting),

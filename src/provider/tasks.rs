@@ -1,7 +1,7 @@
-//! Tasks that run side by side, each on a thread of its own. Their results come in the order in which the tasks end.
+//! Tasks that run at the same time, each on its own thread. Their results arrive in the order in which the tasks end.
 //!
-//! In a simulation a task runs when its result is waited for, on the waiting thread, and the simulation chooses which
-//! of several tasks is next.
+//! In a simulation there are no threads. A task runs on the waiting thread when a result is waited for, and the
+//! simulation chooses which task is next.
 
 use super::clock;
 use std::cell::{Cell, RefCell};
@@ -9,10 +9,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
-/// The tasks of a scope. All of them end before the scope.
+/// The tasks of a scope. The scope ends only after all of them have ended.
 pub struct Tasks<'scope, 'env, R> {
     place: TaskPlace<'scope, 'env, R>,
-    /// How many tasks were begun whose results were not fetched.
+    /// The number of tasks whose results were not fetched yet.
     open: Cell<usize>,
 }
 
@@ -22,11 +22,11 @@ enum TaskPlace<'scope, 'env, R> {
     Threads {
         scope: &'scope Scope<'scope, 'env>,
         results: Receiver<R>,
-        /// The sender of results, which is cloned for each task.
+        /// The sender for results. Each task gets a clone of it.
         sender: Sender<R>,
     },
     Simulated {
-        /// The tasks that did not run yet, with the time at which each was begun.
+        /// The tasks that have not run yet, each with the time at which it was begun.
         waiting: RefCell<Vec<(Instant, BoxedTask<'env, R>)>>,
     },
 }
@@ -42,7 +42,7 @@ impl<'scope, 'env, R: Send + 'env> Tasks<'scope, 'env, R> {
         Tasks { place, open: Cell::new(0) }
     }
 
-    /// Returns how many results have not been fetched yet.
+    /// Returns the number of tasks whose results were not fetched yet.
     pub fn open(&self) -> usize {
         self.open.get()
     }
@@ -61,15 +61,15 @@ impl<'scope, 'env, R: Send + 'env> Tasks<'scope, 'env, R> {
         }
     }
 
-    /// Returns the next result, or `None` when no task has ended within this time.
+    /// Returns the result of the next task that ends. `None` when no task ends within this time.
     pub fn next(&self, wait: Duration) -> Option<R> {
         let result = match &self.place {
             TaskPlace::Threads { results, .. } => {
                 results.recv_timeout(clock::to_machine(wait)).ok()
             }
             TaskPlace::Simulated { waiting } => {
-                // With a wait of zero, only tasks that began before this moment can have ended. One that began at this
-                // moment is not chosen.
+                // A call with a wait of zero chooses only among tasks that were begun earlier than now. No time has
+                // passed for the others, so they can't have ended.
                 let now = clock::now();
                 let may_be_over =
                     |place: &usize| !wait.is_zero() || waiting.borrow()[*place].0 < now;
@@ -80,7 +80,7 @@ impl<'scope, 'env, R: Send + 'env> Tasks<'scope, 'env, R> {
                 }
                 let count = places.len();
                 let chosen = (count > 0).then(|| places[clock::random() as usize % count]);
-                // The list is not borrowed while the task runs.
+                // The list must not stay borrowed while the task runs.
                 let task = chosen.map(|chosen| waiting.borrow_mut().swap_remove(chosen));
                 task.map(|(_, task)| task())
             }
@@ -90,7 +90,8 @@ impl<'scope, 'env, R: Send + 'env> Tasks<'scope, 'env, R> {
     }
 }
 
-/// Runs the tasks that did not run yet, just as the end of a thread scope waits for its threads.
+/// Runs the tasks that have not run yet. In the same way, a scope with real threads ends only after
+/// its threads have ended.
 impl<R> Drop for Tasks<'_, '_, R> {
     fn drop(&mut self) {
         if let TaskPlace::Simulated { waiting } = &self.place {

@@ -1,11 +1,11 @@
-//! The names of the environment variables that settings are read from. The table of `settings` uses these names, and
-//! messages about problems print them, so that a message with a name that no setting has does not compile. The names
-//! are part of the contract, because controllers and the provider print them and may not import `settings`.
+//! The names of the environment variables that contain settings. The table in `settings` and all messages use these
+//! constants, so a message can't name a variable that does not exist. They are defined here because controllers and
+//! providers need them, and must not import `settings`.
 
 use std::ffi::OsStr;
 use std::fmt;
 
-/// The name of an environment variable that a setting is read from.
+/// The name of an environment variable that contains a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct VariableName(&'static str);
 
@@ -21,11 +21,10 @@ impl fmt::Display for VariableName {
     }
 }
 
-/// The prefixes of the variables of both Hetzner APIs.
+/// The prefixes of the variables that concern the Cloud API or Robot.
 const PREFIXES: [&str; 2] = ["HCLOUD_", "ROBOT_"];
 
-/// Whether the name of a variable begins like the names of variables for Hetzner's APIs. It may be a variable that this
-/// program does not read.
+/// Whether the name of a variable begins with one of these prefixes. This program may not use such a variable.
 pub fn is_about_hetzner(name: impl AsRef<OsStr>) -> bool {
     let name = name.as_ref().as_encoded_bytes();
     PREFIXES.iter().any(|prefix| name.starts_with(prefix.as_bytes()))
@@ -35,7 +34,7 @@ macro_rules! variables {
     ($($name:ident)*) => {
         $(pub const $name: VariableName = VariableName(stringify!($name));)*
 
-        /// The names of all these variables.
+        /// All names that are defined here.
         pub const ALL: &[VariableName] = &[$($name),*];
     };
 }

@@ -1,5 +1,5 @@
-//! Notes what this process waits for, so that a person who waits for the process can see it. This is part of the
-//! contract, like the heartbeat, because `http` notes its calls, and a controller notes the actions of the cloud.
+//! Records what this process waits for, so that a command can show it to its user. This is defined here because both
+//! `http` and the controllers use it.
 
 use super::clock;
 use super::heartbeat::lock;
@@ -7,33 +7,33 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Whether waits are recorded. This is `false` until [`note_waits`] is called. The threads of a daemon then do no more
-/// than read this flag.
+/// Whether waits are recorded. This is `false` until a command calls [`note_waits`]. A daemon never does, so its
+/// threads only read this flag.
 static IS_NOTED: AtomicBool = AtomicBool::new(false);
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 static OPEN: Mutex<Vec<Open>> = Mutex::new(Vec::new());
 
-/// A wait that has not ended.
+/// A wait that has not ended yet.
 #[derive(Clone, Debug)]
 pub struct Open {
-    /// The number of the wait, which no other wait of this process has.
+    /// The number of this wait. Each wait of the process has another number.
     number: u64,
-    /// What is waited for. For a call, the method and the URL.
+    /// A description of what the process waits for. For a call, the method and the URL.
     pub what: String,
     pub since: Instant,
 }
 
-/// A guard for a wait. The wait ends when the guard is dropped.
+/// A guard that records a wait until the guard is dropped.
 #[derive(Debug)]
 #[must_use]
 pub struct Waiting(Option<u64>);
 
-/// Starts the recording of waits, so that [`longest_wait`] can find them.
+/// Starts to record waits, so that [`longest_wait`] returns them.
 pub fn note_waits() {
     IS_NOTED.store(true, Ordering::Relaxed);
 }
 
-/// Returns the wait that began first, or `None` when nothing is waited for.
+/// Returns the oldest wait that has not ended. `None` when the process waits for nothing.
 pub fn longest_wait() -> Option<Open> {
     lock(&OPEN).first().cloned()
 }

@@ -1,4 +1,5 @@
-//! Why a health check fails, and what helps. The `detail` and `http_status_code` of Hetzner's API decide.
+//! Finds out why a health check fails and what a user can do. The fields `detail` and `http_status_code` in the
+//! API's answer show this.
 
 use super::annotations::{
     HEALTH_CHECK, HEALTH_CHECK_HTTP_PATH, HTTP_STATUS_CODES, USES_PROXYPROTOCOL,
@@ -77,7 +78,7 @@ fn check_pods(service: &Service) -> String {
     )
 }
 
-/// The command that shows the pods of the Service that are ready.
+/// Returns a `kubectl` command that shows which pods of the Service are ready.
 fn endpoints(service: &Service) -> String {
     let label = format!("kubernetes.io/service-name={}", service.name);
     let namespace = &service.namespace;

@@ -1,4 +1,4 @@
-//! One write to the API: its data, the table of all actions, how the write is made, and what its answer means.
+//! A write to the API: the table of all actions, the request, the call, and the meaning of the answer.
 
 use super::annotations::{self as a, Annotation};
 use super::model::balancer::{LoadBalancer, TargetInRequest};
@@ -28,8 +28,8 @@ enum ActionTrait {
     FailsAlone,
     Deletes,
     OfCertificate,
-    /// The action changes the addresses and targets of the load balancer, so both are read again before the
-    /// next change.
+    /// The action can change the addresses and the targets of the load balancer. So the load balancer is read again
+    /// before the next change.
     ReadAgain,
 }
 use ActionTrait::{Deletes, FailsAlone, FollowsAtOnce, OfCertificate, ReadAgain};
@@ -59,8 +59,8 @@ macro_rules! actions {
     };
 }
 
-// The removal of a target waits for the end of the action before it, because the target that replaces the removed one
-// must be added first.
+// `RemoveTarget` does not have `FollowsAtOnce`. Its target may be replaced by a target that the previous change adds,
+// so the removal waits until the action of that change has ended.
 actions! {
     Create: "create";
     Edit: "edit";
@@ -83,50 +83,49 @@ actions! {
     DeleteCertificate: "delete_certificate" OfCertificate Deletes FailsAlone;
 }
 
-/// The larger step to which a write belongs.
+/// The larger step that a write belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     Usual,
-    /// The Service adopts the load balancer. The write is not made when the load balancer has got a port or target
-    /// since it was read for the plan.
+    /// The Service adopts the load balancer. The write is not made when the load balancer has got a new port or target
+    /// since the plan was made.
     Adoption,
     /// The Service leaves a load balancer that is not deleted. The write is not made when the load balancer has got a
-    /// port or target since it was read for the plan.
+    /// new port or target since the plan was made.
     Release,
-    /// The load balancer belongs to no Service, and no later plan would repeat the write. So it is an error when the
-    /// write must not be made.
+    /// The load balancer belongs to no Service, so no sync of a Service would plan this write again. When the load
+    /// balancer has changed in a way that forbids the write, the result is an error.
     Orphan,
-    /// The write removes a target, and no existing target stays. So at least one new target must have
-    /// been added before.
+    /// The write removes a target, and all other existing targets are removed, too. So the write is made only after at
+    /// least one new target was added.
     LastTarget,
-    /// The write uploads the last certificate. All certificates are read again after it, because the changes of ports
-    /// need their IDs.
+    /// The write uploads the last certificate of the plan. After this write all certificates are read again, because
+    /// the next changes need the IDs of the uploaded certificates.
     LastUpload,
 }
 
-/// A planned write to the API.
 #[derive(Clone)]
 pub struct BalancerChange {
     project: Project,
     pub(super) action: BalancerAction,
-    /// The ID of the load balancer or certificate. `None` when it is created.
+    /// The ID of the load balancer or certificate. `None` when the write creates the load balancer or certificate.
     id: Option<u64>,
     pub(super) request: Request,
     pub(super) description: Description,
     pub(super) purpose: Purpose,
     pub(super) event: Option<Finding>,
     guard: Option<Box<Guard>>,
-    /// The certificate that is uploaded, and its key. They are sent together with `request`, and never shown to users.
+    /// The certificate to upload, with its private key. Both are added to the request just before it is sent, so that
+    /// no output shows the key.
     pub(super) pair: Option<Arc<TlsPair>>,
-    /// The name of the load balancer that the write creates, with the source of the name.
+    /// The name of the load balancer that the write creates.
     new_name: Option<Sourced<String>>,
 }
 
-/// A line of a key is kept secret when it has at least this length. A shorter line might occur in any other text,
-/// and reveals nothing.
+/// The shortest line of a private key that is hidden in error texts. A shorter line reveals nothing, and might occur
+/// in any other text.
 const SHORTEST_KEY_LINE: usize = 16;
 
-/// The request that is sent.
 #[derive(Clone, Default, Serialize)]
 pub(super) struct Request {
     #[serde(flatten)]
@@ -151,7 +150,7 @@ impl BalancerChange {
             Value::Object(body) => body,
             _ => Map::new(),
         };
-        // The API chooses a value for each field that is not sent.
+        // A field without a value is not sent, so that the API chooses its value.
         body.retain(|_, value| !value.is_null());
         BalancerChange {
             project: project.clone(),
@@ -167,7 +166,7 @@ impl BalancerChange {
         }
     }
 
-    /// The change that creates a load balancer with its ports and targets at once; see `create`.
+    /// Returns the change that creates a load balancer together with its ports and targets.
     pub(super) fn creation(
         project: &Project,
         name: Sourced<String>,
@@ -214,7 +213,7 @@ impl BalancerChange {
         self.request.body.get(key).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// How many ports and targets a new load balancer has.
+    /// Returns the number of ports and the number of targets in the request that creates a load balancer.
     fn parts(&self) -> (usize, usize) {
         let Request { body, targets, .. } = &self.request;
         let ports = body.get("services").and_then(Value::as_array);
@@ -222,7 +221,8 @@ impl BalancerChange {
         (ports.map_or(0, Vec::len), targets.map_or(0, Vec::len))
     }
 
-    /// The place where the load balancer is created, and the annotation that may name the place.
+    /// Returns the location or network zone where the load balancer is created, and the annotation
+    /// that sets this place.
     fn place(&self) -> (&str, &Annotation) {
         match self.text("location") {
             "" => (self.text("network_zone"), &a::NETWORK_ZONE),
@@ -246,15 +246,16 @@ impl BalancerChange {
         }
     }
 
-    /// Checks the write against a new read, and updates the labels of the request. When the write must not be made,
-    /// returns the outcome.
+    /// Reads the load balancer or certificate again, and checks whether the write may still be made. If so, sets
+    /// the labels of the request from this read, and returns `None`. Otherwise returns the outcome, and the
+    /// write is not sent.
     fn rebase(&mut self) -> Result<Option<Applied>, ProviderError> {
         let Some((guard, id)) = self.guard.take().zip(self.id) else {
             return Ok(None);
         };
         let api = &self.project.api;
-        // These reads wait whenever the write would wait. Otherwise they would use every call that the rate limit
-        // allows, and none would be left for the write.
+        // These reads are made only when the rate limit also allows the write after them. Otherwise repeated attempts
+        // would use up the rate limit with reads, and the write would never be sent.
         let reads = 1 + u64::from(self.purpose == Purpose::Release);
         api.admit_write(reads, &self.description.to_string())?;
         if self.purpose == Purpose::Release {
@@ -290,8 +291,8 @@ impl BalancerChange {
     fn answered(&self, answer: Option<WriteAnswer>) -> Result<Applied, ProviderError> {
         let (action, balancer) = match answer {
             None => (None, None),
-            // An answer with status 200 and none of these fields does not come from the API, and does not tell whether
-            // the write was made.
+            // The API's answer always has one of these fields, so an answer without them comes from another server,
+            // e.g. a proxy. It does not say whether the write was made.
             Some(WriteAnswer { action: None, load_balancer: None, certificate: None }) => {
                 let name = self.action.name();
                 let why =
@@ -303,7 +304,8 @@ impl BalancerChange {
         let running = action.map_or(Ok(None), |action| action.running())?;
         let whole = balancer.filter(|balancer| self.is_whole(balancer));
         Ok(match (self.action, whole, running) {
-            // The load balancer was created for one Service, and the plan of this Service needs no other load balancer.
+            // The answer shows the new load balancer, and the Service's next plan needs no other load balancer. So a
+            // snapshot of this load balancer alone is enough.
             (BalancerAction::Create, Some(balancer), running) => {
                 let observed = ObservedBalancers {
                     balancers: vec![*balancer],
@@ -316,7 +318,8 @@ impl BalancerChange {
             (BalancerAction::CreateCertificate, ..) if self.purpose == Purpose::LastUpload => {
                 Applied::LookAgain(None)
             }
-            // Issuance may take minutes, and only one port waits for it. The certificate's status shows its end.
+            // The next change does not wait for the issuance of the certificate, which may take minutes. A later read
+            // of the certificate shows whether it was issued.
             (BalancerAction::CreateCertificate, ..) => Applied::Done,
             (action, _, running) if action.is(ReadAgain) => Applied::LookAgain(running),
             (_, _, Some(running)) => Applied::Running(running),
@@ -336,13 +339,13 @@ impl BalancerChange {
 
     fn failed(&self, failed: CloudFailure) -> Result<Applied, ProviderError> {
         match (self.action, failed.code.as_str()) {
-            // Another object has got the name. The list is read again to see who owns this object.
+            // Another object already has the name. The caller reads the list again to see who owns this object.
             (BalancerAction::Create | BalancerAction::Edit | BalancerAction::CreateCertificate, "uniqueness_error")
-            // The load balancer was protected from deletion after the last read, so it stays.
+            // The load balancer got delete protection after the last read, so it stays.
             | (BalancerAction::Delete, "protected")
-            // A load balancer has begun to use the certificate after the last read, so the certificate stays.
+            // A load balancer began to use the certificate after the last read, so the certificate stays.
             | (BalancerAction::DeleteCertificate, "resource_in_use")
-            // Another program has made the same change first.
+            // The same change was made by another program after the last read.
             | (BalancerAction::AddTarget, "target_already_defined")
             | (BalancerAction::AddService, "source_port_already_used")
             | (BalancerAction::Attach, "load_balancer_already_attached")
@@ -364,8 +367,8 @@ impl BalancerChange {
         }
     }
 
-    /// Whether the API refused the creation because of a port, a certificate or a target. The load balancer is then
-    /// created without these parts, so that it gets its address, and each part is added afterwards.
+    /// Whether the API refused to create the load balancer because of a port, a certificate or a target. The load
+    /// balancer can then be created without ports and targets, which are added one by one afterwards.
     fn is_refused_for_a_part(&self, failed: &CloudFailure) -> bool {
         const PARTS: [&str; 11] = [
             "server_not_attached_to_network",
@@ -378,7 +381,7 @@ impl BalancerChange {
             "load_balancer_not_attached_to_network",
             "source_port_already_used",
             "robot_unavailable",
-            // A server or certificate was deleted after the last read.
+            // A server or certificate in the request was deleted after the last read.
             "not_found",
         ];
         const FIELDS: [&str; 10] = [
@@ -395,8 +398,8 @@ impl BalancerChange {
         ];
         let has_parts = self.parts() != (0, 0);
         let CloudFailure { code, fields, .. } = failed;
-        // Examples of field names are `services[0].http.certificates`, `http.certificates`, and
-        // the limit `load_balancer_targets`.
+        // Examples of fields in the API's errors are `services[0].http.certificates` and `http.certificates`. An
+        // example of a limit is `load_balancer_targets`.
         let of_a_part = |field: &String| {
             let mut names = field.split(['.', '[', ']']);
             names.any(|name| FIELDS.contains(&name.strip_prefix("load_balancer_").unwrap_or(name)))
@@ -406,7 +409,7 @@ impl BalancerChange {
         has_parts && (PARTS.contains(&code.as_str()) || invalid_part)
     }
 
-    /// The next step that a user can take after an error.
+    /// Returns what a user can do about this error.
     fn next_step(&self, failed: &CloudFailure) -> Option<String> {
         let CloudFailure { code, fields, .. } = failed;
         let names = |wanted: &str| fields.iter().any(|field| field == wanted);
@@ -443,7 +446,8 @@ impl BalancerChange {
                 "the Network has reached its limit of servers and load balancers: detach those that do not need it"
                     .to_owned()
             }
-            // The project has this limit. The type of the load balancer does not decide about it.
+            // Other limits than those of ports, targets and certificates belong to the project, and not to the type
+            // of the load balancer.
             "resource_limit_exceeded" if !names_part => {
                 "the project has reached this limit: delete what is not needed, or ask for a higher limit in the \
                  console under Limits"
@@ -468,7 +472,7 @@ impl BalancerChange {
     }
 }
 
-/// The API's answer to a write. A write may also be answered without any content.
+/// The API's answer to a write. The API may also answer without any content.
 #[derive(Deserialize)]
 struct WriteAnswer {
     #[serde(default)]
@@ -480,7 +484,7 @@ struct WriteAnswer {
 }
 
 impl provider::Write for BalancerChange {
-    /// The API's name for the action.
+    /// Returns the API's name for the action.
     fn word(&self) -> &'static str {
         self.action.name()
     }
@@ -511,7 +515,7 @@ impl provider::Change for BalancerChange {
             let (body, key) = (&mut change.request.body, pair.key.expose());
             body.insert("certificate".to_owned(), json!(pair.chain));
             body.insert("private_key".to_owned(), json!(key));
-            // Each line is a secret of its own, because an answer may repeat a part of the key.
+            // Each line of the key is hidden separately, because an answer may repeat only a part of the key.
             let is_long = |line: &&str| line.len() >= SHORTEST_KEY_LINE;
             secrets.extend(key.lines().filter(is_long).map(Secret::new));
         }
@@ -548,7 +552,8 @@ impl provider::Change for BalancerChange {
         self.action.is(FailsAlone)
     }
 
-    /// The change that creates the load balancer without its ports and targets, which are added later, one by one.
+    /// Returns a change that creates the load balancer without ports and targets, which are added
+    /// one by one afterwards.
     fn without_parts(&self) -> Option<Box<dyn provider::Change>> {
         let name = self.new_name.clone()?;
         let mut body = self.request.body.clone();
@@ -572,15 +577,16 @@ impl fmt::Debug for BalancerChange {
     }
 }
 
-/// The changes in the form that the executor takes.
+/// Boxes the changes as trait objects, in the form in which the controller executes them.
 pub(super) fn boxed(changes: Vec<BalancerChange>) -> Vec<Box<dyn provider::Change>> {
     let mut boxed: Vec<_> = changes.into_iter().map(|change| Box::new(change) as Box<_>).collect();
-    // `collect` would keep the memory of the changes without boxes, which is ten times as much as the boxes need.
+    // `collect` reuses the memory of the unboxed changes, which is ten times as large as necessary. So the
+    // unused part is freed.
     boxed.shrink_to_fit();
     boxed
 }
 
-/// The count with its noun, such as `1 port` or `2 ports`.
+/// Returns the count with its noun, e.g. `1 port` or `2 ports`.
 fn counted(count: usize, what: &str) -> String {
     if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }

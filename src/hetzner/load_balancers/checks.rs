@@ -1,5 +1,5 @@
-//! Checks that are made before any change. They report what the API would refuse for each port or certificate, and
-//! targets that are nodes of the other profile.
+//! Checks that are made before any change. They find ports and certificates that the API would refuse, and targets that
+//! are nodes of the other profile.
 
 use super::annotations;
 use super::annotations::parser::AnnotationParser;
@@ -11,9 +11,9 @@ use super::ownership::labels::Labelled;
 use crate::provider::{Finding, InstanceId, Reason};
 use std::collections::BTreeSet;
 
-/// Returns why the load balancer must not be changed, when one of its targets is a node that the other profile has
-/// initialised. This controller would remove such a target, because it manages only nodes of its own profile. A start
-/// with the wrong profile must not lose the traffic.
+/// Returns the reason why the load balancer must not be changed, when one of its targets is a node that was initialised
+/// under the other profile. This controller manages only nodes of its own profile, so it would remove such a target.
+/// Somebody who starts the controller with the wrong profile must not lose traffic.
 pub(super) fn serves_other_profile(context: &PlanContext, balancer: Labelled) -> Option<String> {
     let own = context.project.profile;
     let other = own.other();
@@ -32,8 +32,8 @@ pub(super) fn serves_other_profile(context: &PlanContext, balancer: Labelled) ->
     ))
 }
 
-/// The type that the load balancer should have. This is the desired type when one is set, else the present type, else
-/// the smallest type.
+/// Returns the type that the load balancer should have. This is the type that the settings name, otherwise the present
+/// type, otherwise the smallest type.
 pub(super) fn kind<'a>(
     parser: &mut AnnotationParser,
     context: &PlanContext<'a>,
@@ -44,8 +44,7 @@ pub(super) fn kind<'a>(
     let wanted = match (desired.kind(), has) {
         (Some(wanted), _) => wanted.value.as_str(),
         (None, Some(has)) => has.name.as_str(),
-        // No type is needed when the external load balancer can't be used, or when no load balancer is created because
-        // no Service decides about it.
+        // No load balancer is created in these two cases, so no type is needed.
         (None, None) if context.group.is_external() || context.group.has_no_decider() => {
             return None;
         }
@@ -58,7 +57,7 @@ pub(super) fn kind<'a>(
             USUAL_TYPE
         }
     };
-    // `types` is `None` when only a manifest is checked; see the function `covers`.
+    // The types are not read when a manifest is checked without the API.
     let types = context.observed.types.as_deref();
     let is_it = |kind: &&BalancerType| kind.name == wanted;
     let found = || types?.iter().find(is_it);
@@ -85,8 +84,8 @@ pub(super) fn kind<'a>(
     Some(kind)
 }
 
-/// Reports a problem when the type can't hold all ports or certificates. Otherwise the API would refuse them
-/// one by one.
+/// Reports a problem when the type of the load balancer does not allow so many ports or certificates. Without this
+/// check the API would refuse some of them.
 pub(super) fn check_services(
     parser: &mut AnnotationParser,
     context: &PlanContext,
@@ -122,7 +121,7 @@ pub(super) fn check_services(
     }
 }
 
-/// How many different certificates the HTTPS ports have together.
+/// Returns the number of different certificates that all HTTPS ports use together.
 fn certificates(desired: &Desired, there: Option<Labelled>) -> usize {
     let mut ids = BTreeSet::new();
     for port in &desired.ports {

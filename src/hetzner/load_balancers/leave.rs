@@ -1,20 +1,21 @@
-//! Takes a Service off a load balancer, which is then deleted, or released, or kept by the others that use it.
+//! Takes a Service off a load balancer. Without other users the load balancer is then deleted or released. Otherwise the
+//! other users keep it.
 //!
 //! # What may delete a load balancer
 //!
-//! [`removal`] makes the write of every deletion. There are four ways to it:
+//! The function [`removal`] returns the write that deletes a load balancer. It has four callers:
 //!
-//! | who asks | when | what stops it besides the rules below |
+//! | caller | when it deletes the load balancer | what prevents this, besides the conditions below |
 //! |---|---|---|
-//! | `BalancerSnapshot::plan_end` | the Service is deleted, or of another type | two load balancers carry its UID; the management of this load balancer ended |
-//! | [`leave_others`] | the Service moves to another load balancer | anything that is wrong with the plan; the new load balancer can't serve yet; the status does not name the new load balancer yet |
+//! | `BalancerSnapshot::plan_end` | the Service is deleted, or gets another type | two load balancers have the Service's UID in a label; the management of this load balancer has ended |
+//! | [`leave_others`] | the Service moves to another load balancer | the plan has a problem; the new load balancer can't serve the Service yet; the status does not name the new load balancer yet |
 //! | [`leave_unused`] | the Service can't have what it asks for, and has another load balancer that serves nothing | the status does not say which load balancer serves the Service; the Service asks for this one |
-//! | `BalancerSnapshot::orphans`, worked off by `controllers/service/orphans.rs` | no Service has it, and an operator or `--delete-orphaned-load-balancers` asks for it | a Service takes it over; anything that could not be read |
+//! | `BalancerSnapshot::orphans`, which `controllers/service/orphans.rs` deletes | the load balancer belongs to no Service, and an operator or `--delete-orphaned-load-balancers` asks for it | a Service takes the load balancer over; something could not be read |
 //!
-//! All four have the same conditions. The judge says that the load balancer is the Service's or nobody's, and that it
-//! need not stay (`ownership/judge.rs`). The load balancer is not protected. The identity of the cluster is known. The
-//! load balancer is read again just before the write, and must have the same labels and no other port or target
-//! (`ownership/guard.rs`). The gate of each write is open.
+//! All four callers have the same conditions. The load balancer belongs to the Service or to nobody, and nothing requires
+//! that it stays (`ownership/judge.rs`). It is not protected. The UID of the cluster is known. Just before the write the
+//! load balancer is read again, and must have the same labels and no new port or target (`ownership/guard.rs`). The gate
+//! allows the write.
 
 use super::annotations::parser::AnnotationParser;
 use super::change::{BalancerAction, BalancerChange, Purpose, boxed};
@@ -39,7 +40,6 @@ use crate::provider::{
 use crate::text::shell_command;
 use serde_json::{Value, json};
 
-/// The changes that take a Service off load balancers, and the claims of the plan on these load balancers.
 #[derive(Default)]
 pub(super) struct Leaving {
     pub(super) changes: Vec<Box<dyn provider::Change>>,
@@ -48,8 +48,8 @@ pub(super) struct Leaving {
     pub(super) is_any: bool,
 }
 
-/// The changes that take the Service off all its load balancers except `there`. `there` is the load balancer to which
-/// the Service moves. `None` means that it is still to be created.
+/// Returns the changes that take the Service off all its load balancers except `there`, the load balancer to which the
+/// Service moves. `None` means that this load balancer does not exist yet.
 pub(super) fn leave_others(
     context: &PlanContext,
     there: Option<Labelled>,
@@ -78,13 +78,13 @@ pub(super) fn leave_others(
     leaving
 }
 
-/// Takes a Service that can't have what it asks for off unused load balancers. A load balancer is unused when the
-/// Service does not ask for it, and the status names another load balancer or has no address yet. When the status has
-/// only a host name, it is not known which load balancer serves the Service, and all of them stay.
+/// Adds changes to a refused plan, which take the Service off its unused load balancers. A load balancer is
+/// unused when the Service does not ask for it, and when the status names another load balancer or has no address
+/// yet. When the status has only a host name, no load balancer is taken as unused, because it is not known which
+/// one serves the Service.
 ///
-/// `there` is the load balancer that the Service asks for. When there are unused load balancers, the refused plan takes
-/// the Service off them, and the reason for the refusal becomes a finding. The next plan finds no unused load balancer,
-/// and is refused again.
+/// `there` is the load balancer that the Service asks for. When the Service has unused load balancers, the reason of
+/// the refusal becomes a finding of the plan. The next plan finds no unused load balancer any more, and is refused.
 pub(super) fn leave_unused(
     mut plan: LoadBalancerPlan,
     context: &PlanContext,
@@ -130,8 +130,8 @@ fn unused<'a>(
     if !(is_named || service.addresses.is_empty()) || all().any(is_of_other_profile) {
         return Vec::new();
     }
-    // A setting may leave all addresses out of the status. An empty status then does not mean that no load balancer
-    // serves the Service.
+    // A setting may exclude every address from the status. An empty status then does not show that the
+    // load balancer is unused.
     let would_be_named = |balancer: Labelled| !status::ingress(&balancer, desired).is_empty();
     let is_unused = |balancer: &Labelled| {
         Some(balancer.id) != there.map(|there| there.id)
@@ -142,7 +142,7 @@ fn unused<'a>(
     all().filter(is_unused).collect()
 }
 
-/// The changes that take a Service off a load balancer. Others that use the load balancer keep their ports.
+/// Returns the changes that take the Service off a load balancer. The ports of other Services stay.
 pub(super) fn leave(
     context: &PlanContext,
     balancer: Labelled,
@@ -167,8 +167,9 @@ pub(super) fn leave(
     }
 }
 
-/// The change that deletes the load balancer. It is made only when the load balancer is not protected, still has the
-/// labels that were read for the plan, and has no new port or target.
+/// Returns the change that deletes the load balancer. Just before the change the load balancer is read again.
+/// It is deleted only when it is not protected, has no new port or target, and still has the labels on which
+/// the plan is based.
 pub(super) fn removal(
     project: &Project,
     balancer: Labelled,
@@ -182,9 +183,9 @@ pub(super) fn removal(
     Box::new(change.guarded(Guard::of(balancer.balancer)))
 }
 
-/// Takes the Service off a load balancer that stays. The Service's ports and targets are removed first, and the labels
-/// last, so that after a restart the labels still say what must be removed. Whatever others added stays: ports that the
-/// Service does not have, servers that are no nodes, addresses and label selectors.
+/// Returns the changes that take the Service off a load balancer that is not deleted. They remove first the Service's
+/// ports and targets, and last its labels. After a restart in between, the labels still show what must be removed.
+/// Ports, IP targets and label selectors that others added stay, and so do servers that are not nodes.
 pub(super) fn take_off(
     context: &PlanContext,
     balancer: Labelled,
@@ -206,14 +207,14 @@ pub(super) fn take_off(
     boxed(parts)
 }
 
-/// The data for taking one Service off a load balancer that stays.
+/// A load balancer that stays, and the Service that is taken off it.
 struct TakenOff<'a> {
     context: &'a PlanContext<'a>,
     balancer: Labelled<'a>,
-    /// Whether no other Service uses the load balancer. A Service whose management has ended uses it too,
-    /// because its ports stay.
+    /// Whether no other Service uses the load balancer. A Service whose management here has ended also counts as a
+    /// user, because its ports stay.
     is_last: bool,
-    /// Whether the load balancer is kept, so that another Service can use it later.
+    /// Whether the load balancer stays empty so that another Service can use it later.
     is_kept: bool,
 }
 
@@ -230,8 +231,8 @@ impl TakenOff<'_> {
         part
     }
 
-    /// Returns the removals of ports. All ports are removed from a load balancer that this controller created and that
-    /// is kept. Nobody else added ports to it, and a port that is left would block the next Service.
+    /// Returns the changes that remove ports. A load balancer that this controller created loses all its ports when it
+    /// stays without a user, because a port that stays would block the next Service.
     fn ports(&self) -> Vec<BalancerChange> {
         let (service, ownership) = (self.context.service, self.balancer.ownership);
         let takes_all = self.is_kept && ownership.created.is_some();
@@ -254,8 +255,8 @@ impl TakenOff<'_> {
         removed.map(removal).collect()
     }
 
-    /// Returns the removals of targets. Nodes of this cluster are removed only when no other Service uses
-    /// the load balancer.
+    /// Returns the changes that remove targets. The nodes of this cluster stay targets while another Service
+    /// uses the load balancer.
     fn targets(&self) -> Vec<BalancerChange> {
         let (balancer, cluster) = (self.balancer, self.context.cluster);
         let is_external = balancer.ownership.external.is_some();
@@ -273,8 +274,7 @@ impl TakenOff<'_> {
         removed.map(removal).collect()
     }
 
-    /// Returns the change of the labels, or `None` when no label may be changed because the load balancer
-    /// has lost its labels.
+    /// Returns the change of the labels, or `None` when the load balancer has no label that must change.
     fn labels(&self, why: &str) -> Option<BalancerChange> {
         let (balancer, cluster) = (self.balancer, self.context.cluster);
         let mut to = without_service(balancer, self.context.service, cluster, self.is_last);
@@ -304,8 +304,8 @@ impl TakenOff<'_> {
     }
 }
 
-/// Ends the management of the Service on the load balancer. Its ports, targets and addresses stay as they are, and a
-/// label states that the management has ended.
+/// Returns the change that ends the management of the Service on the load balancer. The ports, targets and addresses
+/// stay, and a label records that the management has ended.
 pub(super) fn end_management(
     project: &Project,
     balancer: Labelled,
@@ -330,8 +330,8 @@ pub(super) fn end_management(
     Box::new(change.guarded(Guard::to(Some(balancer), &to)))
 }
 
-/// Reports that the load balancer is left unchanged, because it belongs to another cluster that has a Service with the
-/// same UID. One of the two clusters is a copy of the other.
+/// Returns a finding that the load balancer is left unchanged. Two clusters have a Service with the same UID, because
+/// one cluster is a copy of the other, and the load balancer belongs to the other cluster.
 pub(super) fn left_to_its_cluster(balancer: Labelled, uid: &str) -> Finding {
     let message = format!(
         "load balancer {} carries this Service's UID, but a label names another cluster, {uid}, and its targets do not \

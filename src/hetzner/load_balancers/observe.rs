@@ -1,5 +1,5 @@
-//! Reads all load balancers with one list, and their types, certificates and Primary IPs only for Services
-//! that need them.
+//! Reads all load balancers with one list. Reads load balancer types, certificates and Primary IPs only when
+//! a Service needs them.
 
 use super::annotations;
 use super::annotations::parser::{has, value_of};
@@ -15,11 +15,12 @@ use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long the list of types is kept. Hetzner announces a new type, or the end of a type, months before.
+/// How long the list of load balancer types is used before it is read again. Hetzner announces new types, and the end
+/// of types, months in advance.
 const TYPES_KEPT: Duration = Duration::from_secs(24 * 3600);
 
-/// When a list of types is at most this old, a type that it lacks does not exist. An older list is read again, because
-/// the type may be new.
+/// A list of types that is not older than this is taken as complete. When a type is missing from an older list, the
+/// list is read again, because the type may be new.
 const TYPES_CERTAIN: Duration = Duration::from_secs(600);
 
 /// The lists of earlier polls, which later polls use again.
@@ -29,7 +30,7 @@ pub(in crate::hetzner) struct EarlierPolls {
     subnets: CachedList<Subnet>,
 }
 
-/// Reads what plans for these Services depend on. `network` is the Network of the settings.
+/// Reads everything that the plans for these Services depend on. `network` is the Network of the settings.
 pub(in crate::hetzner) fn observe(
     project: Project,
     earlier: &EarlierPolls,
@@ -50,7 +51,7 @@ pub(in crate::hetzner) fn observe(
         .collect();
     if !wanted.is_empty() {
         let is_good = |age: Duration, types: &[BalancerType]| {
-            // An empty name means any type.
+            // The Service accepts any type when the name is empty.
             let has = |name: &&str| name.is_empty() || types.iter().any(|kind| kind.name == **name);
             age < if wanted.iter().all(has) { TYPES_KEPT } else { TYPES_CERTAIN }
         };
@@ -65,8 +66,8 @@ pub(in crate::hetzner) fn observe(
         snapshot.observed.certificates = Some(api.list("", urgency)?);
     }
     let needs_primary_ips = |service: &&Service| match urgency {
-        // When a user asks for the plan, the plan also reports which of the desired addresses an
-        // existing load balancer lacks.
+        // A user who asks for the plan also wants to know which of the desired addresses an existing load balancer does
+        // not have. So the Primary IPs are read.
         Urgency::Asked => primary_ips::asks(service),
         _ => needs_primary_ips(&snapshot, service),
     };
@@ -85,7 +86,8 @@ pub(super) fn covers(snapshot: &BalancerSnapshot, service: &Service) -> bool {
             && (observed.primary_ips.is_some() || !needs_primary_ips(snapshot, service))
 }
 
-/// Whether the types must be read. An existing load balancer says itself what its own type can hold.
+/// Whether the list of types must be read. When an existing load balancer keeps its type, the list is not needed,
+/// because the API describes the type together with the load balancer.
 fn needs_types(snapshot: &BalancerSnapshot, service: &Service) -> bool {
     let wanted = wanted_type(&snapshot.project, service);
     own(snapshot, service).is_none_or(|balancer| {
@@ -93,8 +95,8 @@ fn needs_types(snapshot: &BalancerSnapshot, service: &Service) -> bool {
     })
 }
 
-/// The load balancer of a Service that has exactly one load balancer, and that neither shares it nor asks for a shared
-/// or external one. `None` for any other Service, which may get a new load balancer.
+/// Returns the only load balancer of a Service, when the Service alone uses it and asks for no shared or external one.
+/// `None` for any other Service, which may still get a new load balancer.
 fn own<'a>(snapshot: &'a BalancerSnapshot, service: &Service) -> Option<Labelled<'a>> {
     let found = snapshot.balancers().may_be_of(service);
     let found: Vec<Labelled> =
@@ -115,7 +117,8 @@ fn wanted_type<'a>(project: &'a Project, service: &'a Service) -> Option<&'a str
     value_of(service, &annotations::TYPE).or_else(|| default.map(|kind| kind.value.as_str()))
 }
 
-/// Whether the Primary IPs must be read. An existing load balancer keeps the addresses that it was made with.
+/// Whether the Primary IPs must be read. Only a new load balancer needs them, because an existing one
+/// can't change its addresses.
 fn needs_primary_ips(snapshot: &BalancerSnapshot, service: &Service) -> bool {
     primary_ips::asks(service) && own(snapshot, service).is_none()
 }
@@ -126,17 +129,17 @@ fn needs_certificates(service: &Service) -> bool {
         .any(|annotation| has(service, annotation))
 }
 
-/// How old the last sample of a metric may be.
+/// The greatest age of a metric's last sample that is still taken as the current value.
 const RECENT: Duration = Duration::from_secs(300);
 
-/// Reads how much a load balancer is used now.
+/// Reads the current usage of a load balancer.
 pub(in crate::hetzner) fn usage(api: &Api, id: u64) -> Result<Usage, ProviderError> {
     let now = clock::timestamp();
     let [start, end] = [now - RECENT, now].map(|at| at.strftime("%Y-%m-%dT%H:%M:%SZ"));
     let types = "type=open_connections&type=connections_per_second&type=requests_per_second";
     let path = format!("/load_balancers/{id}/metrics?{types}&start={start}&end={end}&step=60");
     let answer: Value = api.get(&path, Urgency::Asked)?;
-    // Each sample is a time and a decimal number.
+    // The API gives each sample as a pair of a time and a decimal number in a text.
     let last = |name: &str| {
         let series = &answer["metrics"]["time_series"][name]["values"];
         series.as_array()?.last()?[1].as_str()?.parse().ok()

@@ -1,6 +1,6 @@
-//! The plan for one Service's load balancer, in stages. The first stage finds the load balancer and the ports that the
-//! Service has on it. The second stage compares the load balancer with what the Service wants. The last stage
-//! determines what is done, what follows, and what is reported to users.
+//! The plan for one Service's load balancer. The first stage finds the load balancer and the ports that the Service has
+//! there. The second stage compares the load balancer with what the Service asks for. The last stage decides what is
+//! changed, what follows the changes, and what is reported to users.
 
 use super::annotations::parser::AnnotationParser;
 use super::change::{BalancerAction, BalancerChange, boxed};
@@ -25,7 +25,7 @@ use crate::text::shell_command;
 use serde_json::Value;
 
 impl BalancerSnapshot {
-    /// The plan that brings the Service's load balancer in order.
+    /// Returns the plan that gives the Service's load balancer its desired state.
     pub(super) fn plan_service(&self, of: For) -> LoadBalancerPlan {
         if let Some(balancer) = self.balancers().released(&of.service.uid).first() {
             return released(*balancer, of);
@@ -36,13 +36,13 @@ impl BalancerSnapshot {
         };
         let (settled, found_meanwhile) = self.settle(of, Some(stays));
         let mut plan = settled.bring_in_order(found_meanwhile);
-        // Other Services decide whether the Service may use this load balancer, and who has which port. A newer list of
-        // the Services may therefore change the plan.
+        // Whether this Service may use the load balancer and the ports that it asks for depends on other Services. So
+        // the other Services may have to be read again.
         plan.needs.services |= asked.needs.services;
         leave_unused(plan, &asked.context, &asked.desired, stays.asked)
     }
 
-    /// The plan that deletes the Service's load balancer, or takes the Service off it.
+    /// Returns the plan that deletes the Service's load balancer, or takes the Service off it.
     pub(super) fn plan_end(&self, service: &Service, cluster: &Cluster) -> LoadBalancerPlan {
         let balancers = self.balancers();
         let (mut plan, context) = self.end(service, cluster);
@@ -56,8 +56,8 @@ impl BalancerSnapshot {
         for balancer in owned(balancers, service, cluster).filter(is_managed) {
             include(&mut plan, balancer, cluster);
             let ownership = balancer.ownership;
-            // The Service of a port without a label is recognised by the status of the Service. The status must
-            // therefore not be emptied while no label has the UID of the Service.
+            // A port without a label that names its owner is recognised by the Service's status. So the status may be
+            // emptied only when a label still has the Service's UID.
             if ownership.external.is_some() && ownership.carries(service) {
                 plan.status = Some(Vec::new());
             }
@@ -69,7 +69,7 @@ impl BalancerSnapshot {
         plan
     }
 
-    /// The plan that ends the management of the Service's load balancer.
+    /// Returns the plan that ends the management of the Service's load balancer.
     pub(super) fn plan_end_of_management(
         &self,
         service: &Service,
@@ -91,8 +91,8 @@ impl BalancerSnapshot {
         plan
     }
 
-    /// Returns an empty plan for the end of the Service's load balancer, or of its management. Also returns the context
-    /// of the plan, without nodes, because such a plan needs none.
+    /// Returns an empty plan and its context. The callers add the changes that end the Service's use of a load
+    /// balancer, or its management. The context has no nodes, because these changes do not need them.
     fn end<'a>(
         &'a self,
         service: &'a Service,
@@ -105,7 +105,8 @@ impl BalancerSnapshot {
         (plan, context)
     }
 
-    /// The plan that assigns this load balancer to the Service, and brings it in order.
+    /// Returns the plan that makes the Service the owner of this load balancer, and gives the load
+    /// balancer its desired state.
     pub(super) fn plan_given(&self, id: u64, of: For) -> LoadBalancerPlan {
         let refuse = |why| {
             let why = Finding::warning(Reason::LoadBalancerNotAdopted, why);
@@ -120,8 +121,8 @@ impl BalancerSnapshot {
         let given = observed.balancers.iter_mut().filter(|balancer| balancer.id == id);
         given.for_each(|balancer| balancer.labels = guard.labels());
         let given = BalancerSnapshot::new(self.project.clone(), observed);
-        // The load balancer that the Service asks for may not be adopted, and the Service does not get
-        // another load balancer instead.
+        // The Service may ask for another load balancer, which it is not allowed to adopt. Then it does not
+        // get this one instead.
         if let (_, Err(Unsettled::Unfound(Unfound::NotAdopted(why)))) = given.settle(of, None) {
             return LoadBalancerPlan::default().refuse(why);
         }
@@ -152,7 +153,7 @@ impl BalancerSnapshot {
     }
 }
 
-/// The last stages: the comparison of the load balancer with what the Service wants, and the outcome.
+/// The last stages of a plan.
 impl<'a> Settled<'a> {
     fn bring_in_order(mut self, found: Result<FoundBalancer<'a>, Unsettled>) -> LoadBalancerPlan {
         let mut plan = LoadBalancerPlan { needs: self.needs, ..LoadBalancerPlan::default() };
@@ -180,21 +181,21 @@ impl<'a> Settled<'a> {
             (_, plan.findings) = parser.end();
             return plan;
         }
-        // The Service can't have what it asks for now, so the plan shows users the load balancer that
-        // the Service already has.
+        // The Service can't have what it asks for. The plan shows users the load balancer that the
+        // Service has at present.
         let serving = || owned(context.balancers, context.service, context.cluster).next();
         let shown = || serving().map(|balancer| status::for_people(balancer, context.cluster));
         plan.found = plan.found.or_else(shown);
         plan = refused(plan, parser, reason);
-        // The mode is set although the plan is refused. Otherwise a tenant could avoid mode `Proxy` by a
-        // mistake in an annotation.
+        // The IP mode `Proxy` is set even when the plan is refused. Otherwise a tenant could avoid this mode
+        // by a wrong annotation.
         if desired.in_status.is_by_proxy {
             plan.status = status::by_proxy(context.service, context.balancers, context.cluster);
         }
         if stays { plan } else { leave_unused(plan, &context, &desired, there) }
     }
 
-    /// Completes the plan, and adds problems to the parser.
+    /// Compares the load balancer with what the Service asks for, and fills the plan. Adds problems to the parser.
     fn complete(&mut self, found: &FoundBalancer<'a>, plan: &mut LoadBalancerPlan) {
         let (context, there) = (&self.context, found.balancer());
         plan.found = there.map(|balancer| Balancer {
@@ -217,7 +218,7 @@ impl<'a> Settled<'a> {
         }
     }
 
-    /// Returns the outcome of the plan, and fills the plan's other fields.
+    /// Returns the outcome of the plan, and fills the other fields of the plan.
     fn outcome(
         &mut self,
         found: &FoundBalancer<'a>,
@@ -247,8 +248,8 @@ impl<'a> Settled<'a> {
         plan.claims.extend(others.claims);
         plan.carries_uid |= others.is_any;
         let moves = !others.changes.is_empty();
-        // While the Service moves to a load balancer that can't serve it yet, the previous one serves it, and
-        // the status stays.
+        // While the Service moves to a load balancer that can't serve it yet, its status keeps the addresses of the
+        // previous load balancer, which still serves the Service.
         if let Some(there) = there.filter(|_| !(moves && waits)) {
             plan.status = Some(status::wanted(&there, &self.desired, context));
         }
@@ -257,8 +258,8 @@ impl<'a> Settled<'a> {
             return PlanOutcome::Waiting;
         }
         let is_unfinished = self.stays || waits || differences.is_unfinished;
-        // Some nodes may never become targets. The Service therefore leaves its other load balancers as soon as this
-        // one has at least one target.
+        // Some nodes may never become targets. So the Service already leaves its other load balancers when this one has
+        // at least one target.
         let has_targets = there.is_some_and(|there| !there.targets.is_empty());
         let is_made = !waits && (!is_unfinished || has_targets);
         let mut leaves = if is_made { others.changes } else { Vec::new() };
@@ -268,7 +269,7 @@ impl<'a> Settled<'a> {
         PlanOutcome::Change { changes, then }
     }
 
-    /// Whether a port waits for its certificate.
+    /// Whether a port of the Service can't be added or changed before its certificate is issued.
     fn waits(&self, there: Option<Labelled>) -> bool {
         self.desired.ports.iter().any(|port| {
             let found = there.and_then(|there| there.balancer.listener(port.listener.listen_port));
@@ -276,8 +277,8 @@ impl<'a> Settled<'a> {
         })
     }
 
-    /// Returns the differences. When the Service can have none of its ports on a load balancer about whose settings no
-    /// Service decides, also returns the changes that take the Service off it.
+    /// Returns the differences of the load balancer. Also returns the changes that take the Service off a shared or
+    /// external load balancer, when the Service can have none of its ports there.
     fn differences(
         &mut self,
         found: &FoundBalancer<'a>,
@@ -299,8 +300,8 @@ impl<'a> Settled<'a> {
             (FoundBalancer::Own(balancer) | FoundBalancer::Adopted(balancer), None)
                 if self.desired.ports.is_empty() =>
             {
-                // The Service has no port on the load balancer. If its nodes became targets, they would get the traffic
-                // of other owners' ports, and no label would name the Service for which they were added.
+                // The Service has no port on this load balancer, so its nodes must not become targets. They would get
+                // the traffic for the ports of other owners.
                 let why = "none of its ports can be used there";
                 (diff.found, take_off(&self.context, *balancer, why))
             }
@@ -313,8 +314,8 @@ impl<'a> Settled<'a> {
     }
 }
 
-/// Returns the last step of a plan. A Service that moves to another load balancer leaves the previous one
-/// only after all other changes.
+/// Returns what follows the changes. A Service that moves leaves its previous load balancer only
+/// after all other changes.
 fn make_before_break(
     moves: bool,
     leaves: Vec<Box<dyn provider::Change>>,
@@ -328,7 +329,7 @@ fn make_before_break(
     }
 }
 
-/// The plan of a Service whose management on this load balancer has ended.
+/// Returns the plan for a Service whose management on this load balancer has ended. It changes nothing.
 fn released(balancer: Labelled, of: For) -> LoadBalancerPlan {
     let message = format!(
         "its management ended: load balancer {} stays unchanged; to take it over again: {}",
@@ -354,7 +355,8 @@ fn adopted(balancer: Labelled) -> Finding {
     Finding::info(Reason::LoadBalancerAdopted, message).by_provider()
 }
 
-/// The plan without changes, which says why nothing is changed. It also shows the differences when they were computed.
+/// Returns a plan that changes nothing, with the reason. When the differences were already computed, the plan
+/// shows them to users.
 fn refused(
     plan: LoadBalancerPlan,
     mut parser: AnnotationParser,
@@ -374,7 +376,8 @@ fn refused(
     }
 }
 
-/// Adds the writes for a load balancer that belongs wholly or partly to the Service.
+/// Adds this load balancer of the Service to the plan, so that users see it and no other plan changes it
+/// at the same time.
 fn include(plan: &mut LoadBalancerPlan, balancer: Labelled, cluster: &Cluster) {
     plan.found = Some(status::for_people(balancer, cluster));
     plan.carries_uid = true;

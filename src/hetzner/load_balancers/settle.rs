@@ -1,7 +1,8 @@
-//! The first stages of a plan: what the Service asks for, which load balancer is its own, and which ports it has there.
+//! The first stages of a plan. They find out what the Service asks for, which load balancer belongs to the Service, and
+//! which ports the Service has there.
 //!
-//! A Service that can't have what it asks for stays on the load balancer whose address is in its status. These stages
-//! are then repeated for this load balancer, whose labels state how the Service uses it.
+//! When a Service can't have the load balancer that it asks for, it stays on the load balancer whose address is in its
+//! status. These stages are then repeated for that load balancer. Its labels state how the Service uses it.
 
 use super::annotations::parser::AnnotationParser;
 use super::checks::serves_other_profile;
@@ -19,27 +20,27 @@ use super::ownership::judge::{Stake, owned, stake};
 use super::ownership::labels::Labelled;
 use crate::provider::{Cluster, Finding, Needs, OfferedNode, Reason, Service};
 
-/// The result of the first stages: what a Service wants.
+/// The result of the first stages of a plan.
 pub(super) struct Settled<'a> {
     pub(super) parser: AnnotationParser<'a>,
     pub(super) context: PlanContext<'a>,
-    /// What the Service wants, except the ports that other Services or owners have.
+    /// What the Service asks for, without the ports that belong to other Services or owners.
     pub(super) desired: Desired,
     pub(super) needs: Needs,
-    /// Whether the Service stays on a load balancer other than the one that it asks for.
+    /// Whether the Service stays on its present load balancer, because it can't have the one that it asks for.
     pub(super) stays: bool,
 }
 
-/// Why the load balancer can't be compared with what the Service wants.
+/// The reason why the load balancer can't be compared with what the Service asks for.
 pub(super) enum Unsettled<'a> {
-    /// Something that the plan depends on was not read.
+    /// The snapshot lacks data that the plan depends on.
     Unread,
     Unfound(Unfound),
-    /// The Service stays on a load balancer other than the one that it asks for.
+    /// The Service stays on its present load balancer, because it can't have the one that it asks for.
     Stays(Stays<'a>),
 }
 
-/// A Service that stays on its present load balancer, because it can't have what it asks for.
+/// The load balancer on which a Service stays, because it can't have what it asks for.
 pub(super) struct Stays<'a> {
     pub(super) on: Labelled<'a>,
     why: Vec<Finding>,
@@ -47,7 +48,7 @@ pub(super) struct Stays<'a> {
     pub(super) asked: Option<Labelled<'a>>,
 }
 
-/// The Service that a plan is for, and the nodes and the cluster on which the plan depends.
+/// The Service to plan for, with the nodes and the cluster that the plan depends on.
 #[derive(Clone, Copy)]
 pub(super) struct For<'a> {
     pub(super) service: &'a Service,
@@ -56,9 +57,9 @@ pub(super) struct For<'a> {
 }
 
 impl BalancerSnapshot {
-    /// Reads what the Service asks for, and finds its load balancer and its ports there. `stays` is given when the
-    /// Service can't have the load balancer that it asks for. It holds the load balancer on which the Service stays,
-    /// and the reason. The second value is the load balancer that was found.
+    /// Parses what the Service asks for, and finds its load balancer and its ports there. `stays` is `None` at first.
+    /// When the result is `Unsettled::Stays`, the caller calls this function again with it. The second call then finds
+    /// the load balancer on which the Service stays.
     pub(super) fn settle<'a>(
         &'a self,
         of: For<'a>,
@@ -76,8 +77,8 @@ impl BalancerSnapshot {
         let found = if !context.group.members.iter().all(|member| covers(self, member)) {
             Err(Unsettled::Unread)
         } else if let Some(meanwhile) = meanwhile {
-            // Other Services decide whether the Service may use the load balancer that it asks for, so the list of
-            // Services is read again.
+            // Whether the Service may use the load balancer that it asks for depends on other Services. So the other
+            // Services must be read again.
             needs.services = true;
             Err(Unsettled::Stays(meanwhile))
         } else {
@@ -111,7 +112,7 @@ impl BalancerSnapshot {
     }
 }
 
-/// Leaves out the ports that other Services or owners have on the load balancer that was found.
+/// Removes from `desired` the ports that other Services or owners already have on the load balancer in `found`.
 fn settle_ports<'a>(
     parser: &mut AnnotationParser,
     context: &PlanContext<'a>,
@@ -136,8 +137,8 @@ fn settle_ports<'a>(
     }
     let wanted = desired.ports.len();
     let blocked = leave_out_taken(parser, context, &mut desired.ports, there);
-    // Without mode `Proxy` kube-proxy would send the cluster's own traffic for a refused port to this Service. With
-    // this mode the traffic goes to the load balancer.
+    // A Service whose port was refused gets the IP mode `Proxy`. Otherwise kube-proxy would send the cluster's own
+    // traffic for this port to the Service, although the port belongs to another owner.
     desired.in_status.is_by_proxy |= desired.ports.len() < wanted;
     match blocked.filter(|_| stays.is_none()) {
         None => Ok(found),
@@ -145,8 +146,8 @@ fn settle_ports<'a>(
     }
 }
 
-/// Returns what must be read again before the plan is applied. A load balancer that may not be adopted according to the
-/// last read may be adopted after the next read. It then gets targets, so the servers are read again, too.
+/// Returns which data must be read again before the plan is applied. Another read of the Services may allow the
+/// adoption of a load balancer, which then gets targets. So the servers are read again whenever the Services are.
 fn needs(
     context: &PlanContext,
     desired: &Desired,
@@ -163,9 +164,8 @@ fn needs(
     Needs { servers, services, project: false }
 }
 
-/// The load balancer on which the Service stays when it may not use the one that it asks for. The Service's status has
-/// the address of this load balancer. The labels of the load balancer state whether the Service has it alone, in a
-/// group, or as an external one.
+/// Returns the load balancer on which the Service stays when it may not use the one that it asks for. Its address is in
+/// the Service's status. Its labels state whether the Service has it alone, shares it, or uses it as an external one.
 fn stays_meanwhile<'a>(context: &PlanContext<'a>) -> Option<Stays<'a>> {
     let why = context.group.refused.as_ref()?;
     let mut owned = owned(context.balancers, context.service, context.cluster);

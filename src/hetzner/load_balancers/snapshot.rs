@@ -1,5 +1,5 @@
-//! Answers the controller's questions about a snapshot of load balancers: what is planned for a Service,
-//! and what exists.
+//! Answers the controller's questions about a snapshot of load balancers: the plans for Services, and
+//! the objects that exist.
 
 use super::change::Purpose;
 use super::desired::uploads::shown;
@@ -25,8 +25,8 @@ impl provider::Snapshot for BalancerSnapshot {
         let observed = &self.observed;
         let certificates = observed.certificates.as_ref().map(Vec::len);
         let primary_ips = observed.primary_ips.as_ref().map(Vec::len);
-        // Reading the unused certificates of this cluster takes a second list of certificates, so the number of
-        // certificates occurs twice here.
+        // The certificates are counted twice, because a search for unused certificates reads a
+        // second list of certificates.
         let lists = [Some(observed.balancers.len()), certificates, certificates, primary_ips];
         lists.into_iter().flatten().map(pages::calls).sum()
     }
@@ -86,7 +86,7 @@ impl provider::Snapshot for BalancerSnapshot {
     }
 
     fn external(&self) -> Vec<Balancer> {
-        // The names of nodes are not needed, so an empty cluster is enough.
+        // The result does not need the names of nodes, so an empty cluster is enough.
         let names = &Cluster::default();
         let all = self.balancers().all();
         let external = all.filter(|balancer| balancer.ownership.external.is_some());
@@ -94,7 +94,7 @@ impl provider::Snapshot for BalancerSnapshot {
     }
 
     fn health(&self, services: &HashSet<&str>) -> Vec<SeenHealth> {
-        // The names of nodes are not needed, so an empty cluster is enough.
+        // The result does not need the names of nodes, so an empty cluster is enough.
         let names = &Cluster::default();
         let is_wanted = |uid: &&String| services.contains(uid.as_str());
         let is_ours = |balancer: &Labelled| {

@@ -1,6 +1,6 @@
-//! The budget of calls to the Robot web service. The budget is smaller than Robot's own limits, so that other
-//! programs that share these limits, such as an installer or a person's script, keep working. No call is made while
-//! Robot reports that its rate limit is used up.
+//! The budget of calls to the Robot web service. It is smaller than Robot's own rate limits, because other programs,
+//! such as an installer or a script, use the same limits. After Robot has reported that a rate limit is used up, no
+//! call is made for some time.
 
 use super::login::whole_second;
 use crate::metrics::{ROBOT_BLOCKED, ROBOT_REMAINING};
@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// The shortest and the longest pause after a rate limit, when `ROBOT_RATE_LIMIT_WAIT_TIME` is not set. Between these
-/// limits, the pause is as long as Robot's answer says.
+/// The shortest and the longest pause after Robot has reported that a rate limit is used up. Within these bounds, the
+/// pause is as long as Robot's answer says. `ROBOT_RATE_LIMIT_WAIT_TIME` replaces all this by a fixed pause.
 const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
@@ -20,14 +20,15 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 pub(super) enum RobotCall {
     /// `GET /server`, which lists all servers.
     List,
-    /// `GET /server/{number}`. These calls leave a part of the budget to the list, because the list serves all nodes.
+    /// A call of `GET /server/{number}`. These calls leave a part of the budget for the list of all servers, which is
+    /// needed by all nodes.
     Server,
-    /// `GET /reset/{number}`, which says whether a server is off.
+    /// A call of `GET /reset/{number}`, which says whether a server is off.
     Reset,
 }
 
-/// A token bucket for calls that share a limit. A full bucket has `holds` tokens, and gets `back_an_hour` tokens back
-/// in an hour. So at most `holds + back_an_hour` calls are made in any hour.
+/// A token bucket for calls with a common rate limit. A full bucket holds `holds` tokens, and each call takes one. The
+/// bucket gets `back_an_hour` new tokens an hour, so at most `holds + back_an_hour` calls are made in an hour.
 struct TokenBucket {
     /// The bucket's name in metrics.
     name: &'static str,
@@ -48,14 +49,13 @@ struct State {
     server: TokenBucket,
     /// The budget for calls to `/reset`: 380 of the 500 calls an hour that the web service allows.
     reset: TokenBucket,
-    /// The time until which no call is sent because Robot reported its rate limit, and the reason that errors of calls
-    /// give until then.
+    /// The time until which no call is sent, because Robot reported that its rate limit is used up, and the text for
+    /// the errors of calls before that time.
     paused: Option<(Instant, String)>,
 }
 
 impl RobotCall {
-    /// Returns the number of calls in the budget that this kind of call may not use, because the other kinds of calls
-    /// need this part.
+    /// Returns how many calls of the budget are kept for the other kinds of calls.
     fn reserve(self) -> f64 {
         if self == RobotCall::Server { 20.0 } else { 0.0 }
     }
@@ -74,8 +74,8 @@ impl RobotBudget {
         }
     }
 
-    /// Takes this call, which is made now, from the budget. The error says when the call can be tried again. A call
-    /// that is refused here takes nothing from the budget.
+    /// Counts this call, which is made now, in the budget. The error says when to try again. A call that is refused
+    /// here is not counted.
     pub(super) fn admit(
         &self,
         call: RobotCall,
@@ -104,8 +104,9 @@ impl RobotBudget {
         })
     }
 
-    /// Stops all calls for a time, because the web service answered that its rate limit is used up. Returns that time.
-    /// `what` appears in the error of later calls, and `interval` is the period that the answer names.
+    /// Stops all calls for a time, because the web service answered that its rate limit is used up. Returns how
+    /// long the pause is. `what` is included in the errors of later calls. `interval` is the period of the rate
+    /// limit from the answer.
     pub(super) fn pause(&self, what: &str, interval: Option<Duration>, now: Instant) -> Duration {
         let interval = interval.unwrap_or(LONGEST_PAUSE);
         let pause = self.pause.unwrap_or(interval.clamp(SHORTEST_PAUSE, LONGEST_PAUSE));
@@ -125,7 +126,7 @@ impl TokenBucket {
         TokenBucket { name, holds, back_an_hour, left: holds, filled: clock::now() }
     }
 
-    /// Takes one call from the bucket. The error is the time until a call can be taken.
+    /// Takes one token, if at least `reserve` tokens are left after it. The error is the time until this is possible.
     fn take(&mut self, reserve: f64, now: Instant) -> Result<(), Duration> {
         let passed = now.saturating_duration_since(self.filled);
         let back = passed.div_duration_f64(HOUR) * self.back_an_hour;

@@ -1,4 +1,4 @@
-//! Errors of calls to the Robot web service, in its own words.
+//! Errors of the Robot web service.
 
 use crate::http::{self, HttpErrorKind, shortened};
 use crate::provider::variables::{ROBOT_ENDPOINT, ROBOT_PASSWORD, ROBOT_USER};
@@ -9,7 +9,7 @@ use std::time::Duration;
 /// A failed call to the Robot web service.
 pub(super) struct RobotFailure {
     pub(super) error: ProviderError,
-    /// The web service's error code, or `None` when the web service did not answer with an error of its own.
+    /// The web service's error code. `None` when the answer has no such code, or when there was no answer.
     pub(super) code: Option<String>,
     status: Option<u16>,
     /// The period of the rate limit, as the web service's answer states it.
@@ -17,7 +17,7 @@ pub(super) struct RobotFailure {
 }
 
 impl RobotFailure {
-    /// Whether the answer is a 404 with this error code of the web service's own.
+    /// Whether the answer has the status 404 and this error code of the web service.
     pub(super) fn is_404(&self, code: &str) -> bool {
         self.status == Some(404) && self.code.as_deref() == Some(code)
     }
@@ -55,8 +55,8 @@ impl From<ProviderError> for RobotFailure {
     }
 }
 
-/// Returns what the error means. No error becomes `NotFound` here: only `SERVER_NOT_FOUND` says that a server does not
-/// exist, and only when one server was asked for.
+/// Returns the kind of the error. It is never `NotFound`, because only the caller knows whether it asked for one
+/// server. For that call, `SERVER_NOT_FOUND` means that the server does not exist.
 fn kind(http: &http::HttpError, code: Option<&str>) -> ErrorKind {
     match (&http.kind, http.status(), code) {
         (HttpErrorKind::Refused(_), ..) => ErrorKind::Refused,

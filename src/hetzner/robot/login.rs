@@ -15,7 +15,7 @@ const WAIT: Duration = Duration::from_secs(600);
 /// The number of different credentials that may be refused within `WAIT`. A third failed login would block the IP.
 const TRIES_AT_MOST: usize = 2;
 
-/// The user and the password. Each is fixed, or in a file that is read before every call.
+/// The user and the password, each either fixed or in a file. A file is read before every call.
 pub(super) struct RobotLogin {
     user: SecretSource,
     password: SecretSource,
@@ -24,21 +24,21 @@ pub(super) struct RobotLogin {
 
 #[derive(Default)]
 struct State {
-    /// The `Authorization` header of the last call.
+    /// The `Authorization` header that was sent last.
     shown: Option<Secret>,
-    /// The refused logins that still prevent other logins, with the oldest first.
+    /// The refused logins because of which some or all credentials must not be sent yet, with the oldest first.
     refusals: Vec<Refusal>,
-    /// The time of the last refused login. `None` when a login succeeded since, or when no login was tried.
+    /// The time of the last refused login. `None` when a later login succeeded, or when there was no login yet.
     refused: Option<Timestamp>,
 }
 
 struct Refusal {
-    /// The refused header, which is not sent again before `until`. `None` means that no header at
-    /// all is sent before `until`.
+    /// The header that was refused, and must not be sent before `until`. `None` means that no login at all
+    /// is tried before `until`.
     header: Option<Secret>,
     at: Timestamp,
     until: Instant,
-    /// The end of the wait as a time of day, for messages.
+    /// The wall-clock time at which the wait ends, for messages.
     ends: Timestamp,
 }
 
@@ -48,29 +48,29 @@ impl RobotLogin {
         RobotLogin { user, password, state: Mutex::default() }
     }
 
-    /// Records that the credentials that were sent last were accepted.
+    /// Records that the web service accepted the credentials that were sent last.
     pub(super) fn accepted(&self) {
         lock(&self.state).refused = None;
         ROBOT_BLOCKED.set(&["login"], 0.0);
     }
 
-    /// Records that the credentials that were sent last were refused, so that they are not sent again for `WAIT`. A
-    /// second call about the same credentials changes nothing. With `is_all`, the IP of this machine may be blocked, so
-    /// that no other credentials are sent either.
+    /// Records that the web service refused the credentials that were sent last. They are then not sent again during
+    /// `WAIT`. A second refusal of the same credentials changes nothing. When `is_all` is `true`, the IP of this
+    /// machine may be blocked, so no credentials are sent during `WAIT`.
     pub(super) fn refuse(&self, is_all: bool) {
         let mut state = lock(&self.state);
         let header = state.shown.clone().filter(|_| !is_all);
         state.note(header, whole_second(clock::timestamp()), WAIT);
     }
 
-    /// Returns when a login was refused, if none has succeeded since.
+    /// Returns the time of the last refused login, or `None` when a login succeeded after it.
     pub(super) fn refused(&self) -> Option<Timestamp> {
         lock(&self.state).refused
     }
 
-    /// Continues the wait that began when a login of another process was refused at this time. No credentials
-    /// are sent until the wait ends, unless a file gets other credentials. A time in the future is taken as
-    /// now, because clocks differ.
+    /// Continues the wait of another process whose login was refused at this time. No credentials are sent until the
+    /// wait ends, except new credentials from a file. A time in the future is replaced by the present time, because the
+    /// clocks of two machines differ.
     pub(super) fn wait_since(&self, at: Timestamp) {
         let now = clock::timestamp();
         let at = whole_second(at.min(now));
@@ -84,7 +84,7 @@ impl RobotLogin {
         }
     }
 
-    /// Returns the time until which no login is tried, or `None` when a login may be tried now.
+    /// Returns the time until which the present credentials are not sent. `None` when they may be sent now.
     pub(super) fn blocked_until(&self) -> Option<Timestamp> {
         let header = self.read().ok()?.header;
         let mut state = lock(&self.state);
@@ -123,7 +123,7 @@ impl Issuer for RobotLogin {
 }
 
 impl State {
-    /// Returns the earlier refusal because of which these credentials are not sent at present.
+    /// Returns the earlier refusal because of which these credentials must not be sent now.
     fn obstacle(&mut self, header: Option<&Secret>) -> Option<&Refusal> {
         let now = clock::now();
         self.refusals.retain(|refusal| refusal.until > now);
@@ -135,8 +135,8 @@ impl State {
         self.refusals.iter().find(holds)
     }
 
-    /// Records a refusal, after which this header is not sent for the time `wait`. When `header` is
-    /// `None`, no header is sent.
+    /// Records a refusal, after which this header is not sent during `wait`. When `header` is `None`, no header
+    /// is sent during `wait`.
     fn note(&mut self, header: Option<Secret>, at: Timestamp, wait: Duration) {
         if self.refusals.iter().any(|refusal| refusal.header == header) {
             return;
@@ -154,7 +154,7 @@ impl State {
     }
 }
 
-/// Returns the time without its fraction of a second, for messages and for the Lease.
+/// Returns the time without its fraction of a second, as messages and the Lease contain it.
 pub(super) fn whole_second(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }

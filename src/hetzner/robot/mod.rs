@@ -1,7 +1,7 @@
-//! Dedicated servers: the Robot web service, with its login, its budget and its errors.
+//! Dedicated servers, and the Robot web service that knows them.
 //!
-//! The web service's rules are documented at <https://robot.hetzner.com/doc/webservice/en.html>. Calls are made one
-//! after the other, because a wrong password must cost only one failed login, even when many threads ask.
+//! The rules of the web service are documented at <https://robot.hetzner.com/doc/webservice/en.html>. Only one call is
+//! made at a time. So a wrong password causes only one failed login, even when several threads need the web service.
 
 mod budget;
 mod error;
@@ -39,12 +39,12 @@ pub struct RobotSettings {
     pub forward_internal_ips: Sourced<bool>,
 }
 
-/// A Robot account, or the part of it that the credentials give access to.
+/// The client of a Robot account. It sees only the servers that the credentials give access to.
 pub(super) struct Robot {
     http: http::HttpClient,
     login: Arc<RobotLogin>,
     budget: RobotBudget,
-    /// A lock that is held during a call.
+    /// A lock that a thread holds while it makes a call.
     calling: Mutex<()>,
 }
 
@@ -61,8 +61,8 @@ struct Reset {
 }
 
 impl Robot {
-    /// Makes the client of the Robot account, without calling the web service. Returns `None` when there are no
-    /// credentials. `client` makes the HTTP client for this address and login.
+    /// Creates the client without calling the web service. Returns `None` when there are no credentials. `client`
+    /// creates the HTTP client for this URL and login.
     pub(super) fn new(
         settings: &RobotSettings,
         client: impl FnOnce(&str, http::Login) -> http::HttpClient,
@@ -80,7 +80,7 @@ impl Robot {
     fn read<T: DeserializeOwned>(&self, path: &str, call: RobotCall) -> Result<T, RobotFailure> {
         let _one_at_a_time = turn(&self.calling);
         let what = format!("GET {}{path}", self.http.base());
-        // The login is checked first, because a call that may not be sent must not use up the budget.
+        // The login is checked before the budget, so that a call that must not be sent does not use up the budget.
         http::Issuer::current(&*self.login).map_err(|why| {
             let why = format!("{what}: not sent: {why}");
             RobotFailure::from(ProviderError::new(ErrorKind::Unauthorized, why))
@@ -114,7 +114,8 @@ impl Robot {
 }
 
 impl Dedicated for Robot {
-    /// Lists all servers. When there is no server at all, the web service answers with an error, and the list is empty.
+    /// Returns all servers. The web service answers with an error when there is no server. In this case the result
+    /// is an empty list.
     fn list(&self, _urgency: Urgency) -> Result<Vec<Instance>, ProviderError> {
         let path = "/server";
         match self.read::<Vec<Entry>>(path, RobotCall::List) {
@@ -184,8 +185,7 @@ pub(super) fn watch(method: Method, path: &str, stage: TryStage) {
     }
 }
 
-/// The highest number of characters of a label's value. The first and the last character of the value must be a letter
-/// or a digit.
+/// The greatest length of a label's value, in characters. The value must begin and end with a letter or a digit.
 const LABEL_CHARACTERS: usize = 63;
 
 /// An entry of `GET /server`, and the answer of `GET /server/{number}`.
@@ -194,8 +194,8 @@ struct Entry {
     server: RobotServer,
 }
 
-/// A dedicated server in an answer. Texts that are not known yet may be null,
-/// for example while a server is being set up.
+/// A dedicated server in an answer of the web service. Some texts may be null, for example while the server
+/// is being set up.
 #[derive(Debug, Deserialize)]
 struct RobotServer {
     server_number: u64,
@@ -211,7 +211,7 @@ struct RobotServer {
     paid_until: Option<String>,
 }
 
-/// Returns all instances of a list. The error says what is wrong with the list.
+/// Converts a list to instances. The error says what is wrong with the list.
 fn instances(entries: Vec<Entry>) -> Result<Vec<Instance>, String> {
     let mut seen = HashSet::new();
     let read = |entry: Entry| {
@@ -255,7 +255,8 @@ fn instance(server: RobotServer) -> Result<Instance, String> {
     })
 }
 
-/// Returns the name of a product in a form that can be the value of a label.
+/// Returns the name of a product in a form that is valid as a label's value. Spaces become `-`, and other characters
+/// that are not allowed are removed.
 fn label(product: &str) -> Interned {
     let is_kept = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
     let dashed = product.replace(' ', "-");
@@ -264,7 +265,7 @@ fn label(product: &str) -> Interned {
     label.trim_matches(is_no_end).into()
 }
 
-/// Returns the network zone of the Cloud's location with this name, because Robot does not report network zones.
+/// Returns the network zone of this location of Hetzner Cloud. The web service does not report network zones.
 fn network_zone(location: &str) -> &'static str {
     if matches!(location, "fsn1" | "nbg1" | "hel1") { "eu-central" } else { "" }
 }

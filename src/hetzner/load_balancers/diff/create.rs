@@ -1,4 +1,4 @@
-//! Creates a load balancer with one request. The request makes the changes that an empty load balancer would need.
+//! Creates a load balancer with one request, which combines the changes that an empty load balancer would need.
 
 use super::primary_ips;
 use super::subnets;
@@ -14,8 +14,8 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
 impl Diff<'_, '_> {
-    /// Adds the change that creates the load balancer. When it is not known where to create the load balancer, a
-    /// problem is reported instead.
+    /// Adds the change that creates the load balancer. Reports a problem instead when neither the settings nor the
+    /// nodes say where to create it.
     pub(crate) fn create(mut self, whole: &Whole, name: Sourced<String>) -> Differences {
         let primary = primary_ips::chosen(self.parser, self.context, whole);
         let Some(CreationPlace { location, zone }) = self.choose_place(whole, primary.location)
@@ -44,14 +44,14 @@ impl Diff<'_, '_> {
         self.found
     }
 
-    /// Combines the changes from index `first` on into one request. A change that does not fit into this request is
-    /// dropped, and the next plan finds it again.
+    /// Combines the changes from index `first` on into the request that creates the load balancer. The request can't
+    /// express some changes, and the next plan makes them after the creation.
     fn fold(&mut self, whole: &Whole, first: usize) -> (Map<String, Value>, Vec<TargetInRequest>) {
         let mut body = Map::new();
         let (mut services, mut targets) = (Vec::new(), Vec::new());
         let attach = whole.attach.as_ref();
         let is_attached = attach.is_some_and(|attach| !attach.needs_own_call());
-        // Targets that are reached by private IP can be added only once the load balancer is attached.
+        // Targets with private IPs can be added only after the load balancer is attached to the Network.
         let can_be_reached = is_attached || !self.desired.use_private_ip.value;
         for change in self.found.changes.drain(first..) {
             let request = change.request;
@@ -85,15 +85,17 @@ impl Diff<'_, '_> {
         (body, targets)
     }
 
-    /// Chooses where the load balancer is created. A location takes precedence over a network zone. When neither is
-    /// set, the place where most nodes are is chosen. `of_addresses` is the location of the chosen Primary IPs.
+    /// Chooses where the load balancer is created. A location takes precedence over a network zone. When neither
+    /// is set, the place where most nodes are is chosen. `of_addresses` is the location of the Primary IPs that
+    /// the load balancer gets.
     fn choose_place(
         &mut self,
         whole: &Whole,
         of_addresses: Option<Sourced<String>>,
     ) -> Option<CreationPlace> {
         let CreationPlace { location, zone } = whole.place.clone();
-        // The zone labels that hcloud-cloud-controller-manager gives to nodes are not locations.
+        // A node that hcloud-cloud-controller-manager initialised may have a data center in its zone label, which
+        // is not a location.
         let ours = !self.context.project.preserves_unset();
         let most = |label: TopologyLabel| {
             let most = ours.then(|| self.most_common(label.stable_key()))?;
@@ -132,8 +134,8 @@ impl Diff<'_, '_> {
         }
     }
 
-    /// The most frequent value of this label among our nodes. When several values are equally frequent, the first in
-    /// alphabetical order is returned.
+    /// Returns the most frequent value of this label among the nodes. When several values are equally frequent, the
+    /// first one in alphabetical order is returned.
     fn most_common(&self, label: &str) -> Option<String> {
         let is_ours = |node: &&OfferedNode| matches!(node.provider_id, ProviderId::Ours(_));
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();

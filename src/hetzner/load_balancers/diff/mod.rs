@@ -1,4 +1,4 @@
-//! The differences between a load balancer and what a Service wants of it.
+//! The comparison of a load balancer with what its Service asks for.
 
 mod create;
 pub(crate) mod primary_ips;

@@ -1,8 +1,9 @@
-//! Primary IPs: which of them a new load balancer gets, and what is reported when the load balancer can't have one.
+//! Primary IPs: chooses those that a new load balancer gets, and reports those that a load balancer can't get.
 //!
-//! A load balancer keeps the addresses with which it was created. So a Primary IP that the load balancer can't get
-//! blocks the creation. After the creation, such a Primary IP is only reported. Tenants read these messages. So a
-//! message names only the Primary IP that was asked for, or one with nearly the same name.
+//! A load balancer keeps the addresses with which it was created. When a Service asks for a Primary IP that the new
+//! load balancer can't get, no load balancer is created. When the load balancer exists already, the mistake is only
+//! reported. Tenants read these messages. So a message contains only the name of the Primary IP that the Service asks
+//! for, or a very similar name.
 
 use super::status;
 use crate::hetzner::load_balancers::annotations as a;
@@ -19,20 +20,20 @@ use std::net::IpAddr;
 /// The Primary IPs with which a new load balancer is created.
 #[derive(Default)]
 pub(crate) struct Chosen {
-    /// The ID of each Primary IP. The key is the type of the Primary IP.
+    /// The ID of each Primary IP, by its type (`ipv4` or `ipv6`).
     pub(crate) ids: Map<String, Value>,
-    /// The location of the Primary IPs.
+    /// The location of all these Primary IPs.
     pub(crate) location: Option<Sourced<String>>,
     pub(crate) fields: Vec<Field>,
 }
 
-/// Whether the Service names a Primary IP, or an address that may belong to a Primary IP.
+/// Whether the Service asks for a Primary IP, or for an address that may belong to a Primary IP.
 pub(crate) fn asks(service: &Service) -> bool {
     let is_named = has(service, &a::PUBLIC_NET_IPV4) || has(service, &a::PUBLIC_NET_IPV6);
     is_named || !service.load_balancer_ip.is_empty()
 }
 
-/// The Primary IPs that Services may claim.
+/// Returns the Primary IPs that Services are allowed to use.
 fn claimable<'a>(context: &'a PlanContext) -> impl Iterator<Item = &'a PrimaryIp> + Clone {
     let selector = context.project.defaults.permitted.primary_ip_selector.as_ref();
     let may_be = move |primary_ip: &&PrimaryIp| {
@@ -42,8 +43,8 @@ fn claimable<'a>(context: &'a PlanContext) -> impl Iterator<Item = &'a PrimaryIp
     context.observed.primary_ips.iter().flatten().filter(may_be)
 }
 
-/// Chooses the Primary IPs of a new load balancer. Reports Primary IPs that the API would refuse, and those that
-/// Services may not claim.
+/// Chooses the Primary IPs of a new load balancer. Reports a Primary IP that the API would refuse, or that Services are
+/// not allowed to use.
 pub(crate) fn chosen(
     parser: &mut AnnotationParser,
     context: &PlanContext,
@@ -55,7 +56,7 @@ pub(crate) fn chosen(
             continue;
         };
         let Some(one) = family.find(context) else {
-            // An address in `spec.loadBalancerIP` that can't be found is reported by [`report`].
+            // When no Primary IP has the address in `spec.loadBalancerIP`, [`report`] reports this.
             if !family.is_asked_by_field() {
                 let of_type =
                     claimable(context).filter(|primary_ip| primary_ip.kind == family.kind);
@@ -83,7 +84,8 @@ pub(crate) fn chosen(
     chosen
 }
 
-/// Reports the addresses that the Service asks for and that the load balancer does not have or can't get.
+/// Reports each address that the Service asks for when the load balancer does not have it, or when a new load balancer
+/// will not get it.
 pub(crate) fn report(
     parser: &mut AnnotationParser,
     context: &PlanContext,
@@ -105,14 +107,14 @@ pub(crate) fn report(
     if !wanted.is_empty() && !has && !gets {
         parser.warning(
             Reason::FieldIgnored,
-            // The message is the same before and after the creation, so that users get only one
-            // warning about the address.
+            // The message is the same before and after the load balancer is created, so that the user gets one
+            // warning and not two.
             format!(
                 "spec.loadBalancerIP: {} has no effect: a load balancer gets only addresses of Primary IPs of the \
                  project that were free when it was created{}, and keeps them; for this address, get such a Primary \
                  IP, then delete the Service and create it again; there is no traffic meanwhile, and the old address \
                  is lost unless its Primary IP stays",
-                // A text that is not an address is quoted.
+                // The text in `spec.loadBalancerIP` is quoted when it is not an IP address.
                 wanted.parse::<IpAddr>().map_or_else(|_| quoted(wanted), |_| wanted.clone()),
                 limited(context, " and")
             ),
@@ -124,8 +126,8 @@ const KEEPS: &str = "a load balancer keeps the address with which it was created
                      Service and create it again; there is no traffic meanwhile, and the old address is lost unless \
                      its Primary IP stays";
 
-/// A text that says which setting limits the Primary IPs that Services may claim. The text is empty when Services may
-/// claim all of them.
+/// Returns a text for messages, which says that Services may use only some Primary IPs, and names the setting that
+/// restricts them. The text is empty when Services may use all Primary IPs.
 fn limited(context: &PlanContext, conjunction: &str) -> String {
     match &context.project.defaults.permitted.primary_ip_selector {
         Some(selector) => format!("{conjunction} that Services may claim ({})", selector.source),
@@ -134,7 +136,7 @@ fn limited(context: &PlanContext, conjunction: &str) -> String {
 }
 
 impl AskedIp {
-    /// The Primary IP that the Service asks for, if Services may claim it.
+    /// Returns the Primary IP that the Service asks for, if Services are allowed to use it.
     fn find<'a>(&self, context: &'a PlanContext) -> Option<&'a PrimaryIp> {
         let asked = &self.asked.as_ref()?.value;
         if self.is_asked_by_field() {
@@ -166,8 +168,8 @@ impl AskedIp {
             let (kind, key) = (&one.kind, key.unwrap_or_default());
             refuse(&format!("is of type {kind}: name it in annotation {key}"));
         }
-        // A manifest may belong to a Service that exists already. The load balancer that has the Primary IP may then be
-        // the Service's own.
+        // When a manifest is checked, its Service may already exist. The load balancer that uses the Primary IP may
+        // then be the Service's own.
         let holder = one.assignee_id;
         if let Some(id) = holder.filter(|_| !context.observed.is_for_manifests) {
             let kind = one.assignee_type.replace('_', " ");
@@ -194,8 +196,8 @@ impl AskedIp {
         }
     }
 
-    /// Reports when an existing load balancer does not have the Primary IP that the Service asks for, or when this
-    /// Primary IP is deleted together with the load balancer.
+    /// Reports when an existing load balancer does not have the Primary IP that the Service asks for. Also reports when
+    /// Hetzner would delete this Primary IP together with the load balancer.
     fn report(
         &self,
         parser: &mut AnnotationParser,
@@ -218,10 +220,11 @@ impl AskedIp {
         let by_text = id.map(|id| id.to_string()).as_ref() == Some(text)
             || covers(&format!("{ip}/{range}"), text);
         let is_it = found.map_or(by_text, |primary_ip| id == Some(primary_ip.id));
-        // A name can only be checked when the list of Primary IPs was read.
+        // The Service may give the name of a Primary IP. A name can be compared only when the list of
+        // Primary IPs was read.
         let is_name = text.parse::<u64>().is_err() && !covers(text, text);
         if is_it {
-            // Whoever chooses an address wants to keep it.
+            // A user who asks for a certain address probably wants to keep it after the load balancer is deleted.
             if let Some(one) = found.filter(|primary_ip| primary_ip.auto_delete) {
                 let why = format!(
                     "Primary IP {} is deleted together with the load balancer: to keep it, turn its auto-delete off, in \
@@ -239,12 +242,13 @@ impl AskedIp {
     }
 }
 
-/// The command that keeps the Primary IP from being deleted together with the load balancer.
+/// Returns the command that prevents Hetzner from deleting the Primary IP together with the load balancer.
 fn keep(address: &PrimaryIp) -> String {
     shell_command("hcloud primary-ip update --auto-delete=false", &[&address.id])
 }
 
-/// Makes the location of the Primary IP the location of the load balancer. Reports a problem when another place is set.
+/// Sets the location of the load balancer to that of the Primary IP. Reports a problem when the settings ask for
+/// another location or network zone.
 fn place(
     parser: &mut AnnotationParser,
     whole: &Whole,
@@ -253,7 +257,8 @@ fn place(
     chosen: &mut Chosen,
 ) {
     let at = &one.location;
-    // A network zone is compared only with a network zone, and a location only with a location.
+    // The settings may name a network zone or a location. It is compared with the network zone or the location
+    // of the Primary IP.
     let (wanted, is) = match (&whole.place.location, &whole.place.zone) {
         (None, Some(zone)) => (Some(zone), &at.network_zone),
         (location, _) => (location.as_ref().or(chosen.location.as_ref()), &at.name),

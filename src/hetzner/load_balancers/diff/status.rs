@@ -1,4 +1,4 @@
-//! The status that a Service gets from its load balancer, and the form in which users see the load balancer.
+//! The status that a Service gets from its load balancer, and the description of a load balancer for users.
 
 use crate::hetzner::load_balancers::desired::Desired;
 use crate::hetzner::load_balancers::model::balancer::{
@@ -16,12 +16,12 @@ use crate::provider::{
 };
 use std::net::{IpAddr, Ipv4Addr};
 
-/// The IP mode with which kube-proxy sends traffic for an address to the load balancer, and not directly to the pods
-/// of the Service.
+/// The IP mode `Proxy`. With this mode kube-proxy sends the cluster's own traffic for the address to the load balancer,
+/// and not directly to the pods of the Service.
 const PROXY: &str = "Proxy";
 
-/// The desired entries of the Service's status. There are none when the Service has no port on a shared or
-/// external load balancer.
+/// Returns the entries that the status of the Service should have. There is none when the Service has no port on a load
+/// balancer that is shared or external.
 pub(crate) fn wanted(
     balancer: &LoadBalancer,
     desired: &Desired,
@@ -31,8 +31,8 @@ pub(crate) fn wanted(
     if has_no_port { Vec::new() } else { ingress(balancer, desired) }
 }
 
-/// The entries of the Service's status as they are now, but with the mode `Proxy` for each address. `None` when no load
-/// balancer serves the Service.
+/// Returns the present entries of the Service's status, with the IP mode of each IP address changed to `Proxy`. `None`
+/// when none of the Service's load balancers has an address in the status.
 pub(crate) fn by_proxy(
     service: &Service,
     balancers: Balancers,
@@ -48,7 +48,8 @@ pub(crate) fn by_proxy(
     is_served.then(|| service.addresses.iter().map(entry).collect())
 }
 
-/// The entries of `status.loadBalancer.ingress`: the host name alone, or else the addresses in order.
+/// Returns the entries for `status.loadBalancer.ingress`: either only the host name, or the public and
+/// then the private addresses.
 pub(crate) fn ingress(balancer: &LoadBalancer, desired: &Desired) -> Vec<Ingress> {
     let in_status = &desired.in_status;
     if let Some(hostname) = &in_status.hostname {
@@ -74,14 +75,14 @@ pub(crate) fn ingress(balancer: &LoadBalancer, desired: &Desired) -> Vec<Ingress
     public.chain(private).map(entry).collect()
 }
 
-/// The addresses at which the load balancer answers, with the public addresses first.
+/// Returns the addresses at which the load balancer can be reached, with the public addresses first.
 pub(crate) fn addresses(balancer: &LoadBalancer) -> Vec<IpAddr> {
     let public = public_addresses(balancer).filter(|_| balancer.public_net.enabled);
     let private = balancer.private_net.iter().filter_map(|net| net.ip);
     public.chain(private.map(IpAddr::from)).collect()
 }
 
-/// The load balancer in the form that users see, with the names of the nodes that are its targets.
+/// Returns the description of the load balancer for users. It names the node behind each target.
 pub(crate) fn for_people(balancer: Labelled, cluster: &Cluster) -> Balancer {
     let of_kube_proxy = balancer.services.iter().filter(|port| port.asks_kube_proxy());
     let of_kube_proxy: Vec<u16> = of_kube_proxy.map(|port| port.listen_port).collect();
@@ -118,8 +119,8 @@ fn public_addresses(balancer: &LoadBalancer) -> impl Iterator<Item = IpAddr> {
     public.ipv4.ip.into_iter().chain(public.ipv6.ip)
 }
 
-/// The private IPs that the load balancer will have after it is attached to the desired Network. An IP that the API has
-/// not chosen yet is left out.
+/// Returns the private IPs that the load balancer will have after it is attached to the desired Network. When Hetzner
+/// chooses the IP and has not done so yet, the result is empty.
 fn private_then(balancer: &LoadBalancer, desired: &Desired) -> Vec<Ipv4Addr> {
     let Some(attach) = desired.attach() else {
         return balancer.private_net.iter().filter_map(|net| net.ip).collect();
@@ -128,8 +129,8 @@ fn private_then(balancer: &LoadBalancer, desired: &Desired) -> Vec<Ipv4Addr> {
     asked.or_else(|| balancer.attached(attach.network)?.ip).into_iter().collect()
 }
 
-/// The machines that a target leads to, each with the results of its health checks. A label selector leads to every
-/// server that it selects.
+/// Returns the machines that a target sends traffic to, each with the results of its health checks. A target that is a
+/// label selector sends traffic to every server that has the labels.
 fn machines<'a>(target: &'a ApiTarget, cluster: &Cluster) -> Vec<(String, &'a [HealthStatus])> {
     let server = |id| TargetId::Server(id).shown(cluster);
     match target {

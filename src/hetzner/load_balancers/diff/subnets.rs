@@ -1,5 +1,5 @@
 //! The subnets of the private Network to which a load balancer can be attached. An attachment that the API would refuse
-//! is reported before a load balancer is created, and before it is detached from its present subnet.
+//! is reported before a load balancer is created, and before a load balancer is detached from its present subnet.
 
 use crate::hetzner::api::CachedList;
 use crate::hetzner::load_balancers::annotations::parser::AnnotationParser;
@@ -18,12 +18,12 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// When a list of subnets is at most this old, a subnet that it lacks does not exist. An older list is read again,
-/// because the subnet may be new.
+/// A list of subnets that is not older than this is taken as complete. When a subnet is missing from an older list, the
+/// list is read again, because the subnet may be new.
 const CERTAIN: Duration = Duration::from_secs(60);
 
-/// Returns the subnets of the Network. They are read again only when the cached subnets lack one that a Service needs,
-/// and are older than `CERTAIN`.
+/// Returns the subnets of the Network. Reads them again only when the cached list is older than `CERTAIN` and lacks a
+/// subnet that one of the Services needs.
 pub(crate) fn read(
     known: &CachedList<Subnet>,
     network: &ApiNetwork,
@@ -41,8 +41,8 @@ pub(crate) fn read(
     )
 }
 
-/// Whether one of the cached subnets fits what this Service asks for, or whether the load balancer of the Service
-/// already has the right attachment.
+/// Whether the cached subnets are enough for this Service. This is so when one of them can take the load balancer, or
+/// when the load balancer is already attached as the Service asks.
 fn fits(known: &[Subnet], network: u64, snapshot: &BalancerSnapshot, service: &Service) -> bool {
     let defaults = &snapshot.project.defaults;
     let mut parser = AnnotationParser::new(service);
@@ -59,8 +59,8 @@ fn fits(known: &[Subnet], network: u64, snapshot: &BalancerSnapshot, service: &S
         || known.iter().any(|subnet| takes(subnet, None, ip, range))
 }
 
-/// Removes from `attach` a private address for which the Service may not ask, and warns. The load balancer then keeps
-/// the address that it has, or gets one that Hetzner chooses. The address that it has is never removed.
+/// Removes the private address from `attach` when the Service may not ask for this address, and warns. A load balancer
+/// that already has a private address keeps that address. Otherwise Hetzner chooses one.
 pub(crate) fn leave_out_refused(
     parser: &mut AnnotationParser,
     context: &PlanContext,
@@ -102,8 +102,8 @@ fn takes(
         && range.is_none_or(|range| subnet.ip_range == range)
 }
 
-/// Reports a problem when the API would refuse the desired attachment of the load balancer. `zone` is the network zone
-/// of the load balancer, when it is known.
+/// Reports a problem when the API would refuse to attach the load balancer as desired. `zone` is the network zone of
+/// the load balancer, or `None` when it is not known.
 pub(crate) fn check(
     parser: &mut AnnotationParser,
     attach: &Attach,
@@ -156,14 +156,16 @@ pub(crate) fn check(
         }
         _ => return,
     };
-    // The message does not list the other subnets, because tenants read it, and the subnets are the project's business.
+    // The message does not list the other subnets, because tenants read it, and must not learn about the
+    // rest of the project.
     parser.problem(format!(
         "{source}: {asked}{place} for load balancers; see {}",
         shell_command("hcloud network describe", &[&network])
     ));
 }
 
-/// The load balancer or node that has this private IP. Only load balancers and nodes that were read are searched.
+/// Returns the load balancer or node that has this private IP. Servers that are not nodes of the
+/// cluster are not searched.
 fn holder(ip: Ipv4Addr, network: u64, context: &PlanContext) -> Option<String> {
     let has =
         |balancer: &Labelled| balancer.attached(network).is_some_and(|net| net.ip == Some(ip));
@@ -179,8 +181,8 @@ fn holder(ip: Ipv4Addr, network: u64, context: &PlanContext) -> Option<String> {
     Some(format!("node {}", node.name))
 }
 
-/// The network zone of a location. It is taken from the labels of a node in that location, and `None` without
-/// such a node.
+/// Returns the network zone of this location, as a node in this location has it in its labels. `None` when no node
+/// is in this location.
 pub(crate) fn zone_of<'a>(location: &str, nodes: &'a [OfferedNode]) -> Option<&'a str> {
     let is_there = |node: &&OfferedNode| {
         let zone = node.labels.get(TopologyLabel::Zone.stable_key());

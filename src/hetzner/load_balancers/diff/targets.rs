@@ -1,8 +1,9 @@
-//! Targets: which servers can and do become targets, and in which order, so that traffic always has a target.
+//! Targets: which servers are added to a load balancer or removed from it, and in which order, so that the load
+//! balancer always has a target.
 //!
-//! The API would refuse a server without an address of the desired kind, private or public. When such a
-//! server is a target by its other address, that target stays, because it would have to be removed first, and
-//! traffic still reaches it.
+//! A load balancer reaches a server by its private or its public address, as the settings say. The API would refuse a
+//! server that does not have this address. When such a server is already a target by its other address, the target
+//! stays, because traffic still reaches the server.
 
 use super::whole::Diff;
 use crate::hetzner::load_balancers::annotations as a;
@@ -21,21 +22,21 @@ use std::net::{IpAddr, Ipv4Addr};
 
 const NO_NODE: Source = Source::Rule("no node to send traffic to");
 
-/// The existing targets that are nodes, and the kind of IP by which targets are to be reached. Targets that are lost
-/// when the load balancer moves to the desired Network are left out.
+/// The existing targets that are nodes, and the address by which nodes should be reached. When the load balancer moves
+/// to another Network, its present targets with private IPs are left out, because the move removes them.
 struct Ways<'a> {
     context: &'a PlanContext<'a>,
     desired: &'a Desired,
-    /// The existing targets that are nodes. The value is whether the target is reached by its private IP. The map is
-    /// empty for a new load balancer.
+    /// The existing targets that are nodes, each with `true` when the target is reached by its private IP. Empty for
+    /// a new load balancer.
     there: BTreeMap<TargetId, bool>,
 }
 
 /// Targets, each with the name of its node.
 type NamedTargets = Vec<(TargetId, String)>;
 
-/// The existing targets that are nodes. The value says whether the target is reached by its private IP. A target whose
-/// address belongs to no node is not listed, because an operator has added it.
+/// Returns the existing targets that are nodes, each with `true` when the target is reached by its private IP. An IP
+/// target that is not the address of a node is left out, because an operator added this target.
 fn targets_of_nodes(
     context: &PlanContext,
     desired: &Desired,
@@ -51,8 +52,8 @@ fn targets_of_nodes(
     };
     let group = &context.group;
     let is_node = |target: &TargetId| match target {
-        // On a load balancer that is not external, every server is treated as a target of this cluster, even a server
-        // that is no node. An external load balancer may have such targets of other owners.
+        // On a load balancer of this cluster every server is treated as one of the cluster's targets, even when the
+        // server is not a node. On an external load balancer such a server belongs to another owner.
         TargetId::Server(_) => !group.is_external() || target.node(context.cluster).is_some(),
         TargetId::Address(ip) => context.cluster.dedicated.contains_key(ip) || is_wanted(*ip),
     };
@@ -75,21 +76,21 @@ impl<'a> Ways<'a> {
         Ways { context, desired, there }
     }
 
-    /// Whether new targets are to be reached by their private IP. Otherwise they are reached by their public IP.
+    /// Whether new targets should be reached by their private IP, and not by their public IP.
     fn by_private(&self) -> bool {
         self.desired.use_private_ip.value
     }
 
-    /// Whether an existing target is reached by an address of the right kind. `None` when the machine is not a target
-    /// yet. For an IP target the result is always true.
+    /// Whether an existing target is reached by the desired kind of address, public or private. This is always true for
+    /// an IP target. `None` when the target does not exist yet.
     fn is_right(&self, target: TargetId) -> Option<bool> {
         let has = *self.there.get(&target)?;
         let is_address = matches!(target, TargetId::Address(_));
         Some(is_address || self.context.group.keeps_ways() || has == self.by_private())
     }
 
-    /// Returns the target for a machine. The second value is `true` when the machine is a dedicated server without an
-    /// address of the desired kind. The target then has the server's other address, if there is one.
+    /// Returns the target for a machine, and whether this is a dedicated server without the desired kind of address.
+    /// Such a server becomes a target by its other address. Without any address, it becomes no target.
     fn target(&self, machine: NodeMachine) -> (Option<TargetId>, bool) {
         let (public, private) = match machine {
             NodeMachine::Server(id) => return (Some(TargetId::Server(id)), false),
@@ -99,7 +100,7 @@ impl<'a> Ways<'a> {
         let (public, private) = (id(public), id(private));
         let there = [private, public].into_iter().flatten();
         let mut there = there.filter(|id| self.there.contains_key(id));
-        // A command in a shell may run without the subnets. It is then not known which addresses are in the Network.
+        // A command that a user runs may have no list of subnets. It can't tell whether an address is in the Network.
         let is_unknown = self.by_private() && self.context.observed.subnets.is_none();
         let stays = self.context.group.keeps_ways() || is_unknown;
         match (self.by_private(), private) {
@@ -107,18 +108,19 @@ impl<'a> Ways<'a> {
             (true, Some(private)) => (Some(private), false),
             (true, None) => (public, true),
             (false, _) if public.is_some() => (public, false),
-            // Without credentials for Robot the public address of the server is not known, so a target that
-            // exists stays.
+            // Without the credentials for Robot the public address of the server is not known. So
+            // the existing target stays.
             (false, _) => (there.next(), true),
         }
     }
 
-    /// Splits the desired targets into targets that are possible and targets that the cloud would refuse. Their order
-    /// is kept. Servers that do not exist are left out. An existing target with the right address stays as it is.
+    /// Splits the desired targets into those that the load balancer can have, and those that the API would refuse.
+    /// Keeps their order, and leaves out servers that do not exist. An existing target with the desired kind of
+    /// address is always possible.
     fn sort(&self, wanted: &[(TargetId, String)]) -> (NamedTargets, NamedTargets) {
         let reach = reach_of(self.context.nodes);
-        // A list that has none of the cluster's servers comes from another project, or is broken. Such a list is no
-        // reason to remove a target.
+        // A list without any server of the cluster is from another project, or is broken. So a server that is missing
+        // from such a list may exist.
         let is_of_cluster = reach.values().any(|reach| matches!(reach, Reach::By { .. }));
         let exists =
             |target: &&(TargetId, String)| match (self.is_right(target.0), reach.get(&target.0)) {
@@ -128,15 +130,16 @@ impl<'a> Ways<'a> {
             };
         let can = |one: &(TargetId, String)| match (self.is_right(one.0), reach.get(&one.0)) {
             (Some(true), _) => true,
-            // After its removal the target could not be added again, so it is not removed.
+            // The list does not have the server, so the API might refuse to add the target again. So the
+            // target is not removed.
             (Some(false), Some(Reach::Missing { .. })) => false,
             (_, found) => found.is_none_or(|found| self.reaches(found)),
         };
         wanted.iter().filter(exists).cloned().partition(can)
     }
 
-    /// Whether the server has an address of the desired kind. The result is also `true` when this is not known, so that
-    /// the API decides.
+    /// Whether the server has the desired kind of address, public or private. The result is true when the addresses of
+    /// the server are not known. The API then decides whether the target can be added.
     fn reaches(&self, reach: &Reach) -> bool {
         let Reach::By { has_public_ipv4, networks } = reach else {
             return true;
@@ -148,7 +151,8 @@ impl<'a> Ways<'a> {
         }
     }
 
-    /// Returns a warning that servers have no address of the desired kind, and what an operator can do.
+    /// Returns a warning that these servers do not have the desired kind of address. The warning says what
+    /// the user can do.
     fn unreachable(&self, left: &[(TargetId, String)], and_so: &str) -> String {
         let names: Vec<&str> = left.iter().map(|(_, name)| name.as_str()).collect();
         let network = self.context.project.network;
@@ -171,8 +175,8 @@ impl<'a> Ways<'a> {
         )
     }
 
-    /// Splits the desired targets into the first `room` targets, and the names of those for which there is no room.
-    /// Existing targets come first, so that they stay. Apart from this the order is unchanged.
+    /// Returns the first `room` of the desired targets, and the names of the nodes for which there is no room. Existing
+    /// targets come first, so that they are not replaced. Otherwise the order is unchanged.
     fn share(&self, wanted: &[(TargetId, String)], room: usize) -> (Vec<TargetId>, Vec<String>) {
         let is_there = |target: &&(TargetId, String)| self.there.contains_key(&target.0);
         let first = wanted.iter().filter(is_there);
@@ -182,10 +186,10 @@ impl<'a> Ways<'a> {
         (fit, all.map(|(_, name)| name.clone()).collect())
     }
 
-    /// The additions and removals after which the load balancer has exactly the targets `fit`, in the order in which
-    /// they are made. Additions come before removals. When the limit `room` is reached, a removal comes before the next
-    /// addition. Last come the targets that are reached by the wrong kind of address. Each of them is removed and added
-    /// again, because a server can't be a target twice.
+    /// Returns the additions and removals, in their order, that give the load balancer exactly the targets `fit`.
+    /// Targets are added before others are removed. When the load balancer already has `room` targets, one target is
+    /// removed before each addition. At the end, each target that is reached by the wrong kind of address is removed
+    /// and added again, because a server can't be a target twice.
     fn steps(&self, fit: &[TargetId], room: usize) -> Vec<(BalancerAction, TargetId)> {
         let set: BTreeSet<TargetId> = fit.iter().copied().collect();
         let new = fit.iter().filter(|id| !self.there.contains_key(id));
@@ -212,8 +216,7 @@ impl<'a> Ways<'a> {
     }
 }
 
-/// Whether the plan needs a list of servers; see `Needs::servers`. `balancer` is `None` when the load
-/// balancer does not exist yet.
+/// Whether the plan needs an up-to-date list of servers. `balancer` is `None` when the plan creates the load balancer.
 pub(crate) fn need_servers(
     context: &PlanContext,
     desired: &Desired,
@@ -222,7 +225,7 @@ pub(crate) fn need_servers(
     let ways = Ways::new(context, desired, balancer);
     let reach = reach_of(context.nodes);
     desired.targets.nodes.iter().any(|(machine, _)| {
-        // A dedicated server needs no list, because its node says enough about it.
+        // A dedicated server is not in this list. The addresses of its node are enough.
         let NodeMachine::Server(id) = machine else {
             return false;
         };
@@ -231,8 +234,8 @@ pub(crate) fn need_servers(
         match (ways.is_right(server), reach) {
             (Some(true), reach) => matches!(reach, Reach::Missing { .. }),
             (Some(false), _) => true,
-            // A server may have been deleted since the list was read. Then the API refuses the creation of the load
-            // balancer, and the servers are read again.
+            // A server may have been deleted after the list was read. When the API therefore refuses to create the load
+            // balancer, the list is read again.
             (None, Reach::By { .. }) => balancer.is_some(),
             (None, reach) => *reach != Reach::Missing { is_certain: true },
         }
@@ -240,9 +243,9 @@ pub(crate) fn need_servers(
 }
 
 impl Diff<'_, '_> {
-    /// Compares the targets. `limit_now` is the number of targets that the load balancer can have before its type is
-    /// changed. Targets that have no address of the desired kind are reached by the other kind. Returns whether one of
-    /// them is reached by its public address.
+    /// Plans the additions and removals of targets. `limit_now` is how many targets the load balancer may have while
+    /// these changes are made, before a change to a smaller type. Returns whether a target must keep its public
+    /// address, because its server has no private address.
     pub(crate) fn targets(&mut self, limit_now: usize) -> bool {
         let (balancer, limit) = (self.balancer, self.kind.max_targets);
         let mut before = targets_of_nodes(self.context, self.desired, balancer);
@@ -251,7 +254,8 @@ impl Diff<'_, '_> {
         let (wanted, stuck) = self.reached(&ways);
         let needs_public = stuck.iter().any(|server| ways.there.get(server) == Some(&false));
         ways.there.retain(|server, _| !stuck.contains(server));
-        // An IP target may belong to an operator when only a kubelet reported its address as the address of a node.
+        // An IP target that only a kubelet claims as the address of its node may belong to an operator. So
+        // it is not removed.
         let is_wanted = |target: &TargetId| wanted.iter().any(|(one, _)| one == target);
         let is_removable = |target: &TargetId| {
             matches!(target, TargetId::Server(_)) || target.is_proven(self.context.cluster)
@@ -296,9 +300,9 @@ impl Diff<'_, '_> {
         needs_public
     }
 
-    /// Returns the desired targets that can have the desired kind of address, and the existing targets that must keep
-    /// the other kind, because the cloud would refuse them with the desired kind. The existing targets stay, unless the
-    /// public interface is to be turned off and there are other targets.
+    /// Returns the desired targets that can have the desired kind of address. Also returns the existing targets that
+    /// keep the other kind, because the API would refuse the change. There are none of these when the public interface
+    /// will be turned off and other targets remain.
     fn reached(&mut self, ways: &Ways) -> (NamedTargets, BTreeSet<TargetId>) {
         let desired = self.desired;
         let wanted = self.wanted_targets(ways);
@@ -306,7 +310,7 @@ impl Diff<'_, '_> {
         if can_not.is_empty() {
             return (can, BTreeSet::new());
         }
-        // The Service is planned again soon, because the servers may have the desired addresses then.
+        // The Service is planned again soon, because the servers may get the desired kind of address.
         self.found.is_unfinished = true;
         let is_closed = desired.public().is_some_and(|public| !public.value);
         let is_removed = is_closed && !can.is_empty();
@@ -327,7 +331,7 @@ impl Diff<'_, '_> {
         (can, there.into_iter().map(|(target, _)| target).collect())
     }
 
-    /// Returns one target for each node that can be a target. Each address occurs once.
+    /// Returns a target for each node that can be one. Two nodes with the same address get one target.
     fn wanted_targets(&mut self, ways: &Ways) -> NamedTargets {
         let mut wanted = NamedTargets::new();
         for (machine, name) in &self.desired.targets.nodes {
@@ -336,7 +340,7 @@ impl Diff<'_, '_> {
                 self.report_lack(name, target.is_some());
             }
             let Some(target) = target else { continue };
-            // A target that belongs to another owner stays as it is.
+            // An existing target that belongs to another owner is not changed.
             let is_of_another = self.balancer.is_some_and(|balancer| {
                 let mut there = balancer.single_targets();
                 self.context.group.is_before(balancer, target)
@@ -349,8 +353,8 @@ impl Diff<'_, '_> {
         wanted
     }
 
-    /// Reports that a dedicated server has no address of the desired kind. `is_target` says whether the server is a
-    /// target by its other address.
+    /// Reports that a dedicated server does not have the desired kind of address. `is_target` is whether the server is
+    /// a target by its other address.
     fn report_lack(&mut self, name: &str, is_target: bool) {
         if self.desired.use_private_ip.value {
             let why = format!(
@@ -370,9 +374,8 @@ impl Diff<'_, '_> {
         }
     }
 
-    /// Reports a problem when targets are to be added by their public addresses and the public interface is
-    /// off. No change is made then, because the API would refuse to add a new target, or to add a target again
-    /// that was removed.
+    /// Reports a problem when targets must be added by their public addresses while the public interface is off,
+    /// because the API would refuse them. The plan then makes no change.
     fn check_way_in(&mut self) {
         let Some(balancer) = self.balancer else {
             return;
@@ -418,7 +421,8 @@ impl Diff<'_, '_> {
         }
     }
 
-    /// Warns that nodes become targets of all ports of an external load balancer, including ports that are not ours.
+    /// Warns that the nodes become targets of all ports of an external load balancer, including the
+    /// ports of other owners.
     fn report_shared_targets(&mut self, adds: bool) {
         let group = &self.context.group;
         let Some(balancer) = self.balancer.filter(|_| adds && group.is_external()) else {
@@ -437,7 +441,8 @@ impl Diff<'_, '_> {
         }
     }
 
-    /// Counts the targets that belong to other owners. Reports IP targets whose address belongs to no node.
+    /// Returns the number of targets that belong to other owners. Warns about each IP target that is not the
+    /// address of a node.
     fn foreign_targets(&mut self, own: &BTreeMap<TargetId, bool>) -> usize {
         if let Some(balancer) = self.balancer
             && self.context.group.is_external()
@@ -462,12 +467,12 @@ impl Diff<'_, '_> {
     }
 }
 
-/// Returns the kind of address by which a server is reached, as text for messages.
+/// Returns text for messages about the kind of address by which a target is reached.
 fn by(private: bool) -> &'static str {
     if private { "by private IP" } else { "by public IP" }
 }
 
-/// The known addresses of the cloud servers of these nodes.
+/// Returns, for each node on a cloud server, how the server appears in the list of servers.
 fn reach_of<'a>(nodes: &'a [OfferedNode]) -> HashMap<TargetId, &'a Reach> {
     let reach = |node: &'a OfferedNode| {
         let server = node.provider_id.clone().ours()?.cloud()?;

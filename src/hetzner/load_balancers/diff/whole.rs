@@ -1,4 +1,5 @@
-//! The differences between a load balancer and what its Service wants, as changes in their order.
+//! The differences between a load balancer and what its Service asks for, as changes in the order in
+//! which they are made.
 
 use super::subnets;
 use crate::hetzner::load_balancers::annotations;
@@ -19,26 +20,27 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-/// The source of a field that is not set, and therefore left unchanged.
+/// The source that is displayed for a field that no setting sets. Such a field is left unchanged.
 const UNSET: Source = Source::Rule("unset");
 
-/// The type of a new load balancer when no type is set.
+/// The type of a new load balancer when no setting names a type.
 pub(crate) const USUAL_TYPE: &str = "lb11";
 
-/// A load balancer with this number of labels gets no more labels from the annotation `labels`. A label stays on the
-/// load balancer when its key is removed from the annotation. Without a limit the number of labels would grow for ever.
+/// The number of labels from which on a load balancer gets no more labels from the annotation `labels`. The
+/// number could otherwise grow without limit, because a label stays on the load balancer when the user removes
+/// its key from the annotation.
 const LABELS_AT_MOST: usize = 100;
 
-/// The work on the comparison of one load balancer with its desired state.
+/// The state of one comparison of a load balancer with what its Service asks for.
 pub(crate) struct Diff<'a, 'b> {
     pub(crate) parser: &'a mut AnnotationParser<'b>,
     pub(crate) context: &'a PlanContext<'a>,
     pub(crate) desired: &'a Desired,
     /// The type that the load balancer should have.
     pub(crate) kind: &'a BalancerType,
-    /// The load balancer. `None` when it is to be created. Then every desired field differs.
+    /// The load balancer. `None` when the plan creates it.
     pub(crate) balancer: Option<Labelled<'a>>,
-    /// The differences that were found so far.
+    /// The differences found so far.
     pub(crate) found: Differences,
 }
 
@@ -47,13 +49,14 @@ pub(crate) struct Diff<'a, 'b> {
 pub(crate) struct Differences {
     /// The changes, in the order in which they are made.
     pub(crate) changes: Vec<BalancerChange>,
-    /// The values of all compared fields, also of those that do not differ.
+    /// All fields that were compared, including fields without a difference.
     pub(crate) fields: Vec<Field>,
-    /// Whether a target is missing from the plan that the cloud would refuse now and may accept soon.
+    /// Whether the plan leaves out a target because its server lacks the desired kind of address. The server may get
+    /// such an address soon.
     pub(crate) is_unfinished: bool,
 }
 
-/// The value, as text for messages, with its source.
+/// Returns the value as text for messages, with its source.
 pub(crate) fn shown<T>(
     set: Option<&Sourced<T>>,
     text: impl Fn(&T) -> String,
@@ -66,23 +69,24 @@ fn on_or_off(on: &bool) -> String {
 }
 
 impl Diff<'_, '_> {
-    /// Returns the changes that bring an existing load balancer in order. `adopts` is the finding about the adoption
-    /// when the Service adopts the load balancer. The first change then makes the adoption, and reports this finding.
+    /// Returns the changes that give an existing load balancer its desired state. When the Service adopts the load
+    /// balancer, `adopts` is the finding that reports the adoption after the first change was made.
     pub(crate) fn bring_in_order(mut self, adopts: Option<Finding>) -> Differences {
         let zone = self.balancer.map(|labelled| labelled.balancer.location.network_zone.as_str());
         self.compare_all(self.desired.name().cloned(), adopts, zone);
         self.found
     }
 
-    /// Compares everything, in the order in which the changes are made. `zone` is the network zone of the load
-    /// balancer, when it is known.
+    /// Compares all fields, and adds the changes in the order in which they are made. `zone` is the network zone of the
+    /// load balancer, when it is known.
     pub(crate) fn compare_all(
         &mut self,
         name: Option<Sourced<String>>,
         adopts: Option<Finding>,
         zone: Option<&str>,
     ) {
-        // The label of a port must not be removed before the port, so the ports are removed first.
+        // On a shared or external load balancer, a label names the owner of each port. The label must not be removed
+        // before its port, so ports are removed before labels are changed.
         let is_own = self.context.group.is_own();
         if !is_own {
             self.remove_ports();
@@ -92,14 +96,15 @@ impl Diff<'_, '_> {
             Some(whole) if self.parser.whole_problems.is_empty() => self.compare_whole(whole, zone),
             _ => self.services(),
         }
-        // On an external load balancer, targets are all that this program changes besides ports.
+        // On an external load balancer only ports, targets and labels are changed.
         if self.desired.whole.is_none() && self.parser.whole_problems.is_empty() {
             self.targets(self.kind.max_targets);
         }
     }
 
     fn compare_whole(&mut self, whole: &Whole, zone: Option<&str>) {
-        // The change to a larger type comes early, and the change to a smaller type comes last.
+        // A larger type may be needed before ports and targets are added. A smaller type may be possible only after
+        // ports and targets are removed.
         let has = self.balancer.map(|labelled| &labelled.balancer.load_balancer_type);
         let grows = has.is_none_or(|has| self.kind.size() >= has.size());
         let resized = self.resized(whole);
@@ -131,8 +136,8 @@ impl Diff<'_, '_> {
         self.found.changes.extend(late);
     }
 
-    /// Adds the compared field to the plan. Returns a description of the change when the values differ. When `want` is
-    /// `None`, the field is not changed.
+    /// Adds a field to the plan. When the field differs from `want`, returns the description of the change. The field
+    /// is left unchanged when `want` is `None`.
     pub(crate) fn compare(
         &mut self,
         name: &str,
@@ -194,7 +199,7 @@ impl Diff<'_, '_> {
         self.found.changes.push(change);
     }
 
-    /// Returns the desired name, or another one when a load balancer already has that name.
+    /// Returns the desired name. When another load balancer already has this name, warns and returns `None`.
     fn free_name(&mut self, wanted: Option<Sourced<String>>) -> Option<Sourced<String>> {
         let own = self.balancer.map(|balancer| balancer.id);
         let wanted = wanted?;
@@ -213,7 +218,7 @@ impl Diff<'_, '_> {
         None
     }
 
-    /// Returns the ownership that the labels are to state. Adds the description of each label that changes to `parts`.
+    /// Returns the owner that the labels should name. Adds a description to `parts` for each label that changes.
     fn ownership(&mut self, adopts: bool, parts: &mut Vec<Description>) -> Ownership {
         let (balancer, context) = (self.balancer, self.context);
         let own_ports = self.desired.ports.iter();
@@ -228,8 +233,8 @@ impl Diff<'_, '_> {
                 parts.push(Description::new(WriteVerb::REMOVE, field, ""));
                 continue;
             };
-            // A load balancer that is taken over from hcloud-cloud-controller-manager does not get the other labels,
-            // because that controller works without them.
+            // In profile `hcloud` an existing load balancer of one Service gets only those labels that
+            // hcloud-cloud-controller-manager also sets, because that controller works without the others.
             let counts = counts_upstream(&key)
                 || !context.project.preserves_unset()
                 || !context.group.is_own()
@@ -245,8 +250,8 @@ impl Diff<'_, '_> {
         self.balancer?.labels.get(key).cloned()
     }
 
-    /// Returns the labels of the annotation that differ from the load balancer's labels, and adds their descriptions to
-    /// `parts`. `others` is the number of other labels that the same change sets.
+    /// Returns the labels of the annotation `labels` that must be set on the load balancer, and adds their descriptions
+    /// to `parts`. `others` is how many other labels the same change sets.
     fn asked_labels(
         &mut self,
         others: usize,
@@ -286,8 +291,7 @@ impl Diff<'_, '_> {
         Some(self.new_change(BalancerAction::ChangeType, body, resize))
     }
 
-    /// Reports when the load balancer is in another place than the desired place, because a load
-    /// balancer can't be moved.
+    /// Reports when the load balancer is not in the desired location or network zone. A load balancer can't be moved.
     fn check_place(&mut self, place: &CreationPlace) {
         let Some(is) = self.balancer.map(|labelled| &labelled.balancer.location) else {
             return;
@@ -333,7 +337,7 @@ impl Diff<'_, '_> {
         }
     }
 
-    /// Compares the reverse DNS of an address. `has` is `None` when the load balancer is to be created.
+    /// Compares the reverse DNS entry of one address. `has` is `None` when the plan creates the load balancer.
     fn reverse_dns(
         &mut self,
         family: &str,
@@ -355,8 +359,8 @@ impl Diff<'_, '_> {
         }
     }
 
-    /// Compares the private Network. When the load balancer is detached from its Network, it loses the targets that are
-    /// reached by their private IP.
+    /// Compares the private Network. A load balancer that is detached from its Network loses the
+    /// targets with private IPs.
     fn network(&mut self, whole: &Whole, zone: Option<&str>) {
         // Without HCLOUD_NETWORK this program never detaches a load balancer.
         let Some(wanted) = &whole.attach else {
@@ -476,8 +480,8 @@ impl Diff<'_, '_> {
         }
     }
 
-    /// Returns the port as it will be, and the descriptions of the fields that change. `None` when the port waits
-    /// for its certificate.
+    /// Returns the port in its desired state, and the descriptions of its fields that change. `None` when the port can
+    /// be added only after its certificate is issued.
     fn compare_port(
         &mut self,
         port: &Port,
@@ -503,8 +507,8 @@ impl Diff<'_, '_> {
                 continue;
             }
             let name = format!("port {number} {}", field.name());
-            // When the new protocol of the port does not have a field, this field is not compared, because the API
-            // drops it together with the old protocol.
+            // When the port gets another protocol, a field that exists only for the old protocol is not compared. The
+            // API removes this field together with the old protocol.
             let want = want.zip(source.cloned()).map(|(value, source)| Sourced::new(value, source));
             parts.extend(self.compare(&name, have, want));
         }
