@@ -49,8 +49,8 @@ impl ClusterIdentity {
     }
 
     /// Returns the identities of the cluster. `service_uid` is the present UID of the Service `default/kubernetes`.
-    /// `None` means that neither that Service nor a Lease has an identity. An error means that the Lease can't be read
-    /// now, so that it may hold another identity.
+    /// `None` means that neither that Service nor a Lease gives an identity. An error means that the Lease can't be
+    /// read now. The identity is then unknown, because the Lease may hold another identity than the Service.
     pub(super) fn of(
         &self,
         kube: &KubeClient,

@@ -27,14 +27,15 @@ const BY_NAME_PART: usize = 50;
 /// All nodes, sorted by name, with the age of the last read of the table of nodes.
 pub type ListedNodes = View<Vec<Arc<KubeNode>>>;
 
-/// How old the reads on which the answer of a poll rests may be at most.
+/// The greatest ages that a caller of [`NodeCache::poll`] accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Poll {
     /// The greatest age of the last read of the table of nodes, or of the last list of whole nodes.
     pub table_max_age: Duration,
     /// How old the last list of whole nodes may be at most.
     pub whole_max_age: Duration,
-    /// How old the last read that showed labels and deletions may be at most. Routes and load balancers need both.
+    /// How old the last read of labels and deletion times may be at most. Routes and load balancers need both. `None`
+    /// means any age.
     pub metadata_max_age: Option<Duration>,
 }
 
@@ -47,11 +48,11 @@ pub struct NodeCache {
 struct State {
     /// The nodes, sorted by name.
     nodes: Arc<Vec<Arc<KubeNode>>>,
-    /// The notes about `nodes`, in the same order.
+    /// The notes about the nodes. Each note has the same place as its node in `nodes`.
     notes: Vec<Note>,
     /// The moment when the last read of the table of nodes, or the last list of nodes, began.
     polled: Option<Instant>,
-    /// The moment when the last read of the table of nodes with metadata began.
+    /// The moment when the last read of the table of nodes with their metadata began.
     shown: Option<Instant>,
     /// The moment when the last list of nodes began.
     listed: Option<Instant>,
@@ -67,7 +68,7 @@ struct State {
     unread: HashSet<String>,
 }
 
-/// The moments when a node was read.
+/// The time of the last read of a node, and the time of its first read.
 #[derive(Clone, Copy, Debug)]
 struct Note {
     /// The moment before the call that read the node.
@@ -102,9 +103,9 @@ impl NodeCache {
         Ok(state.view())
     }
 
-    /// Returns all nodes at little cost. A node was read whole by the last list, or when the table of nodes showed that
-    /// the node had changed. The answer comes from the API server's cache. That is enough, because each write is
-    /// guarded by the resourceVersion of the object for which it was planned.
+    /// Returns all nodes at little cost. Each node is as the last list showed it, or was read again after the table of
+    /// nodes showed a change. The answer comes from the API server's cache, which is fresh enough because each write is
+    /// guarded by the `resourceVersion` of the object for which the write was planned.
     pub fn poll(&self, poll: Poll) -> Result<ListedNodes, CacheError> {
         let mut state = turn(&self.state);
         let wants_metadata = poll
@@ -123,7 +124,7 @@ impl NodeCache {
         Ok(state.view())
     }
 
-    /// Returns all nodes. Those with these names are read again if they were read longer ago than `max_age`.
+    /// Returns all nodes. First reads each of the named nodes again that was last read longer ago than `max_age`.
     pub fn again(&self, names: &[String], max_age: Duration) -> Result<ListedNodes, CacheError> {
         let mut state = turn(&self.state);
         if state.polled.is_none() {
@@ -210,8 +211,8 @@ impl State {
         Ok(())
     }
 
-    /// Forgets all nodes, because two lists of thousands of nodes would take most of the memory. Nothing is known until
-    /// the next list is there. A controller that needs nodes before then lists them.
+    /// Forgets all nodes before a new list is read, because two lists of thousands of nodes would take most of the
+    /// memory. A controller that needs nodes before the new list has come reads a list itself.
     fn give_up(&mut self) {
         self.nodes = Arc::default();
         self.notes = Vec::new();
@@ -282,7 +283,8 @@ impl State {
             match kube.node(name) {
                 Ok(Some(node)) => self.put(node, asked),
                 Ok(None) => self.remove(name),
-                // The other nodes would be read from the same API server, so those reads would fail, too.
+                // Reads of the other nodes would fail in the same way, because they go to the same API server with
+                // the same credentials.
                 Err(error) if error.is_unavailable() || error.is_permanent() => {
                     return Err(error.into());
                 }

@@ -16,14 +16,14 @@ const MAX_AGE: Duration = Duration::from_secs(60);
 
 type Name = (String, String);
 
-/// The known Secrets of type `kubernetes.io/tls`, by namespace and name.
+/// The Secrets of type `kubernetes.io/tls` that were read, by namespace and name.
 #[derive(Default)]
 pub(super) struct Secrets {
     known: Mutex<KnownSecrets>,
 }
 
-/// The Secrets that are known, in two parts with the same limits, so that a Secret that can't be used takes no place of
-/// a Secret that can. Secrets that can't be used are read once a minute, too, so they have a limit as well.
+/// The known Secrets, in two parts with the same limits. Because of the two parts, unusable Secrets never take the
+/// places of usable Secrets. Unusable Secrets are read again once a minute too, so they are kept and limited as well.
 #[derive(Default)]
 struct KnownSecrets {
     usable: BTreeMap<Name, CheckedSecret>,
@@ -37,7 +37,7 @@ type CheckedSecret = (Instant, Held);
 type Held = Result<ReadSecret, String>;
 
 impl Secrets {
-    /// Does what `Apis::tls_secrets` says.
+    /// Returns the result of `Apis::tls_secrets`.
     pub(super) fn get(
         &self,
         kube: &kube::KubeClient,

@@ -60,7 +60,7 @@ impl ServerNeeds {
 }
 
 impl AllServers {
-    /// Creates the value for a list of cloud servers in which only some servers were read again, by name.
+    /// Creates the value from an older list of cloud servers in which only some servers were read again, by name.
     pub fn named(
         (cloud, named): (ListedServers, HashSet<InstanceId>),
         dedicated: Result<ListedServers, provider::ProviderError>,
@@ -68,8 +68,8 @@ impl AllServers {
         AllServers { cloud: Ok(cloud), dedicated, named: Some(named) }
     }
 
-    /// Whether a plan with these needs may rest on these servers. Nothing is planned for the servers of an API that
-    /// does not answer.
+    /// Whether a plan with these needs may be made from these servers. An API that does not answer stands in the way of
+    /// no plan, because nothing is planned for its servers.
     pub fn satisfy(&self, needs: &ServerNeeds) -> bool {
         self.satisfy_of_cloud(needs) && self.satisfy_of_dedicated(needs)
     }

@@ -66,7 +66,7 @@ pub struct HttpClient {
     settings: HttpSettings,
     /// How many calls were made so far. Each try of a call adds one.
     calls: AtomicU64,
-    /// Whether a call was answered with what was asked for.
+    /// Whether at least one call has succeeded since the client was created.
     is_reached: AtomicBool,
 }
 
@@ -149,7 +149,7 @@ impl HttpClient {
         }
     }
 
-    /// Whether a write may still wait for the work that it started. See [`Gate::may_wait`].
+    /// Whether the client may wait for an action that a write has started. See [`Gate::may_wait`].
     pub fn may_wait(&self) -> bool {
         self.settings.gate.may_wait()
     }

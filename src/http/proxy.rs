@@ -216,7 +216,8 @@ pub(super) fn authority(host: &str, port: u16) -> String {
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
-/// The entries of `NO_PROXY`, in the forms that Go accepts, each with its port. `None` means every port.
+/// The entries of `NO_PROXY`, in the forms that Go accepts. The second value is the port of the entry, and `None`
+/// means every port.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct NoProxy(Vec<(Hosts, Option<u16>)>);
 

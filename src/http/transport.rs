@@ -155,7 +155,8 @@ struct Socket {
     buffers: LazyBuffers,
     /// Whether bytes were sent after the last bytes were received.
     is_unanswered: bool,
-    /// The reason for the first step that failed. Each later step fails for this reason too; see [`Socket::step`].
+    /// The kind of error with which the first step failed. Each later step fails with the same
+    /// kind; see [`Socket::step`].
     failure: Option<ErrorKind>,
 }
 
@@ -337,7 +338,8 @@ fn in_ureq_terms(error: io::Error, during: Timeout) -> ureq::Error {
 /// this thread holds.
 fn end_of(timeout: NextTimeout) -> Instant {
     let now = clock::now();
-    // ureq's time-out "never" is longer than an `Instant` can hold.
+    // Returns how much of the machine's time is left until `by`. Returns an error when no time is left, because a
+    // time-out of zero would mean no time-out, or when the deadline of this thread has passed.
     let never = now + Duration::from_secs(24 * 3600);
     let after = clock::from_machine(*timeout.after);
     capped(now.checked_add(after).unwrap_or(never))

@@ -42,7 +42,7 @@ pub(super) struct ServiceBudget {
 /// The Services that count towards one of the limits.
 #[derive(Clone, Debug, Default)]
 struct LimitShare {
-    /// The Services that are kept, sorted by age. Each has its size in bytes, its place in the list and its namespace.
+    /// The Services that are below the limit, the oldest first.
     kept: BTreeMap<Age, CountedService>,
     bytes: usize,
     /// The age of the oldest Service that is above the limit. All younger Services are above the limit too.
@@ -73,8 +73,8 @@ impl Above {
 }
 
 impl ServiceBudget {
-    /// Adds a Service of this size, which stands at this place in the list. Returns the places of all Services that are
-    /// above a limit because of this. The new Service itself may be among them.
+    /// Adds a Service of this size, which has this place in the list. Returns the places of all Services that the
+    /// addition puts above a limit. The added Service itself may be among them.
     pub(super) fn add(
         &mut self,
         namespace: &str,
@@ -135,8 +135,8 @@ impl ServiceBudget {
         }
     }
 
-    /// Returns the part of the budget that is needed after the list was read. It decides whether a Service that is read
-    /// alone is above a limit.
+    /// Returns the part of the budget that is needed after the list was read. This part decides whether a Service that
+    /// is later read alone is above a limit.
     pub(super) fn ended(mut self) -> ServiceBudget {
         self.namespaces.retain(|_, share| share.cut.is_some());
         let shares = self.namespaces.values_mut().chain([&mut self.total]);

@@ -72,7 +72,7 @@ struct Queue {
     /// future the moment may be. `None` means that no warning was written.
     warned_until: Option<Instant>,
     paused_until: Option<Instant>,
-    /// Events are held back until this moment, so that other writes come first.
+    /// Until this moment no event is written, so that the writes of other work come first.
     work_until: Option<Instant>,
     /// Whether an event is being written.
     is_busy: bool,

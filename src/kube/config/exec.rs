@@ -105,7 +105,8 @@ impl Plugin {
 }
 
 impl HeldCredentials {
-    /// Returns the credentials and whether they are due to be renewed. Returns `None` when they have expired at `now`.
+    /// Returns the credentials, and whether they are due to be renewed. Returns `None` when there are no credentials,
+    /// or when they have expired at `now`.
     fn good(&self, now: Timestamp) -> Option<(http::Credentials, bool)> {
         let credentials = self.credentials.as_ref()?;
         let is_past = |end: Option<Timestamp>| end.is_some_and(|end| end <= now);
@@ -120,7 +121,7 @@ impl HeldCredentials {
     }
 }
 
-/// Returns how long before their end the credentials are renewed.
+/// Returns how long before the end of the credentials they are renewed.
 fn lead(end: Timestamp) -> Duration {
     let life = Duration::try_from(end.duration_since(clock::timestamp())).unwrap_or_default();
     RENEWED_BEFORE.min(life / 10)
