@@ -45,7 +45,7 @@ const FEW_PAGES: u32 = 3;
 const SERVERS_CALL: Duration = Duration::from_secs(30);
 
 /// The period of the reads of all load balancers is at least this time for each call of one such read. There are thus
-/// at most 60 such calls an hour. The calls for the Network and for the other data of plans are included.
+/// at most 60 such calls an hour. The calls for the other data of plans are included.
 const BALANCERS_CALL: Duration = Duration::from_secs(60);
 
 /// The period of the reads of the servers of not-ready nodes is at least this time for each call of one such read.
