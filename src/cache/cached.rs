@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 const FIRST_WAIT: Duration = Duration::from_secs(5);
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
 
-/// The state of a refresh that waits because few calls are left of the rate limit. The API is available, and calls that
-/// can't wait are still made.
+/// The state of a refresh that was postponed because few calls are left of the rate limit. The API is available, and
+/// urgent calls are still made.
 pub const PUT_OFF: &str = "refreshes postponed";
 
 /// An answer of an API, with the time of the question.
@@ -176,7 +176,7 @@ impl<T> View<T> {
         View { value: part(&self.value), asked: self.asked, answered: self.answered }
     }
 
-    /// Returns the age of the view, which is the time since the call for the view began.
+    /// Returns the age of the view, which is the time since the call for its oldest part began.
     pub fn age(&self) -> Duration {
         clock::since(self.asked)
     }

@@ -29,13 +29,13 @@ impl ClusterIdentity {
         *lock(&self.0) = IdentityMemory::Unread(key);
     }
 
-    /// Remembers the identities that are noted on a Lease which this process has read but does not hold. `lease` is
-    /// `None` when the Lease does not exist.
+    /// Remembers the identities noted on a Lease that this process has read but does not hold. `lease` is `None` when
+    /// the Lease does not exist.
     pub fn heed(&self, key: &LeaseKey, lease: Option<&Lease>) {
         *lock(&self.0) = IdentityMemory::of(key, lease);
     }
 
-    /// Stores the identities that were noted on the Lease when this process acquired the Lease.
+    /// Stores the identities that the Lease noted when this process acquired the Lease.
     pub fn recall(&self, noted: Option<Identities>) {
         *lock(&self.0) = IdentityMemory::Kept(noted.unwrap_or_default());
     }

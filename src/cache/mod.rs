@@ -1,8 +1,8 @@
-//! The answers of both APIs, with their age. The module is one small cache that the controllers share, and makes the
-//! read before a write.
+//! The answers of both APIs, with their age. This module is one small cache that the controllers share. Reads that must
+//! come just before a write also go through this module.
 //!
-//! The cache knows how old a view is, and lets one thread fetch while the others wait. The cache must never decide what
-//! to do about what it shows.
+//! The cache knows the age of each view. When several threads need a new view, one thread reads it while the others
+//! wait. The cache must never decide what should be done about the contents of a view.
 
 mod cached;
 mod identity;
@@ -214,7 +214,7 @@ impl Apis {
         self.secrets.get(&self.kube, names).map_err(CacheError::Kube)
     }
 
-    /// Forgets all Secrets except those with these names.
+    /// Forgets all known Secrets of type `kubernetes.io/tls`, except those with these names.
     pub fn keep_tls_secrets(&self, names: &BTreeSet<(String, String)>) {
         self.secrets.keep(names);
     }
@@ -308,8 +308,8 @@ impl Apis {
         Ok(view?.map(|(_, servers)| Arc::clone(servers)))
     }
 
-    /// Returns how many pages of the list of all servers have to be read for the servers with these IDs.
-    /// The last list decides.
+    /// Returns how many pages of the list of all servers have to be read to find the servers with these IDs, judged by
+    /// the last list.
     pub fn pages_around(&self, numbers: &BTreeSet<u64>) -> usize {
         let known = self.instances_last().unwrap_or_default();
         pages_of(&known, numbers) as usize

@@ -1,13 +1,14 @@
-//! The nodes that are known, each with its age, and how they are kept fresh at little cost.
+//! The known nodes, each with its age, and how they are kept fresh at little cost.
 //!
-//! The first read, and another read every few minutes, lists whole nodes. Between these lists, a poll reads a table
-//! with one line for each node, and reads only those nodes whole whose row has changed: a few nodes by name, many by
-//! one list. A table can't show a taint or an address, and without metadata it can't show another node with the same
-//! name and readiness. These are as old as the last list, or younger when a controller reads the nodes again.
+//! The first read lists whole nodes, and so does another read every few minutes. Between these lists, a poll reads a
+//! table with one row for each node. The poll then reads only those nodes whole whose row has changed: a few nodes by
+//! name, many by one list. A table contains no taints and no addresses. A table without metadata does not show that a
+//! node was replaced by another node with the same name and readiness. Such changes are seen in the next list, or when
+//! a controller reads the node again.
 //!
-//! A row is compared with the whole node that is known, not with the row of the last poll. A node that was not read, or
-//! read too early, counts as changed until both agree, so that no change can get lost. An old table from the API
-//! server's cache costs a read, and nothing else.
+//! A row is compared with the known whole node, not with the row of the last poll. A node that could not be read, or
+//! was read before its change, therefore counts as changed until the row and the node agree. No change can get lost.
+//! When the API server's cache sends an old table, this costs an unnecessary read and nothing else.
 
 use super::cached::{CacheError, View, turn};
 use crate::kube::{Detail, KubeClient, KubeNode, NodeRow, Print, ReadFrom, RowMeta};
@@ -59,12 +60,12 @@ struct State {
     /// The moment when the last list that did not come from the API server's cache began. `None` when the last list
     /// came from that cache.
     listed_latest: Option<Instant>,
-    /// The last time at which the API server answered with a table whose form can't be read.
+    /// The last time at which the API server answered with a table in an unexpected form.
     odd: Option<Instant>,
     /// The fingerprints of the last tables in which every row agreed with the known node. The first one is for tables
     /// without metadata, the second one for tables with metadata.
     agreed: [Print; 2],
-    /// The nodes that changed and could not be read. The failure to read them was logged.
+    /// The nodes whose rows changed and that could not be read since then. The failure of the read was logged.
     unread: HashSet<String>,
 }
 

@@ -102,7 +102,7 @@ impl Lease {
         }
     }
 
-    /// Returns when a login was refused, as [`Lease::noting`] wrote it.
+    /// Returns when a login was refused, as noted in the annotation that [`Lease::noting`] writes.
     pub fn login_refused(&self) -> Option<Timestamp> {
         let annotations = self.metadata("annotations")?;
         annotations.get(LOGIN_REFUSED)?.as_str()?.parse().ok()

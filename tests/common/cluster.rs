@@ -251,7 +251,7 @@ pub trait Cluster {
         self.service(name).unwrap()["metadata"]["finalizers"].clone()
     }
 
-    /// Whether the finalizer of a Service that has a load balancer is its only one.
+    /// Whether the Service has the finalizer for load balancers and no other finalizer.
     fn has_finalizer(&self, name: &str) -> bool {
         self.finalizers(name) == json!([FINALIZER])
     }
@@ -593,7 +593,7 @@ pub fn listen_ports(balancer: &Value) -> Vec<u64> {
     ports
 }
 
-/// Whether the node has no taint that marks the node as new.
+/// Whether the node has lost the taint `uninitialized`, with which new nodes begin.
 pub fn is_initialised(node: &Value) -> bool {
     let taints = node["spec"]["taints"].as_array();
     !taints.into_iter().flatten().any(|one| one["key"] == UNINITIALIZED)

@@ -20,8 +20,8 @@ struct Counts {
 }
 
 impl InFlight {
-    /// Delays writes to nodes that have this method. A write is handled as soon as `wanted` of them have been in flight
-    /// at the same time, or after `patience_s` seconds.
+    /// Delays the writes of nodes that use this method. A write is handled when `wanted` such writes have been in
+    /// flight at the same time, or at the latest after `patience_s` seconds.
     pub fn of(sandbox: &Sandbox, method: &str, wanted: usize, patience_s: u64) -> Arc<InFlight> {
         let patience = Duration::from_secs(patience_s);
         let all = Arc::<InFlight>::default();

@@ -40,11 +40,11 @@ pub struct Machine {
     sandboxes: RefCell<Vec<Weak<Sandbox>>>,
     /// The programs that run on the machine, if the test runs whole programs.
     pub processes: Processes,
-    /// The number of clock readings, of a thousand, at which the process is stopped for a while.
+    /// The process is stopped for a while at this many of a thousand readings of its clock.
     pauses_per_thousand: Cell<u64>,
     /// The work that is done while the process is stopped.
     meanwhile: RefCell<Option<Meanwhile>>,
-    /// The work that the other threads of the process do when one of them waits for the others.
+    /// Lets the other threads of the process work while one of its threads waits for them.
     others: RefCell<Option<Rc<dyn Fn()>>>,
     pub pauses: Cell<u64>,
     calls: Cell<u64>,
@@ -84,7 +84,7 @@ impl Machine {
         })
     }
 
-    /// Returns the nanoseconds for the APIs.
+    /// Returns the clock that the sandbox's APIs use. It contains the nanoseconds since the story began.
     pub fn time(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.time)
     }
@@ -200,7 +200,7 @@ impl Simulation for Machine {
     }
 
     fn sleep(&self, time: Duration) {
-        // A little time passes even when the wait ends at the present moment.
+        // A little time passes even in a wait of zero seconds.
         let until = self.passed() + time + Duration::from_micros(10);
         while self.processes.work(self, until) {}
         self.pass_until(until);
@@ -235,7 +235,7 @@ impl Simulation for Machine {
         assert!(self.calls.get() < CALLS_AT_MOST, "calls without end");
         self.pass(CALL);
         let is_late = Cell::new(false);
-        // The client waits no longer than its deadline.
+        // The client never waits longer than its deadline allows.
         let pause = |time: Duration| {
             let left = until.saturating_duration_since(self.monotonic());
             is_late.set(is_late.get() || time >= left);

@@ -479,10 +479,11 @@ pub fn builder() -> Builder {
     }
 }
 
-/// The missing requirement that tests report when they are skipped because they must freeze the API server's cache.
+/// The requirement that tests name when they are skipped because the API server's cache cannot be frozen.
 pub const STALE_CACHE: &str = "a cache that lags";
 
-/// Skips a test that needs a simulated API server. Returns whether the API server is real.
+/// Returns whether a test must end early because its API server is real. Then also reports the test as skipped. `what`
+/// names the part that needs a simulated API server.
 pub fn needs_simulation(sandbox: &Sandbox, what: &str) -> bool {
     let is_real = sandbox.cluster().is_real();
     if is_real {
@@ -529,7 +530,7 @@ pub fn hetzner_calls(sandbox: &Sandbox) -> usize {
     sandbox.calls().count(|call| call.half == Half::Hetzner)
 }
 
-/// Returns the writes of `ccm` except those to the Lease, each with method and path.
+/// Returns the method and the path of each write of `ccm`. Writes to a Lease are left out.
 pub fn writes(sandbox: &Sandbox) -> Vec<String> {
     let calls = sandbox.calls().calls();
     let is_such = |call: &&Call| call.is_write() && call.caller != "admin" && !is_lease(&call.path);
@@ -537,7 +538,8 @@ pub fn writes(sandbox: &Sandbox) -> Vec<String> {
     calls.iter().filter(is_such).map(shown).collect()
 }
 
-/// Converts a duration in a program's time to a duration in the time of the test and of the sandbox's APIs.
+/// Converts a duration in the time of a program into the time of the test, which the sandbox's APIs use too. The two
+/// differ only over sockets.
 pub fn lasting(sandbox: &Sandbox, time: Duration) -> Duration {
     match sandbox.is_in_memory() {
         true => time,

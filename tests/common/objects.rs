@@ -68,7 +68,7 @@ pub fn connection() -> CloudConnection {
     }
 }
 
-/// Returns the settings of the node controllers, with this family of addresses.
+/// Returns settings of the node controllers for tests. `family` is the family of the nodes' addresses.
 pub fn node_settings(family: AddressFamily) -> NodeSettings {
     NodeSettings {
         address_family: Sourced::new(family, Source::Kept),

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 pub const CIDR: &str = "--cluster-cidr=10.244.0.0/16";
 pub const HCLOUD: &str = "--cloud-provider=hcloud";
-/// The flags that choose the two profiles.
+/// The flags with which a test chooses each of the two cloud-provider profiles.
 pub const PROFILES: [&str; 2] = ["--cloud-provider=ccm-from-scratch", HCLOUD];
 
 /// An address in the Network's range that no server has.
@@ -44,10 +44,10 @@ impl World {
         World { sandbox, env }
     }
 
-    /// Starts a world whose routes are right.
+    /// Starts a world whose Network already has the routes that its nodes need.
     pub fn synced(nodes: usize) -> World {
         let world = World::new(nodes);
-        // Routes are synced after the nodes were initialised.
+        // Routes are synced only after the nodes were initialised.
         world.once(&[CIDR]).with_code(0);
         assert_eq!(world.routes(), world.wanted());
         world
@@ -157,7 +157,7 @@ impl World {
         calls.map(|call| change(&call)).collect()
     }
 
-    /// Returns the path of each write of conditions since a mark.
+    /// Returns the paths of the writes since a mark that change conditions of nodes.
     pub fn patches(&self, mark: u64) -> Vec<String> {
         let calls = self.sandbox.calls().calls_since(mark);
         let patches = calls.iter().filter(|call| {
@@ -193,7 +193,8 @@ impl Deref for World {
     }
 }
 
-/// Whether the call has read one Network by its ID. The list in which `ccm` finds the Network does not count.
+/// Whether the call has read one Network by its ID, and was answered. The list in which `ccm` finds the Network
+/// does not count.
 pub fn is_read(call: &Call) -> bool {
     call.method == "GET" && call.path.starts_with("/v1/networks/") && call.duration.is_some()
 }

@@ -196,9 +196,9 @@ pub struct Process {
 struct Thread {
     /// The time of the machine at which the thread's next work is due.
     due: Cell<Duration>,
-    /// Whether the thread may work while another thread of its process waits.
+    /// Whether the thread shares no lock with others, and may therefore work while another thread of its process waits.
     is_apart: bool,
-    /// The work of the thread. The field is empty while the thread does this work.
+    /// The work of the thread. The cell is empty while the work runs.
     work: RefCell<Option<Work>>,
 }
 
@@ -225,7 +225,7 @@ impl Processes {
         process.threads.take();
     }
 
-    /// Does some work in the name of this process.
+    /// Runs `work` as a part of this process.
     fn as_process<T>(&self, process: &Rc<Process>, work: impl FnOnce() -> T) -> T {
         self.stack.borrow_mut().push(Rc::clone(process));
         let done = ccm::http::apart(work);
@@ -243,7 +243,7 @@ impl Processes {
         self.stack.borrow().last().cloned()
     }
 
-    /// Does the work that is due first, if it is due by `until`. Returns false when no work is due by then.
+    /// Runs the work that is due first, if it is due by the moment `until`. Returns false when no work is due by then.
     pub fn work(&self, machine: &Machine, until: Duration) -> bool {
         let Some((process, thread)) = self.next(until) else {
             return false;

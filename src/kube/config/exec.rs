@@ -323,7 +323,7 @@ impl Program {
             .spawn()
             .map_err(|error| format!("{name} can't be started: {error}"))?;
         let begun = clock::now();
-        // A pipe that cannot be made non-blocking is not read.
+        // A pipe that cannot be made non-blocking is not read, because a read could then wait for ever.
         let mut pipe = child.stdout.take();
         pipe = pipe.filter(|pipe| SockRef::from(pipe).set_nonblocking(true).is_ok());
         let mut printed = Vec::new();
