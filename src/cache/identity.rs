@@ -18,7 +18,8 @@ enum IdentityMemory {
     Nothing,
     /// The key of a Lease that was not read yet. The Lease is read when the identity is needed for the first time.
     Unread(LeaseKey),
-    /// The identities that are noted on the Lease of this process, and those that were seen since it was acquired.
+    /// The identities that this process will write to the Lease that it holds: those that the Lease noted, and those
+    /// that were seen since then.
     Kept(Identities),
 }
 

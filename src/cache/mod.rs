@@ -91,7 +91,7 @@ struct CloudLists {
     load_balancers: Cached<Arc<dyn Snapshot>>,
     network: Cached<Network>,
     pause: CallPause,
-    /// The shortest time between two calls for the same data.
+    /// The shortest time between two calls for the same data. See [`Apis::poll_cloud_every`].
     interval: Duration,
 }
 
@@ -138,8 +138,8 @@ impl Apis {
         self.dedicated.pause.at_least = interval;
     }
 
-    /// Returns all Services of type LoadBalancer, no older than `max_age`. When nothing has changed, the list is
-    /// the last one.
+    /// Returns all Services of type LoadBalancer, no older than `max_age`. When nothing has changed since the last
+    /// list, returns that list again.
     pub fn load_balancer_services(
         &self,
         max_age: Duration,
@@ -445,9 +445,8 @@ impl Apis {
         self.dedicated.fails.load(Ordering::Relaxed)
     }
 
-    /// Returns the servers of both APIs. The `known` servers of an API are returned when they satisfy these
-    /// needs, and are read again otherwise. An API that did not answer is not asked a second time. An error means
-    /// that no API answers.
+    /// Returns the servers of both APIs. For each API, the `known` servers are used when they satisfy these needs.
+    /// Otherwise the API is called, unless it did not answer before. An error means that neither API answers.
     pub fn servers(
         &self,
         known: Option<AllServers>,

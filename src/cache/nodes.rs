@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 /// When more nodes than this are known, they are forgotten before they are listed again.
 const KEPT_AT_MOST: usize = 500;
 
-/// The largest number of changed nodes that are read by name. More changed nodes are read by one list, unless they are
-/// at most a fiftieth of all nodes.
+/// Up to this many changed nodes, or up to a fiftieth of all nodes, are read by name. More changed nodes are read
+/// by one list.
 const BY_NAME_AT_MOST: usize = 10;
 const BY_NAME_PART: usize = 50;
 
@@ -187,7 +187,7 @@ impl State {
     /// Reads all nodes whole.
     fn list(&mut self, kube: &KubeClient, from: ReadFrom) -> Result<(), CacheError> {
         let asked = clock::now();
-        // The notes of the known nodes, by UID, so that nodes in the new list keep theirs.
+        // The notes of the known nodes, by UID. A node in the new list keeps its time of the first read.
         let known = self.nodes.iter().zip(&self.notes);
         let known: HashMap<String, Note> =
             known.map(|(node, note)| (node.metadata.uid.clone(), *note)).collect();
@@ -195,7 +195,7 @@ impl State {
             self.give_up();
         }
         let mut nodes = kube.nodes(from)?;
-        // The API server lists nodes in the order of etcd, which is nearly the order by name.
+        // The API server sends nodes in the order of etcd's keys, which is nearly the order by name.
         nodes.sort_unstable_by(|left, right| left.name().cmp(right.name()));
         let new = Note::of_new(asked);
         let note = |node: &Arc<KubeNode>| Note {

@@ -42,7 +42,7 @@ pub struct Reply<T> {
     pub length: u64,
 }
 
-/// Counts the bytes of a body.
+/// A reader of a body that counts the bytes of the body.
 struct CountedBody<R> {
     body: R,
     length: u64,

@@ -155,7 +155,7 @@ impl<In: Transport> Connector<In> for Encrypt {
         let mut timeout = details.timeout;
         let now = (details.current_time)();
         if let (UreqInstant::Exact(begun), UreqInstant::Exact(now)) = (details.now, now) {
-            // The time that connecting has taken is subtracted.
+            // The time-out is shortened by the time that connecting has taken.
             let taken = now.saturating_duration_since(begun);
             timeout.after = timeout.after.saturating_sub(taken).into();
         }

@@ -231,8 +231,9 @@ impl Socket {
     }
 }
 
-/// Closes the socket. Bytes that are still in the kernel's buffer must not leave when no caller waits for an answer.
-/// The socket is then closed without lingering, which resets the connection and throws the buffer away.
+/// Closes the socket. When a call was given up, its bytes may still be in the kernel's buffer. The kernel must not send
+/// them later, because they may be a write. The socket is therefore closed without lingering, which resets the
+/// connection and discards the buffer.
 impl Drop for Socket {
     fn drop(&mut self) {
         if self.is_unanswered || is_deadline_over() {

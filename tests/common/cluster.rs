@@ -493,9 +493,8 @@ pub trait Cluster {
         assert_eq!(answer.status, 201, "{path}: {answer:?}");
     }
 
-    /// Asserts that no call was refused for lack of a right, except two kinds of reads for which the daemon's role has
-    /// no right. `lb inspect`, and a process that reports the state of another process, try to read events. A person's
-    /// command tries to read the daemon's workload.
+    /// Asserts that no call was refused with 403. Two kinds of reads are exempt, because the daemon's role does not
+    /// allow them: reads of events, and reads of the daemon's workload.
     fn assert_nothing_refused(&self) {
         let mut calls = self.sandbox().calls().calls();
         calls.retain(|call| {

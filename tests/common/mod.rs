@@ -445,7 +445,7 @@ pub fn on(calls: &str, effect: Effect) -> Rule {
     }
 }
 
-/// Returns an effect of a rule: the action of a person just before the APIs handle a call.
+/// Returns the effect of a rule that makes a manual change just before the APIs handle a call.
 pub fn before(
     sandbox: &Arc<Sandbox>,
     manual_change: impl Fn(&Sandbox) + Send + Sync + 'static,

@@ -121,7 +121,7 @@ impl HeldCredentials {
     }
 }
 
-/// Returns how long before the end of the credentials they are renewed.
+/// Returns how long before `end`, when they expire, the credentials are due to be renewed.
 fn lead(end: Timestamp) -> Duration {
     let life = Duration::try_from(end.duration_since(clock::timestamp())).unwrap_or_default();
     RENEWED_BEFORE.min(life / 10)
