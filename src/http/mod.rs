@@ -97,7 +97,8 @@ impl HttpClient {
         self.calls.load(Ordering::Relaxed)
     }
 
-    /// Whether a call has succeeded since the start. The address, the trust and the credentials are right then.
+    /// Whether a call has succeeded since this client was created. If so, the address, the trusted authorities and the
+    /// credentials are right.
     pub fn is_reached(&self) -> bool {
         self.is_reached.load(Ordering::Relaxed)
     }

@@ -46,7 +46,7 @@ pub struct TlsSource {
     pub tls: Tls,
     /// The number of changes of the settings so far.
     pub(super) changes: u64,
-    /// Reads the settings from their files again. `None` means that the settings never change.
+    /// The function that reads the settings from their files again. `None` means that the settings never change.
     read: Option<Arc<ReadTls>>,
     read_at: Instant,
 }

@@ -118,8 +118,8 @@ impl ServiceBudget {
         }
     }
 
-    /// Returns the limit because of which a Service of this age and size is not read whole. `None` means that it is
-    /// below all limits. The list that was read last decides.
+    /// Returns the limit because of which a Service of this age and size is not read whole, judged by the last list.
+    /// `None` means that the Service is below all limits.
     pub(super) fn is_above(&self, namespace: &str, age: &Age, bytes: usize) -> Option<Above> {
         if bytes <= ALWAYS_KEPT { None } else { self.cut(namespace, age) }
     }
