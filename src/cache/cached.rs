@@ -36,7 +36,7 @@ pub enum CacheError {
 }
 
 impl CacheError {
-    /// Returns a text that names the API and the kind of failure. Two errors with the same text are the same outage.
+    /// Returns a text that names the API and the kind of failure. Errors with the same text belong to the same outage.
     pub fn state(&self) -> &'static str {
         let (error, [limited, refuses, unavailable]) = match self {
             CacheError::Kube(error) if error.is_permanent() => return "kubernetes refuses",

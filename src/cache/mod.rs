@@ -72,7 +72,7 @@ pub struct Apis {
     pub provider: Box<dyn Provider>,
     pub recorder: Recorder,
     pub nodes: NodeCache,
-    /// The identity of the cluster, shared with the Lease that remembers it.
+    /// The identity of the cluster. It is shared with the code that writes it to the Lease.
     pub identity: Arc<ClusterIdentity>,
     /// How many nodes are written at the same time. This is the setting `--concurrent-node-syncs`.
     pub concurrent_nodes: usize,

@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 /// When more nodes than this are known, they are forgotten before they are listed again.
 const KEPT_AT_MOST: usize = 500;
 
-/// Up to this many changed nodes, or up to a fiftieth of all nodes, are read by name. More changed nodes are read
-/// by one list.
+/// At most this many changed nodes, or a fiftieth of all nodes when that is more, are read by name. When more nodes
+/// have changed, all nodes are read by one list.
 const BY_NAME_AT_MOST: usize = 10;
 const BY_NAME_PART: usize = 50;
 
@@ -148,8 +148,8 @@ impl NodeCache {
         }
     }
 
-    /// Returns when this process first read this very node, by its UID, as the time after the answer. `None` when the
-    /// node is not known, or when another node has its name.
+    /// Returns when this process received the first answer with this node, which is identified by its UID. `None` when
+    /// the node is not known, or when another node has its name.
     pub fn first_seen(&self, node: &KubeNode) -> Option<Instant> {
         let state = turn(&self.state);
         state.note_of(node).map(|note| note.first_seen)

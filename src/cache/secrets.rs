@@ -96,7 +96,8 @@ impl KnownSecrets {
         });
         let (part, held) = match &pair {
             Ok(_) => (&mut self.usable, held),
-            // A pair of certificate and key that no plan may use is not kept in memory.
+            // The certificate and the key can't be used now, so they are not kept in memory. The reason
+            // is kept instead.
             Err(why) if held.as_ref().is_ok_and(ReadSecret::has_pair) => {
                 (&mut self.others, Err(why.clone()))
             }
@@ -113,8 +114,8 @@ fn shown(held: &Held) -> TlsSecret {
     held.and_then(|held| held.at(clock::timestamp()))
 }
 
-/// Returns whether one more Secret of this namespace may be stored. When all places are taken, this function frees a
-/// place of the namespace with the most places, until both namespaces have equally many.
+/// Returns whether one more Secret of this namespace may be stored. When all places are taken, first removes a Secret of
+/// the namespace with the most Secrets. That namespace must have at least two Secrets more than this namespace.
 fn make_room<T>(places: &mut BTreeMap<Name, T>, namespace: &str) -> bool {
     let own = places.keys().filter(|name| name.0 == namespace).count();
     if own >= OF_NAMESPACE || places.len() < OF_ALL {

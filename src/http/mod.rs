@@ -125,7 +125,7 @@ impl HttpClient {
         };
         let settings = &self.settings;
         let mut session = self.session(&call)?;
-        // The user sees one line of waiting for all tries together, because they are one call to the user.
+        // The user sees only one line while the client waits, because all tries together are one call for the user.
         let _waiting = waiting_for(|| self.url_line(call.method, path));
         let (mut is_renewed, mut tries) = (false, 0);
         loop {

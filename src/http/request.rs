@@ -318,7 +318,7 @@ pub(super) fn send(
         request = request.header("Authorization", header.expose());
     }
     let agent = &session.agent;
-    // A read has no body, and some DELETE requests have none.
+    // Requests without a body get no `Content-Type`. These are all reads and some DELETE requests.
     if call.body.is_empty() {
         run(agent, request.body(()), timeout)
     } else {
