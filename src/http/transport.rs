@@ -339,15 +339,14 @@ fn in_ureq_terms(error: io::Error, during: Timeout) -> ureq::Error {
 /// this thread holds.
 fn end_of(timeout: NextTimeout) -> Instant {
     let now = clock::now();
-    // Returns how much of the machine's time is left until `by`. Returns an error when no time is left, because a
-    // time-out of zero would mean no time-out, or when the deadline of this thread has passed.
+    // ureq's time-out "never" is longer than an `Instant` can hold.
     let never = now + Duration::from_secs(24 * 3600);
     let after = clock::from_machine(*timeout.after);
     capped(now.checked_add(after).unwrap_or(never))
 }
 
-/// Returns how much of the machine's time is left until `by`, or until the deadline of this thread when that is
-/// earlier. It is an error when no time is left, because a time-out of zero would mean no time-out.
+/// Returns how much of the machine's time is left until `by`. Returns an error when the deadline of this thread has
+/// passed, or when no time is left, because a time-out of zero would mean no time-out.
 fn left_until(by: Instant) -> io::Result<Duration> {
     let left = clock::machine_until(by);
     if left.is_zero() || is_deadline_over() { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }
