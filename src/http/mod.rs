@@ -42,7 +42,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use transport::{hold_deadline, is_deadline_over};
 
-/// A method of the gate, by which a write asks for permission.
+/// A method of the gate that is called before a write, and that allows or refuses the write.
 pub type Pass = fn(&(dyn Gate + 'static), &str) -> Result<(), Refused>;
 
 /// The data of a write without its body.

@@ -42,7 +42,7 @@ pub(super) struct ServiceBudget {
 /// The Services that count towards one of the limits.
 #[derive(Clone, Debug, Default)]
 struct LimitShare {
-    /// The Services that are below the limit, the oldest first.
+    /// The Services that count towards the limit and are below it, the oldest first.
     kept: BTreeMap<Age, CountedService>,
     bytes: usize,
     /// The age of the oldest Service that is above the limit. All younger Services are above the limit too.

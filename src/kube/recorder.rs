@@ -24,10 +24,10 @@ const BURST: u32 = 50;
 /// One more warning may be written after this time, once the burst is used up.
 const ONE_WARNING_EACH: Duration = Duration::from_secs(1);
 
-/// After the API was slow to answer an event, or did not answer it, no event is written for this time.
+/// No event is written for this long after the API server did not answer the write of an event, or not in time.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// A simulation checks the queue for new events once in this time.
+/// The time after which a simulation looks for new events in the queue again.
 const LOOKS_FOR_EVENTS: Duration = Duration::from_millis(100);
 
 /// The longest time for which events are held back while other work writes. The machine's clock measures this time,
@@ -191,7 +191,7 @@ impl Recorder {
         };
         let (reason, name) = (event.reason.name(), event.object.for_people());
         EVENTS.count(&["failed"]);
-        // Deleting a namespace deletes its events too, so a failure because of that is normal.
+        // Events cannot be written into a namespace that is being deleted, so such a failure is normal.
         if error.is_refused() || error.is_namespace_terminating() || error.is_not_found() {
             log::debug!("event {reason} of {name} was not written: {error}");
             return;
