@@ -114,8 +114,8 @@ fn shown(held: &Held) -> TlsSecret {
     held.and_then(|held| held.at(clock::timestamp()))
 }
 
-/// Returns whether one more Secret of this namespace may be stored. When all places are taken, first removes a Secret of
-/// the namespace with the most Secrets. That namespace must have at least two Secrets more than this namespace.
+/// Returns whether one more Secret of this namespace may be stored. When all places are taken, first removes a Secret
+/// of the namespace with the most Secrets. That namespace must have at least two Secrets more than this namespace.
 fn make_room<T>(places: &mut BTreeMap<Name, T>, namespace: &str) -> bool {
     let own = places.keys().filter(|name| name.0 == namespace).count();
     if own >= OF_NAMESPACE || places.len() < OF_ALL {

@@ -191,7 +191,8 @@ impl Recorder {
         };
         let (reason, name) = (event.reason.name(), event.object.for_people());
         EVENTS.count(&["failed"]);
-        // Events cannot be written into a namespace that is being deleted, so such a failure is normal.
+        // While a namespace is being deleted, its events are deleted and no new ones are accepted.
+        // Such a failure is normal.
         if error.is_refused() || error.is_namespace_terminating() || error.is_not_found() {
             log::debug!("event {reason} of {name} was not written: {error}");
             return;
