@@ -1,5 +1,5 @@
-//! The answers of an API, each with its age, or the error because of which there is no answer. A reader says how old an
-//! answer may be. This file also decides when an API that did not answer is called again.
+//! Keeps the last answers of an API, each with its age. A reader says how old an answer may be. This file also decides
+//! when an API that did not answer is called again.
 
 use crate::kube;
 pub(super) use crate::provider::heartbeat::turn;
@@ -12,15 +12,15 @@ use std::time::{Duration, Instant};
 const FIRST_WAIT: Duration = Duration::from_secs(5);
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
 
-/// The state of a refresh that waits because few calls are left of the rate limit. The API is available, and calls that
-/// can't wait are still made.
+/// The state of a refresh that was postponed because few calls are left of the rate limit. The API is available, and
+/// urgent calls are still made.
 pub const PUT_OFF: &str = "refreshes postponed";
 
 /// An answer of an API, with the time of the question.
 #[derive(Debug)]
 pub struct View<T> {
     pub value: Arc<T>,
-    /// The moment before the call. What the view shows is no older than this.
+    /// The moment before the call. The view shows the state of this moment or of a later one.
     pub asked: Instant,
     /// The moment when the answer came.
     pub answered: Instant,
@@ -36,7 +36,7 @@ pub enum CacheError {
 }
 
 impl CacheError {
-    /// Returns a text that names the API and the kind of failure. Two errors with the same text are the same outage.
+    /// Returns a text that names the API and the kind of failure. Errors with the same text belong to the same outage.
     pub fn state(&self) -> &'static str {
         let (error, [limited, refuses, unavailable]) = match self {
             CacheError::Kube(error) if error.is_permanent() => return "kubernetes refuses",
@@ -113,8 +113,8 @@ pub(super) struct Cached<T> {
 }
 
 impl<T> Cached<T> {
-    /// Returns the last view when it is young enough, else a new one. A reader that comes during the call waits for its
-    /// answer, and makes no call of its own.
+    /// Returns the last view when it is no older than `max_age`, and otherwise a new one. A thread that comes while
+    /// another thread makes the call waits for that thread's answer instead of making a call of its own.
     pub(super) fn get<E>(
         &self,
         max_age: Duration,
@@ -123,8 +123,8 @@ impl<T> Cached<T> {
         self.get_if(|view| view.age() <= max_age, fetch)
     }
 
-    /// Returns the last view when it is fresh enough, and otherwise a new one. A thread that waits for another thread's
-    /// call checks the age only afterwards, so that one call serves all threads that waited.
+    /// Returns the last view when it is fresh enough, and otherwise a new one. When several threads need a new view,
+    /// one of them makes the call while the others wait. The others then check the new view.
     pub(super) fn get_if<E>(
         &self,
         is_fresh: impl Fn(&View<T>) -> bool,
@@ -166,7 +166,7 @@ impl<T> Cached<T> {
 }
 
 impl<T> View<T> {
-    /// Creates a view that was answered just now.
+    /// Creates a view of an answer that has come just now. The call began at `asked`.
     pub(super) fn new(value: Arc<T>, asked: Instant) -> View<T> {
         View { value, asked, answered: clock::now() }
     }
@@ -176,12 +176,13 @@ impl<T> View<T> {
         View { value: part(&self.value), asked: self.asked, answered: self.answered }
     }
 
-    /// Returns the age of the view, which is the greatest age of what it shows.
+    /// Returns the age of the view, which is the time since the call for its oldest part began.
     pub fn age(&self) -> Duration {
         clock::since(self.asked)
     }
 
-    /// Returns how long ago this answer came. An answer whose age is smaller was requested after this answer had come.
+    /// Returns how much time has passed since this answer came. Another answer whose age is smaller than this time was
+    /// requested after this answer had come.
     pub fn time_in_use(&self) -> Duration {
         clock::since(self.answered)
     }

@@ -18,7 +18,8 @@ enum IdentityMemory {
     Nothing,
     /// The key of a Lease that was not read yet. The Lease is read when the identity is needed for the first time.
     Unread(LeaseKey),
-    /// The identities that are noted on the Lease of this process, and those that were seen since it was acquired.
+    /// The identities that this process will write to the Lease that it holds: those that the Lease noted, and those
+    /// that were seen since then.
     Kept(Identities),
 }
 
@@ -29,13 +30,13 @@ impl ClusterIdentity {
         *lock(&self.0) = IdentityMemory::Unread(key);
     }
 
-    /// Remembers the identities that are noted on a Lease which this process has read but does not hold. `lease` is
-    /// `None` when the Lease does not exist.
+    /// Remembers the identities noted on a Lease that this process has read but does not hold. `lease` is `None` when
+    /// the Lease does not exist.
     pub fn heed(&self, key: &LeaseKey, lease: Option<&Lease>) {
         *lock(&self.0) = IdentityMemory::of(key, lease);
     }
 
-    /// Stores the identities that were noted on the Lease when this process acquired the Lease.
+    /// Stores the identities that the Lease noted when this process acquired the Lease.
     pub fn recall(&self, noted: Option<Identities>) {
         *lock(&self.0) = IdentityMemory::Kept(noted.unwrap_or_default());
     }
@@ -49,8 +50,8 @@ impl ClusterIdentity {
     }
 
     /// Returns the identities of the cluster. `service_uid` is the present UID of the Service `default/kubernetes`.
-    /// `None` means that neither that Service nor a Lease has an identity. An error means that the Lease can't be read
-    /// now, so that it may hold another identity.
+    /// `None` means that neither that Service nor a Lease gives an identity. An error means that the Lease can't be
+    /// read now. The identity is then unknown, because the Lease may hold another identity than the Service.
     pub(super) fn of(
         &self,
         kube: &KubeClient,

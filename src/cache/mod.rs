@@ -1,8 +1,8 @@
-//! The answers of both APIs, with their age. The module is one small cache that the controllers share, and makes the
-//! read before a write.
+//! The answers of both APIs, with their age. This module is one small cache that the controllers share. Reads that must
+//! come just before a write also go through this module.
 //!
-//! The cache knows how old a view is, and lets one thread fetch while the others wait. The cache must never decide what
-//! to do about what it shows.
+//! The cache knows the age of each view. When several threads need a new view, one thread reads it while the others
+//! wait. The cache must never decide what should be done about the contents of a view.
 
 mod cached;
 mod identity;
@@ -35,24 +35,24 @@ const DEDICATED_MAX_AGE: Duration = Duration::from_secs(300);
 /// How many objects are on one page of a list. One page is one call.
 const A_PAGE: usize = 50;
 
-/// A list of at most this many pages takes hardly more calls than reads of single servers, and shows more servers.
+/// When the list of all servers has at most this many pages, it is read instead of single servers. Such a list takes
+/// hardly more calls, and contains all servers.
 const FEW_PAGES: u32 = 3;
 
-/// For each call that a read of all servers takes, the period of these reads is at least this long. There are thus at
-/// most 120 such calls an hour. These reads, those of all load balancers and those of the Network take at most 200 of
+/// The period of the reads of all servers is at least this time for each call of one such read. There are thus at most
+/// 120 such calls an hour. Together with the reads of all load balancers and of the Network, they take at most 200 of
 /// the project's 3,600 calls an hour.
 const SERVERS_CALL: Duration = Duration::from_secs(30);
 
-/// For each call that a read of all load balancers takes, the period of these reads is at least this long. There are
-/// thus at most 60 such calls an hour. The calls for the other data of plans are counted as well.
+/// The period of the reads of all load balancers is at least this time for each call of one such read. There are thus
+/// at most 60 such calls an hour. The calls for the other data of plans are included.
 const BALANCERS_CALL: Duration = Duration::from_secs(60);
 
-/// For each call that a read of the servers of not-ready nodes takes, the period of these reads is at least this long.
+/// The period of the reads of the servers of not-ready nodes is at least this time for each call of one such read.
 /// There are thus at most 1,200 such calls an hour.
 const LOOK_CALL: Duration = Duration::from_secs(3);
 
-/// The server IDs that were asked for, and the servers on the pages of the list where servers with these IDs are
-/// or would be.
+/// The server IDs of a read around these IDs, and the servers that the read returned. See [`Apis::instances_around`].
 type Around = (BTreeSet<u64>, Arc<Vec<Instance>>);
 
 /// A list that is read again and again.
@@ -72,7 +72,7 @@ pub struct Apis {
     pub provider: Box<dyn Provider>,
     pub recorder: Recorder,
     pub nodes: NodeCache,
-    /// The identity of the cluster, shared with the Lease that remembers it.
+    /// The identity of the cluster. It is shared with the code that writes it to the Lease.
     pub identity: Arc<ClusterIdentity>,
     /// How many nodes are written at the same time. This is the setting `--concurrent-node-syncs`.
     pub concurrent_nodes: usize,
@@ -91,7 +91,7 @@ struct CloudLists {
     load_balancers: Cached<Arc<dyn Snapshot>>,
     network: Cached<Network>,
     pause: CallPause,
-    /// The shortest time between two calls for the same data.
+    /// The shortest time between two calls for the same data. See [`Apis::poll_cloud_every`].
     interval: Duration,
 }
 
@@ -100,7 +100,7 @@ struct CloudLists {
 struct DedicatedList {
     instances: Cached<Vec<Instance>>,
     pause: CallPause,
-    /// Whether the last call has failed.
+    /// Whether the last call to this API has failed.
     fails: AtomicBool,
     /// How old a list may be at most, whatever it is used for. This is the setting `ROBOT_CACHE_TIMEOUT`.
     max_age: Duration,
@@ -129,17 +129,17 @@ impl Apis {
         self.dedicated.max_age = max_age;
     }
 
-    /// Limits how often the cloud is asked. Nothing is asked twice within this time, whatever age a reader accepts, and
-    /// a single server is taken from the list of all servers. This is for a display that is redrawn, so no write may
-    /// rest on it.
+    /// Limits how often the cloud's APIs are called, for a display that is redrawn. The same data is not requested
+    /// twice within this time, however young an answer a reader wants. A single server is taken from the list of all
+    /// servers. No write may be based on such answers.
     pub fn poll_cloud_every(&mut self, interval: Duration) {
         self.cloud.interval = interval;
         self.cloud.pause.at_least = interval;
         self.dedicated.pause.at_least = interval;
     }
 
-    /// Returns all Services of type LoadBalancer, no older than `max_age`. When nothing has changed, the list is
-    /// the last one.
+    /// Returns all Services of type LoadBalancer, no older than `max_age`. When nothing has changed since the last
+    /// list, returns that list again.
     pub fn load_balancer_services(
         &self,
         max_age: Duration,
@@ -176,7 +176,8 @@ impl Apis {
         known.map_err(CacheError::Kube)
     }
 
-    /// Returns all load balancers, and what plans for these Services rest on, no older than `max_age`.
+    /// Returns all load balancers, together with the other data of the cloud that plans for these Services need. The
+    /// result is no older than `max_age`.
     pub fn load_balancers(
         &self,
         services: &[&provider::Service],
@@ -213,7 +214,7 @@ impl Apis {
         self.secrets.get(&self.kube, names).map_err(CacheError::Kube)
     }
 
-    /// Forgets all Secrets except those with these names.
+    /// Forgets all known Secrets of type `kubernetes.io/tls`, except those with these names.
     pub fn keep_tls_secrets(&self, names: &BTreeSet<(String, String)>) {
         self.secrets.keep(names);
     }
@@ -234,7 +235,8 @@ impl Apis {
             .map_err(CacheError::Cloud)
     }
 
-    /// Returns the cloud server with this number as it is now.
+    /// Returns the cloud server with this number as it is now. After [`Apis::poll_cloud_every`], returns the server
+    /// from the last list instead.
     pub fn instance(&self, number: u64) -> Result<Instance, provider::ProviderError> {
         if let Some(listed) = self.instances_last().filter(|_| !self.cloud.interval.is_zero()) {
             let id = InstanceId::Cloud(number);
@@ -278,9 +280,9 @@ impl Apis {
         Some((View::new(list?, asked), ids))
     }
 
-    /// Returns all servers on those pages of the list of all servers where servers with these IDs are or would be. A
-    /// server whose ID is in `numbers` but not in the answer does not exist. The answer is no older than `max_age`.
-    /// Unless `max_age` is zero, the answer may also be as old as `LOOK_CALL` for each page.
+    /// Returns the servers with these IDs, and all other servers on the same pages of the list of all servers. A server
+    /// whose ID is in `numbers` but not in the answer does not exist. The answer is no older than `max_age`, or no
+    /// older than `LOOK_CALL` for each page when that is longer and `max_age` is not zero.
     pub fn instances_around(
         &self,
         numbers: &BTreeSet<u64>,
@@ -306,19 +308,19 @@ impl Apis {
         Ok(view?.map(|(_, servers)| Arc::clone(servers)))
     }
 
-    /// Returns how many pages of the list of all servers have to be read for the servers with these IDs.
-    /// The last list decides.
+    /// Returns how many pages of the list of all servers have to be read to find the servers with these IDs, judged by
+    /// the last list.
     pub fn pages_around(&self, numbers: &BTreeSet<u64>) -> usize {
         let known = self.instances_last().unwrap_or_default();
         pages_of(&known, numbers) as usize
     }
 
-    /// Whether a list of all servers takes so many calls that only the needed servers are read where they are enough.
+    /// Whether a list of all servers takes so many calls that reads of single servers are preferred where they suffice.
     pub fn is_large(&self) -> bool {
         self.server_pages() > FEW_PAGES
     }
 
-    /// Returns how many calls one list of all servers takes, as far as is known.
+    /// Returns how many calls one list of all servers takes, judged by the number of servers in the last list.
     pub fn server_pages(&self) -> u32 {
         let servers = self.instances_last().map_or(0, |servers| servers.len());
         u32::try_from(servers.div_ceil(A_PAGE).max(1)).unwrap_or(u32::MAX)
@@ -443,9 +445,8 @@ impl Apis {
         self.dedicated.fails.load(Ordering::Relaxed)
     }
 
-    /// Returns the servers of both APIs. The `known` servers of an API are returned when they satisfy these
-    /// needs, and are read again otherwise. An API that did not answer is not asked a second time. An error means
-    /// that no API answers.
+    /// Returns the servers of both APIs. For each API, the `known` servers are used when they satisfy these needs.
+    /// Otherwise the API is called, unless it did not answer before. An error means that neither API answers.
     pub fn servers(
         &self,
         known: Option<AllServers>,
@@ -477,7 +478,7 @@ impl Apis {
     }
 }
 
-/// Returns how many of the known servers have a lower ID.
+/// Returns how many of the servers in `known` have a lower ID than `number`.
 fn place(known: &[Instance], number: u64) -> usize {
     known.partition_point(|instance| instance.id < InstanceId::Cloud(number))
 }

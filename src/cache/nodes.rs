@@ -1,13 +1,14 @@
-//! The nodes that are known, each with its age, and how they are kept fresh at little cost.
+//! The known nodes, each with its age, and how they are kept fresh at little cost.
 //!
-//! The first read, and another read every few minutes, lists whole nodes. Between these lists, a poll reads a table
-//! with one line for each node, and reads only those nodes whole whose row has changed: a few nodes by name, many by
-//! one list. A table can't show a taint or an address, and without metadata it can't show another node with the same
-//! name and readiness. These are as old as the last list, or younger when a controller reads the nodes again.
+//! The first read lists whole nodes, and so does another read every few minutes. Between these lists, a poll reads a
+//! table with one row for each node. The poll then reads only those nodes whole whose row has changed: a few nodes by
+//! name, many by one list. A table contains no taints and no addresses. A table without metadata does not show that a
+//! node was replaced by another node with the same name and readiness. Such changes are seen in the next list, or when
+//! a controller reads the node again.
 //!
-//! A row is compared with the whole node that is known, not with the row of the last poll. A node that was not read, or
-//! read too early, counts as changed until both agree, so that no change can get lost. An old table from the API
-//! server's cache costs a read, and nothing else.
+//! A row is compared with the known whole node, not with the row of the last poll. A node that could not be read, or
+//! was read before its change, therefore counts as changed until the row and the node agree. No change can get lost.
+//! When the API server's cache sends an old table, this costs an unnecessary read and nothing else.
 
 use super::cached::{CacheError, View, turn};
 use crate::kube::{Detail, KubeClient, KubeNode, NodeRow, Print, ReadFrom, RowMeta};
@@ -19,22 +20,23 @@ use std::time::{Duration, Instant};
 /// When more nodes than this are known, they are forgotten before they are listed again.
 const KEPT_AT_MOST: usize = 500;
 
-/// The largest number of changed nodes that are read by name. More changed nodes are read by one list, unless they are
-/// at most a fiftieth of all nodes.
+/// At most this many changed nodes, or a fiftieth of all nodes when that is more, are read by name. When more nodes
+/// have changed, all nodes are read by one list.
 const BY_NAME_AT_MOST: usize = 10;
 const BY_NAME_PART: usize = 50;
 
 /// All nodes, sorted by name, with the age of the last read of the table of nodes.
 pub type ListedNodes = View<Vec<Arc<KubeNode>>>;
 
-/// How old the reads on which the answer of a poll rests may be at most.
+/// The greatest ages that a caller of [`NodeCache::poll`] accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Poll {
     /// The greatest age of the last read of the table of nodes, or of the last list of whole nodes.
     pub table_max_age: Duration,
     /// How old the last list of whole nodes may be at most.
     pub whole_max_age: Duration,
-    /// How old the last read that showed labels and deletions may be at most. Routes and load balancers need both.
+    /// How old the last read of labels and deletion times may be at most. Routes and load balancers need both. `None`
+    /// means any age.
     pub metadata_max_age: Option<Duration>,
 }
 
@@ -47,27 +49,27 @@ pub struct NodeCache {
 struct State {
     /// The nodes, sorted by name.
     nodes: Arc<Vec<Arc<KubeNode>>>,
-    /// The notes about `nodes`, in the same order.
+    /// The notes about the nodes. Each note has the same place as its node in `nodes`.
     notes: Vec<Note>,
     /// The moment when the last read of the table of nodes, or the last list of nodes, began.
     polled: Option<Instant>,
-    /// The moment when the last read of the table of nodes with metadata began.
+    /// The moment when the last read of the table of nodes with their metadata began.
     shown: Option<Instant>,
     /// The moment when the last list of nodes began.
     listed: Option<Instant>,
     /// The moment when the last list that did not come from the API server's cache began. `None` when the last list
     /// came from that cache.
     listed_latest: Option<Instant>,
-    /// The last time at which the API server answered with a table whose form can't be read.
+    /// The last time at which the API server answered with a table in an unexpected form.
     odd: Option<Instant>,
     /// The fingerprints of the last tables in which every row agreed with the known node. The first one is for tables
     /// without metadata, the second one for tables with metadata.
     agreed: [Print; 2],
-    /// The nodes that changed and could not be read. The failure to read them was logged.
+    /// The nodes whose rows changed and that could not be read since then. The failure of the read was logged.
     unread: HashSet<String>,
 }
 
-/// The moments when a node was read.
+/// The time of the last read of a node, and the time of its first read.
 #[derive(Clone, Copy, Debug)]
 struct Note {
     /// The moment before the call that read the node.
@@ -102,9 +104,9 @@ impl NodeCache {
         Ok(state.view())
     }
 
-    /// Returns all nodes at little cost. A node was read whole by the last list, or when the table of nodes showed that
-    /// the node had changed. The answer comes from the API server's cache. That is enough, because each write is
-    /// guarded by the resourceVersion of the object for which it was planned.
+    /// Returns all nodes at little cost. Each node is as the last list showed it, or was read again after the table of
+    /// nodes showed a change. The answer comes from the API server's cache, which is fresh enough because each write is
+    /// guarded by the `resourceVersion` of the object for which the write was planned.
     pub fn poll(&self, poll: Poll) -> Result<ListedNodes, CacheError> {
         let mut state = turn(&self.state);
         let wants_metadata = poll
@@ -123,7 +125,7 @@ impl NodeCache {
         Ok(state.view())
     }
 
-    /// Returns all nodes. Those with these names are read again if they were read longer ago than `max_age`.
+    /// Returns all nodes. First reads each of the named nodes again that was last read longer ago than `max_age`.
     pub fn again(&self, names: &[String], max_age: Duration) -> Result<ListedNodes, CacheError> {
         let mut state = turn(&self.state);
         if state.polled.is_none() {
@@ -146,8 +148,8 @@ impl NodeCache {
         }
     }
 
-    /// Returns when this process first read this very node, by its UID, as the time after the answer. `None` when the
-    /// node is not known, or when another node has its name.
+    /// Returns when this process received the first answer with this node, which is identified by its UID. `None` when
+    /// the node is not known, or when another node has its name.
     pub fn first_seen(&self, node: &KubeNode) -> Option<Instant> {
         let state = turn(&self.state);
         state.note_of(node).map(|note| note.first_seen)
@@ -185,7 +187,7 @@ impl State {
     /// Reads all nodes whole.
     fn list(&mut self, kube: &KubeClient, from: ReadFrom) -> Result<(), CacheError> {
         let asked = clock::now();
-        // The notes of the known nodes, by UID, so that nodes in the new list keep theirs.
+        // The notes of the known nodes, by UID. A node in the new list keeps its time of the first read.
         let known = self.nodes.iter().zip(&self.notes);
         let known: HashMap<String, Note> =
             known.map(|(node, note)| (node.metadata.uid.clone(), *note)).collect();
@@ -193,7 +195,7 @@ impl State {
             self.give_up();
         }
         let mut nodes = kube.nodes(from)?;
-        // The API server lists nodes in the order of etcd, which is nearly the order by name.
+        // The API server sends nodes in the order of etcd's keys, which is nearly the order by name.
         nodes.sort_unstable_by(|left, right| left.name().cmp(right.name()));
         let new = Note::of_new(asked);
         let note = |node: &Arc<KubeNode>| Note {
@@ -210,8 +212,8 @@ impl State {
         Ok(())
     }
 
-    /// Forgets all nodes, because two lists of thousands of nodes would take most of the memory. Nothing is known until
-    /// the next list is there. A controller that needs nodes before then lists them.
+    /// Forgets all nodes before a new list is read, because two lists of thousands of nodes would take most of the
+    /// memory. A controller that needs nodes before the new list has come reads a list itself.
     fn give_up(&mut self) {
         self.nodes = Arc::default();
         self.notes = Vec::new();
@@ -282,7 +284,8 @@ impl State {
             match kube.node(name) {
                 Ok(Some(node)) => self.put(node, asked),
                 Ok(None) => self.remove(name),
-                // The other nodes would be read from the same API server, so those reads would fail, too.
+                // Reads of the other nodes would fail in the same way, because they go to the same API server with
+                // the same credentials.
                 Err(error) if error.is_unavailable() || error.is_permanent() => {
                     return Err(error.into());
                 }

@@ -16,14 +16,14 @@ const MAX_AGE: Duration = Duration::from_secs(60);
 
 type Name = (String, String);
 
-/// The known Secrets of type `kubernetes.io/tls`, by namespace and name.
+/// The Secrets of type `kubernetes.io/tls` that were read, by namespace and name.
 #[derive(Default)]
 pub(super) struct Secrets {
     known: Mutex<KnownSecrets>,
 }
 
-/// The Secrets that are known, in two parts with the same limits, so that a Secret that can't be used takes no place of
-/// a Secret that can. Secrets that can't be used are read once a minute, too, so they have a limit as well.
+/// The known Secrets, in two parts with the same limits. Because of the two parts, unusable Secrets never take the
+/// places of usable Secrets. Unusable Secrets are read again once a minute too, so they are kept and limited as well.
 #[derive(Default)]
 struct KnownSecrets {
     usable: BTreeMap<Name, CheckedSecret>,
@@ -37,7 +37,7 @@ type CheckedSecret = (Instant, Held);
 type Held = Result<ReadSecret, String>;
 
 impl Secrets {
-    /// Does what `Apis::tls_secrets` says.
+    /// Returns the result of `Apis::tls_secrets`.
     pub(super) fn get(
         &self,
         kube: &kube::KubeClient,
@@ -96,7 +96,8 @@ impl KnownSecrets {
         });
         let (part, held) = match &pair {
             Ok(_) => (&mut self.usable, held),
-            // A pair of certificate and key that no plan may use is not kept in memory.
+            // The certificate and the key can't be used now, so they are not kept in memory. The reason
+            // is kept instead.
             Err(why) if held.as_ref().is_ok_and(ReadSecret::has_pair) => {
                 (&mut self.others, Err(why.clone()))
             }
@@ -113,8 +114,8 @@ fn shown(held: &Held) -> TlsSecret {
     held.and_then(|held| held.at(clock::timestamp()))
 }
 
-/// Returns whether one more Secret of this namespace may be stored. When all places are taken, this function frees a
-/// place of the namespace with the most places, until both namespaces have equally many.
+/// Returns whether one more Secret of this namespace may be stored. When all places are taken, first removes a Secret
+/// of the namespace with the most Secrets. That namespace must have at least two Secrets more than this namespace.
 fn make_room<T>(places: &mut BTreeMap<Name, T>, namespace: &str) -> bool {
     let own = places.keys().filter(|name| name.0 == namespace).count();
     if own >= OF_NAMESPACE || places.len() < OF_ALL {

@@ -13,12 +13,12 @@ pub type ListedServers = View<Vec<Instance>>;
 pub struct AllServers {
     pub cloud: Result<ListedServers, provider::ProviderError>,
     pub dedicated: Result<ListedServers, provider::ProviderError>,
-    /// The servers that were read again by name, and replaced in an older list of cloud servers. `None` means that the
-    /// whole list was read at once.
+    /// The servers that were read again by name after the rest of the list was read. `None` means that the whole list
+    /// was read at once.
     pub(super) named: Option<HashSet<InstanceId>>,
 }
 
-/// The needs of a plan for the servers on which it rests.
+/// The conditions that a list of servers must fulfil so that a plan may be made from it.
 #[derive(Clone, Debug)]
 pub struct ServerNeeds {
     /// The longest time that may have passed since the list of cloud servers was answered.
@@ -31,7 +31,7 @@ pub struct ServerNeeds {
     pub covers: Covers,
 }
 
-/// The cloud servers that the last read must have covered.
+/// The cloud servers that must have been read again by the last read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Covers {
     Nothing,
@@ -60,7 +60,7 @@ impl ServerNeeds {
 }
 
 impl AllServers {
-    /// Creates the value for a list of cloud servers in which only some servers were read again, by name.
+    /// Creates the value from an older list of cloud servers in which only some servers were read again, by name.
     pub fn named(
         (cloud, named): (ListedServers, HashSet<InstanceId>),
         dedicated: Result<ListedServers, provider::ProviderError>,
@@ -68,8 +68,8 @@ impl AllServers {
         AllServers { cloud: Ok(cloud), dedicated, named: Some(named) }
     }
 
-    /// Whether a plan with these needs may rest on these servers. Nothing is planned for the servers of an API that
-    /// does not answer.
+    /// Whether a plan with these needs may be made from these servers. An API that does not answer stands in the way of
+    /// no plan, because nothing is planned for its servers.
     pub fn satisfy(&self, needs: &ServerNeeds) -> bool {
         self.satisfy_of_cloud(needs) && self.satisfy_of_dedicated(needs)
     }

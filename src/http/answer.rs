@@ -42,7 +42,7 @@ pub struct Reply<T> {
     pub length: u64,
 }
 
-/// Counts the bytes of a body.
+/// A reader of a body that counts the bytes of the body.
 struct CountedBody<R> {
     body: R,
     length: u64,
@@ -93,7 +93,7 @@ impl SentRequest<'_> {
         let parsed = match (head.status, begun) {
             (200..300, Ok(read)) if is_known(read) => null("what was known", how),
             (200..300, Ok(read)) => {
-                // A short answer is read as one piece.
+                // The buffer is no larger than a short answer needs.
                 let piece = PIECE_BYTES.min(read);
                 let body = BufReader::with_capacity(piece, start.as_slice().chain(&mut body));
                 parse(body, &head, timeout, how)

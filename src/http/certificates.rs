@@ -118,7 +118,7 @@ pub struct Chain {
     pub certificates: usize,
     /// The SHA-256 hash of all certificates together, in hexadecimal digits.
     pub digest: String,
-    /// When the first certificate becomes valid.
+    /// When the first certificate, which is the server's own, becomes valid.
     pub not_before: Timestamp,
     pub not_after: Timestamp,
 }

@@ -42,7 +42,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use transport::{hold_deadline, is_deadline_over};
 
-/// A method of the gate, by which a write asks for permission.
+/// A method of the gate that is called before a write, and that allows or refuses the write.
 pub type Pass = fn(&(dyn Gate + 'static), &str) -> Result<(), Refused>;
 
 /// The data of a write without its body.
@@ -66,7 +66,7 @@ pub struct HttpClient {
     settings: HttpSettings,
     /// How many calls were made so far. Each try of a call adds one.
     calls: AtomicU64,
-    /// Whether a call was answered with what was asked for.
+    /// Whether at least one call has succeeded since the client was created.
     is_reached: AtomicBool,
 }
 
@@ -97,7 +97,8 @@ impl HttpClient {
         self.calls.load(Ordering::Relaxed)
     }
 
-    /// Whether a call has succeeded since the start. The address, the trust and the credentials are right then.
+    /// Whether a call has succeeded since this client was created. If so, the address, the trusted authorities and the
+    /// credentials are right.
     pub fn is_reached(&self) -> bool {
         self.is_reached.load(Ordering::Relaxed)
     }
@@ -124,7 +125,7 @@ impl HttpClient {
         };
         let settings = &self.settings;
         let mut session = self.session(&call)?;
-        // The user sees one line of waiting for all tries together, because they are one call to the user.
+        // The user sees only one line while the client waits, because all tries together are one call for the user.
         let _waiting = waiting_for(|| self.url_line(call.method, path));
         let (mut is_renewed, mut tries) = (false, 0);
         loop {
@@ -149,7 +150,7 @@ impl HttpClient {
         }
     }
 
-    /// Whether a write may still wait for the work that it started. See [`Gate::may_wait`].
+    /// Whether the client may wait for an action that a write has started. See [`Gate::may_wait`].
     pub fn may_wait(&self) -> bool {
         self.settings.gate.may_wait()
     }

@@ -41,8 +41,8 @@ impl Proxies {
             proxy: proxy.clone(),
             named_by,
             tls: (proxy.protocol == ProxyScheme::Https).then(|| {
-                // A proxy is not the API. A public authority signs the proxy's certificate, and our credentials
-                // for the API are not for the proxy.
+                // The TLS settings for the API are not used for the proxy. A public authority, or an authority of
+                // `SSL_CERT_FILE`, signs the proxy's certificate. The proxy must not get our client certificate.
                 let tls = Tls { more_authorities: tls.more_authorities.clone(), ..Tls::default() };
                 Encrypt::new(&tls)
             }),
@@ -155,9 +155,10 @@ impl Proxy {
                 return Err(format!("its scheme is not http, https, socks5 or socks5h; {FORMS}"));
             }
         };
-        // A path says nothing about a proxy. Go does not read the path either.
+        // A path in the URL of a proxy has no meaning, so it is ignored, as in Go.
         let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-        // A user name or password that contains one of these characters unescaped would be cut in two here.
+        // When `@` stands after one of these characters, the characters are probably an unescaped part of the user name
+        // or password. The text must not be cut there.
         if rest.len() > authority.len() && rest[authority.len()..].contains('@') {
             return Err(format!(
                 "in a user name or password, write %2F, %3F and %23 instead of / ? and #; {FORMS}"
@@ -216,7 +217,8 @@ pub(super) fn authority(host: &str, port: u16) -> String {
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
-/// The entries of `NO_PROXY`, in the forms that Go accepts, each with its port. `None` means every port.
+/// The entries of `NO_PROXY`, in the forms that Go accepts. The second value is the port of the entry, and `None`
+/// means every port.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct NoProxy(Vec<(Hosts, Option<u16>)>);
 

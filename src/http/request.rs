@@ -204,8 +204,8 @@ pub(super) struct Sessions(Mutex<Connections>);
 struct Connections {
     source: TlsSource,
     agent: ureq::Agent,
-    /// The value of `source.changes` when the agent was made. When it differs, or when the credentials have another
-    /// client certificate, a new agent is made.
+    /// The number of changes of the TLS settings when the agent was made. A new agent is made when this number has
+    /// changed, or when the credentials have another client certificate.
     changes: u64,
     identity: Option<ClientIdentity>,
     number: u64,
@@ -318,7 +318,7 @@ pub(super) fn send(
         request = request.header("Authorization", header.expose());
     }
     let agent = &session.agent;
-    // A read has no body, and some DELETE requests have none.
+    // Requests without a body get no `Content-Type`. These are all reads and some DELETE requests.
     if call.body.is_empty() {
         run(agent, request.body(()), timeout)
     } else {

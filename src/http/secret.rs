@@ -113,7 +113,7 @@ fn redacted<'a>(text: &'a str, secrets: &[Secret]) -> Cow<'a, str> {
     }
     let begins = |c: char| is_first[usize::from(c.encode_utf8(&mut [0; 4]).as_bytes()[0])];
     let mut shown = String::new();
-    // The text before `copied` is done: it was copied to `shown`, or its secrets were replaced.
+    // The text before the position `copied` is finished, because it was either copied to `shown` or redacted.
     let mut copied = 0;
     let mut at = 0;
     while let Some(plain) = text[at..].chars().next() {
@@ -136,8 +136,8 @@ fn redacted<'a>(text: &'a str, secrets: &[Secret]) -> Cow<'a, str> {
     }
 }
 
-/// Returns how many bytes the secret takes at the beginning of a text. `None` when the text does not begin with the
-/// secret. Each character may stand in the text as it is or escaped.
+/// Returns how many bytes the secret takes at the beginning of a text, or `None` when the text does not begin with the
+/// secret. Each character may be escaped in the text.
 fn written(text: &str, secret: &str) -> Option<usize> {
     let mut rest = text;
     for c in secret.chars() {

@@ -46,7 +46,7 @@ pub struct TlsSource {
     pub tls: Tls,
     /// The number of changes of the settings so far.
     pub(super) changes: u64,
-    /// Reads the settings from their files again. `None` means that the settings never change.
+    /// The function that reads the settings from their files again. `None` means that the settings never change.
     read: Option<Arc<ReadTls>>,
     read_at: Instant,
 }
@@ -155,7 +155,7 @@ impl<In: Transport> Connector<In> for Encrypt {
         let mut timeout = details.timeout;
         let now = (details.current_time)();
         if let (UreqInstant::Exact(begun), UreqInstant::Exact(now)) = (details.now, now) {
-            // The time that connecting has taken is subtracted.
+            // The time-out is shortened by the time that connecting has taken.
             let taken = now.saturating_duration_since(begun);
             timeout.after = timeout.after.saturating_sub(taken).into();
         }

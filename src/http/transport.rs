@@ -155,7 +155,8 @@ struct Socket {
     buffers: LazyBuffers,
     /// Whether bytes were sent after the last bytes were received.
     is_unanswered: bool,
-    /// The reason for the first step that failed. Each later step fails for this reason too; see [`Socket::step`].
+    /// The kind of error with which the first step failed. Each later step fails with the same
+    /// kind; see [`Socket::step`].
     failure: Option<ErrorKind>,
 }
 
@@ -230,8 +231,9 @@ impl Socket {
     }
 }
 
-/// Closes the socket. Bytes that are still in the kernel's buffer must not leave when no caller waits for an answer.
-/// The socket is then closed without lingering, which resets the connection and throws the buffer away.
+/// Closes the socket. When a call was given up, its bytes may still be in the kernel's buffer. The kernel must not send
+/// them later, because they may be a write. The socket is therefore closed without lingering, which resets the
+/// connection and discards the buffer.
 impl Drop for Socket {
     fn drop(&mut self) {
         if self.is_unanswered || is_deadline_over() {
@@ -343,8 +345,8 @@ fn end_of(timeout: NextTimeout) -> Instant {
     capped(now.checked_add(after).unwrap_or(never))
 }
 
-/// Returns how much of the machine's time is left until `by`, or until the deadline of this thread when that is
-/// earlier. It is an error when no time is left, because a time-out of zero would mean no time-out.
+/// Returns how much of the machine's time is left until `by`. Returns an error when the deadline of this thread has
+/// passed, or when no time is left, because a time-out of zero would mean no time-out.
 fn left_until(by: Instant) -> io::Result<Duration> {
     let left = clock::machine_until(by);
     if left.is_zero() || is_deadline_over() { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }

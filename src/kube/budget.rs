@@ -42,7 +42,7 @@ pub(super) struct ServiceBudget {
 /// The Services that count towards one of the limits.
 #[derive(Clone, Debug, Default)]
 struct LimitShare {
-    /// The Services that are kept, sorted by age. Each has its size in bytes, its place in the list and its namespace.
+    /// The Services that count towards the limit and are below it, the oldest first.
     kept: BTreeMap<Age, CountedService>,
     bytes: usize,
     /// The age of the oldest Service that is above the limit. All younger Services are above the limit too.
@@ -73,8 +73,8 @@ impl Above {
 }
 
 impl ServiceBudget {
-    /// Adds a Service of this size, which stands at this place in the list. Returns the places of all Services that are
-    /// above a limit because of this. The new Service itself may be among them.
+    /// Adds a Service of this size, which has this place in the list. Returns the places of all Services that the
+    /// addition puts above a limit. The added Service itself may be among them.
     pub(super) fn add(
         &mut self,
         namespace: &str,
@@ -118,8 +118,8 @@ impl ServiceBudget {
         }
     }
 
-    /// Returns the limit because of which a Service of this age and size is not read whole. `None` means that it is
-    /// below all limits. The list that was read last decides.
+    /// Returns the limit because of which a Service of this age and size is not read whole, judged by the last list.
+    /// `None` means that the Service is below all limits.
     pub(super) fn is_above(&self, namespace: &str, age: &Age, bytes: usize) -> Option<Above> {
         if bytes <= ALWAYS_KEPT { None } else { self.cut(namespace, age) }
     }
@@ -135,8 +135,8 @@ impl ServiceBudget {
         }
     }
 
-    /// Returns the part of the budget that is needed after the list was read. It decides whether a Service that is read
-    /// alone is above a limit.
+    /// Returns the part of the budget that is needed after the list was read. This part decides whether a Service that
+    /// is later read alone is above a limit.
     pub(super) fn ended(mut self) -> ServiceBudget {
         self.namespaces.retain(|_, share| share.cut.is_some());
         let shares = self.namespaces.values_mut().chain([&mut self.total]);

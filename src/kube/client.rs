@@ -95,8 +95,8 @@ pub enum ReadFrom {
     Latest,
 }
 
-/// A hash of the items of a list, by which an unchanged list is recognized. `None` means that there was no answer, or
-/// that the answer was not a single page.
+/// A hash of the items of a list, by which an unchanged list is recognized. `None` means that no answer was hashed, or
+/// that the list had several pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Print(Option<u64>);
 
@@ -110,7 +110,7 @@ pub struct KubeClient {
     origin: String,
     /// Decides which of the Services that are read are ours.
     pub scope: ServiceScope,
-    /// The budget that decides which Services are above a limit. It is that of the list that was read last.
+    /// The budget of the list that was read last. It decides which Services are above a limit.
     pub(super) budget: Mutex<ServiceBudget>,
     /// The number of items to request for a page, for each kind of list that was too long to be read in one answer.
     large_lists: Mutex<BTreeMap<String, u32>>,
@@ -230,7 +230,7 @@ impl KubeClient {
         self.http.calls()
     }
 
-    /// Whether a call has succeeded since the start.
+    /// Whether at least one call has succeeded since the client was created.
     pub fn is_reached(&self) -> bool {
         self.http.is_reached()
     }
@@ -458,7 +458,8 @@ impl KubeClient {
                 if is_first {
                     *print = answered.get();
                 }
-                // A list that took less than half of the limit is requested in one answer again the next time.
+                // When all pages together have less than half of the limit, the next read requests this list in
+                // one answer again.
                 if large.is_some() && bytes < body_limit(kind) / 2 {
                     lock(&self.large_lists).remove(kind);
                 }

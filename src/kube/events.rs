@@ -173,7 +173,8 @@ pub(super) fn write(client: &KubeClient, event: &Event) -> Result<(), KubeError>
     let reason = event.reason.name();
     let namespace = namespace_of_events(&object.namespace);
     let kind = if event.is_warning() { "Warning" } else { "Normal" };
-    // People read the message at a terminal, and the message may repeat text from outside.
+    // The message may repeat text from outside, and people read it at a terminal. Secrets are therefore redacted, and
+    // control characters are escaped.
     let message = http::without_known_secrets(message);
     let message = &*text::one_line(&message);
     let name = event_name(object, reason, message);

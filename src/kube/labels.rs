@@ -206,8 +206,8 @@ pub struct ServiceScope {
     pub class: Option<String>,
     /// The label selector that our Services must match.
     pub selector: Selector,
-    /// Returns what the provider does with the annotation of this key. `None` means that the provider reads every
-    /// annotation.
+    /// The function that says what the provider does with the annotation of a key. `None` means that the provider
+    /// reads every annotation.
     pub annotations: Option<fn(&str) -> AnnotationKind>,
 }
 

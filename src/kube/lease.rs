@@ -102,7 +102,7 @@ impl Lease {
         }
     }
 
-    /// Returns when a login was refused, as [`Lease::noting`] wrote it.
+    /// Returns when a login was refused, as noted in the annotation that [`Lease::noting`] writes.
     pub fn login_refused(&self) -> Option<Timestamp> {
         let annotations = self.metadata("annotations")?;
         annotations.get(LOGIN_REFUSED)?.as_str()?.parse().ok()
@@ -262,8 +262,8 @@ impl KubeClient {
             });
             return self.write(PASS, Method::Post, &leases(key), JSON, &lease);
         };
-        // The Lease is released after the process was asked to end, so the gate is asked about a write at the end. The
-        // `resourceVersion` of the Lease makes the release fail when another process has changed the Lease.
+        // A process releases its Lease while it ends, so a release uses the gate's check for writes at the end of the
+        // process. The `resourceVersion` makes the release fail when another process has changed the Lease.
         let pass = if spec.holder.is_empty() { PASS_AT_END } else { PASS };
         self.write(pass, Method::Put, &path(key), JSON, &read.with(spec))
     }

@@ -48,7 +48,7 @@ pub(super) struct TablePage {
     metadata: ListMeta,
     #[serde(default)]
     column_definitions: Vec<Column>,
-    /// Go writes a nil slice as `null`.
+    /// The rows of the page. They are `None` when Go has written an empty slice as `null`.
     rows: Option<Vec<Row>>,
 }
 
@@ -57,7 +57,8 @@ struct Column {
     name: String,
 }
 
-/// The first columns of every table of nodes. The columns after them make up most of a table and are not kept.
+/// The first two columns of every table of nodes. They are read. The columns after them make up most of a table and
+/// are not kept.
 const COLUMNS: [&str; 2] = ["Name", "Status"];
 
 /// A row that was read, or the reason why it cannot be read.

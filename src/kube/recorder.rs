@@ -24,10 +24,10 @@ const BURST: u32 = 50;
 /// One more warning may be written after this time, once the burst is used up.
 const ONE_WARNING_EACH: Duration = Duration::from_secs(1);
 
-/// How long no event is written after the API was slow or did not answer to an event.
+/// No event is written for this long after the API server did not answer the write of an event, or not in time.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// How often a simulation looks for new events in the queue.
+/// The time after which a simulation looks for new events in the queue again.
 const LOOKS_FOR_EVENTS: Duration = Duration::from_millis(100);
 
 /// The longest time for which events are held back while other work writes. The machine's clock measures this time,
@@ -72,7 +72,7 @@ struct Queue {
     /// future the moment may be. `None` means that no warning was written.
     warned_until: Option<Instant>,
     paused_until: Option<Instant>,
-    /// Events are held back until this moment, so that other writes come first.
+    /// Until this moment no event is written, so that the writes of other work come first.
     work_until: Option<Instant>,
     /// Whether an event is being written.
     is_busy: bool,
@@ -122,9 +122,9 @@ impl Recorder {
         }
     }
 
-    /// Does work that has many writes, while new events wait for its end. They wait for at most ten
-    /// seconds, and at most a thousand of them wait. Without this, events would take a third of the
-    /// requests that the API server can handle.
+    /// Does work that makes many writes, and holds back new events until the work is done. Events are held back for ten
+    /// seconds at most, and a thousand events at most. Otherwise events would take a third of the requests that the API
+    /// server can handle.
     pub fn first<T>(&self, work: impl FnOnce() -> T) -> T {
         lock(&self.queue).work_until = Some(clock::now() + clock::from_machine(WAITS_FOR_WORK));
         let done = work();
@@ -133,8 +133,8 @@ impl Recorder {
         done
     }
 
-    /// Does the work while another thread writes the events of the work. Returns when the last of these
-    /// events is written.
+    /// Does the work while another thread writes the events of the work. Returns after the work is done and its last
+    /// event is written.
     pub fn alongside<T>(&self, client: &KubeClient, work: impl FnOnce() -> T) -> T {
         let is_simulated = clock::is_simulated();
         lock(&self.queue).is_ending = is_simulated;
@@ -191,7 +191,8 @@ impl Recorder {
         };
         let (reason, name) = (event.reason.name(), event.object.for_people());
         EVENTS.count(&["failed"]);
-        // Deleting a namespace deletes its events too, so a failure because of that is normal.
+        // While a namespace is being deleted, its events are deleted and no new ones are accepted.
+        // Such a failure is normal.
         if error.is_refused() || error.is_namespace_terminating() || error.is_not_found() {
             log::debug!("event {reason} of {name} was not written: {error}");
             return;

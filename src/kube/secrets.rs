@@ -18,10 +18,10 @@ use std::sync::Arc;
 
 const TLS: &str = "kubernetes.io/tls";
 
-/// The longest `tls.crt` and the longest `tls.key` that are read, in bytes. No cloud takes more.
+/// The longest `tls.crt` and the longest `tls.key` that are read, in bytes. Clouds accept no longer certificate or key.
 const BYTES_AT_MOST: usize = 64 << 10;
 
-/// A Secret as it was at one moment.
+/// A Secret as it was when it was read.
 pub struct ReadSecret {
     /// The UID and the resource version of the Secret. This text differs after each change of the Secret.
     pub version: String,

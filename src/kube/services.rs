@@ -173,8 +173,8 @@ impl KubeService {
         }
     }
 
-    /// Returns a message when parts of the Service are not read, because it has too many ports or too large
-    /// annotations, or is above a limit. No load balancer can be made from such a Service.
+    /// Returns a message when parts of the Service were dropped, because it has too many ports or too large
+    /// annotations, or because it is above a limit. No load balancer can be made from such a Service.
     pub fn too_large(&self) -> Option<String> {
         let many_ports = self.spec.ports.too_many("ports");
         let too_large = many_ports.or_else(|| self.metadata.annotations.too_large());
@@ -315,13 +315,14 @@ impl Collected<'_> {
         for place in above {
             let service = Arc::make_mut(&mut self.services[place]);
             service.leave_out();
-            // A write is based on a later read of this Service alone, which has all
-            // finalizers. Here only ours is needed.
+            // Before a Service is written, it is read again alone with all its finalizers. From the list, only our own
+            // finalizer is needed.
             if !service.is_to_end() {
                 let finalizers = &mut service.metadata.finalizers;
                 finalizers.keep(|finalizer| finalizer == LOAD_BALANCER_FINALIZER);
             }
-            // The limit is set later by `end`, which knows all Services. Until then, any limit stands here.
+            // The method `end` sets the limit later, because it knows all Services. Until then, this value
+            // is a placeholder.
             service.above = Some(Above::Total);
         }
     }
@@ -450,8 +451,8 @@ pub fn limit_manifests<'a>(services: impl Iterator<Item = &'a mut KubeService>) 
 }
 
 impl KubeClient {
-    /// Returns all Services of type LoadBalancer, or an error when the list is not complete. An unchanged Service is
-    /// the same `Arc` as in `known`.
+    /// Returns all Services of type LoadBalancer, or an error when the list is not complete. A Service that equals its
+    /// version in `known` shares that version's memory.
     pub fn load_balancer_services(
         &self,
         from: ReadFrom,
@@ -510,8 +511,8 @@ impl KubeClient {
         Ok(found)
     }
 
-    /// Drops what is not kept of a Service that was read alone. The scope and the limits are the same as for the
-    /// Services of a list.
+    /// Drops the fields that are not kept from a Service that was read alone. The scope and the limits are the same as
+    /// for the Services of a list.
     fn cut(&self, service: &mut KubeService) {
         service.select(&self.scope);
         service.limit(&lock(&self.budget));

@@ -107,7 +107,7 @@ pub struct ObjectReference {
 }
 
 impl ObjectReference {
-    /// Creates a reference to an object without a namespace, which is cluster-wide or in the cloud.
+    /// Creates a reference to an object that has no namespace: a cluster-wide object, or an object in the cloud.
     pub fn without_namespace(
         kind: &'static str,
         name: &str,
@@ -147,7 +147,7 @@ pub(super) struct ListPage<T> {
     items: Vec<Shared<T>>,
 }
 
-/// A page of a list. Each form in which lists are read has its own implementation.
+/// One page of a list, as the API server answers it. Lists are read as several types of pages.
 pub(super) trait PageForm: DeserializeOwned {
     type Item;
 
@@ -258,7 +258,7 @@ fn joined<'de, D: Deserializer<'de>>(d: D) -> Result<PodCidrs, D::Error> {
     Ok(PodCidrs(list.join(",").into()))
 }
 
-/// The first `N` items of a list at most, and how many more items the list had.
+/// At most the first `N` items of a list, and the number of the other items.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "Option<Vec<T>>", bound = "T: Deserialize<'de>")]
 pub struct First<T, const N: usize> {

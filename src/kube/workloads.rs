@@ -71,8 +71,8 @@ impl KubeClient {
         Ok(all)
     }
 
-    /// Returns the cloud-controller-managers of a namespace, ours or upstream's, each as `deployment` or `daemonset`
-    /// and the object. The list is empty when the API server does not have these resources.
+    /// Returns the cloud-controller-managers of a namespace, ours or upstream's. Each comes with its resource,
+    /// `deployment` or `daemonset`. The list is empty when the API server does not have these resources.
     pub fn daemons(&self, namespace: &str) -> Result<Vec<(&'static str, Value)>, KubeError> {
         let all = match self.running(namespace) {
             Err(error) if error.is_not_found() => return Ok(Vec::new()),

@@ -597,7 +597,7 @@ pub fn listen_ports(balancer: &Value) -> Vec<u64> {
     ports
 }
 
-/// Whether the node has no taint that marks the node as new.
+/// Whether the node has lost the taint `uninitialized`, with which new nodes begin.
 pub fn is_initialised(node: &Value) -> bool {
     let taints = node["spec"]["taints"].as_array();
     !taints.into_iter().flatten().any(|one| one["key"] == UNINITIALIZED)

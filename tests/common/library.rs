@@ -1,5 +1,5 @@
-//! Runs the library's controllers in the test's own process, with access to the APIs of a sandbox, and kills them after
-//! a number of writes.
+//! Runs the controllers of the library in the test's own process, against the APIs of a sandbox. A gate can end them
+//! after a number of writes.
 #![allow(dead_code, clippy::unwrap_used)]
 
 use ccm::cache::Apis;
@@ -45,7 +45,7 @@ pub enum Credentials {
     /// The login sees only servers of another account.
     OtherAccount,
     SingleServer,
-    /// `ROBOT_ENABLED` is set, but there are no credentials.
+    /// There are no credentials, but `ROBOT_ENABLED` is set.
     None,
     /// Neither `ROBOT_ENABLED` nor any credentials are set.
     Off,

@@ -44,7 +44,7 @@ pub struct Machine {
     pauses_per_thousand: Cell<u64>,
     /// The work of other processes that is done while the process is paused.
     meanwhile: RefCell<Option<Meanwhile>>,
-    /// The work that the other threads of the process do when one of them waits for the others.
+    /// Lets the other threads of the process work while one of its threads waits for them.
     others: RefCell<Option<Rc<dyn Fn()>>>,
     pub pauses: Cell<u64>,
     calls: Cell<u64>,
@@ -84,7 +84,7 @@ impl Machine {
         })
     }
 
-    /// Returns the nanoseconds for the APIs.
+    /// Returns the clock that the sandbox's APIs use. It contains the nanoseconds since the story began.
     pub fn time(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.time)
     }
@@ -235,7 +235,7 @@ impl Simulation for Machine {
         assert!(self.calls.get() < CALLS_AT_MOST, "calls without end");
         self.pass(CALL);
         let is_late = Cell::new(false);
-        // The client waits no longer than its deadline.
+        // The client never waits longer than its deadline allows.
         let pause = |time: Duration| {
             let left = until.saturating_duration_since(self.monotonic());
             is_late.set(is_late.get() || time >= left);

@@ -539,7 +539,7 @@ pub fn hetzner_calls(sandbox: &Sandbox) -> usize {
     sandbox.calls().count(|call| call.half == Half::Hetzner)
 }
 
-/// Returns the writes of `ccm` except those to the Lease, each with method and path.
+/// Returns the method and the path of each write of `ccm`. Writes to a Lease are left out.
 pub fn writes(sandbox: &Sandbox) -> Vec<String> {
     let calls = sandbox.calls().calls();
     let is_such = |call: &&Call| call.is_write() && call.caller != "admin" && !is_lease(&call.path);

@@ -48,7 +48,7 @@ impl World {
     /// Starts a sandbox and runs `ccm` once, so that the Network has the routes that the nodes need.
     pub fn synced(nodes: usize) -> World {
         let world = World::new(nodes);
-        // Routes are synced after the nodes were initialised.
+        // Routes are synced only after the nodes were initialised.
         world.once(&[CIDR]).with_code(0);
         assert_eq!(world.routes(), world.wanted());
         world
@@ -158,7 +158,7 @@ impl World {
         calls.map(|call| change(&call)).collect()
     }
 
-    /// Returns the path of each write of conditions since a mark.
+    /// Returns the paths of the writes since a mark that change conditions of nodes.
     pub fn patches(&self, mark: u64) -> Vec<String> {
         let calls = self.sandbox.calls().calls_since(mark);
         let patches = calls.iter().filter(|call| {

@@ -50,7 +50,7 @@ fn unescaped(text: &str) -> String {
         };
         match found {
             Some(c) => {
-                // The character was escaped twice.
+                // The character was escaped twice, so backslashes stand before it.
                 while plain.ends_with('\\') {
                     plain.pop();
                 }

@@ -51,7 +51,7 @@ pub fn start(builder: Builder) -> Arc<Sandbox> {
     sandbox
 }
 
-/// Creates the machine. The thread is simulated until it ends.
+/// Creates the machine. From now on until the thread ends, the clocks of the thread are simulated.
 fn new_machine() -> Rc<Machine> {
     let machine = Machine::new(1, false);
     after_processes();
@@ -104,7 +104,7 @@ pub fn command(env: &super::Env, words: &[&str]) -> Ran {
     Ran { code: code.into(), stdout: process.stdout.take(), stderr: process.stderr.take() }
 }
 
-/// Runs a daemon until it ends by itself.
+/// Waits until a daemon has ended by itself, and returns its output and exit code.
 fn ended(machine: &Machine, daemon: &Daemon) -> Ran {
     let mut code = None;
     let ends = || {
@@ -245,7 +245,7 @@ impl Processes {
         self.stack.borrow().last().cloned()
     }
 
-    /// Does the work that is due first, if it is due by `until`. Returns false when no work is due by then.
+    /// Runs the work that is due first, if it is due by the moment `until`. Returns false when no work is due by then.
     pub fn work(&self, machine: &Machine, until: Duration) -> bool {
         let Some((process, thread)) = self.next(until) else {
             return false;

@@ -40,7 +40,7 @@ impl SteadyState {
         world
     }
 
-    /// Moves the mark, so that only later calls are counted.
+    /// Moves the mark to the present moment, so that earlier calls are no longer counted.
     pub fn reset_count(&mut self) {
         self.mark = self.mark();
     }

@@ -56,7 +56,7 @@ pub struct Access {
 }
 
 impl Access {
-    /// Returns the access to a server that wants no credentials.
+    /// Returns the access to a server that requires no credentials.
     pub fn without_credentials(server: &str) -> Access {
         Access {
             server: server.to_owned(),

@@ -1,6 +1,7 @@
 //! The entries of a kubeconfig as types: one cluster, context or user. Errors name the file, the entry and the field.
 //!
-//! No message repeats a value, because the value may be a secret, or become one when a line is missing.
+//! No message repeats a value, because the value may be a secret. When a line is missing in the file, even the value
+//! of a harmless field may be a secret.
 
 use crate::http::{Pem, read_file};
 use crate::text::quoted;

@@ -61,8 +61,8 @@ struct PluginCredentials {
 static PLUGINS: Mutex<Vec<Weak<Plugin>>> = Mutex::new(Vec::new());
 
 impl Plugin {
-    /// Returns the plugin of the user that runs this program. When this process already uses an equal plugin, returns
-    /// that one.
+    /// Returns the plugin that runs this program for the user. When this process already has an equal plugin, returns
+    /// that plugin, so that the program runs only once.
     pub(super) fn of(
         user: &KubeconfigEntry<User>,
         program: Program,
@@ -105,7 +105,8 @@ impl Plugin {
 }
 
 impl HeldCredentials {
-    /// Returns the credentials and whether they are due to be renewed. Returns `None` when they have expired at `now`.
+    /// Returns the credentials, and whether they are due to be renewed. Returns `None` when there are no credentials,
+    /// or when they have expired at `now`.
     fn good(&self, now: Timestamp) -> Option<(http::Credentials, bool)> {
         let credentials = self.credentials.as_ref()?;
         let is_past = |end: Option<Timestamp>| end.is_some_and(|end| end <= now);
@@ -120,7 +121,7 @@ impl HeldCredentials {
     }
 }
 
-/// Returns how long before their end the credentials are renewed.
+/// Returns how long before their time of expiry, `end`, the credentials are renewed.
 fn lead(end: Timestamp) -> Duration {
     let life = Duration::try_from(end.duration_since(clock::timestamp())).unwrap_or_default();
     RENEWED_BEFORE.min(life / 10)
@@ -307,7 +308,7 @@ impl Program {
         let mut child = Command::new(&self.path)
             .args(self.exec.args.iter().map(|arg| &**arg))
             .env_clear()
-            // The tokens of the Hetzner APIs are not for a program of the kubeconfig.
+            // A program that the kubeconfig names must not get the tokens of the Hetzner APIs.
             .envs(std::env::vars_os().filter(|(name, _)| !is_about_hetzner(name)))
             .envs(variables.map(|variable| (&*variable.name, &*variable.value)))
             .env("KUBERNETES_EXEC_INFO", &self.info)
@@ -322,7 +323,7 @@ impl Program {
             .spawn()
             .map_err(|error| format!("{name} can't be started: {error}"))?;
         let begun = clock::now();
-        // A pipe that cannot be made non-blocking is not read.
+        // A pipe that cannot be made non-blocking is not read, because a read could then wait for ever.
         let mut pipe = child.stdout.take();
         pipe = pipe.filter(|pipe| SockRef::from(pipe).set_nonblocking(true).is_ok());
         let mut printed = Vec::new();

@@ -62,8 +62,8 @@ fn by_default(options: &Options, context: Option<&str>) -> Result<Access, String
     ))
 }
 
-/// Returns an error when `--context` is set, because `--context` names a certain
-/// cluster and no other one may be used instead.
+/// Returns an error when `--context` is set although there is no kubeconfig. No other cluster may be used instead of
+/// the one that `--context` names.
 fn no_context(context: Option<&str>, why: &str) -> Result<(), String> {
     match context {
         None => Ok(()),
