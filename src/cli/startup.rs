@@ -285,7 +285,7 @@ fn both(
     let unread = unread(&container, &own.unset_names());
     let unread = (!unread.is_empty()).then(|| {
         let unread = some_of(&unread);
-        format!("{unread} of {name}; set here what this command needs of these")
+        format!("{unread} of {name}; set in this shell those that the command needs")
     });
     Ok((both, unread))
 }

@@ -317,7 +317,7 @@ impl<'a> MatchIndex<'a> {
         let addresses = match reported {
             [] => "the node reports no address to look for".to_owned(),
             some => format!(
-                "no server without a node has an address that the node reports ({})",
+                "none of the servers without a node has an address that the node reports ({})",
                 text::some_of(&some.iter().map(IpAddr::to_string).collect::<Vec<_>>())
             ),
         };

@@ -211,11 +211,11 @@ pub(super) fn label_prefixes(text: &str) -> Result<LabelPrefixes, String> {
     let read = |item: &str| {
         let wrong = |why: &str| Err(format!("{}: {why}", quoted(item)));
         let Some((domain, name)) = item.split_once('/') else {
-            return wrong("write a domain with a slash, e.g. node.example.com/");
+            return wrong("write a domain with a slash at its end, e.g. node.example.com/");
         };
         let is_domain = name.is_empty() && is_subdomain(domain);
         if !is_domain && !is_label_key(item) {
-            return wrong("neither a domain with a slash nor the key of a label");
+            return wrong("neither a domain with a slash at its end nor the key of a label");
         }
         let is_reserved = is_kubernetes_label(item) || domain.ends_with(ANNOTATION_DOMAIN);
         if is_reserved && (name.is_empty() || !TAKEN_BY_NAME.contains(&domain)) {

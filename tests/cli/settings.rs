@@ -232,8 +232,8 @@ fn prefixes_of_labels_of_servers_are_checked() {
     let reserved = "servers can't set labels of kubernetes.io, k8s.io and hetzner.cloud, except those of \
                     topology.kubernetes.io and node-role.kubernetes.io: list each of these by its whole key";
     let by_us = "ccm sets this label from the location of the server";
-    let no_slash = "write a domain with a slash, e.g. node.example.com/";
-    let no_key = "neither a domain with a slash nor the key of a label";
+    let no_slash = "write a domain with a slash at its end, e.g. node.example.com/";
+    let no_key = "neither a domain with a slash at its end nor the key of a label";
     for (text, wrong) in [
         ("node.example.com/", None),
         (" node.example.com/ , example.org/rack,", None),

@@ -281,7 +281,7 @@ fn the_only_daemon_s_settings_are_used() {
     // One setting is in a Secret. The token is in a Secret, too, and is not needed.
     let world = world(HCLOUD).with_one_daemon();
     let why = format!(
-        "HCLOUD_NETWORK (in a Secret) of {DAEMON_NAME}; set here what this command needs of these"
+        "HCLOUD_NETWORK (in a Secret) of {DAEMON_NAME}; set in this shell those that the command needs"
     );
     let ran = world.refuses(&["lb", "sync"], &why);
     assert!(ran.stderr.starts_with(&format!("{USED}\n")), "{ran:?}");

@@ -88,8 +88,8 @@ fn left_over_ports(external: &[Balancer], plans: &[ServicePlan]) -> Vec<CheckOut
             let why = why_left_over(balancer, port, plans)?;
             let number = port.port;
             let what = format!(
-                "port {number} has no label of a Service, and {why}: a Service had the port and all labels were \
-                 removed, or the port belongs to the owner"
+                "port {number} has no label of a Service, and {why}: either a Service had the port and all labels \
+                 were removed, or the port belongs to the owner of the load balancer"
             );
             let words: [&dyn Display; 2] = [&number, &balancer.id];
             let command = shell_command("hcloud load-balancer delete-service --listen-port", &words);
@@ -261,7 +261,7 @@ fn expiring(plan: &ServicePlan) -> impl Iterator<Item = CheckOutcome> {
                 inspect(&plan.service)
             ),
             (None, true) => format!(
-                "find out why Hetzner does not renew it: {}",
+                "find out why Hetzner does not renew this certificate, with {}",
                 shell_command("hcloud certificate describe", &[&other.id])
             ),
             (None, false) => {

@@ -178,7 +178,8 @@ impl Observation<'_> {
         let there: BTreeSet<InstanceId> = list.iter().map(|it| it.id).collect();
         let fact = |id: &InstanceId| match there.contains(id) {
             true => Fact::Unclear(
-                "the list of all servers has it, but reading it alone does not find it".into(),
+                "the list of servers has it, but a read of it alone says that it does not exist"
+                    .into(),
             ),
             false => Fact::Gone {
                 others_are_visible: there.len() >= at_least

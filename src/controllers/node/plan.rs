@@ -82,14 +82,15 @@ pub(super) fn plan_node(node: &KubeNode, index: &MatchIndex, overdue: Timestamp)
             plan.server = ServerMatch::Foreign;
             let (id, ours) = (&node.spec.provider_id, provider.name());
             let message = format!(
-                "provider ID {id:?} belongs to another cloud provider (ours begin with {ours}://): the node is left alone"
+                "provider ID {id:?} belongs to another cloud provider (ours begin with {ours}://): ccm does not \
+                 change the node"
             );
             plan.warn(Reason::UnknownProviderIDPrefix, message);
         }
         MatchOutcome::Unknown(why) => {
             plan.server = ServerMatch::Unknown;
             let id = &node.spec.provider_id;
-            let message = format!("provider ID {id:?}: {why}: the node is left alone");
+            let message = format!("provider ID {id:?}: {why}: ccm does not change the node");
             let fix = match provider.parse_provider_id(id) {
                 ProviderId::Ours(_) => {
                     format!("set {ROBOT_ENABLED}=true, {ROBOT_USER} and {ROBOT_PASSWORD}")

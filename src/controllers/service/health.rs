@@ -124,8 +124,10 @@ pub fn trouble(plan: &ServicePlan) -> Option<Trouble> {
     let is_young = is_young(&plan.service, clock::timestamp());
     if is_young {
         let minutes = GRACE.as_secs() / 60;
-        parts
-            .push(format!("the Service is younger than {minutes} minutes, and may need that time"));
+        parts.push(format!(
+            "the Service is younger than {minutes} minutes, and its targets may need that time to \
+             become healthy"
+        ));
     }
     // A server that is off is left out, because the check `servers` reports what to do about it.
     let fixed_here = by_cause.values().filter(|(_, cause)| cause.kind != CauseKind::ServerOff);

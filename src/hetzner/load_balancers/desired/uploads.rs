@@ -181,8 +181,8 @@ fn free_name(context: &PlanContext, secret: &SecretName, pair: &TlsPair) -> Resu
         }
     }
     Err(format!(
-        "other certificates of the project have all {NAMES_AT_MOST} names that its certificate could get: delete those \
-         that are not needed"
+        "ccm tries {NAMES_AT_MOST} names for its certificate, and other certificates of the project have all of them: \
+         delete those that are not needed"
     ))
 }
 

@@ -113,7 +113,7 @@ pub(crate) fn report(
                 "spec.loadBalancerIP: {} has no effect: a load balancer gets only addresses of Primary IPs of the \
                  project that were free when it was created{}, and keeps them; for this address, get such a Primary \
                  IP, then delete the Service and create it again; there is no traffic meanwhile, and the old address \
-                 is lost unless its Primary IP stays",
+                 is lost, unless it is that of a Primary IP that is not deleted with the load balancer",
                 // The text in `spec.loadBalancerIP` is quoted when it is not an IP address.
                 wanted.parse::<IpAddr>().map_or_else(|_| quoted(wanted), |_| wanted.clone()),
                 limited(context, " and")
@@ -123,8 +123,8 @@ pub(crate) fn report(
 }
 
 const KEEPS: &str = "a load balancer keeps the address with which it was created; for another address delete the \
-                     Service and create it again; there is no traffic meanwhile, and the old address is lost unless \
-                     its Primary IP stays";
+                     Service and create it again; there is no traffic meanwhile, and the old address is lost, unless \
+                     it is that of a Primary IP that is not deleted with the load balancer";
 
 /// Returns a text for messages, which says that Services may use only some Primary IPs, and names the setting that
 /// restricts them. The text is empty when Services may use all Primary IPs.

@@ -235,8 +235,9 @@ fn external<'a>(
     let has_ours = found.ownership.uids().any(|uid| cluster.service_uids.contains(uid));
     if let Some(uid) = cluster_on_external(found, cluster).filter(|_| has_ours) {
         return Err(format!(
-            "annotation {key}: load balancer {shown} has ports of Services of cluster {uid} with the same UIDs as \
-             Services of this cluster, which may be a copy: if this is that cluster, restored, {}",
+            "annotation {key}: load balancer {shown} has ports of Services of cluster {uid}, and these Services have \
+             the same UIDs as Services of this cluster, so one cluster may be a copy of the other: if this cluster is \
+             {uid}, restored from a backup, {}",
             text::shell_command(
                 "hcloud load-balancer remove-label",
                 &[&found.id, &format!("{TARGETS_BEFORE}{uid}")]
@@ -408,7 +409,7 @@ impl<'a> Group<'a> {
             }
             GroupUse::External(_) => "the load balancer is external".to_owned(),
             GroupUse::Shared(share) if share.namespace != self.service.namespace => format!(
-                "only Services of namespace {} decide about the whole load balancer",
+                "only Services of namespace {} decide about settings of the whole load balancer",
                 share.namespace
             ),
             GroupUse::Shared(_) | GroupUse::Own => {
