@@ -82,7 +82,7 @@ pub(super) fn apis(
     let length = settings.token.value.as_ref().map_or(TOKEN_CHARACTERS, SecretSource::length);
     if length != TOKEN_CHARACTERS {
         log::warn!(
-            "the token from {} has {length} characters; tokens of the Cloud API have {TOKEN_CHARACTERS} characters",
+            "the token from {} has {length} characters; tokens of the Cloud API have {TOKEN_CHARACTERS}",
             settings.token.source.name(),
         );
     }

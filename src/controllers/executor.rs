@@ -405,7 +405,7 @@ impl<T> Executor<T> {
             let error = ProviderError::new(kind.clone(), format!("{what}: {why}"));
             for running in std::mem::take(&mut execution.running) {
                 let (object, change) = (&execution.object, running.change.description());
-                log::info!("{object}: {change} (begun; ccm did not wait for its end)");
+                log::info!("{object}: {change} (begun; it may still be running)");
                 execution.count(&*running.change, Err(&error));
             }
             execution.end(End::Failed(error));

@@ -306,8 +306,8 @@ fn tokens_that_are_not_the_project_s_are_explained() {
     for found in [
         "node/worker-1: provider ID \"ccm-from-scratch://1000002\": this token's project has no server 1000002; was it \
          deleted, or does the token belong to another project?",
-        "node/worker-2: no server is named \"worker-2\", and none of the servers without a node has an address that the node reports \
-         (10.0.0.3); the project has no servers at all: does the token belong to another project?",
+        "node/worker-2: no server is named \"worker-2\", and none of the servers without a node has an address that the \
+         node reports (10.0.0.3); the project has no servers at all: does the token belong to another project?",
     ] {
         assert!(log.contains(found), "{log}");
     }

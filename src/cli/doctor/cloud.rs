@@ -29,7 +29,7 @@ pub(super) fn token(view: &DoctorView) -> CheckResult {
     Ok(vec![match characters {
         TOKEN_CHARACTERS => CheckOutcome::ok(found),
         _ => CheckOutcome::warn(
-            format!("{found}; tokens of the Cloud API have {TOKEN_CHARACTERS} characters"),
+            format!("{found}; tokens of the Cloud API have {TOKEN_CHARACTERS}"),
             "copy the complete token again, and nothing else",
         ),
     }])

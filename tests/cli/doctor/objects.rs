@@ -19,7 +19,7 @@ fn broken_nodes_are_reported_with_the_fix() {
             "--cloud-provider=hcloud"),
         ("another cloud's node",
             |world| { world.edit_node("worker-2", |node| node["spec"]["providerID"] = json!("aws:///a/i-0")); },
-            "provider-ids: warn", &["left alone", "node/worker-2: provider ID \"aws:///a/i-0\""],
+            "provider-ids: warn", &["does not change the node", "node/worker-2: provider ID \"aws:///a/i-0\""],
             "delete it (kubectl delete node worker-2), and let it join again"),
         ("a kubelet without --cloud-provider=external", |world| {
             world.register("plain", None, "");
