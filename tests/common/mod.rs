@@ -604,7 +604,8 @@ pub fn holds_within(limit: Duration, mut holds: impl FnMut() -> bool) -> bool {
     true
 }
 
-fn has_real_cluster() -> bool {
+/// Whether the programs work beside the API server of [`REAL_CLUSTER`].
+pub fn has_real_cluster() -> bool {
     std::env::var_os(REAL_CLUSTER).is_some()
 }
 

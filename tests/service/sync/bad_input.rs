@@ -12,10 +12,15 @@ enum Wrong {
 }
 use Wrong::{Annotations, Service};
 
+/// A real API server chooses the node ports, because another test may have them.
 fn six_ports(service: &mut Value) {
-    let ports = (1..=6)
-        .map(|n| json!({"name": format!("p{n}"), "port": n, "targetPort": n, "protocol": "TCP"}));
-    service["spec"]["ports"] = ports.collect();
+    let node_port = |n: u16| (!common::has_real_cluster()).then_some(30100 + n);
+    let port = |n| {
+        json!({
+            "name": format!("p{n}"), "port": n, "targetPort": n, "protocol": "TCP", "nodePort": node_port(n),
+        })
+    };
+    service["spec"]["ports"] = (1..=6).map(port).collect();
 }
 
 fn no_node_port(service: &mut Value) {
