@@ -29,22 +29,11 @@ pub(crate) struct AnnotationParser<'a> {
     /// The problems and findings so far. A problem of several ports is reported only once.
     seen: HashSet<String>,
     /// Whether several Services share the load balancer.
-    is_shared: bool,
+    pub(crate) is_shared: bool,
     /// The problems with the desired state of the whole load balancer, when several Services share it.
     pub(crate) whole_problems: Vec<String>,
     /// The advice that belongs to one of the problems, when the problem itself does not say what to do.
     pub(crate) fix: Option<String>,
-}
-
-/// The Services that decide about the whole load balancer.
-pub(crate) struct Deciders<'a, 'b> {
-    /// The Services that decide, the oldest first.
-    pub(crate) deciders: &'b [&'a Service],
-    /// Whether other Services use the load balancer, too.
-    pub(crate) is_shared: bool,
-    pub(crate) is_external: bool,
-    /// The reason why the annotation of a Service that does not decide has no effect.
-    pub(crate) why_others_do_not: String,
 }
 
 /// The name of an annotation. The listen port of a TCP port is added when the value is for that port only.
@@ -113,21 +102,21 @@ impl<'a> AnnotationParser<'a> {
         }
     }
 
-    /// Replaces the Service's own values for the whole load balancer with those of the deciding Services. The oldest
-    /// deciding Service that sets an annotation decides its value. On an external load balancer, each Service decides
-    /// by itself which of its nodes are targets.
-    pub(crate) fn join(&mut self, whole: &Deciders<'a, '_>) {
+    /// Replaces the Service's own values for the whole load balancer with those of the deciding Services, the oldest of
+    /// which comes first. The oldest deciding Service that sets an annotation decides its value. On an external load
+    /// balancer, each Service decides by itself which of its nodes are targets. `why_not` is the reason why the
+    /// annotation of a Service that does not decide has no effect.
+    pub(crate) fn join(&mut self, deciders: &[&'a Service], is_external: bool, why_not: &str) {
         let service = self.service;
-        self.is_shared = whole.is_shared;
         let of_targets = [a::NODE_SELECTOR.name, a::USE_PRIVATE_IP.name];
         let is_joined = |annotation: &&Annotation| {
-            let is_own = whole.is_external && of_targets.contains(&annotation.name);
+            let is_own = is_external && of_targets.contains(&annotation.name);
             annotation.scope == AnnotationScope::Whole && !is_own
         };
         for annotation in TABLE.iter().copied().filter(is_joined) {
             let place = (annotation.name, None);
             let own = self.set.get(&place).map(|own| own.value);
-            let first = whole.deciders.iter().find(|service| has(service, annotation));
+            let first = deciders.iter().find(|service| has(service, annotation));
             if first.map_or(own.is_none(), |first| first.uid == service.uid) {
                 continue;
             }
@@ -139,7 +128,7 @@ impl<'a> AnnotationParser<'a> {
                         first_to_decide(one),
                         text::quoted(value)
                     ),
-                    None => whole.why_others_do_not.clone(),
+                    None => why_not.to_owned(),
                 };
                 let key = annotation.key();
                 let why = format!("annotation {key} has no effect: {why}");

@@ -300,11 +300,6 @@ impl LoadBalancer {
         format!("{} ({})", self.name, self.id)
     }
 
-    /// Whether the load balancer has this public or private address.
-    pub fn has_address(&self, ip: IpAddr) -> bool {
-        self.all_addresses().any(|other| other == ip)
-    }
-
     /// Returns how the load balancer is attached to this private Network, if it is attached.
     pub fn attached(&self, network: u64) -> Option<&BalancerPrivateNet> {
         self.private_net.iter().find(|net| net.network == network)

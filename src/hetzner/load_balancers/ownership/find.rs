@@ -329,18 +329,14 @@ pub(crate) fn why_asked_too_late(
     ))
 }
 
-/// How a person assigns a load balancer to a Service.
-pub(crate) struct Assignment {
-    /// The ownership that the labels state after the assignment.
-    pub(crate) to: Ownership,
-    pub(crate) description: Description,
-    /// Whether a label must be set or removed so that the labels state `to`.
-    pub(crate) is_needed: bool,
-}
-
-/// Assigns the load balancer to the Service. When other Services use the load balancer, too, a label can't assign it,
-/// and only an annotation of the Service can.
-pub(crate) fn assign(balancer: Labelled, service: &Service, cluster: &Cluster) -> Assignment {
+/// Assigns the load balancer to the Service, as a person asks. Returns the ownership that the labels state after the
+/// assignment. Also returns the description of the change, when a label must be set or removed for that. When other
+/// Services use the load balancer, too, a label can't assign it, and only an annotation of the Service can.
+pub(crate) fn assign(
+    balancer: Labelled,
+    service: &Service,
+    cluster: &Cluster,
+) -> (Ownership, Option<Description>) {
     let ownership = balancer.ownership;
     let is_released = ownership.released.as_ref() == Some(&service.uid);
     let is_said = ownership.asks_for(service) || ownership.carries(service);
@@ -355,7 +351,8 @@ pub(crate) fn assign(balancer: Labelled, service: &Service, cluster: &Cluster) -
         to.adopt = Some(names::service_value(service));
         Description::value(name(ADOPT), None, to.adopt.as_deref())
     };
-    Assignment { to, description, is_needed: is_released || !(is_said || is_joint) }
+    let is_needed = is_released || !(is_said || is_joint);
+    (to, is_needed.then_some(description))
 }
 
 /// The load balancer with this label for which `counts` is true. The error names the load balancers when
