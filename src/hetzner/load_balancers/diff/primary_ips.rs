@@ -73,12 +73,8 @@ pub(crate) fn chosen(
         family.check(parser, whole, context, asked, one);
         place(parser, whole, asked, one, &mut chosen);
         chosen.ids.insert(family.kind.to_owned(), json!(one.id));
-        chosen.fields.push(Field {
-            field: format!("public {}", family.kind),
-            have: None,
-            want: Some(one.shown()),
-            source: asked.source.clone(),
-        });
+        let (field, want) = (format!("public {}", family.kind), Some(one.shown()));
+        chosen.fields.push(Field { field, have: None, want, source: asked.source.clone() });
     }
     chosen
 }
