@@ -205,10 +205,8 @@ pub(super) fn attached(endpoint: &str, network: &ApiNetwork) -> Attached {
     if attached.iter().any(|there| there.network_id == network.id) {
         return Attached::Yes;
     }
-    let there: Vec<String> = attached
-        .iter()
-        .map(|there| format!("{} ({})", there.network_name, there.network_id))
-        .collect();
+    let shown = |there: &Attachment| format!("{} ({})", there.network_name, there.network_id);
+    let there: Vec<String> = attached.iter().map(shown).collect();
     Attached::No(if there.is_empty() { "none".to_owned() } else { text::some_of(&there) })
 }
 

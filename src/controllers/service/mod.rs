@@ -552,11 +552,8 @@ fn measure_health(seen: &SeenObjects, observed: Option<&ObservedServices>) -> Ve
     let certificates = observed.and_then(|observed| observed.snapshot.certificates(&wanted));
     // A comparison of all Services reads the certificates that Services name. When it read none, no Service names one.
     if certificates.is_some() || seen.is_comparison {
-        let first = certificates
-            .iter()
-            .flatten()
-            .filter_map(|certificate| certificate.not_valid_after)
-            .min();
+        let all = certificates.iter().flatten();
+        let first = all.filter_map(|certificate| certificate.not_valid_after).min();
         let first = first.map_or(0, Timestamp::as_second);
         CERTIFICATE_EXPIRY.set(&[], first as f64);
     }

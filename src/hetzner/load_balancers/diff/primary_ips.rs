@@ -99,20 +99,18 @@ pub(crate) fn report(
     let mut by_field = asked.families.iter().filter(by_field);
     let gets = there.is_none() && by_field.any(|family| family.find(context).is_some());
     if !wanted.is_empty() && !has && !gets {
-        parser.warning(
-            Reason::FieldIgnored,
-            // The message is the same before and after the creation, so that users get only one
-            // warning about the address.
-            format!(
-                "spec.loadBalancerIP: {} has no effect: a load balancer gets only addresses of Primary IPs of the \
-                 project that were free when it was created{}, and keeps them; for this address, get such a Primary \
-                 IP, then delete the Service and create it again; there is no traffic meanwhile, and the old address \
-                 is lost unless its Primary IP stays",
-                // A text that is not an address is quoted.
-                wanted.parse::<IpAddr>().map_or_else(|_| quoted(wanted), |_| wanted.clone()),
-                limited(context, " and")
-            ),
+        // The message is the same before and after the creation, so that users get only one
+        // warning about the address.
+        let why = format!(
+            "spec.loadBalancerIP: {} has no effect: a load balancer gets only addresses of Primary IPs of the \
+             project that were free when it was created{}, and keeps them; for this address, get such a Primary \
+             IP, then delete the Service and create it again; there is no traffic meanwhile, and the old address \
+             is lost unless its Primary IP stays",
+            // A text that is not an address is quoted.
+            wanted.parse::<IpAddr>().map_or_else(|_| quoted(wanted), |_| wanted.clone()),
+            limited(context, " and")
         );
+        parser.warning(Reason::FieldIgnored, why);
     }
 }
 
