@@ -20,7 +20,7 @@ use std::time::Duration;
 
 /// The time that the targets of a new Service may need to become healthy. During this time, they cause no
 /// failure and no event.
-const GRACE: Duration = Duration::from_mins(3);
+const GRACE: Duration = Duration::from_secs(3 * 60);
 
 /// The number of targets with the same cause whose names are listed in a message.
 const NAMES_SHOWN: usize = 3;
