@@ -41,7 +41,7 @@ pub(super) fn kind<'a>(
     there: Option<Labelled<'a>>,
 ) -> Option<&'a BalancerType> {
     let has = there.map(|labelled| &labelled.balancer.load_balancer_type);
-    let wanted = match (&desired.whole.kind, has) {
+    let wanted = match (desired.kind(), has) {
         (Some(wanted), _) => wanted.value.as_str(),
         (None, Some(has)) => has.name.as_str(),
         // No type is needed when the external load balancer can't be used, or when no load balancer is created because
@@ -64,7 +64,7 @@ pub(super) fn kind<'a>(
     let found = || types?.iter().find(is_it);
     let Some(kind) = has.filter(is_it).or_else(found) else {
         let names: Vec<&str> = types?.iter().map(|kind| kind.name.as_str()).collect();
-        let source = desired.whole.kind.as_ref().map(|kind| kind.source.to_string());
+        let source = desired.kind().map(|kind| kind.source.to_string());
         parser.whole_problem(format!(
             "{}: there is no type {}; use {}",
             source.unwrap_or_else(|| "type".to_owned()),

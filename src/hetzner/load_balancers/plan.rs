@@ -201,7 +201,8 @@ impl<'a> Settled<'a> {
             certificates: shown(&balancer, context.observed.certificates.as_deref()),
             ..status::for_people(balancer, context.cluster)
         });
-        if let Some(attach) = &mut self.desired.whole.attach {
+        let whole = self.desired.whole.as_mut();
+        if let Some(attach) = whole.and_then(|whole| whole.attach.as_mut()) {
             subnets::leave_out_refused(&mut self.parser, context, attach, there);
         }
         let kind = kind(&mut self.parser, context, &self.desired, there);
@@ -211,7 +212,9 @@ impl<'a> Settled<'a> {
             Some(kind) => self.outcome(found, kind, plan),
             None => PlanOutcome::Waiting,
         };
-        primary_ips::report(&mut self.parser, &self.context, &self.desired.whole, there);
+        if let Some(whole) = &self.desired.whole {
+            primary_ips::report(&mut self.parser, &self.context, whole, there);
+        }
     }
 
     /// Returns the outcome of the plan, and fills the plan's other fields.
@@ -295,22 +298,23 @@ impl<'a> Settled<'a> {
             balancer: found.balancer(),
             found: so_far,
         };
-        let is_external = self.context.group.is_external();
-        match found {
-            FoundBalancer::Nothing(_) if is_external => (diff.found, Vec::new()),
-            FoundBalancer::Nothing(name) => (diff.create(name.clone()), Vec::new()),
-            FoundBalancer::Own(balancer) | FoundBalancer::Adopted(balancer)
-                if is_external && self.desired.ports.is_empty() =>
+        match (found, &self.desired.whole) {
+            (FoundBalancer::Nothing(name), Some(whole)) => {
+                (diff.create(whole, name.clone()), Vec::new())
+            }
+            (FoundBalancer::Own(balancer) | FoundBalancer::Adopted(balancer), None)
+                if self.desired.ports.is_empty() =>
             {
                 // The Service has no port on the load balancer. If its nodes became targets, they would get the traffic
                 // of other owners' ports, and no label would name the Service for which they were added.
                 let why = "none of its ports can be used there";
                 (diff.found, take_off(&self.context, *balancer, why))
             }
-            FoundBalancer::Adopted(balancer) => {
+            (FoundBalancer::Adopted(balancer), _) => {
                 (diff.bring_in_order(Some(adopted(*balancer))), Vec::new())
             }
-            FoundBalancer::Own(_) => (diff.bring_in_order(None), Vec::new()),
+            (FoundBalancer::Own(_), _) => (diff.bring_in_order(None), Vec::new()),
+            (FoundBalancer::Nothing(_), None) => (diff.found, Vec::new()),
         }
     }
 }

@@ -81,7 +81,7 @@ impl BalancerSnapshot {
             needs.services = true;
             Err(Unsettled::Stays(meanwhile))
         } else {
-            let found = find(&context, desired.whole.name.as_ref());
+            let found = find(&context, desired.name());
             needs = self::needs(&context, &desired, &found, &parser);
             found
                 .map_err(Unsettled::Unfound)

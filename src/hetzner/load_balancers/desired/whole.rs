@@ -26,9 +26,9 @@ pub(crate) const ASKED_BY_FIELD: Source = Source::Rule("spec.loadBalancerIP");
 
 /// The load balancer that a Service asks for.
 pub(crate) struct Desired {
-    /// The desired state of the whole load balancer. Nothing is set when the load balancer is external, because no
-    /// Service decides about the settings of an external load balancer.
-    pub(crate) whole: Whole,
+    /// The desired state of the whole load balancer. `None` when the load balancer is external, because no Service
+    /// decides about the settings of an external load balancer.
+    pub(crate) whole: Option<Whole>,
     pub(crate) use_private_ip: Sourced<bool>,
     pub(crate) certificates: CertificatePlan,
     pub(crate) ports: Vec<Port>,
@@ -141,11 +141,29 @@ impl Attach {
     }
 }
 
+impl Desired {
+    pub(crate) fn name(&self) -> Option<&Sourced<String>> {
+        self.whole.as_ref()?.name.as_ref()
+    }
+
+    pub(crate) fn kind(&self) -> Option<&Sourced<String>> {
+        self.whole.as_ref()?.kind.as_ref()
+    }
+
+    pub(crate) fn public(&self) -> Option<&Sourced<bool>> {
+        self.whole.as_ref()?.public.as_ref()
+    }
+
+    pub(crate) fn attach(&self) -> Option<&Attach> {
+        self.whole.as_ref()?.attach.as_ref()
+    }
+}
+
 /// Reads everything that the Service asks for. `parser` collects what is wrong.
 pub(crate) fn desired(parser: &mut AnnotationParser, context: &PlanContext) -> Desired {
     let (defaults, group) = (&context.project.defaults, &context.group);
     report_ignored_fields(parser, context.service);
-    let whole = whole(parser, context);
+    let whole = (!group.is_external()).then(|| whole(parser, context));
     let mut switch = |annotation, default: &Option<Sourced<bool>>| {
         let off = || Sourced::new(false, default_source(annotation));
         let set = parser.read(annotation, None, v::boolean);
@@ -178,7 +196,7 @@ pub(crate) fn desired(parser: &mut AnnotationParser, context: &PlanContext) -> D
 /// Reads the desired state of the whole load balancer from the Service, or from the Services that decide for it. When
 /// no Service decides, no annotation counts, and defaults are not used.
 fn whole(parser: &mut AnnotationParser, context: &PlanContext) -> Whole {
-    if context.group.is_external() || context.group.has_no_decider() {
+    if context.group.has_no_decider() {
         return Whole::default();
     }
     let defaults = &context.project.defaults;
@@ -309,7 +327,7 @@ fn check_ways_in(parser: &mut AnnotationParser, context: &PlanContext, desired: 
             private.source
         ));
     }
-    let off = desired.whole.public.as_ref().filter(|public| !public.value);
+    let off = desired.public().filter(|public| !public.value);
     if let Some(off) = off.filter(|_| !private.value) {
         parser.whole_problem(format!(
             "{}: with the public interface off, the nodes can be reached only by their private addresses: set \

@@ -5,7 +5,7 @@ use super::subnets;
 use super::whole::{Diff, Differences};
 use crate::hetzner::load_balancers::annotations;
 use crate::hetzner::load_balancers::change::{BalancerAction, BalancerChange};
-use crate::hetzner::load_balancers::desired::CreationPlace;
+use crate::hetzner::load_balancers::desired::{CreationPlace, Whole};
 use crate::hetzner::load_balancers::model::balancer::TargetInRequest;
 use crate::provider::variables::HCLOUD_LOAD_BALANCERS_LOCATION;
 use crate::provider::{OfferedNode, ProviderId, Source, Sourced, TopologyLabel};
@@ -16,9 +16,10 @@ use std::collections::BTreeMap;
 impl Diff<'_, '_> {
     /// Adds the change that creates the load balancer. When it is not known where to create the load balancer, a
     /// problem is reported instead.
-    pub(crate) fn create(mut self, name: Sourced<String>) -> Differences {
-        let primary = primary_ips::chosen(self.parser, self.context, &self.desired.whole);
-        let Some(CreationPlace { location, zone }) = self.choose_place(primary.location) else {
+    pub(crate) fn create(mut self, whole: &Whole, name: Sourced<String>) -> Differences {
+        let primary = primary_ips::chosen(self.parser, self.context, whole);
+        let Some(CreationPlace { location, zone }) = self.choose_place(whole, primary.location)
+        else {
             return Differences::default();
         };
         self.found.fields.extend(primary.fields);
@@ -30,7 +31,7 @@ impl Diff<'_, '_> {
         };
         let first = self.found.changes.len();
         self.compare_all(Some(name.clone()), None, zone_of);
-        let (mut body, targets) = self.fold(first);
+        let (mut body, targets) = self.fold(whole, first);
         let value = |value: Option<Sourced<String>>| json!(value.map(|sourced| sourced.value));
         body.insert("location".to_owned(), value(location));
         body.insert("network_zone".to_owned(), value(zone));
@@ -45,10 +46,10 @@ impl Diff<'_, '_> {
 
     /// Combines the changes from index `first` on into one request. A change that does not fit into this request is
     /// dropped, and the next plan finds it again.
-    fn fold(&mut self, first: usize) -> (Map<String, Value>, Vec<TargetInRequest>) {
+    fn fold(&mut self, whole: &Whole, first: usize) -> (Map<String, Value>, Vec<TargetInRequest>) {
         let mut body = Map::new();
         let (mut services, mut targets) = (Vec::new(), Vec::new());
-        let attach = self.desired.whole.attach.as_ref();
+        let attach = whole.attach.as_ref();
         let is_attached = attach.is_some_and(|attach| !attach.needs_own_call());
         // Targets that are reached by private IP can be added only once the load balancer is attached.
         let can_be_reached = is_attached || !self.desired.use_private_ip.value;
@@ -86,8 +87,12 @@ impl Diff<'_, '_> {
 
     /// Chooses where the load balancer is created. A location takes precedence over a network zone. When neither is
     /// set, the place where most nodes are is chosen. `of_addresses` is the location of the chosen Primary IPs.
-    fn choose_place(&mut self, of_addresses: Option<Sourced<String>>) -> Option<CreationPlace> {
-        let CreationPlace { location, zone } = self.desired.whole.place.clone();
+    fn choose_place(
+        &mut self,
+        whole: &Whole,
+        of_addresses: Option<Sourced<String>>,
+    ) -> Option<CreationPlace> {
+        let CreationPlace { location, zone } = whole.place.clone();
         // The zone labels that hcloud-cloud-controller-manager gives to nodes are not locations.
         let ours = !self.context.project.preserves_unset();
         let most = |label: TopologyLabel| {

@@ -61,8 +61,7 @@ pub(crate) fn ingress(balancer: &LoadBalancer, desired: &Desired) -> Vec<Ingress
     });
     let is_by_proxy = by_proxy || in_status.is_by_proxy;
     let mode = if is_by_proxy { PROXY } else { "VIP" };
-    let public = desired.whole.public.as_ref();
-    let public = public.map_or(balancer.public_net.enabled, |public| public.value);
+    let public = desired.public().map(|public| public.value).unwrap_or(balancer.public_net.enabled);
     let public = public_addresses(balancer).filter(|_| public);
     let public = public.filter(|ip| !(ip.is_ipv6() && in_status.without_ipv6.value));
     let private = private_then(balancer, desired).into_iter().map(IpAddr::from);
@@ -122,7 +121,7 @@ fn public_addresses(balancer: &LoadBalancer) -> impl Iterator<Item = IpAddr> {
 /// The private IPs that the load balancer will have after it is attached to the desired Network. An IP that the API has
 /// not chosen yet is left out.
 fn private_then(balancer: &LoadBalancer, desired: &Desired) -> Vec<Ipv4Addr> {
-    let Some(attach) = &desired.whole.attach else {
+    let Some(attach) = desired.attach() else {
         return balancer.private_net.iter().filter_map(|net| net.ip).collect();
     };
     let asked = attach.ip.as_ref().map(|ip| ip.value);

@@ -67,7 +67,7 @@ impl<'a> Ways<'a> {
         desired: &'a Desired,
         balancer: Option<Labelled>,
     ) -> Ways<'a> {
-        let attach = desired.whole.attach.as_ref();
+        let attach = desired.attach();
         let detached =
             attach.zip(balancer).is_some_and(|(attach, balancer)| attach.detaches(&balancer));
         let mut there = targets_of_nodes(context, desired, balancer);
@@ -308,7 +308,7 @@ impl Diff<'_, '_> {
         }
         // The Service is planned again soon, because the servers may have the desired addresses then.
         self.found.is_unfinished = true;
-        let is_closed = desired.whole.public.as_ref().is_some_and(|public| !public.value);
+        let is_closed = desired.public().is_some_and(|public| !public.value);
         let is_removed = is_closed && !can.is_empty();
         let (there, not_there): (Vec<_>, Vec<_>) = can_not
             .into_iter()
@@ -377,7 +377,7 @@ impl Diff<'_, '_> {
         let Some(balancer) = self.balancer else {
             return;
         };
-        let public = self.desired.whole.public.as_ref().map(|public| public.value);
+        let public = self.desired.public().map(|public| public.value);
         if self.desired.use_private_ip.value || public.unwrap_or(balancer.public_net.enabled) {
             return;
         }

@@ -70,7 +70,7 @@ impl Diff<'_, '_> {
     /// when the Service adopts the load balancer. The first change then makes the adoption, and reports this finding.
     pub(crate) fn bring_in_order(mut self, adopts: Option<Finding>) -> Differences {
         let zone = self.balancer.map(|labelled| labelled.balancer.location.network_zone.as_str());
-        self.compare_all(self.desired.whole.name.clone(), adopts, zone);
+        self.compare_all(self.desired.name().cloned(), adopts, zone);
         self.found
     }
 
@@ -88,13 +88,12 @@ impl Diff<'_, '_> {
             self.remove_ports();
         }
         self.name_and_labels(name, adopts);
-        let has_whole_problem = !self.parser.whole_problems.is_empty();
-        if !has_whole_problem && !self.context.group.is_external() {
-            return self.compare_whole(&self.desired.whole, zone);
+        match &self.desired.whole {
+            Some(whole) if self.parser.whole_problems.is_empty() => self.compare_whole(whole, zone),
+            _ => self.services(),
         }
-        self.services();
         // On an external load balancer, targets are all that this program changes besides ports.
-        if !has_whole_problem {
+        if self.desired.whole.is_none() && self.parser.whole_problems.is_empty() {
             self.targets(self.kind.max_targets);
         }
     }
@@ -219,7 +218,7 @@ impl Diff<'_, '_> {
         let (balancer, context) = (self.balancer, self.context);
         let own_ports = self.desired.ports.iter();
         let own_ports: Vec<u16> = own_ports.map(|port| port.listener.listen_port).collect();
-        let is_kept = self.desired.whole.is_kept;
+        let is_kept = self.desired.whole.as_ref().is_some_and(|whole| whole.is_kept);
         let (to, shown) = context.group.wanted(balancer, adopts, &own_ports, is_kept);
         for (key, value) in shown {
             let (field, has) = (format!("label {key}"), self.label(&key));
@@ -256,7 +255,7 @@ impl Diff<'_, '_> {
         let desired = self.desired;
         let there = self.balancer.map_or(0, |balancer| balancer.labels.len());
         let mut asked = BTreeMap::new();
-        for (label, wanted) in &desired.whole.labels {
+        for (label, wanted) in desired.whole.iter().flat_map(|whole| &whole.labels) {
             let has = self.label(label);
             let count = there + others + asked.len();
             if has.is_none() && count >= LABELS_AT_MOST {
