@@ -264,13 +264,7 @@ impl<'a> Settled<'a> {
         let mut leaves = if is_made { others.changes } else { Vec::new() };
         leaves.extend(left);
         let is_left = there.is_some_and(|there| context.group.is_being_left(there));
-        // A Service that moves to another load balancer leaves the previous one only after all other changes.
-        let then = match (moves, leaves.is_empty()) {
-            (true, _) => Then::Move(leaves),
-            (false, false) => Then::Leave(leaves),
-            (false, true) if is_unfinished || is_left => Then::Again,
-            (false, true) => Then::Done,
-        };
+        let then = make_before_break(moves, leaves, is_unfinished || is_left);
         PlanOutcome::Change { changes, then }
     }
 
@@ -316,6 +310,21 @@ impl<'a> Settled<'a> {
             (FoundBalancer::Own(_), _) => (diff.bring_in_order(None), Vec::new()),
             (FoundBalancer::Nothing(_), None) => (diff.found, Vec::new()),
         }
+    }
+}
+
+/// Returns the last step of a plan. A Service that moves to another load balancer leaves the previous one
+/// only after all other changes.
+fn make_before_break(
+    moves: bool,
+    leaves: Vec<Box<dyn provider::Change>>,
+    is_unfinished: bool,
+) -> Then {
+    match (moves, leaves.is_empty()) {
+        (true, _) => Then::Move(leaves),
+        (false, false) => Then::Leave(leaves),
+        (false, true) if is_unfinished => Then::Again,
+        (false, true) => Then::Done,
     }
 }
 
