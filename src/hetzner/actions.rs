@@ -62,10 +62,8 @@ impl ApiAction {
         };
         let kind = if is_busy(&error.code) { ErrorKind::Busy } else { ErrorKind::Other };
         let message = crate::http::shortened(&error.message);
-        ProviderError::new(
-            kind,
-            format!("action {id} ({command}): failed: {message} ({})", error.code),
-        )
+        let why = format!("action {id} ({command}): failed: {message} ({})", error.code);
+        ProviderError::new(kind, why)
     }
 }
 

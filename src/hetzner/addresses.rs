@@ -280,11 +280,9 @@ fn no_address(instance: &Instance, by_family: &str, network: Option<u64>) -> Fin
         Some(network) => format!("it is not attached to Network {network}"),
         None => format!("{HCLOUD_NETWORK} is not set"),
     };
-    warning(
-        Reason::NoAddress,
-        format!(
-            "server {} ({}) has no public address for {by_family}, and {network}: the node gets its host name only",
-            instance.name, instance.id
-        ),
-    )
+    let message = format!(
+        "server {} ({}) has no public address for {by_family}, and {network}: the node gets its host name only",
+        instance.name, instance.id
+    );
+    warning(Reason::NoAddress, message)
 }

@@ -4,10 +4,12 @@
 use super::budget::CloudBudget;
 pub(super) use super::error::CloudFailure;
 use super::pages::{self, PER_PAGE, Pagination};
-use crate::http::{self, Method, Secret, TryStage};
+use crate::http::{HttpClient, HttpError, HttpWrite, Method, Reply, Secret, TryStage};
 use crate::metrics::{HCLOUD_DURATION, HCLOUD_IN_FLIGHT, HCLOUD_REQUESTS, UNANSWERED};
 use crate::provider::variables::HCLOUD_ENDPOINT;
-use crate::provider::{self, ErrorKind, Gate, Interned, Permission, Urgency, calls, clock, lock};
+use crate::provider::{
+    ErrorKind, Gate, Interned, Permission, ProviderError, Urgency, calls, clock, lock,
+};
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -16,7 +18,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 pub(super) struct Api {
-    pub(super) http: http::HttpClient,
+    pub(super) http: HttpClient,
     pub(super) budget: CloudBudget,
     /// How urgent each write is.
     urgency: Urgency,
@@ -87,8 +89,8 @@ impl<T> CachedList<T> {
         &self,
         first: impl FnOnce() -> Option<(Instant, Vec<T>)>,
         is_good: impl FnOnce(Duration, &[T]) -> bool,
-        read: impl FnOnce() -> Result<Vec<T>, provider::ProviderError>,
-    ) -> Result<Arc<Vec<T>>, provider::ProviderError> {
+        read: impl FnOnce() -> Result<Vec<T>, ProviderError>,
+    ) -> Result<Arc<Vec<T>>, ProviderError> {
         let mut kept = lock(&self.read);
         if kept.is_none() {
             *kept = first().map(|(at, list)| (at, Arc::new(list)));
@@ -105,7 +107,7 @@ impl<T> CachedList<T> {
 }
 
 impl Api {
-    pub(super) fn new(http: http::HttpClient, urgency: Urgency) -> Api {
+    pub(super) fn new(http: HttpClient, urgency: Urgency) -> Api {
         Api { http, urgency, budget: CloudBudget::default() }
     }
 
@@ -113,7 +115,7 @@ impl Api {
         &self,
         path: &str,
         urgency: Urgency,
-    ) -> Result<T, provider::ProviderError> {
+    ) -> Result<T, ProviderError> {
         let what = format!("GET {}{path}", self.http.base());
         self.budget.admit(&what, urgency, clock::now())?;
         self.noted(self.http.get(path)).map_err(|failed| failed.error)
@@ -121,11 +123,7 @@ impl Api {
 
     /// Checks that the rate limit allows a write and, before it, this number of reads. Otherwise the reads could use up
     /// the calls that the write needs.
-    pub(super) fn admit_write(
-        &self,
-        reads: u64,
-        what: &str,
-    ) -> Result<(), provider::ProviderError> {
+    pub(super) fn admit_write(&self, reads: u64, what: &str) -> Result<(), ProviderError> {
         self.budget.admit_after(reads, what, self.urgency, clock::now())
     }
 
@@ -145,7 +143,7 @@ impl Api {
             code: String::new(),
             fields: Vec::new(),
         })?;
-        let write = http::HttpWrite {
+        let write = HttpWrite {
             pass: <dyn Gate>::pass,
             method,
             path,
@@ -156,11 +154,7 @@ impl Api {
     }
 
     /// Reads one resource in its present state from the API.
-    pub(super) fn one<T: Resource>(
-        &self,
-        id: u64,
-        urgency: Urgency,
-    ) -> Result<T, provider::ProviderError> {
+    pub(super) fn one<T: Resource>(&self, id: u64, urgency: Urgency) -> Result<T, ProviderError> {
         let path = format!("/{}/{id}", T::LIST);
         let answer: ApiAnswer<T> = self.get(&path, urgency)?;
         // The API's name for one resource is the name of the list without its last letter `s`.
@@ -178,7 +172,7 @@ impl Api {
         &self,
         query: &str,
         urgency: Urgency,
-    ) -> Result<Vec<T>, provider::ProviderError> {
+    ) -> Result<Vec<T>, ProviderError> {
         pages::whole(T::id, |number| self.page(query, number, urgency))
     }
 
@@ -189,7 +183,7 @@ impl Api {
         query: &str,
         number: u32,
         urgency: Urgency,
-    ) -> Result<pages::Part<T>, provider::ProviderError> {
+    ) -> Result<pages::Part<T>, ProviderError> {
         // The pages are sorted by ID. In any other order a resource could be missed, even when the pages are read from
         // the last to the first. See `pages`.
         let sort = if T::TAKES_SORT { "sort=id:asc&" } else { "" };
@@ -216,7 +210,7 @@ impl Api {
     }
 
     /// Returns the answer or the error unchanged, and remembers what it says about the rate limit.
-    fn noted<T>(&self, answer: Result<http::Reply<T>, http::HttpError>) -> Result<T, CloudFailure> {
+    fn noted<T>(&self, answer: Result<Reply<T>, HttpError>) -> Result<T, CloudFailure> {
         let now = clock::now();
         let error = match answer {
             Ok(reply) => {
@@ -237,18 +231,18 @@ impl Api {
     }
 }
 
-fn unavailable(why: String) -> provider::ProviderError {
-    provider::ProviderError::new(ErrorKind::Unavailable, why)
+fn unavailable(why: String) -> ProviderError {
+    ProviderError::new(ErrorKind::Unavailable, why)
 }
 
 /// Turns the error "not found" into a misconfiguration of the API's URL. The path of a list exists even when
 /// the list is empty.
-fn always_there(error: provider::ProviderError) -> provider::ProviderError {
+fn always_there(error: ProviderError) -> ProviderError {
     if error.kind != ErrorKind::NotFound {
         return error;
     }
     let message = format!("{error}; is {HCLOUD_ENDPOINT} complete, with /v1 at its end?");
-    provider::ProviderError::new(ErrorKind::Misconfigured, message)
+    ProviderError::new(ErrorKind::Misconfigured, message)
 }
 
 /// The method and path of a write that has no effect, by which the permission of the token is tested. No load balancer

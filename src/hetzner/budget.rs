@@ -73,10 +73,8 @@ impl CloudBudget {
                  asking again in {:.0} s",
                 retry_in.as_secs_f64().ceil()
             );
-            return Err(ProviderError::new(
-                ErrorKind::RateLimited { retry_in, put_off: false },
-                why,
-            ));
+            let kind = ErrorKind::RateLimited { retry_in, put_off: false };
+            return Err(ProviderError::new(kind, why));
         }
         let Some((limit, remaining, at)) = state.seen else {
             return Ok(());
@@ -93,10 +91,8 @@ impl CloudBudget {
             let why = format!(
                 "{what}: postponed: {remaining} of {limit} calls an hour remain in the project: {why}"
             );
-            return Err(ProviderError::new(
-                ErrorKind::RateLimited { retry_in, put_off: true },
-                why,
-            ));
+            let kind = ErrorKind::RateLimited { retry_in, put_off: true };
+            return Err(ProviderError::new(kind, why));
         }
         Ok(())
     }

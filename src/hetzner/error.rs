@@ -1,13 +1,13 @@
 //! Errors of the Cloud API.
 
-use crate::http::{self, HttpErrorKind};
+use crate::http::{HttpError, HttpErrorKind, shortened};
 use crate::provider::variables::{HCLOUD_ENDPOINT, HCLOUD_TOKEN, HCLOUD_TOKEN_FILE};
-use crate::provider::{self, CORRELATION, ErrorKind};
+use crate::provider::{CORRELATION, ErrorKind, ProviderError};
 use serde_json::Value;
 
 /// A failed call to the Cloud API.
 pub(super) struct CloudFailure {
-    pub(super) error: provider::ProviderError,
+    pub(super) error: ProviderError,
     /// The API's error code. It is empty when the API did not answer with an error of its own.
     pub(super) code: String,
     /// The names of the wrong fields for `invalid_input`, or of the limits for `resource_limit_exceeded`.
@@ -19,8 +19,8 @@ pub(super) fn is_busy(code: &str) -> bool {
     matches!(code, "locked" | "conflict")
 }
 
-impl From<http::HttpError> for CloudFailure {
-    fn from(http: http::HttpError) -> CloudFailure {
+impl From<HttpError> for CloudFailure {
+    fn from(http: HttpError) -> CloudFailure {
         let body: Value = serde_json::from_slice(http.body()).unwrap_or_default();
         let body = &body["error"];
         let code = body["code"].as_str();
@@ -41,7 +41,7 @@ impl From<http::HttpError> for CloudFailure {
         let details = ["fields", "limits"].into_iter();
         let details = details.flat_map(|list| items(&body["details"][list]));
         CloudFailure {
-            error: provider::ProviderError::new(kind, message),
+            error: ProviderError::new(kind, message),
             code: code.unwrap_or_default().to_owned(),
             fields: details.map(|value| text(&value["name"]).to_owned()).collect(),
         }
@@ -57,7 +57,7 @@ fn items(list: &Value) -> impl Iterator<Item = &Value> {
 }
 
 /// Returns the kind of the error, which the error code of the API decides. Without such a code the HTTP status decides.
-fn kind(http: &http::HttpError, code: Option<&str>) -> ErrorKind {
+fn kind(http: &HttpError, code: Option<&str>) -> ErrorKind {
     match (&http.kind, code, http.status()) {
         (HttpErrorKind::Refused(_), ..) => ErrorKind::Refused,
         (HttpErrorKind::Token(_), ..) => ErrorKind::Misconfigured,
@@ -76,15 +76,15 @@ fn kind(http: &http::HttpError, code: Option<&str>) -> ErrorKind {
     }
 }
 
-fn message(body: &Value, code: &str, http: &http::HttpError, kind: &ErrorKind) -> String {
-    let (message, code) = (http::shortened(text(&body["message"])), http::shortened(code));
+fn message(body: &Value, code: &str, http: &HttpError, kind: &ErrorKind) -> String {
+    let (message, code) = (shortened(text(&body["message"])), shortened(code));
     let id = http.head.as_ref().and_then(|head| head.correlation_id.as_deref());
     let id = id.map_or_else(String::new, |id| format!("{CORRELATION}{id}"));
     let fields = items(&body["details"]["fields"]).map(|field| {
         let messages: Vec<&str> = items(&field["messages"]).map(text).collect();
         format!("; {}: {}", text(&field["name"]), messages.join(", "))
     });
-    let fields = http::shortened(&fields.collect::<String>());
+    let fields = shortened(&fields.collect::<String>());
     let hint = match kind {
         ErrorKind::Unauthorized => &format!(
             "; the token in {HCLOUD_TOKEN} or {HCLOUD_TOKEN_FILE} is not accepted: is it complete, and does it still \

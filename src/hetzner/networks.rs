@@ -198,22 +198,16 @@ pub(super) fn check_attached(endpoint: &str, network: &ApiNetwork) -> Result<(),
 /// Asks the metadata service whether this machine is attached to the Network.
 pub(super) fn attached(endpoint: &str, network: &ApiNetwork) -> Attached {
     let text = http::fetch_text(&format!("{endpoint}/private-networks"), TIMEOUT);
-    let attached = match text.map(|text| attachments_in(&text)) {
-        Ok(Some(attached)) => attached,
-        Ok(None) => {
-            return Attached::Unknown(
-                "the answer does not come from Hetzner's metadata service".to_owned(),
-            );
-        }
+    let foreign = || "the answer does not come from Hetzner's metadata service".to_owned();
+    let attached = match text.and_then(|text| attachments_in(&text).ok_or_else(foreign)) {
+        Ok(attached) => attached,
         Err(why) => return Attached::Unknown(why),
     };
     if attached.iter().any(|there| there.network_id == network.id) {
         return Attached::Yes;
     }
-    let there: Vec<String> = attached
-        .iter()
-        .map(|there| format!("{} ({})", there.network_name, there.network_id))
-        .collect();
+    let shown = |there: &Attachment| format!("{} ({})", there.network_name, there.network_id);
+    let there: Vec<String> = attached.iter().map(shown).collect();
     Attached::No(if there.is_empty() { "none".to_owned() } else { text::some_of(&there) })
 }
 

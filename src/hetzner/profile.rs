@@ -55,11 +55,9 @@ impl Profile {
             Profile::Hcloud if is_dedicated => (instance.data_center.to_string(), location),
             Profile::Hcloud => (legacy_datacenter(&location), location),
         };
-        let instance_type = instance.instance_type.to_string();
-        let mut labels = vec![(
-            TopologyLabel::InstanceType,
-            Sourced::new(instance_type, Source::server(type_field)),
-        )];
+        let by_type = Source::server(type_field);
+        let instance_type = Sourced::new(instance.instance_type.to_string(), by_type);
+        let mut labels = vec![(TopologyLabel::InstanceType, instance_type)];
         if zone_label.value {
             let zone = Sourced::new(zone, by_profile(zone_field));
             labels.push((TopologyLabel::Zone, zone));

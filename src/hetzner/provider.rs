@@ -432,17 +432,13 @@ impl Instances for Hetzner {
         if instance.id.dedicated().is_some() && instance.name != node.name {
             findings.push(renamed(instance, node));
         }
+        let profile = self.settings.profile;
+        let by_profile = Source::server_because("id", format_args!("profile {}", profile.name()));
         Ok(Metadata {
-            provider_id: Sourced::new(
-                self.settings.profile.provider_id(instance.id),
-                Source::server_because(
-                    "id",
-                    format_args!("profile {}", self.settings.profile.name()),
-                ),
-            ),
+            provider_id: Sourced::new(profile.provider_id(instance.id), by_profile),
             addresses,
-            topology: self.settings.profile.topology(instance, &self.settings.nodes.zone_label),
-            extra_labels: self.settings.profile.extra_labels(instance.id),
+            topology: profile.topology(instance, &self.settings.nodes.zone_label),
+            extra_labels: profile.extra_labels(instance.id),
             findings,
         })
     }

@@ -34,7 +34,7 @@ pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
         return Ok(context.would_do(&context.or_exit(plans)?));
     }
     let Services { context, controller, .. } = &mut services;
-    Ok(context.do_now(|| controller.sync(&context.apis, &selection)))
+    Ok(context.do_now(|| controller.sync(&context.apis, &selection, true)))
 }
 
 fn delete_orphans(services: &Services) -> Result<Exit, Exit> {
@@ -110,7 +110,7 @@ fn plan_and_ask(
         Printer::notice("nothing was changed");
         return Ok(Exit::Done);
     }
-    Ok(context.do_now(|| controller.sync(&context.apis, &selection)))
+    Ok(context.do_now(|| controller.sync(&context.apis, &selection, true)))
 }
 
 /// Returns a usage error when the command must ask for confirmation and can't. The question needs a terminal, and is

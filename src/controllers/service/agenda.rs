@@ -33,7 +33,7 @@ pub(super) struct Agenda {
     planned: HashMap<String, PlannedFacts>,
     /// Name and resource version of each Service that was seen last, by UID.
     seen: HashMap<String, (FullName, String)>,
-    dependencies: Dependencies,
+    pub(super) dependencies: Dependencies,
     /// Whether a Service has or wants a load balancer of ours.
     has_services: bool,
     /// The lists of Services and nodes from the last read at which no Service was due or in work.
@@ -100,7 +100,7 @@ pub(super) struct Dependencies {
     /// Service without a group and Secrets has no entry.
     others: HashMap<String, u64>,
     /// Whether any Services share a load balancer.
-    has_groups: bool,
+    pub(super) has_groups: bool,
 }
 
 impl Agenda {
@@ -187,11 +187,6 @@ impl Agenda {
             && seen.tls_secrets.is_empty()
             && seen.services.len() == seen.list.len()
             && !seen.services.iter().any(is_retry_due)
-    }
-
-    /// Whether any Services share a load balancer.
-    pub(super) fn has_groups(&self) -> bool {
-        self.dependencies.has_groups
     }
 
     /// Returns the names of the Services that, when they were last read, had type LoadBalancer or our finalizer.

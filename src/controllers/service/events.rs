@@ -8,7 +8,7 @@ use crate::cache::Apis;
 use crate::controllers::report::{
     component, publish, publish_beside_failures, publish_now, recovered,
 };
-use crate::kube::{self, Involved, KubeService, ObjectReference, PastEvent};
+use crate::kube::{Involved, KubeError, KubeService, ObjectReference, PastEvent};
 use crate::provider::{Change, ChangeKind, Finding, Reason, clock};
 use jiff::Timestamp;
 use std::borrow::Borrow;
@@ -121,7 +121,7 @@ fn source(apis: &Apis) -> &'static str {
 pub fn past_events(
     apis: &Apis,
     one: Option<&ObjectReference>,
-) -> Result<Vec<Arc<PastEvent>>, kube::KubeError> {
+) -> Result<Vec<Arc<PastEvent>>, KubeError> {
     let mut components = vec![NAME, EVENT_COMPONENT];
     components.extend(apis.provider.event_component());
     let mut events = apis.kube.service_events(one, &components)?;

@@ -76,7 +76,7 @@ impl Controller for ServiceController {
     }
 
     fn tick(&mut self, apis: &Apis, selection: &Selection) -> Report {
-        self.sync_services(apis, selection, false).0
+        self.sync(apis, selection, false).0
     }
 
     fn propose(&self, apis: &Apis, selection: &Selection) -> Result<Vec<Proposal>, CacheError> {
@@ -195,12 +195,8 @@ impl ServiceController {
         Ok(kept)
     }
 
-    /// Makes one tick for a person. Returns the report, and the plans with which the tick ended.
-    pub fn sync(&mut self, apis: &Apis, selection: &Selection) -> (Report, Vec<ServicePlan>) {
-        self.sync_services(apis, selection, true)
-    }
-
-    fn sync_services(
+    /// Makes one tick. Returns the report and, when the tick is made `for_people`, the plans with which it ended.
+    pub fn sync(
         &mut self,
         apis: &Apis,
         selection: &Selection,
@@ -556,11 +552,8 @@ fn measure_health(seen: &SeenObjects, observed: Option<&ObservedServices>) -> Ve
     let certificates = observed.and_then(|observed| observed.snapshot.certificates(&wanted));
     // A comparison of all Services reads the certificates that Services name. When it read none, no Service names one.
     if certificates.is_some() || seen.is_comparison {
-        let first = certificates
-            .iter()
-            .flatten()
-            .filter_map(|certificate| certificate.not_valid_after)
-            .min();
+        let all = certificates.iter().flatten();
+        let first = all.filter_map(|certificate| certificate.not_valid_after).min();
         let first = first.map_or(0, Timestamp::as_second);
         CERTIFICATE_EXPIRY.set(&[], first as f64);
     }

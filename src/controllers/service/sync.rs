@@ -18,7 +18,9 @@ use crate::controllers::executor::{End, Execution, Executor, Requests};
 use crate::controllers::report::{Report, count_write, log_change};
 use crate::controllers::schedule::Why;
 use crate::controllers::share::Payer;
-use crate::kube::{self, KubeService, LOAD_BALANCER_FINALIZER, retry_on_conflict};
+use crate::kube::{
+    CONFLICT_TRIES, KubeClient, KubeError, KubeService, LOAD_BALANCER_FINALIZER, retry_on_conflict,
+};
 use crate::provider::{
     ChangeKind, Claim, ErrorKind, Finding, Write, calls::counted, clock, without_correlations,
 };
@@ -31,7 +33,7 @@ use std::time::Instant;
 /// How many plans a Service gets in one tick. For example, the first plan creates a load balancer, the second one
 /// attaches it, and the third one finds nothing left to do. A Service that needs more plans than this is left to the
 /// next tick, and has failed when nothing was written by its plans.
-const PLANS_AT_MOST: u32 = kube::CONFLICT_TRIES;
+const PLANS_AT_MOST: u32 = CONFLICT_TRIES;
 
 /// The controller of Services, with the state that is kept from one tick to the next.
 pub struct ServiceController {
@@ -256,7 +258,7 @@ impl ServiceSync<'_> {
         let list = || apis.load_balancer_services(clock::since(begun), ReadFrom::Latest);
         // All Services are needed when some use load balancers together. Otherwise each Service is read by itself.
         let mut listed = Arc::default();
-        if self.state.agenda.has_groups() {
+        if self.state.agenda.dependencies.has_groups {
             listed = list()?.value;
         }
         let by_uid = by_uid(&listed);
@@ -521,7 +523,7 @@ impl ServiceSync<'_> {
 
     /// Makes the next write of the plan if it is a write to the Service itself. Returns `false` when the
     /// plan is out of date.
-    fn write(&mut self, task: &mut Task, plan: &mut ServicePlan) -> Result<bool, kube::KubeError> {
+    fn write(&mut self, task: &mut Task, plan: &mut ServicePlan) -> Result<bool, KubeError> {
         let Some(ServiceChange::Own(write)) = plan.changes.first() else {
             return Ok(true);
         };
@@ -564,12 +566,7 @@ impl ServiceSync<'_> {
         }
     }
 
-    fn not_written(
-        &mut self,
-        task: Task,
-        plan: ServicePlan,
-        error: &kube::KubeError,
-    ) -> Option<Task> {
+    fn not_written(&mut self, task: Task, plan: ServicePlan, error: &KubeError) -> Option<Task> {
         if error.is_not_found() {
             // The Service does not exist any more, so nothing is left to be done.
             task.warn_of_leftover();
@@ -606,10 +603,10 @@ impl ServiceSync<'_> {
 
 /// Makes one write to the Service itself.
 fn patched(
-    kube: &kube::KubeClient,
+    kube: &KubeClient,
     service: &Arc<KubeService>,
     write: &ServiceWrite,
-) -> Result<Arc<KubeService>, kube::KubeError> {
+) -> Result<Arc<KubeService>, KubeError> {
     let meta = &service.metadata;
     let written = kube.patch_service_status(&meta.namespace, &meta.name, &patch(service, write));
     count_write(NAME, write.word(), written.as_ref().map(drop));

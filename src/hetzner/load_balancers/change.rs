@@ -173,13 +173,8 @@ impl BalancerChange {
         body: Value,
         targets: Vec<TargetInRequest>,
     ) -> BalancerChange {
-        let mut change = BalancerChange::new(
-            project,
-            BalancerAction::Create,
-            None,
-            body,
-            Description::default(),
-        );
+        let (create, undescribed) = (BalancerAction::Create, Description::default());
+        let mut change = BalancerChange::new(project, create, None, body, undescribed);
         change.request.targets = Some(targets);
         let parts = match change.parts() {
             (0, 0) => "without ports and targets at first".to_owned(),
@@ -188,11 +183,9 @@ impl BalancerChange {
             }
         };
         let (kind, place) = (change.text("load_balancer_type"), change.place().0);
-        change.description = Description::new(
-            WriteVerb::CREATE,
-            format!("load balancer {}", change.text("name")),
-            format!(", {kind} in {place}, {parts}"),
-        );
+        let noun = format!("load balancer {}", change.text("name"));
+        let details = format!(", {kind} in {place}, {parts}");
+        change.description = Description::new(WriteVerb::CREATE, noun, details);
         change.new_name = Some(name);
         change
     }

@@ -315,11 +315,8 @@ pub(super) fn end_management(
     let to = after_management(balancer, service, cluster);
     let shown = balancer.shown();
     let name = format!("load balancer {shown}");
-    let ends = Description::new(
-        WriteVerb::RELEASE,
-        name,
-        "; its ports, targets and addresses stay unchanged",
-    );
+    let stays = "; its ports, targets and addresses stay unchanged";
+    let ends = Description::new(WriteVerb::RELEASE, name, stays);
     let id = Some(balancer.id);
     let mut change = BalancerChange::new(project, BalancerAction::Edit, id, Value::Null, ends);
     change.purpose = Purpose::Release;

@@ -115,8 +115,8 @@ impl BalancerSnapshot {
         let Some(balancer) = self.balancers().with_id(id) else {
             return refuse(format!("the project has no load balancer with ID {id}"));
         };
-        let assignment = assign(balancer, of.service, of.cluster);
-        let guard = Guard::to(Some(balancer), &assignment.to);
+        let (to, assigns) = assign(balancer, of.service, of.cluster);
+        let guard = Guard::to(Some(balancer), &to);
         let mut observed = self.observed.clone();
         let given = observed.balancers.iter_mut().filter(|balancer| balancer.id == id);
         given.for_each(|balancer| balancer.labels = guard.labels());
@@ -127,23 +127,23 @@ impl BalancerSnapshot {
             return LoadBalancerPlan::default().refuse(why);
         }
         let mut plan = given.plan_service(of);
-        match (&mut plan.outcome, &plan.found) {
-            (PlanOutcome::Refused { .. }, _) => {}
-            (_, None) => {
+        match (&mut plan.outcome, &plan.found, assigns) {
+            (PlanOutcome::Refused { .. }, ..) => {}
+            (_, None, _) => {
                 return refuse(format!(
                     "load balancer {id} can't be adopted: Services share it, or it is external, and no annotation of the \
                      Service asks for it"
                 ));
             }
-            (_, Some(other)) if other.id != id => {
+            (_, Some(other), _) if other.id != id => {
                 return refuse(format!(
                     "load balancer {id} can't be adopted, because the Service already has {} ({}): delete that load \
                      balancer, or remove the annotation that asks for it",
                     other.name, other.id
                 ));
             }
-            (PlanOutcome::Change { changes, .. }, _) if assignment.is_needed => {
-                let (edit, said) = (BalancerAction::Edit, assignment.description);
+            (PlanOutcome::Change { changes, .. }, _, Some(said)) => {
+                let edit = BalancerAction::Edit;
                 let change = BalancerChange::new(&self.project, edit, Some(id), Value::Null, said);
                 changes.insert(0, Box::new(change.guarded(guard)));
             }
@@ -321,11 +321,11 @@ fn make_before_break(
     leaves: Vec<Box<dyn provider::Change>>,
     is_unfinished: bool,
 ) -> Then {
-    match (moves, leaves.is_empty(), is_unfinished) {
-        (true, ..) => Then::Move(leaves),
-        (false, false, _) => Then::Leave(leaves),
-        (false, true, true) => Then::Again,
-        (false, true, false) => Then::Done,
+    match (moves, leaves.is_empty()) {
+        (true, _) => Then::Move(leaves),
+        (false, false) => Then::Leave(leaves),
+        (false, true) if is_unfinished => Then::Again,
+        (false, true) => Then::Done,
     }
 }
 

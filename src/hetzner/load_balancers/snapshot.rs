@@ -151,6 +151,7 @@ impl provider::Snapshot for BalancerSnapshot {
             };
             let (service, group) = (label(&ownership.service_uid), label(&ownership.group));
             let service_uid = service.or_else(|| group.clone())?;
+            let removal = || Ok(removal(&self.project, balancer, Purpose::Orphan));
             Some(Orphan {
                 balancer: status::for_people(balancer, cluster),
                 service: label(&ownership.service)
@@ -158,10 +159,7 @@ impl provider::Snapshot for BalancerSnapshot {
                     .unwrap_or_else(|| "unknown".to_owned()),
                 service_uid,
                 service_exists: false,
-                removal: match stays {
-                    None => Ok(removal(&self.project, balancer, Purpose::Orphan)),
-                    Some(why) => Err(why),
-                },
+                removal: stays.map_or_else(removal, Err),
             })
         };
         self.balancers().all().filter_map(orphan).collect()

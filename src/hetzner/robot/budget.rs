@@ -86,10 +86,8 @@ impl RobotBudget {
         if let Some((until, why)) = state.paused.as_ref().filter(|(until, _)| *until > now) {
             let why = format!("{what}: not sent: {why}");
             let retry_in = *until - now;
-            return Err(ProviderError::new(
-                ErrorKind::RateLimited { retry_in, put_off: false },
-                why,
-            ));
+            let kind = ErrorKind::RateLimited { retry_in, put_off: false };
+            return Err(ProviderError::new(kind, why));
         }
         let bucket = match call {
             RobotCall::List | RobotCall::Server => &mut state.server,

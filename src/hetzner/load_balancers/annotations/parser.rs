@@ -29,23 +29,13 @@ pub(crate) struct AnnotationParser<'a> {
     /// The texts of the problems and findings so far. When several ports have the same problem, the problem is
     /// reported only once.
     seen: HashSet<String>,
-    is_shared: bool,
+    /// Whether several Services share the load balancer.
+    pub(crate) is_shared: bool,
     /// The problems that keep the settings of the whole load balancer from being changed. They are collected here only
     /// when several Services share the load balancer.
     pub(crate) whole_problems: Vec<String>,
     /// The advice for one of the problems, when the problem's text does not say what to do.
     pub(crate) fix: Option<String>,
-}
-
-/// The Services whose annotations decide the settings of the whole load balancer.
-pub(crate) struct Deciders<'a, 'b> {
-    /// The deciding Services, the oldest first.
-    pub(crate) deciders: &'b [&'a Service],
-    /// Whether other Services use the load balancer, too.
-    pub(crate) is_shared: bool,
-    pub(crate) is_external: bool,
-    /// The reason why a Service that is not among `deciders` has no influence on the whole load balancer.
-    pub(crate) why_others_do_not: String,
 }
 
 /// The name of an annotation without the prefix, and a TCP port of the Service when the annotation is for
@@ -116,21 +106,21 @@ impl<'a> AnnotationParser<'a> {
         }
     }
 
-    /// Replaces the Service's own values for the whole load balancer with the values of the deciding Services. The
-    /// oldest deciding Service that has an annotation decides its value. On an external load balancer, the Service
-    /// keeps its own values of the annotations about targets.
-    pub(crate) fn join(&mut self, whole: &Deciders<'a, '_>) {
+    /// Replaces the Service's own values for the whole load balancer with the values of the deciding Services, which are
+    /// sorted by age. The oldest deciding Service that has an annotation decides its value. On an external load
+    /// balancer, the Service keeps its own values of the annotations about targets. `why_not` is the reason why a
+    /// Service that is not among `deciders` has no influence on the whole load balancer.
+    pub(crate) fn join(&mut self, deciders: &[&'a Service], is_external: bool, why_not: &str) {
         let service = self.service;
-        self.is_shared = whole.is_shared;
         let of_targets = [a::NODE_SELECTOR.name, a::USE_PRIVATE_IP.name];
         let is_joined = |annotation: &&Annotation| {
-            let is_own = whole.is_external && of_targets.contains(&annotation.name);
+            let is_own = is_external && of_targets.contains(&annotation.name);
             annotation.scope == AnnotationScope::Whole && !is_own
         };
         for annotation in TABLE.iter().copied().filter(is_joined) {
             let place = (annotation.name, None);
             let own = self.set.get(&place).map(|own| own.value);
-            let first = whole.deciders.iter().find(|service| has(service, annotation));
+            let first = deciders.iter().find(|service| has(service, annotation));
             if first.map_or(own.is_none(), |first| first.uid == service.uid) {
                 continue;
             }
@@ -142,7 +132,7 @@ impl<'a> AnnotationParser<'a> {
                         first_to_decide(one),
                         text::quoted(value)
                     ),
-                    None => whole.why_others_do_not.clone(),
+                    None => why_not.to_owned(),
                 };
                 let key = annotation.key();
                 let why = format!("annotation {key} has no effect: {why}");

@@ -321,26 +321,18 @@ fn differs(one: &Certificate, wanted: &WantedCertificate) -> Option<String> {
 fn order(context: &PlanContext, wanted: &WantedCertificate, all: &mut CertificatePlan) {
     let labels = of_managed(context.service, context.cluster, wanted.is_staging);
     let domains = text::some_of(&wanted.domains);
-    let name = format!("certificate {}", wanted.name);
-    all.fields.push(Field {
-        field: name.clone(),
-        have: None,
-        want: Some(format!("managed, for {domains}")),
-        source: wanted.source.clone(),
-    });
+    let (name, source) = (format!("certificate {}", wanted.name), wanted.source.clone());
+    let want = Some(format!("managed, for {domains}"));
+    all.fields.push(Field { field: name.clone(), have: None, want, source });
     let body = json!({
         "name": wanted.name,
         "type": "managed",
         "domain_names": wanted.domains,
         "labels": labels,
     });
-    all.changes.push(BalancerChange::new(
-        context.project,
-        BalancerAction::CreateCertificate,
-        None,
-        body,
-        Description::new(WriteVerb::ORDER, name, format!(" for {domains}")),
-    ));
+    let order = Description::new(WriteVerb::ORDER, name, format!(" for {domains}"));
+    let action = BalancerAction::CreateCertificate;
+    all.changes.push(BalancerChange::new(context.project, action, None, body, order));
 }
 
 /// Plans the write of labels by which the Service takes over a certificate that nobody owns.
@@ -352,13 +344,10 @@ fn take_over(context: &PlanContext, found: &Certificate, all: &mut CertificatePl
         want: Some(context.service.uid.clone()),
         source: Source::Rule(WHOSE),
     });
-    let change = BalancerChange::new(
-        context.project,
-        BalancerAction::EditCertificate,
-        Some(found.id),
-        Value::Null,
-        Description::new(WriteVerb::TAKE_OVER, format!("certificate {}", found.shown()), ""),
-    );
+    let (id, noun) = (Some(found.id), format!("certificate {}", found.shown()));
+    let take_over = Description::new(WriteVerb::TAKE_OVER, noun, "");
+    let action = BalancerAction::EditCertificate;
+    let change = BalancerChange::new(context.project, action, id, Value::Null, take_over);
     let labels = of_managed(context.service, context.cluster, false);
     all.changes.push(change.guarded(Guard::of(found).with(labels)));
 }

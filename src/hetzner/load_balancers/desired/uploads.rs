@@ -153,12 +153,8 @@ fn upload_one(
     let (namespace, secret) = secret;
     let from = format!("from Secret {namespace}/{secret}");
     let noun = format!("certificate {name}");
-    all.fields.push(Field {
-        field: noun.clone(),
-        have: None,
-        want: Some(from.clone()),
-        source: source.clone(),
-    });
+    let want = Some(from.clone());
+    all.fields.push(Field { field: noun.clone(), have: None, want, source: source.clone() });
     let body = json!({ "name": name, "type": "uploaded", "labels": labels });
     let upload = Description::new(WriteVerb::UPLOAD, noun, format!(" {from}"));
     let mut change =

@@ -74,12 +74,8 @@ pub(crate) fn chosen(
         family.check(parser, whole, context, asked, one);
         place(parser, whole, asked, one, &mut chosen);
         chosen.ids.insert(family.kind.to_owned(), json!(one.id));
-        chosen.fields.push(Field {
-            field: format!("public {}", family.kind),
-            have: None,
-            want: Some(one.shown()),
-            source: asked.source.clone(),
-        });
+        let (field, want) = (format!("public {}", family.kind), Some(one.shown()));
+        chosen.fields.push(Field { field, have: None, want, source: asked.source.clone() });
     }
     chosen
 }
@@ -105,20 +101,18 @@ pub(crate) fn report(
     let mut by_field = asked.families.iter().filter(by_field);
     let gets = there.is_none() && by_field.any(|family| family.find(context).is_some());
     if !wanted.is_empty() && !has && !gets {
-        parser.warning(
-            Reason::FieldIgnored,
-            // The message is the same before and after the load balancer is created, so that the user gets one
-            // warning and not two.
-            format!(
-                "spec.loadBalancerIP: {} has no effect: a load balancer gets only addresses of Primary IPs of the \
-                 project that were free when it was created{}, and keeps them; for this address, get such a Primary \
-                 IP, then delete the Service and create it again; there is no traffic meanwhile, and the old address \
-                 is lost, unless it is that of a Primary IP that is not deleted with the load balancer",
-                // The text in `spec.loadBalancerIP` is quoted when it is not an IP address.
-                wanted.parse::<IpAddr>().map_or_else(|_| quoted(wanted), |_| wanted.clone()),
-                limited(context, " and")
-            ),
+        // The message is the same before and after the load balancer is created, so that the user gets one
+        // warning and not two.
+        let why = format!(
+            "spec.loadBalancerIP: {} has no effect: a load balancer gets only addresses of Primary IPs of the \
+             project that were free when it was created{}, and keeps them; for this address, get such a Primary \
+             IP, then delete the Service and create it again; there is no traffic meanwhile, and the old address \
+             is lost, unless it is that of a Primary IP that is not deleted with the load balancer",
+            // The text in `spec.loadBalancerIP` is quoted when it is not an IP address.
+            wanted.parse::<IpAddr>().map_or_else(|_| quoted(wanted), |_| wanted.clone()),
+            limited(context, " and")
         );
+        parser.warning(Reason::FieldIgnored, why);
     }
 }
 

@@ -445,11 +445,8 @@ impl Diff<'_, '_> {
                 let field = format!("port {number}");
                 self.compare(&field, Some("present".to_owned()), Some(absent));
                 let body = json!({ "listen_port": number });
-                self.change(
-                    BalancerAction::DeleteService,
-                    body,
-                    Description::new(WriteVerb::REMOVE, field, ""),
-                );
+                let removed = Description::new(WriteVerb::REMOVE, field, "");
+                self.change(BalancerAction::DeleteService, body, removed);
             }
         }
     }
@@ -471,12 +468,10 @@ impl Diff<'_, '_> {
         }
         for listener in added {
             let node_port = PortField::DestinationPort.of(&listener).unwrap_or_default();
-            let description = Description::new(
-                WriteVerb::ADD,
-                format!("port {}", listener.listen_port),
-                format!(", {} to node port {node_port}", listener.protocol()),
-            );
-            self.change(BalancerAction::AddService, listener.body(true), description);
+            let name = format!("port {}", listener.listen_port);
+            let way = format!(", {} to node port {node_port}", listener.protocol());
+            let added = Description::new(WriteVerb::ADD, name, way);
+            self.change(BalancerAction::AddService, listener.body(true), added);
         }
     }
 
@@ -489,12 +484,10 @@ impl Diff<'_, '_> {
     ) -> Option<(Listener, Vec<Description>)> {
         let number = port.listener.listen_port;
         if port.is_put_off(there) {
-            self.found.fields.push(Field {
-                field: format!("port {number}"),
-                have: there.map(|found| found.protocol().to_owned()),
-                want: None,
-                source: Source::Rule("it waits for its certificate"),
-            });
+            let have = there.map(|found| found.protocol().to_owned());
+            let (field, source) =
+                (format!("port {number}"), Source::Rule("it waits for its certificate"));
+            self.found.fields.push(Field { field, have, want: None, source });
             return None;
         }
         let merged = port.merged(there);

@@ -301,11 +301,6 @@ impl LoadBalancer {
         format!("{} ({})", self.name, self.id)
     }
 
-    /// Whether the load balancer has this public or private address.
-    pub fn has_address(&self, ip: IpAddr) -> bool {
-        self.all_addresses().any(|other| other == ip)
-    }
-
     /// Returns the load balancer's attachment to this private Network. `None` means that it is not attached
     /// to this Network.
     pub fn attached(&self, network: u64) -> Option<&BalancerPrivateNet> {

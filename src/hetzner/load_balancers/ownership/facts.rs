@@ -28,7 +28,8 @@ pub(crate) fn cluster_on_external<'a>(
 
 /// Whether one of the load balancer's addresses is in the status of the Service.
 pub(crate) fn is_in_status(service: &Service, balancer: Labelled) -> bool {
-    service.addresses.iter().any(|text| text.parse().is_ok_and(|ip| balancer.has_address(ip)))
+    let mut own = balancer.all_addresses();
+    own.any(|ip| service.addresses.iter().any(|text| text.parse() == Ok(ip)))
 }
 
 /// Whether the Service's status says that this load balancer serves the Service. The status then has an address of the

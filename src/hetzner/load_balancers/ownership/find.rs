@@ -334,18 +334,14 @@ pub(crate) fn why_asked_too_late(
     ))
 }
 
-/// The change of labels by which a person assigns a load balancer to a Service.
-pub(crate) struct Assignment {
-    /// The ownership that the labels state after the assignment.
-    pub(crate) to: Ownership,
-    pub(crate) description: Description,
-    /// Whether any label must be set or removed for the assignment.
-    pub(crate) is_needed: bool,
-}
-
-/// Plans the change of labels that assigns the load balancer to the Service. When the load balancer is external, or
-/// when other Services use it, no label can assign it, and only an annotation of the Service can.
-pub(crate) fn assign(balancer: Labelled, service: &Service, cluster: &Cluster) -> Assignment {
+/// Plans the change of labels by which a person assigns the load balancer to the Service. Returns the ownership that
+/// the labels state afterwards. Also returns the description of the change, if a label must be set or removed. When the
+/// load balancer is external, or when other Services use it, no label can assign it, and only an annotation can.
+pub(crate) fn assign(
+    balancer: Labelled,
+    service: &Service,
+    cluster: &Cluster,
+) -> (Ownership, Option<Description>) {
     let ownership = balancer.ownership;
     let is_released = ownership.released.as_ref() == Some(&service.uid);
     let is_said = ownership.asks_for(service) || ownership.carries(service);
@@ -360,7 +356,8 @@ pub(crate) fn assign(balancer: Labelled, service: &Service, cluster: &Cluster) -
         to.adopt = Some(names::service_value(service));
         Description::value(name(ADOPT), None, to.adopt.as_deref())
     };
-    Assignment { to, description, is_needed: is_released || !(is_said || is_joint) }
+    let is_needed = is_released || !(is_said || is_joint);
+    (to, is_needed.then_some(description))
 }
 
 /// Returns the load balancer that has this label and for which `counts` is true. The error names the load balancers

@@ -29,7 +29,7 @@ use super::names::{LONGEST, service_value};
 use super::share::{GroupName, asked, external_keys, external_named};
 use crate::hetzner::load_balancers::annotations as a;
 use crate::hetzner::load_balancers::annotations::parser::{
-    AnnotationParser, Deciders, first_to_decide, value_of, values_of,
+    AnnotationParser, first_to_decide, value_of, values_of,
 };
 use crate::hetzner::load_balancers::model::balancer::TargetId;
 use crate::hetzner::load_balancers::model::listener::Listener;
@@ -145,12 +145,8 @@ pub(crate) fn group<'a>(
         (None, None, Some(text)) => group.join_external(text),
     }
     group.order(stays_on);
-    parser.join(&Deciders {
-        deciders: &group.deciders,
-        is_shared: group.members.iter().any(|member| member.uid != service.uid),
-        is_external: group.is_external(),
-        why_others_do_not: group.why_it_does_not_decide(),
-    });
+    parser.is_shared = group.members.iter().any(|member| member.uid != service.uid);
+    parser.join(&group.deciders, group.is_external(), &group.why_it_does_not_decide());
     group
 }
 
