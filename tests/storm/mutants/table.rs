@@ -165,8 +165,8 @@ pub const MUTANTS: &[Mutant] = &[
         "if one.auto_delete && !$ON {"),
     // The faults of shared and external load balancers.
     fault("the label of a port is written after the port", "src/hetzner/load_balancers/diff/whole.rs",
-        "self.compare_all(self.desired.whole.name.clone(), adopts, zone);",
-        "self.compare_all(self.desired.whole.name.clone(), adopts, zone);
+        "self.compare_all(self.desired.name().cloned(), adopts, zone);",
+        "self.compare_all(self.desired.name().cloned(), adopts, zone);
         if $ON {
             self.found.changes.sort_by_key(|one| one.action == BalancerAction::Edit);
         }"),
