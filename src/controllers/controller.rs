@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
-/// The length at which a message is cut, in the log and in events.
+/// A message in the log or in an event is cut to this length.
 pub(super) const MESSAGE_CHARACTERS_AT_MOST: usize = 1000;
 
 /// A control loop of a cloud-controller-manager.

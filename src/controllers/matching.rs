@@ -45,7 +45,7 @@ fn keeper<'a>(nodes: &[&'a KubeNode], name: Option<&str>) -> Option<&'a KubeNode
 /// The servers that the provider IDs of nodes name.
 pub(super) struct Claims<'a> {
     provider: &'a dyn Provider,
-    /// The nodes that name each server.
+    /// For each server, the nodes whose provider ID names it.
     nodes: HashMap<InstanceId, Vec<&'a KubeNode>>,
 }
 
@@ -98,7 +98,7 @@ pub struct MatchIndex<'a> {
     unmatched: Vec<(&'a KubeNode, Vec<IpAddr>)>,
     by_node_name: HashMap<&'a str, &'a KubeNode>,
     claims: Claims<'a>,
-    /// The nodes that name or have each address for which a kubelet may ask.
+    /// The nodes that have each of these addresses, or whose kubelets ask for it.
     asked_for: HashMap<IpAddr, Vec<&'a KubeNode>>,
 }
 
@@ -199,7 +199,8 @@ impl<'a> MatchIndex<'a> {
         }
     }
 
-    /// Returns the only server that has this node's name, unless the provider ID of another node names the server.
+    /// Returns the server that has this node's name, if there is only one, and if the provider ID of no
+    /// other node names it.
     pub fn named_as(&self, node: &KubeNode) -> Option<&'a Instance> {
         let named = self.by_name.get(node.name()).copied().flatten();
         let is_of_another = |instance: &Instance| {
@@ -345,11 +346,11 @@ pub struct SharedAddress<'a> {
     pub is_kept: bool,
 }
 
-/// A node that stands in the way of another node.
+/// A node because of which another node does not get a server or an address.
 struct Rival<'a> {
     node: &'a KubeNode,
-    /// Whether the rival has the server or address that both nodes name. Otherwise both nodes are new, and none of the
-    /// new nodes that name the same thing can be chosen.
+    /// Whether the server or address that both nodes name belongs to the rival. Otherwise both nodes are new, and it
+    /// belongs to none of the new nodes that name it.
     is_keeper: bool,
 }
 
@@ -370,9 +371,9 @@ fn rival<'a>(
     Some(Rival { node: keeper, is_keeper: true })
 }
 
-/// Returns the addresses for which the kubelet of a node may ask by what it writes. Any kubelet asks by annotations.
-/// The kubelet of a new node also asks by the addresses that it reports, while an address that an initialised node
-/// already has counts only when the annotation for internal IPs names it.
+/// Returns the addresses that a kubelet asks for by what it writes to its node. An annotation always counts. The
+/// addresses in the status count when the node is new. When it is initialised, an address in its status counts only if
+/// the annotation for internal IPs names it.
 fn asked_ips(node: &KubeNode) -> impl Iterator<Item = IpAddr> {
     let reported = reported_ips(node);
     let (known, asked) =

@@ -34,7 +34,7 @@ pub enum NodeChange {
         #[serde(skip)]
         description: Description,
     },
-    /// A patch that sets labels, annotations, the provider ID, and the taints that remain.
+    /// A patch that sets labels, annotations and the provider ID, and replaces the list of taints.
     Update {
         #[serde(skip_serializing_if = "BTreeMap::is_empty")]
         labels: Values,

@@ -88,7 +88,8 @@ pub fn recovered(apis: &Apis, controller: &'static str, object: &ObjectReference
     has_failed
 }
 
-/// Returns the source of events. A provider that replaces another controller signs its events as that controller does.
+/// Returns the source that events name. A provider that replaces another controller gives the source of
+/// that controller.
 pub(super) fn component(apis: &Apis, upstream: &'static str, own: &'static str) -> &'static str {
     if apis.provider.event_component().is_some() { upstream } else { own }
 }

@@ -37,8 +37,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 pub struct LifecycleSettings {
     /// How often not-ready nodes are looked for. This is the setting `--node-monitor-period`.
     pub monitor_period: Duration,
-    /// The greatest age of those facts about nodes that a table of nodes can't show. This
-    /// is the setting `--node-status-update-frequency`.
+    /// The greatest age of facts about nodes that the table of nodes does not show, e.g. taints. This is
+    /// the setting `--node-status-update-frequency`.
     pub node_max_age: Duration,
     /// How old a list of servers may be that says what state they are in. This is
     /// the setting `HCLOUD_SERVER_CACHE_MAX_AGE`.
@@ -216,8 +216,8 @@ impl LifecycleController {
         applied.note_in(report, object, finding.map(|finding| finding.reason));
     }
 
-    /// Forgets the pause of a node that is ready again or does not exist, so that its server is read at once when the
-    /// node is not ready the next time. The backoff of a node without a taint to remove is forgotten as well.
+    /// Forgets the pause of a node that is ready again or does not exist. The server of the node is then read at once
+    /// when the node is not ready the next time. Also forgets the backoff of a node that has no taint to remove.
     fn forget(&mut self, apis: &Apis) {
         let Some(nodes) = apis.nodes.last() else {
             return;
@@ -241,8 +241,8 @@ fn is_deletion(plan: &LifecyclePlan) -> bool {
     matches!(plan.changes.first(), Some(NodeChange::DeleteNode { .. }))
 }
 
-/// Returns the finding for a change that was not made. A node that is to be tainted often changes, so a conflict with
-/// another writer is not worth an event.
+/// Returns the finding for a change that was not made. When another program has changed a node that is to be tainted,
+/// there is no finding, because such nodes change often.
 fn not_written(change: &NodeChange, error: &kube::KubeError) -> Option<Finding> {
     let (reason, message) = match change {
         _ if error.is_refused() => return None,

@@ -207,8 +207,8 @@ impl FoundServers {
         self.facts.extend(listed);
     }
 
-    /// Stores whether a server is off. Nothing is stored when the budget has no call left. An error means that
-    /// questions about other servers would get the same answer.
+    /// Stores whether a server is off. Stores nothing when the budget of calls is used up. An error means that
+    /// questions about other servers would fail as well.
     fn note(
         &mut self,
         id: InstanceId,

@@ -25,7 +25,7 @@ const SERVER_LABELS_BYTES_AT_MOST: usize = 2_000;
 const TAINT: &str = "taint.";
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
-/// Returns the addresses in the order in which they should stand. The error says why the addresses stay as they are.
+/// Returns the addresses in their order on the node. The error says why the addresses are not changed.
 pub(super) fn addresses(
     node: &KubeNode,
     instance: &Instance,
@@ -78,7 +78,7 @@ pub(super) fn addresses(
     Ok(preferred)
 }
 
-/// Keeps the host name that the kubelet reported when the cloud names none.
+/// When the cloud names no host name, keeps the host name that the kubelet reported.
 fn keep_hostname(node: &KubeNode, addresses: &mut Vec<Sourced<NodeAddress>>) {
     if addresses.iter().any(|address| address.value.kind == AddressKind::Hostname) {
         return;

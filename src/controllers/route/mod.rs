@@ -54,8 +54,8 @@ impl Controller for RouteController {
 }
 
 impl RouteController {
-    /// Returns the plan that rests on reads no older than `max_age`. All servers are listed again when a server
-    /// seems to be gone.
+    /// Returns the plan from reads that are at most `max_age` old. All servers are listed again when a
+    /// server seems to be deleted.
     pub fn evaluate(&self, apis: &Apis, max_age: Duration) -> Result<RoutePlan, CacheError> {
         Ok(self.observe_all(apis, max_age)?.plan)
     }

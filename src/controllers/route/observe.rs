@@ -16,7 +16,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How often routes are compared although no node changed.
+/// After this time, routes are compared even when no node has changed.
 const COMPARE_PERIOD: Duration = Duration::from_secs(300);
 
 /// How many routes are remembered. A network takes 100 routes. A route beyond this number is reported
@@ -26,7 +26,7 @@ const REMEMBERED_AT_MOST: usize = 1000;
 /// How often nodes are read, by a table that the other controllers read as well.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The longest time until it is seen that a node was replaced by another node with the same name.
+/// After this time at the latest, it is noticed that another node with the same name has replaced a node.
 const METADATA_MAX_AGE: Duration = Duration::from_secs(30);
 
 /// How many nodes whose pods have no addresses yet are read again in one comparison.
@@ -103,7 +103,7 @@ impl RouteController {
         }
     }
 
-    /// Reads everything, no older than `max_age`, and plans by servers on which a write may rest.
+    /// Reads everything, no older than `max_age`. Plans from a list of servers that is new enough for a write.
     pub(super) fn observe_all(
         &self,
         apis: &Apis,
@@ -234,7 +234,7 @@ impl RouteController {
 }
 
 impl RouteMemory {
-    /// Remembers the nodes' routes from a plan for this network, and forgets the routes that the network does not have.
+    /// Remembers the nodes' routes of a plan, and forgets the routes that the network does not have any more.
     pub(super) fn note_routes(&mut self, plan: &RoutePlan, network: &Network) {
         let there: HashSet<&Route> = network.routes.iter().collect();
         self.routes.retain(|route| there.contains(route));

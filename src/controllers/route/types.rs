@@ -23,8 +23,8 @@ pub struct RouteFacts {
     pub rows: Vec<RouteRow>,
     /// The nodes of ours that have a finding or a change, sorted by name.
     pub nodes: Vec<NodeRoutePlan>,
-    /// Whether routes that block others may be another cluster's. The doubt may end when routes that nothing
-    /// blocks are added.
+    /// Whether a route that blocks a node's route may belong to another cluster. Adding the routes that are not blocked
+    /// may settle this.
     pub is_in_doubt: bool,
 }
 
@@ -36,7 +36,7 @@ pub type NodeRoutePlan = Plan<NodeChange, NodeRoutes>;
 #[derive(Clone, Debug, Default)]
 pub struct NodeRoutes {
     pub node: Arc<KubeNode>,
-    /// The routes that the node needs and can have.
+    /// The routes that the node needs, without those that can't be made.
     pub routes: Vec<Route>,
     /// The status that the condition `NetworkUnavailable` must have after the sync. `None` means that the condition
     /// is left unchanged.
@@ -71,7 +71,7 @@ named! {
         Missing = "missing",
         /// The route leads to a server other than its node's.
         WrongGateway = "wrong gateway",
-        /// The gateway of the route is no server's address.
+        /// The gateway of the route is not the address of any server.
         Blackhole = "blackhole",
         /// The route leads to a node that does not have these pods.
         Unwanted = "unwanted",
@@ -107,7 +107,7 @@ impl RoutePlan {
         self.nodes.iter().any(|node| node.obstacle.is_some())
     }
 
-    /// Notes that the cloud refused this change of the plan. The node of the change gets no route.
+    /// Notes that the cloud refused this change, so that the node of the change gets no route.
     pub(super) fn block(&mut self, change: &RouteChange, error: &ProviderError) {
         let mut nodes = self.nodes.iter_mut();
         let node = nodes.find(|node| Some(&node.object.name) == change.node.as_ref());

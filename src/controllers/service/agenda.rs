@@ -41,9 +41,9 @@ pub(super) struct Agenda {
     /// The UIDs of Services whose finalizer was removed because they are left alone. When such a Service has the
     /// finalizer again, another daemon, which has another class or selector, has added it.
     released: HashSet<String>,
-    /// The start of the last comparison of all Services, when orphans were not searched after it yet.
+    /// The start of the last comparison of all Services, if no search for orphans has followed it yet.
     orphans_due: Option<Instant>,
-    /// The start of a search that found no orphans while there were no Services of ours.
+    /// The start of a search for orphans that found none while there were no Services of ours.
     quiet_since: Option<Instant>,
 }
 
@@ -328,8 +328,8 @@ fn lists(seen: &SeenObjects) -> Lists {
     (Arc::downgrade(&seen.list), Arc::downgrade(&seen.nodes))
 }
 
-/// Returns a hash of all Services of each group, by the UID of each Service in the group. `key` returns the group
-/// of a Service.
+/// For each Service in a group, returns a hash of all Services of the group. The map has the UIDs of the Services as
+/// keys. `key` returns the group of a Service.
 fn of_groups(
     services: &[Arc<KubeService>],
     key: impl Fn(&KubeService) -> Option<String>,

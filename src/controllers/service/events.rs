@@ -87,7 +87,7 @@ pub(super) fn waits(apis: &Apis, service: &KubeService) {
     report(apis, &service.object(), [plan::waiting(service)]);
 }
 
-/// Reports the Services that began to get no traffic, or that get traffic again.
+/// Reports the Services that get no traffic any more, and those that get traffic again.
 pub(super) fn outages(apis: &Apis, outages: &mut ServiceOutages, look: &Look) {
     let (changed, is_first) = outages.changed(look);
     for (service, finding) in changed {

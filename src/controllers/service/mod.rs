@@ -266,9 +266,9 @@ impl ServiceController {
 }
 
 impl ServiceSync<'_> {
-    /// Takes up due Services at each interval, even while executions wait for something. When the interval is over,
-    /// executions that only wait for actions are left to the next tick. When a person has selected the Services, the
-    /// work goes on until all their executions have ended.
+    /// Takes up the Services that are due at each interval, even while executions wait for something. At the end of the
+    /// interval, executions that only wait for actions are left to the next tick. When a person has selected the
+    /// Services, the work goes on until all executions have ended.
     fn run(&mut self, provider: &dyn LoadBalancers) {
         let concurrency = self.state.settings.concurrency;
         std::thread::scope(|scope| {
@@ -358,7 +358,8 @@ impl ServiceSync<'_> {
         Ok(())
     }
 
-    /// Reads Services and nodes, without the changes of Services that wait for calls.
+    /// Reads Services and nodes. Services with a change that waits for calls are returned as they were
+    /// before that change.
     fn look_admitted(&mut self) -> Result<SeenObjects, CacheError> {
         let (apis, selection, state) = (self.apis, self.selection, &mut *self.state);
         let mut seen = state.list(apis, selection)?;
@@ -550,7 +551,7 @@ fn measure_health(seen: &SeenObjects, observed: Option<&ObservedServices>) -> Ve
         LOAD_BALANCERS_USE.set(&[use_of.name()], such.count() as f64);
     }
     let certificates = observed.and_then(|observed| observed.snapshot.certificates(&wanted));
-    // A comparison of all Services reads the certificates that Services name. When it read none, no Service names one.
+    // A comparison of all Services reads the Secrets that Services name. When it found none, no Service names one.
     if certificates.is_some() || seen.is_comparison {
         let all = certificates.iter().flatten();
         let first = all.filter_map(|certificate| certificate.not_valid_after).min();

@@ -28,8 +28,8 @@ pub(super) const NO_IDENTITY: &str = "the Service default/kubernetes, whose UID 
 
 const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 
-/// How many Services of one namespace a group holds, which is more than the largest load balancer has ports. The plans
-/// of other Services ignore the youngest ones beyond this number.
+/// How many Services of one namespace a group has at most. The largest load balancer has fewer ports than this. The
+/// plans of the other Services ignore the youngest Services beyond this number.
 const GROUP_AT_MOST: usize = 100;
 
 /// Settings of the service controller.
@@ -87,7 +87,7 @@ pub(super) struct SeenObjects {
     pub(super) is_comparison: bool,
 }
 
-/// A person's request to begin or to end the management of a load balancer, besides what the Services ask for.
+/// The request of a person to begin or to end the management of a load balancer. The Services need not ask for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Management {
     #[default]
@@ -140,7 +140,7 @@ impl ObservedServices {
         Ok(needs != Needs::default())
     }
 
-    /// Whether the server with the lowest number of the cluster's servers exists now.
+    /// Whether the server with the lowest number of all servers of the cluster's nodes still exists.
     fn has_first_server(&self, apis: &Apis) -> Result<bool, CacheError> {
         let first = self.cluster.servers.keys().min();
         match first.map(|id| apis.instance(id.number())) {
@@ -150,7 +150,7 @@ impl ObservedServices {
     }
 }
 
-/// Returns the key of the load balancer that this Service uses together with others.
+/// Returns the key of the load balancer that this Service shares with other Services.
 pub(super) fn group(provider: &dyn Provider, service: &KubeService) -> Option<String> {
     let metadata = &service.metadata;
     let balancers = provider.load_balancers()?;
