@@ -141,7 +141,7 @@ pub struct Failure {
     /// The name of the object, e.g. `node/worker-1`.
     pub object: String,
     pub why: String,
-    /// The reason of the finding by which this failure was reported. `None` when the failure is not a finding.
+    /// The reason of the finding that reported this failure. `None` when it was not reported by a finding.
     pub finding: Option<Reason>,
 }
 

@@ -84,7 +84,7 @@ pub(super) struct Execution<T> {
 /// The outcome of the changes of an execution.
 #[derive(Default)]
 pub(super) struct ExecutionResult {
-    /// The changes that were made.
+    /// The changes that were made in the cloud.
     pub(super) made: Vec<Box<dyn Change>>,
     /// The errors of changes that the cloud refused, although the execution went on with its other changes.
     pub(super) refused: Vec<ProviderError>,
@@ -105,11 +105,11 @@ pub(super) enum End {
     /// changed. The value is a snapshot from the answer to the creation of the load balancer, or `None` when there is
     /// no such snapshot.
     PlanAgain(Option<Arc<dyn Snapshot>>),
-    /// The other changes were dropped, and a new plan is needed. For messages, the text names the change that could not
-    /// be made because the state had changed.
+    /// The other changes were dropped, because something in the cloud had changed, and a new plan is needed. The text
+    /// names the change that could not be made, for messages.
     Overtaken(String),
-    /// A creation was refused because of a part of it, e.g. a target whose server does not exist any more. A plan on
-    /// newer lists may be without that part.
+    /// The API refused a creation because of a part of it, e.g. a target whose server does not exist any more. A new
+    /// plan, made after the lists are read again, may leave that part out.
     RefusedInPart(ProviderError),
     Failed(ProviderError),
 }
@@ -123,7 +123,7 @@ struct RunningAction {
     asked: Option<Instant>,
     /// The time from the last question to the next one.
     pause: Duration,
-    /// This entry lets a person see what the process waits for.
+    /// While this value exists, a person can see what the process waits for.
     _waiting: Waiting,
 }
 
@@ -234,8 +234,8 @@ impl<T> Executor<T> {
             }
             let why = format!("it still runs after {} s", LONGEST_ACTION.as_secs());
             self.abandon(ErrorKind::Unavailable, &why, |execution| execution.is_late(now));
-            // An executor that may not ask about actions only waits for answers. It does not wait for the time of its
-            // next question, because that wait would end at once when the question is due.
+            // An executor that may not ask about actions only waits for answers. A wait until the next question would
+            // end at once when that question is due, and would be repeated without end.
             let may_ask = !requests.is_asking && requests.actions.may_wait();
             let question = self.next_question().filter(|_| may_ask);
             if question.is_some_and(|question| question <= now) {
@@ -276,8 +276,8 @@ impl<T> Executor<T> {
         })
     }
 
-    /// Sends one change for each execution that can go on, while there is room. The execution that has waited
-    /// longest comes first.
+    /// Sends one change of each execution that can go on, as long as there is room for requests. The execution that has
+    /// waited longest comes first.
     pub(super) fn send(&mut self, requests: &mut Requests) {
         let now = clock::now();
         self.stop(|execution| {

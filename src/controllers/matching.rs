@@ -209,14 +209,14 @@ impl<'a> MatchIndex<'a> {
         named.filter(|instance| !is_of_another(instance))
     }
 
-    /// Whether the provider ID of some node names a server of this list. Then the project of the token is
-    /// the right one.
+    /// Whether the provider ID of any node names a server of this list. This proves that the token belongs
+    /// to the right project.
     pub fn any_claim_exists(&self) -> bool {
         self.claims.nodes.keys().any(|id| self.by_id.contains_key(id))
     }
 
-    /// Returns a finding when this node does not get the server that was found for it, because other nodes name the
-    /// server, too. A new node without a provider ID names the server that has its name.
+    /// Returns a finding when this node does not get the server that was found for it, because other nodes name that
+    /// server, too. A new node without a provider ID names the server of its own name.
     pub fn claimed_twice(&self, instance: &Instance, node: &KubeNode) -> Option<Finding> {
         let namesake = self.by_node_name.get(instance.name.as_str()).copied();
         let is_new = |node: &&KubeNode| node.spec.provider_id.is_empty() && is_uninitialized(node);
@@ -354,8 +354,8 @@ struct Rival<'a> {
     is_keeper: bool,
 }
 
-/// Returns the other node that stands in the way of `node`, among all nodes that name the same server or address.
-/// `node` is the node as it is now. [`keeper`] makes the choice.
+/// Returns the other node because of which `node` does not get its server or address. All of these nodes name that
+/// server or address. `node` is the node as it is now. [`keeper`] decides between them.
 fn rival<'a>(
     all: impl Iterator<Item = &'a KubeNode>,
     node: &KubeNode,

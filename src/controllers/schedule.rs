@@ -5,7 +5,7 @@ use super::backoff::Backoff;
 use crate::provider::{Urgency, clock};
 use std::time::{Duration, Instant};
 
-/// The notes of a controller about its last work.
+/// The moments at which a controller did its last work.
 #[derive(Default)]
 pub(super) struct Schedule {
     /// The objects whose last plan failed, each with its next try.

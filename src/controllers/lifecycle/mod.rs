@@ -40,8 +40,8 @@ pub struct LifecycleSettings {
     /// The greatest age of facts about nodes that the table of nodes does not show, e.g. taints. This is
     /// the setting `--node-status-update-frequency`.
     pub node_max_age: Duration,
-    /// How old a list of servers may be that says what state they are in. This is
-    /// the setting `HCLOUD_SERVER_CACHE_MAX_AGE`.
+    /// How old a list of servers may be when the state of servers (on, off, deleted) is taken from it. This
+    /// is the setting `HCLOUD_SERVER_CACHE_MAX_AGE`.
     pub server_cache_max_age: Duration,
     /// Whether a node is only deleted when the server of another node is in the same list. This is
     /// the setting `--node-deletion-guard`.
@@ -166,8 +166,9 @@ impl LifecycleController {
         Ok((plans.collect(), facts, outage))
     }
 
-    /// Returns the nodes that are not ready, or from which the shutdown taint must be removed, unless their pause or
-    /// backoff still lasts. A node is neither tainted nor deleted when another node has its server.
+    /// Returns the nodes that need work now. These nodes are not ready, or have a shutdown taint that must be removed,
+    /// and neither their pause nor their backoff lasts. A node is left out when another node has its server, so that it
+    /// is neither tainted nor deleted.
     fn due<'a>(
         &self,
         apis: &Apis,

@@ -146,7 +146,7 @@ impl NodeController {
         apis.recorder.first(write)
     }
 
-    /// Returns all nodes. An evaluation that follows within half of the sync interval plans on the same nodes.
+    /// Returns all nodes. An evaluation within half of the sync interval gets the same list again.
     pub fn nodes(
         &self,
         apis: &Apis,
@@ -263,9 +263,9 @@ impl NodeController {
         report
     }
 
-    /// Plans and writes until the list of servers is not good enough for the next plan. Returns what that plan needs,
-    /// or `None` when nothing is left to write. The thread that writes to a node also plans for it, and plans are noted
-    /// in batches, because thousands of plans at once would need too much memory.
+    /// Plans and writes until the list of servers is not new enough for the next plan. Returns what that plan needs, or
+    /// `None` when nothing is left to write. A thread plans for a node just before it writes to the node, because
+    /// thousands of plans at once would need too much memory.
     fn write_while_satisfied(
         &mut self,
         apis: &Apis,
@@ -347,7 +347,7 @@ impl NodeController {
         Some(plan)
     }
 
-    /// Returns the greatest age that a list of servers may have when a write rests on the list.
+    /// Returns how old a list of servers may be when a write rests on it.
     fn young(&self) -> Duration {
         self.settings.server_cache_max_age.max(YOUNGEST)
     }

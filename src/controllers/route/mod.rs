@@ -60,7 +60,7 @@ impl RouteController {
         Ok(self.observe_all(apis, max_age)?.plan)
     }
 
-    /// Returns the routes that nodes want when the cloud does not answer. Nothing is planned.
+    /// When the cloud does not answer, returns the routes that nodes need. Nothing is planned.
     pub fn by_kubernetes(&self, apis: &Apis) -> Result<RoutePlan, CacheError> {
         let nodes = apis.nodes.whole(Duration::ZERO, ReadFrom::Latest)?.value;
         let network = Network { routes_at_most: usize::MAX, ..Network::default() };
@@ -69,7 +69,7 @@ impl RouteController {
         Ok(plan)
     }
 
-    /// Returns the routes of the Network when Kubernetes does not answer. Nothing is planned.
+    /// When Kubernetes does not answer, returns the routes of the Network. Nothing is planned.
     pub fn by_cloud(&self, apis: &Apis) -> Result<RoutePlan, CacheError> {
         let ages =
             Ages { network: Duration::ZERO, instances: Duration::ZERO, urgency: Urgency::Asked };

@@ -29,7 +29,7 @@ pub struct Inputs<'a> {
     pub network: &'a Network,
     /// The setting `--cluster-cidr`.
     pub cluster_cidrs: &'a [IpNet],
-    /// The routes that nodes of ours wanted in an earlier comparison.
+    /// The routes that nodes of ours needed in an earlier comparison.
     pub remembered: &'a HashSet<Route>,
     /// Whether the routes were also in doubt in earlier comparisons.
     pub is_in_doubt_for_long: bool,
@@ -40,7 +40,8 @@ struct DesiredRoutes {
     /// The plan for the node. Its obstacle is the reason why one of the routes can't be made.
     plan: NodeRoutePlan,
     server: InstanceId,
-    /// The name of another node to which this server belongs. No missing route is added for this node.
+    /// The name of another node to which this server belongs. Because of that node, no missing route is
+    /// added for this one.
     kept_by: Option<String>,
     /// Whether the list of servers has the server.
     has_server: bool,
@@ -257,7 +258,7 @@ impl<'a> Planner<'a> {
             ));
         }
         let others = network.routes.iter().filter(|other| {
-            // The API allows the default route beside every other route.
+            // The API allows the route `0.0.0.0/0` in addition to any other route.
             !self.is_ours(other) && other.destination.prefix_len() > 0
         });
         let mut others = others.filter(|other| hits(&other.destination));
@@ -296,7 +297,7 @@ impl<'a> Planner<'a> {
     /// do not prove that.
     fn withdraw_doubtful(&mut self) {
         let (inputs, network) = (self.inputs, self.inputs.network);
-        // The routes in our ranges that lead to servers which no node names.
+        // These are the routes in our ranges that lead to servers which no node names.
         let ours = network.routes.iter().filter(|route| self.is_ours(route));
         let theirs = ours.filter_map(|route| {
             let server = *self.servers.get(&route.gateway)?;

@@ -147,7 +147,8 @@ impl<'a> RouteSync<'a> {
             } else {
                 ADDS_WITHIN
             };
-            // The first change of each plan is begun even after slow reads, or a slow API would stop all changes.
+            // The first change of each plan is begun even when the reads were slow. Otherwise no change would ever be
+            // made with a slow API.
             let begins_by = (place > 0).then_some(complete + within);
             let object = changes[0].object();
             let writes = changes.iter().map(|change| cloud.change(change.clone()));

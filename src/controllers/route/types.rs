@@ -28,8 +28,8 @@ pub struct RouteFacts {
     pub is_in_doubt: bool,
 }
 
-/// The plan for one node whose pods are within the cluster's CIDRs, or should be. The write, if there is one, makes the
-/// node's condition say what it should. The obstacle is the reason why one of the node's routes can't be made.
+/// The plan for one node that has pods within the cluster's CIDRs, or should have them. Its only possible write
+/// corrects the condition `NetworkUnavailable`. The obstacle is the reason why a route of the node can't be made.
 pub type NodeRoutePlan = Plan<NodeChange, NodeRoutes>;
 
 /// The routes of one node.
@@ -41,7 +41,7 @@ pub struct NodeRoutes {
     /// The status that the condition `NetworkUnavailable` must have after the sync. `None` means that the condition
     /// is left unchanged.
     pub unavailable: Option<bool>,
-    /// Whether the node waits for a route that may be another cluster's.
+    /// Whether the node waits for a route that may belong to another cluster.
     pub is_in_doubt: bool,
 }
 
@@ -119,8 +119,8 @@ impl RoutePlan {
         }
     }
 
-    /// Removes the changes and findings of a plan for which only one API has answered, because what such a plan says
-    /// about the other API is not true.
+    /// Removes the changes and findings of a plan that was made while one API did not answer, because they may be wrong
+    /// about that API.
     pub(super) fn forget_changes(&mut self) {
         self.changes.clear();
         self.findings.clear();

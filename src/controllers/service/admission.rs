@@ -15,8 +15,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// How many calls most changes need, which are a list, one or two writes, and the questions whether these writes have
-/// ended. A change is begun only when its share has this many calls left.
+/// How many calls most changes need: a list, one or two writes, and the questions whether the writes have ended. A
+/// change is begun only when the share has this many calls left.
 const CALLS_OF_A_CHANGE: f64 = 5.0;
 
 #[derive(Default)]
@@ -90,7 +90,7 @@ impl Admission {
     }
 
     /// Returns the version of a Service, which was just read again, that may be planned now. `None` when the Service
-    /// was created since the last look. Such a Service waits for the next look.
+    /// was created after Kubernetes was read for this tick. Such a Service waits for the next tick.
     pub(super) fn again(
         &mut self,
         service: Arc<KubeService>,

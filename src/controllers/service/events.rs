@@ -57,7 +57,7 @@ pub(super) fn done(apis: &Apis, plan: &ServicePlan, kind: ChangeKind) {
         ChangeKind::Settings => (Reason::EnsuredLoadBalancer, ENSURED),
         ChangeKind::Targets => (Reason::UpdatedLoadBalancer, UPDATED),
         ChangeKind::Removal => (Reason::DeletedLoadBalancer, "Deleted load balancer"),
-        // The last change of a release is reported by the function `changed`.
+        // The function `changed` reports the last change of a release.
         ChangeKind::Release => return,
     };
     succeeded(apis, plan, &Finding::info(reason, text));
@@ -134,7 +134,8 @@ fn reason(event: &PastEvent) -> Option<&'static Reason> {
     Reason::ALL.iter().find(|reason| reason.name() == event.reason)
 }
 
-/// Returns the event of the last try for each object whose last try failed. The oldest of `events` comes first.
+/// Returns, for each object whose last try has failed, the event of that try. `events` must be sorted by
+/// time, the oldest first.
 pub fn failed_tries(events: &[Arc<PastEvent>]) -> HashMap<Involved, Arc<PastEvent>> {
     let mut last = HashMap::new();
     for event in events {

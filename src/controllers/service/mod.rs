@@ -63,7 +63,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use sync::{ServiceSync, Task};
 
-/// The longest time until a label is noticed whose change makes a node a target, or ends that.
+/// After this time at the latest, it is noticed that a label was changed which makes a node a target, or no
+/// target any more.
 const METADATA_MAX_AGE: Duration = Duration::from_secs(30);
 
 impl Controller for ServiceController {
@@ -222,7 +223,7 @@ impl ServiceController {
         let ServiceSync { payers, mut report, mut plans, compared, is_closed, has_written, .. } =
             sync;
         if for_people {
-            // The plans have ended in no particular order, and the lines of each Service should stand together.
+            // The plans end in any order. They are sorted, so that the lines of each Service stand together.
             plans.sort_by_cached_key(|plan| plan.name());
             report.changes.sort_by(|one, other| one.0.cmp(&other.0));
             let failures = &mut report.failures;
@@ -389,7 +390,7 @@ impl ServiceSync<'_> {
 }
 
 impl ServiceController {
-    /// Reads Services and what their plans depend on, from Kubernetes alone.
+    /// Reads Services, and what their plans depend on in Kubernetes. The cloud is not read.
     fn look(&self, apis: &Apis, selection: &Selection) -> Result<SeenObjects, CacheError> {
         let mut seen = self.list(apis, selection)?;
         self.read_dependencies(apis, selection, &mut seen)?;
@@ -465,7 +466,7 @@ impl ServiceController {
         Ok(())
     }
 
-    /// Notes what Kubernetes showed in the last look, and drops the waiting changes that do not fit it any more.
+    /// Notes what Kubernetes has shown now, and drops the waiting changes that do not fit it any more.
     fn saw(&mut self, apis: &Apis, seen: &SeenObjects) {
         self.agenda.saw(seen, Dependencies::new(apis, seen));
         self.certificates.saw(&seen.tls_secrets);

@@ -55,7 +55,8 @@ pub enum ServiceChange {
     /// A change that takes the Service off a load balancer. It is made after all other writes and a new plan. When it
     /// is the first write of a plan, it is made at once.
     Leave(Box<dyn Change>),
-    /// The addition of the Service's ports to a load balancer that is created for another Service. People see it.
+    /// The addition of the Service's ports to a load balancer that the plan of another Service creates. It is only
+    /// shown to people.
     AddToNew(AddToNew),
 }
 
@@ -190,7 +191,7 @@ fn too_large(service: &KubeService, want: Want) -> Option<Finding> {
     why.map(|why| Finding::warning(want.failed(), why))
 }
 
-/// Returns what must have been read before these plans are applied.
+/// Returns how new the data must be on which these plans rest before they are applied.
 pub(super) fn needs(plans: &[ServicePlan]) -> Needs {
     plans.iter().map(|plan| plan.cloud.needs).fold(Needs::default(), |one, other| Needs {
         servers: one.servers || other.servers,
@@ -427,9 +428,9 @@ impl ServicePlan {
         }
     }
 
-    /// Returns the changes in the cloud that can be made now. A change that takes the Service off a load balancer is
-    /// among them only when neither another change nor the status has to be written first, so that the labels of the
-    /// new load balancer already name the Service.
+    /// Returns the changes in the cloud that can be made now. A change that takes the Service off a load balancer can
+    /// be made only after all other changes and the status were written. The labels of the new load balancer then
+    /// already name the Service.
     pub fn changes_now(&self) -> impl Iterator<Item = &dyn Change> {
         let now = &self.changes[usize::from(self.first_write().is_some())..];
         let leaves = matches!(now, [ServiceChange::Leave(_), ..]);

@@ -43,8 +43,8 @@ pub struct ServiceController {
     pub(super) admission: Admission,
     /// The executions that change the load balancers of Services. They are continued in the next tick.
     pub(super) executor: Executor<Work>,
-    /// The Services that wait for the end of an execution, because the execution claims the load balancer or the
-    /// name that they want.
+    /// The Services that wait for the end of an execution, because it claims the load balancer or the name
+    /// that they want.
     pub(super) queued: Vec<Task>,
     pub(super) certificates: CertificateSearch,
     /// The Services that get no traffic, as of the last comparison of all load balancers.
@@ -74,7 +74,7 @@ pub(super) struct ServiceSync<'a> {
     pub(super) has_written: bool,
 }
 
-/// A Service on which this controller works, from the moment when the Service is taken up until the work ends.
+/// A Service in work, from the moment when it is taken up until its work ends.
 pub(super) struct Task {
     /// The Service as it was read or written last.
     pub(super) service: Arc<KubeService>,
@@ -89,19 +89,19 @@ pub(super) struct Task {
     refused: u32,
     /// The kind of the change in the cloud with which the present plan began. `None` when no change was begun.
     kind: Option<ChangeKind>,
-    /// The name and the ID of the load balancer that is worked on.
+    /// The name and the ID of the load balancer on which the Service is worked on.
     balancer: Option<(String, u64)>,
     /// Whether a write was made for the Service.
     has_changed: bool,
     /// The change of the last plan that was not made because the cloud had changed meanwhile, see `Applied::Overtaken`.
     overtaken: Option<String>,
-    /// Every write that was made, for programs.
+    /// Every write that was made, as JSON for programs.
     made: Vec<Value>,
     /// The execution after whose end a queued Service is taken up.
     waits_for: Option<u64>,
 }
 
-/// The subject of an execution of changes.
+/// The Service for which an execution makes changes, with the plan of these changes.
 pub(super) struct Work {
     task: Task,
     plan: ServicePlan,
@@ -154,8 +154,8 @@ impl ServiceController {
 }
 
 impl ServiceSync<'_> {
-    /// Works on all executions until none is left, or until the moment `until`. When the execution of a Service has
-    /// ended, the Service is finished at once, or planned again at once if a new plan is needed.
+    /// Works on all executions until none is left, or until the moment `until`. As soon as the execution of a Service
+    /// has ended, the Service is finished, or planned again if it needs a new plan.
     pub(super) fn execute(&mut self, requests: &mut Requests, until: Option<Instant>) {
         loop {
             let over = self.state.executor.work(requests, until);
