@@ -82,8 +82,8 @@ impl Backoff {
     }
 }
 
-/// Moves the time of a try to the next point of a grid that is as wide as half the wait. Objects with equal waits are
-/// then tried together, and share what has to be read for them.
+/// Moves the time of a try to the next point of a grid. The points of the grid are half a wait apart. Objects with
+/// equal waits are then tried together, and share the data that are read for them.
 fn on_grid(next: Instant, origin: Instant, width: Duration) -> Instant {
     let since = next.duration_since(origin).as_secs_f64();
     let cells = (since / width.as_secs_f64()).ceil();

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
-/// The length at which a message is cut, in the log and in events.
+/// A message in the log or in an event is cut to this length.
 pub(super) const MESSAGE_CHARACTERS_AT_MOST: usize = 1000;
 
 /// A control loop of a cloud-controller-manager.
@@ -141,7 +141,7 @@ pub struct Failure {
     /// The name of the object, e.g. `node/worker-1`.
     pub object: String,
     pub why: String,
-    /// The reason of the finding by which this failure was reported. `None` when the failure is not a finding.
+    /// The reason of the finding that reported this failure. `None` when it was not reported by a finding.
     pub finding: Option<Reason>,
 }
 

@@ -31,17 +31,18 @@ const ASKED_AFTER: Duration = Duration::from_secs(30);
 /// How long an action may run before its execution fails.
 const LONGEST_ACTION: Duration = Duration::from_secs(120);
 
-/// How often a change that was answered "busy", or put off because the budget is short, is sent again.
+/// A change is sent again at most this often when the cloud answers "busy", or when the budget of calls is
+/// nearly used up.
 const TRIES_AT_MOST: u32 = 10;
 
 /// The longest time that a change may be put off by the rate budget, as a multiple of [`FIRST_PAUSE`].
 const PUT_OFF_AT_MOST: u32 = 8;
 
-/// The number of questions in a row without an answer after which executions with running actions fail.
+/// After this many questions in a row without an answer, the executions with running actions fail.
 const QUESTIONS_AT_MOST: u32 = 5;
 
-/// The longest part of a wait, in the machine's time. Long waits are cut into such parts, so that the process can end
-/// without waiting for an action.
+/// The longest part of a wait, by the machine's clock, which tests do not shorten. A longer wait is cut into such
+/// parts, so that the process can end without waiting for an action.
 const SLICE: Duration = Duration::from_millis(100);
 
 /// All executions of one controller. An executor may be kept from one tick to the next.
@@ -49,7 +50,7 @@ pub(super) struct Executor<T> {
     controller: &'static str,
     executions: Vec<Execution<T>>,
     last_id: u64,
-    /// How many questions in a row got no answer.
+    /// How many questions in a row were not answered.
     unanswered: u32,
     /// Whether executions are made in turn. See [`Executor::in_turn`].
     is_in_turn: bool,
@@ -71,11 +72,11 @@ pub(super) struct Execution<T> {
     queue: VecDeque<Box<dyn Change>>,
     is_in_flight: bool,
     running: Vec<RunningAction>,
-    /// The moment from which the next change may be sent.
+    /// The next change is not sent before this moment.
     not_before: Instant,
     /// The moment after which the first change is not sent any more.
     begins_by: Option<Instant>,
-    /// How often the cloud answered "busy" to the next change.
+    /// How often the cloud has answered "busy" to the next change.
     tries: u32,
     pub(super) result: ExecutionResult,
 }
@@ -83,7 +84,7 @@ pub(super) struct Execution<T> {
 /// The outcome of the changes of an execution.
 #[derive(Default)]
 pub(super) struct ExecutionResult {
-    /// The changes that were made.
+    /// The changes that were made in the cloud.
     pub(super) made: Vec<Box<dyn Change>>,
     /// The errors of changes that the cloud refused, although the execution went on with its other changes.
     pub(super) refused: Vec<ProviderError>,
@@ -104,11 +105,11 @@ pub(super) enum End {
     /// changed. The value is a snapshot from the answer to the creation of the load balancer, or `None` when there is
     /// no such snapshot.
     PlanAgain(Option<Arc<dyn Snapshot>>),
-    /// The other changes were dropped, and a new plan is needed. For messages, the text names the change that could not
-    /// be made because the state had changed.
+    /// The other changes were dropped, because something in the cloud had changed, and a new plan is needed. The text
+    /// names the change that could not be made, for messages.
     Overtaken(String),
-    /// A creation was refused because of a part of it, e.g. a target whose server does not exist any more. A plan on
-    /// newer lists may be without that part.
+    /// The API refused a creation because of a part of it, e.g. a target whose server does not exist any more. A new
+    /// plan, made after the lists are read again, may leave that part out.
     RefusedInPart(ProviderError),
     Failed(ProviderError),
 }
@@ -122,7 +123,7 @@ struct RunningAction {
     asked: Option<Instant>,
     /// The time from the last question to the next one.
     pause: Duration,
-    /// This entry lets a person see what the process waits for.
+    /// While this value exists, a person can see what the process waits for.
     _waiting: Waiting,
 }
 
@@ -155,11 +156,11 @@ impl<T> Executor<T> {
         }
     }
 
-    /// Creates an executor for executions that change parts of one object, which carries out one change at a time. The
-    /// changes are sent in the order of the executions, and nothing comes between the changes of one execution. A
-    /// change is sent when the time that most changes take has passed since the change before it was sent. After an
-    /// answer "busy", a change is sent only when the change before it has ended. A failure that is not about one change
-    /// alone stops all executions.
+    /// Creates an executor for an object that can only be changed by one change at a time. Each execution changes a
+    /// part of this object. The changes are sent in the order of the executions, one execution after the other. A
+    /// change is sent when most changes would be done, counted from the sending of the change before it. After an
+    /// answer "busy", it is sent when the change before it has ended. A failure that concerns more than one change
+    /// stops all executions.
     pub(super) fn in_turn(controller: &'static str) -> Executor<T> {
         Executor { is_in_turn: true, ..Executor::new(controller) }
     }
@@ -207,16 +208,16 @@ impl<T> Executor<T> {
         }
     }
 
-    /// Works on all executions until some have ended, takes those out and returns them. The list is empty when `until`
-    /// has passed, or when there is no execution. What was begun continues with the next call.
+    /// Works on all executions until some have ended, and returns these. Returns none when `until` has passed, or when
+    /// there is no execution. The next call continues the others.
     pub(super) fn work(
         &mut self,
         requests: &mut Requests,
         until: Option<Instant>,
     ) -> Vec<Execution<T>> {
         loop {
-            // Answers are handled even after `until`. A tick whose reads take longer than its interval must see what
-            // came in the meantime and ask about actions, or no execution would ever end.
+            // Answers are handled even after `until`. Otherwise a tick whose reads take longer than its interval would
+            // never ask about actions, and no execution would end.
             while let Some(response) = requests.next(Duration::ZERO) {
                 self.handle(response);
             }
@@ -233,8 +234,8 @@ impl<T> Executor<T> {
             }
             let why = format!("it still runs after {} s", LONGEST_ACTION.as_secs());
             self.abandon(ErrorKind::Unavailable, &why, |execution| execution.is_late(now));
-            // An executor that may not ask about actions only waits for answers. It does not wait for the time of its
-            // next question, because that wait would end at once when the question is due.
+            // An executor that may not ask about actions only waits for answers. A wait until the next question would
+            // end at once when that question is due, and would be repeated without end.
             let may_ask = !requests.is_asking && requests.actions.may_wait();
             let question = self.next_question().filter(|_| may_ask);
             if question.is_some_and(|question| question <= now) {
@@ -275,8 +276,8 @@ impl<T> Executor<T> {
         })
     }
 
-    /// Sends one change for each execution that can go on, while there is room. The execution that has waited
-    /// longest comes first.
+    /// Sends one change of each execution that can go on, as long as there is room for requests. The execution that has
+    /// waited longest comes first.
     pub(super) fn send(&mut self, requests: &mut Requests) {
         let now = clock::now();
         self.stop(|execution| {
@@ -316,7 +317,8 @@ impl<T> Executor<T> {
         (next.can_send() && !must_wait).then_some((place, moment))
     }
 
-    /// Returns when to ask whether actions have ended. Actions that start soon after each other share a question.
+    /// Returns the time of the next question whether actions have ended. Actions that start soon after each other are
+    /// asked about together.
     fn next_question(&self) -> Option<Instant> {
         let mut moments = Vec::new();
         let mut starts = Vec::new();
@@ -359,7 +361,7 @@ impl<T> Executor<T> {
         }
     }
 
-    /// Charges each execution for its part of the calls by which these actions were observed.
+    /// Each execution pays for its part of the calls that asked about these actions.
     fn share_out(&self, actions: &[ActionId], calls: u64) {
         let each = calls as f64 / actions.len().max(1) as f64;
         for execution in &self.executions {
@@ -414,7 +416,7 @@ impl<T> Executor<T> {
 }
 
 impl<T> Execution<T> {
-    /// Whether a change that was not sent yet takes something away, which is a target or the load balancer itself.
+    /// Whether one of the changes that were not sent yet removes a target or deletes the load balancer.
     pub(super) fn takes_away(&self) -> bool {
         self.queue.iter().any(|change| match change.kind() {
             ChangeKind::Targets => !adds_target(&**change),

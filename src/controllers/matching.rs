@@ -45,7 +45,7 @@ fn keeper<'a>(nodes: &[&'a KubeNode], name: Option<&str>) -> Option<&'a KubeNode
 /// The servers that the provider IDs of nodes name.
 pub(super) struct Claims<'a> {
     provider: &'a dyn Provider,
-    /// The nodes that name each server.
+    /// For each server, the nodes whose provider ID names it.
     nodes: HashMap<InstanceId, Vec<&'a KubeNode>>,
 }
 
@@ -98,7 +98,7 @@ pub struct MatchIndex<'a> {
     unmatched: Vec<(&'a KubeNode, Vec<IpAddr>)>,
     by_node_name: HashMap<&'a str, &'a KubeNode>,
     claims: Claims<'a>,
-    /// The nodes that name or have each address for which a kubelet may ask.
+    /// The nodes that have each of these addresses, or whose kubelets ask for it.
     asked_for: HashMap<IpAddr, Vec<&'a KubeNode>>,
 }
 
@@ -199,7 +199,8 @@ impl<'a> MatchIndex<'a> {
         }
     }
 
-    /// Returns the only server that has this node's name, unless the provider ID of another node names the server.
+    /// Returns the server that has this node's name, if there is only one, and if the provider ID of no
+    /// other node names it.
     pub fn named_as(&self, node: &KubeNode) -> Option<&'a Instance> {
         let named = self.by_name.get(node.name()).copied().flatten();
         let is_of_another = |instance: &Instance| {
@@ -208,14 +209,14 @@ impl<'a> MatchIndex<'a> {
         named.filter(|instance| !is_of_another(instance))
     }
 
-    /// Whether the provider ID of some node names a server of this list. Then the project of the token is
-    /// the right one.
+    /// Whether the provider ID of any node names a server of this list. This proves that the token belongs
+    /// to the right project.
     pub fn any_claim_exists(&self) -> bool {
         self.claims.nodes.keys().any(|id| self.by_id.contains_key(id))
     }
 
-    /// Returns a finding when this node does not get the server that was found for it, because other nodes name the
-    /// server, too. A new node without a provider ID names the server that has its name.
+    /// Returns a finding when this node does not get the server that was found for it, because other nodes name that
+    /// server, too. A new node without a provider ID names the server of its own name.
     pub fn claimed_twice(&self, instance: &Instance, node: &KubeNode) -> Option<Finding> {
         let namesake = self.by_node_name.get(instance.name.as_str()).copied();
         let is_new = |node: &&KubeNode| node.spec.provider_id.is_empty() && is_uninitialized(node);
@@ -345,16 +346,16 @@ pub struct SharedAddress<'a> {
     pub is_kept: bool,
 }
 
-/// A node that stands in the way of another node.
+/// A node because of which another node does not get a server or an address.
 struct Rival<'a> {
     node: &'a KubeNode,
-    /// Whether the rival has the server or address that both nodes name. Otherwise both nodes are new, and none of the
-    /// new nodes that name the same thing can be chosen.
+    /// Whether the server or address that both nodes name belongs to the rival. Otherwise both nodes are new, and it
+    /// belongs to none of the new nodes that name it.
     is_keeper: bool,
 }
 
-/// Returns the other node that stands in the way of `node`, among all nodes that name the same server or address.
-/// `node` is the node as it is now. [`keeper`] makes the choice.
+/// Returns the other node because of which `node` does not get its server or address. All of these nodes name that
+/// server or address. `node` is the node as it is now. [`keeper`] decides between them.
 fn rival<'a>(
     all: impl Iterator<Item = &'a KubeNode>,
     node: &KubeNode,
@@ -370,9 +371,9 @@ fn rival<'a>(
     Some(Rival { node: keeper, is_keeper: true })
 }
 
-/// Returns the addresses for which the kubelet of a node may ask by what it writes. Any kubelet asks by annotations.
-/// The kubelet of a new node also asks by the addresses that it reports, while an address that an initialised node
-/// already has counts only when the annotation for internal IPs names it.
+/// Returns the addresses that a kubelet asks for by what it writes to its node. An annotation always counts. The
+/// addresses in the status count when the node is new. When it is initialised, an address in its status counts only if
+/// the annotation for internal IPs names it.
 fn asked_ips(node: &KubeNode) -> impl Iterator<Item = IpAddr> {
     let reported = reported_ips(node);
     let (known, asked) =

@@ -34,7 +34,7 @@ pub enum NodeChange {
         #[serde(skip)]
         description: Description,
     },
-    /// A patch that sets labels, annotations, the provider ID, and the taints that remain.
+    /// A patch that sets labels, annotations and the provider ID, and replaces the list of taints.
     Update {
         #[serde(skip_serializing_if = "BTreeMap::is_empty")]
         labels: Values,
@@ -225,9 +225,9 @@ impl<Facts> AppliedPlan<Facts> {
     }
 }
 
-/// Makes the writes of a plan in their order. When `reads_first` is set, the node is read and planned again before the
-/// first write. `replan` plans for the node as it is now. When `replan` returns an error, which says why there is no
-/// plan, no further write is made.
+/// Makes the writes of a plan in their order. With `reads_first`, the node is read and planned again before the first
+/// write. `replan` plans for the node as it is now. When it returns an error, which says why there is no plan, no
+/// further write is made.
 pub(super) fn apply<Facts>(
     apis: &Apis,
     controller: &'static str,

@@ -5,11 +5,12 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// Does the work for each item, for up to `threads` items at the same time, and returns the results in the order of the
-/// items. No item is begun after a result that `ends` the work, so that the results belong to the first items.
+/// Does the work for each item, with at most `threads` items at the same time. Returns the results in the
+/// order of the items. After a result for which `ends` is true, no further item is begun, so the results
+/// are those of the first items.
 ///
-/// The calling thread works as well, so that no other thread is started when `threads` is 1. The work goes on without a
-/// thread that can't be started.
+/// The calling thread works, too, so no thread is started when `threads` is 1. When a thread can't be started, the
+/// others do its work.
 pub(super) fn in_parallel<T: Sync, R: Send>(
     items: &[T],
     threads: usize,

@@ -88,7 +88,8 @@ pub fn recovered(apis: &Apis, controller: &'static str, object: &ObjectReference
     has_failed
 }
 
-/// Returns the source of events. A provider that replaces another controller signs its events as that controller does.
+/// Returns the source that events name. A provider that replaces another controller gives the source of
+/// that controller.
 pub(super) fn component(apis: &Apis, upstream: &'static str, own: &'static str) -> &'static str {
     if apis.provider.event_component().is_some() { upstream } else { own }
 }
@@ -128,8 +129,8 @@ fn event_message(finding: &Finding) -> String {
     text::cut(&message, MESSAGE_CHARACTERS_AT_MOST).into_owned()
 }
 
-/// Reports the finding now, whatever was reported before. This is for a caller that knows that the state of the object
-/// has changed. For `only_new` see [`Event::only_new`].
+/// Reports the finding, even if it was reported a moment ago. A caller uses this when the state of the object has
+/// changed. For `only_new` see [`Event::only_new`].
 pub(super) fn publish_now(
     apis: &Apis,
     controller: &'static str,

@@ -5,7 +5,7 @@ use super::backoff::Backoff;
 use crate::provider::{Urgency, clock};
 use std::time::{Duration, Instant};
 
-/// The notes of a controller about its last work.
+/// The moments at which a controller did its last work.
 #[derive(Default)]
 pub(super) struct Schedule {
     /// The objects whose last plan failed, each with its next try.
@@ -41,7 +41,7 @@ pub(super) struct Reads {
 }
 
 impl Schedule {
-    /// Whether all objects are to be compared.
+    /// Whether it is time to compare all objects.
     pub(super) fn is_comparison_due(&self, period: Duration, now: Instant) -> bool {
         self.compared.is_none_or(|last| now.duration_since(last) >= period)
     }
@@ -59,9 +59,9 @@ impl Schedule {
 }
 
 impl Why {
-    /// Returns how the data are read. A plan for a changed object may rest on the data that were read last, because
-    /// everything is read again before a write. The calls for a comparison of unchanged objects can be put off, but the
-    /// calls for a changed object can't.
+    /// Returns how old the data for a plan may be, and how urgent their calls are. A plan for a changed object may rest
+    /// on the data that were read last, because everything is read again before a write. Calls for unchanged objects
+    /// can be put off, and calls for a changed object can't.
     fn reads(self, period: Duration) -> Reads {
         let (max_age, urgency) = match self {
             Why::Asked => (Duration::ZERO, Urgency::Asked),

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 /// for all programs.
 const AT_ONCE: u32 = 900;
 
-/// The time after which a share gets one call back, which makes 900 calls an hour.
+/// A share gets one call back each time this has passed. That is 900 calls an hour.
 const REFILL: Duration = Duration::from_secs(4);
 
 /// The reads of a plan are charged to its share at most up to this part of a full share. Without this limit, the reads
@@ -23,7 +23,7 @@ pub(super) struct CallShare {
 
 #[derive(Debug)]
 struct ShareBucket {
-    /// How many calls are left. The number is below zero after calls that were under way when the share was used up.
+    /// How many calls are left. The number is negative after calls that were still running when the share was used up.
     left: f64,
     at: Instant,
     /// How many calls were made to read the data for the last plan.
@@ -34,7 +34,7 @@ struct ShareBucket {
 #[derive(Clone, Debug)]
 pub(super) struct Payer {
     pub(super) share: Arc<CallShare>,
-    /// Whether the execution stops when the share is used up. The execution for an object of another namespace goes on,
+    /// Whether the execution stops when the share is used up. An execution for an object of another namespace goes on,
     /// because that namespace has not caused the change.
     pub(super) can_stop: bool,
 }
@@ -85,8 +85,8 @@ impl CallShare {
 }
 
 impl Payer {
-    /// Returns a payer with the same share, for the execution of an object of another namespace. That execution never
-    /// stops because of the share.
+    /// Returns a payer of the same share for an execution on an object of another namespace. That execution does not
+    /// stop when the share is used up.
     pub(super) fn of_another(&self) -> Payer {
         Payer { share: Arc::clone(&self.share), can_stop: false }
     }

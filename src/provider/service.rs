@@ -95,7 +95,7 @@ pub struct OfferedNode {
     pub provider_id: ProviderId,
     pub labels: NodeLabels,
     pub addresses: Vec<NodeAddress>,
-    /// How the server of the node appears in the cloud's list of servers.
+    /// Whether the cloud's list of servers has the node's server, and by which addresses the server can be reached.
     pub reach: Reach,
     /// The public IPv4 address of a dedicated server. `None` when the server has none, or when the credentials that are
     /// needed to read it are missing.

@@ -96,9 +96,9 @@ impl SandboxAccess {
         SandboxAccess::at(sandbox, SCALE)
     }
 
-    /// Returns the addresses and credentials of a sandbox over sockets, where a second of the library's time lasts
-    /// `scale` real seconds. All tests of a crate must use the same scale. A sandbox in memory is reached in memory,
-    /// and `scale` is ignored.
+    /// Returns the addresses and credentials of a sandbox that is reached over sockets. One second of the program's
+    /// time then lasts `scale` real seconds. All tests of a crate must use the same `scale`. A sandbox in memory is
+    /// reached without sockets, and ignores `scale`.
     pub fn at(sandbox: &Sandbox, scale: f64) -> SandboxAccess {
         if sandbox.is_in_memory() {
             return SandboxAccess::in_memory(sandbox);

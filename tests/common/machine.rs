@@ -38,7 +38,7 @@ pub struct Machine {
     pub suspended: Cell<Duration>,
     random: RefCell<Random>,
     sandboxes: RefCell<Vec<Weak<Sandbox>>>,
-    /// The programs that run on the machine, if the test runs whole programs.
+    /// The programs that run on this machine as simulated processes. `None` when the test only calls functions.
     pub processes: Processes,
     /// How often a process is paused: at this many of a thousand clock readings.
     pauses_per_thousand: Cell<u64>,
@@ -84,7 +84,8 @@ impl Machine {
         })
     }
 
-    /// Returns the clock that the sandbox's APIs use. It contains the nanoseconds since the story began.
+    /// Returns the clock that the sandbox's APIs use. Its value is the number of nanoseconds since the
+    /// start of the simulation.
     pub fn time(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.time)
     }

@@ -143,8 +143,11 @@ pub fn foreign(sandbox: &Sandbox) -> Env {
     with(env(sandbox), &[("HCLOUD_TOKEN", token)])
 }
 
+/// Returns the value of an environment variable.
+///
 /// # Panics
-/// Panics when the variable is not set.
+///
+/// Panics when the environment variable is not set.
 pub fn variable<'a>(env: &'a Env, name: &str) -> &'a str {
     let found = env.iter().find(|(other, _)| other == name);
     &found.unwrap_or_else(|| panic!("{name} is not set")).1

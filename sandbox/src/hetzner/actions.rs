@@ -34,7 +34,7 @@ pub struct Resource {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Outcome {
     Success,
-    /// The effect must change nothing and only release what was reserved for it.
+    /// The action fails. Its effect changes no resource, and only releases what was reserved for the action.
     Failure,
 }
 
@@ -90,7 +90,7 @@ struct Work {
     effect: Effect,
 }
 
-/// Work that has been taken off the agenda.
+/// Work whose time has come, and which was taken out of the schedule in order to be done now.
 pub struct Due {
     at: Instant,
     work: Work,
@@ -346,8 +346,8 @@ fn get(call: &Call, segment: &str, matches: impl Fn(&Action) -> bool) -> Result<
     Ok(Reply::ok(text!({"action": action.json(call.world.clock.now())})))
 }
 
-/// Answers `GET /actions`, which only returns the actions whose IDs are requested. The list is not divided into pages,
-/// but clients send the parameters for pages.
+/// Answers `GET /actions`, which only returns the actions whose IDs are requested. The answer has no pages. The
+/// parameters for pages, which clients send, are ignored.
 fn list_by_id(call: &Call) -> Result<Reply, ApiError> {
     let query = Query::new(call.query, &["id", "status", "sort", "page", "per_page"])?;
     if query.one("id").is_none() {

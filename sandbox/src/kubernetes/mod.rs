@@ -60,7 +60,8 @@ pub struct Backup(Store);
 /// not while they are written as JSON.
 pub struct Cluster {
     state: Mutex<State>,
-    /// The part of a real cluster that contains the objects. `None` when the objects are in this process.
+    /// The namespaces of a real cluster in which the sandbox stores its objects. `None` when this process
+    /// stores the objects.
     corner: Option<Corner>,
 }
 

@@ -37,11 +37,11 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 pub struct LifecycleSettings {
     /// How often not-ready nodes are looked for. This is the setting `--node-monitor-period`.
     pub monitor_period: Duration,
-    /// The greatest age of those facts about nodes that a table of nodes can't show. This
-    /// is the setting `--node-status-update-frequency`.
+    /// The greatest age of facts about nodes that the table of nodes does not show, e.g. taints. This is
+    /// the setting `--node-status-update-frequency`.
     pub node_max_age: Duration,
-    /// How old a list of servers may be that says what state they are in. This is
-    /// the setting `HCLOUD_SERVER_CACHE_MAX_AGE`.
+    /// How old a list of servers may be when the state of servers (on, off, deleted) is taken from it. This
+    /// is the setting `HCLOUD_SERVER_CACHE_MAX_AGE`.
     pub server_cache_max_age: Duration,
     /// Whether a node is only deleted when the server of another node is in the same list. This is
     /// the setting `--node-deletion-guard`.
@@ -166,8 +166,9 @@ impl LifecycleController {
         Ok((plans.collect(), facts, outage))
     }
 
-    /// Returns the nodes that are not ready, or from which the shutdown taint must be removed, unless their pause or
-    /// backoff still lasts. A node is neither tainted nor deleted when another node has its server.
+    /// Returns the nodes that need work now. These nodes are not ready, or have a shutdown taint that must be removed,
+    /// and neither their pause nor their backoff lasts. A node is left out when another node has its server, so that it
+    /// is neither tainted nor deleted.
     fn due<'a>(
         &self,
         apis: &Apis,
@@ -216,8 +217,8 @@ impl LifecycleController {
         applied.note_in(report, object, finding.map(|finding| finding.reason));
     }
 
-    /// Forgets the pause of a node that is ready again or does not exist, so that its server is read at once when the
-    /// node is not ready the next time. The backoff of a node without a taint to remove is forgotten as well.
+    /// Forgets the pause of a node that is ready again or does not exist. The server of the node is then read at once
+    /// when the node is not ready the next time. Also forgets the backoff of a node that has no taint to remove.
     fn forget(&mut self, apis: &Apis) {
         let Some(nodes) = apis.nodes.last() else {
             return;
@@ -241,8 +242,8 @@ fn is_deletion(plan: &LifecyclePlan) -> bool {
     matches!(plan.changes.first(), Some(NodeChange::DeleteNode { .. }))
 }
 
-/// Returns the finding for a change that was not made. A node that is to be tainted often changes, so a conflict with
-/// another writer is not worth an event.
+/// Returns the finding for a change that was not made. When another program has changed a node that is to be tainted,
+/// there is no finding, because such nodes change often.
 fn not_written(change: &NodeChange, error: &kube::KubeError) -> Option<Finding> {
     let (reason, message) = match change {
         _ if error.is_refused() => return None,

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// While at most this many nodes are not ready, their servers are read one by one, each once a minute.
+/// When at most this many nodes are not ready, their servers are read one by one, each once a minute.
 const READ_AT_MOST: usize = 20;
 
 /// How many dedicated servers a list must have before it proves anything. A list of one server may come from the
@@ -71,8 +71,9 @@ impl Observation<'_> {
         if numbers.is_empty() {
             return Ok(found.facts);
         }
-        // One list is read when it takes fewer calls than a read of each server. This is decided for the servers that
-        // are due now, and for the servers of all nodes that are not ready, which are due one after the other.
+        // One list is read when it needs fewer calls than a read of each server. This is asked for the
+        // servers that are due now. It is also asked for the servers of all nodes that are not ready,
+        // because these become due one after the other.
         let pages = apis.pages_around(&self.not_ready);
         let is_listed = numbers.len() > 2 * apis.pages_around(numbers)
             || self.not_ready.len() > pages.max(READ_AT_MOST);
@@ -207,8 +208,8 @@ impl FoundServers {
         self.facts.extend(listed);
     }
 
-    /// Stores whether a server is off. Nothing is stored when the budget has no call left. An error means that
-    /// questions about other servers would get the same answer.
+    /// Stores whether a server is off. Stores nothing when the budget of calls is used up. An error means that
+    /// questions about other servers would fail as well.
     fn note(
         &mut self,
         id: InstanceId,

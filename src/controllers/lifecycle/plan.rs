@@ -40,7 +40,8 @@ pub fn plan(node: &KubeNode, facts: &Facts, provider: &dyn Provider, guard: bool
     if node.metadata.deletion_timestamp.is_some() {
         return plan;
     }
-    // A node without a provider ID, or with a foreign or unknown one, is never tainted and never deleted.
+    // A node whose provider ID is missing, belongs to another cloud or can't be parsed is never tainted and
+    // never deleted.
     let Some(id) = server_of(node, provider) else {
         return plan;
     };

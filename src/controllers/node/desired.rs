@@ -17,15 +17,14 @@ use std::net::IpAddr;
 /// How many labels of one node its server may set.
 const SERVER_LABELS_AT_MOST: usize = 16;
 
-/// How many bytes these labels may have, which is also about the size of the annotation that remembers them.
+/// How many bytes these labels may have together. The annotation that lists them has about the same size.
 const SERVER_LABELS_BYTES_AT_MOST: usize = 2_000;
 
-/// The prefix in the name of a server's label that sets a taint. The label `DOMAIN/taint.KEY` sets
-/// the taint `DOMAIN/KEY`.
+/// The prefix of a server label that asks for a taint. The label `DOMAIN/taint.KEY` asks for the taint `DOMAIN/KEY`.
 const TAINT: &str = "taint.";
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
-/// Returns the addresses in the order in which they should stand. The error says why the addresses stay as they are.
+/// Returns the addresses in their order on the node. The error says why the addresses are not changed.
 pub(super) fn addresses(
     node: &KubeNode,
     instance: &Instance,
@@ -78,7 +77,7 @@ pub(super) fn addresses(
     Ok(preferred)
 }
 
-/// Keeps the host name that the kubelet reported when the cloud names none.
+/// When the cloud names no host name, keeps the host name that the kubelet reported.
 fn keep_hostname(node: &KubeNode, addresses: &mut Vec<Sourced<NodeAddress>>) {
     if addresses.iter().any(|address| address.value.kind == AddressKind::Hostname) {
         return;
@@ -103,7 +102,8 @@ fn with_annotation(mut finding: Finding) -> Finding {
     finding
 }
 
-/// The key of a label, or of the annotation about labels, and the desired value. `None` means that the key is removed.
+/// The key and the desired value of a label, or of the annotation that lists the server's labels. `None` means that the
+/// key is removed.
 pub(super) type WantedLabel = (String, Sourced<Option<String>>);
 
 /// Returns the labels that a node gets at its initialisation. Each topology value is set under both of its keys. A
@@ -139,17 +139,16 @@ pub(super) fn labels_afterwards(node: &KubeNode) -> Vec<WantedLabel> {
 /// The labels and taints that the labels of a server ask for on its node.
 #[derive(Default)]
 pub(super) struct FromServer {
-    /// The labels, and the annotation that remembers which labels of the node are the server's.
+    /// The labels that the node gets, and the annotation that lists those which come from its server.
     pub values: Vec<WantedLabel>,
     pub taints: Vec<Taint>,
     pub findings: Vec<Finding>,
 }
 
-/// Returns the labels and taints that the labels of the server ask for. A label of the node is the server's while it
-/// has the value that the annotation remembers. All other labels are a person's and stay, because they were there
-/// before or were changed since. `allows` says whether a server may set a label now. Anybody who can write the
-/// annotation could make us remove a label. Therefore a label of Kubernetes' domains, which Kubernetes protects from
-/// kubelets, is removed only while `allows` accepts the label.
+/// Returns the labels and taints for the node that the labels of its server ask for. A label of the node counts as the
+/// server's while it has the value that the annotation lists. All other labels are a person's, and stay. `allows` says
+/// whether a server may set a label now. Anybody who can write the annotation could otherwise make this program remove
+/// a label that Kubernetes protects from kubelets. Such a label is therefore removed only while `allows` accepts it.
 pub(super) fn from_server(
     node: &KubeNode,
     instance: &Instance,

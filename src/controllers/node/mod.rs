@@ -146,7 +146,7 @@ impl NodeController {
         apis.recorder.first(write)
     }
 
-    /// Returns all nodes. An evaluation that follows within half of the sync interval plans on the same nodes.
+    /// Returns all nodes. An evaluation within half of the sync interval gets the same list again.
     pub fn nodes(
         &self,
         apis: &Apis,
@@ -157,7 +157,7 @@ impl NodeController {
     }
 
     /// Returns what both APIs say, and the nodes that are due or selected. Servers are read only when there are such
-    /// nodes. These servers satisfy the needs of the plans for these nodes.
+    /// nodes, and are then as new as the plans for these nodes need.
     fn observe(
         &self,
         apis: &Apis,
@@ -185,8 +185,8 @@ impl NodeController {
             Some(named) => AllServers::named(named, apis.dedicated(None, urgency)),
             None => apis.servers(None, &ServerNeeds::max_age(max_age), urgency)?,
         };
-        // The nodes are read only after the cloud answered, because this read would be in vain if the cloud did not
-        // answer. The read is needed because a poll of the nodes shows no taints.
+        // The nodes are read after the cloud has answered, because without that answer they would not be needed. They
+        // are read whole, because a poll of the nodes shows no taints.
         let nodes = if selection.is_explicit() {
             nodes
         } else {
@@ -263,9 +263,9 @@ impl NodeController {
         report
     }
 
-    /// Plans and writes until the list of servers is not good enough for the next plan. Returns what that plan needs,
-    /// or `None` when nothing is left to write. The thread that writes to a node also plans for it, and plans are noted
-    /// in batches, because thousands of plans at once would need too much memory.
+    /// Plans and writes until the list of servers is not new enough for the next plan. Returns what that plan needs, or
+    /// `None` when nothing is left to write. A thread plans for a node just before it writes to the node, because
+    /// thousands of plans at once would need too much memory.
     fn write_while_satisfied(
         &mut self,
         apis: &Apis,
@@ -347,7 +347,7 @@ impl NodeController {
         Some(plan)
     }
 
-    /// Returns the greatest age that a list of servers may have when a write rests on the list.
+    /// Returns how old a list of servers may be when a write rests on it.
     fn young(&self) -> Duration {
         self.settings.server_cache_max_age.max(YOUNGEST)
     }
@@ -409,7 +409,7 @@ fn has_foreign_id(node: &KubeNode, provider: &dyn Provider) -> bool {
 
 /// Counts the nodes in each state for the metrics.
 fn count_states(nodes: &[Arc<KubeNode>], provider: &dyn Provider, backoff: &Backoff) {
-    // When several states fit a node, the first one is used.
+    // A node that is in several of these states is counted in the first one.
     let state = |node: &KubeNode| match node {
         _ if has_foreign_id(node, provider) => "foreign",
         _ if is_uninitialized(node) && backoff.has_failed(&node.metadata.uid) => "unmatched",
@@ -426,7 +426,7 @@ fn count_states(nodes: &[Arc<KubeNode>], provider: &dyn Provider, backoff: &Back
     }
 }
 
-/// The reason why a changed node is not planned again. By now, another node may have the name, and the old list of
-/// servers may not have that node's server.
+/// The reason why a changed node is not planned again: another node may have its name now, and the old list of servers
+/// may lack the server of that node.
 const TOO_OLD: &str =
     "another program changed it, and the list of servers is too old to plan again";

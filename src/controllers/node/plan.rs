@@ -72,7 +72,7 @@ pub fn plan<'a, N: Borrow<KubeNode>>(
     nodes.map(plan).collect()
 }
 
-/// Plans for one node as it is now, among the others.
+/// Plans for one node as it is now. The other nodes of the cluster are taken into account.
 pub(super) fn plan_node(node: &KubeNode, index: &MatchIndex, overdue: Timestamp) -> NodePlan {
     let provider = index.provider;
     let facts = NodeFacts { node: node.clone(), ..NodeFacts::default() };
@@ -145,8 +145,9 @@ impl NodePlan {
         self.fields().filter(|field| field.have != field.want)
     }
 
-    /// Returns what the lists of servers must satisfy before the plan is carried out. A write may rest on a list that
-    /// is at most as old as `young`. `begun` is when the tick began, and `first_seen` when the node was first seen.
+    /// Returns how new the lists of servers must be before the plan is carried out. For a write, a list may have at
+    /// most the age `young`. `begun` is the start of the tick, and `first_seen` is the moment when the node was seen
+    /// for the first time.
     pub(super) fn needs(
         &self,
         young: Duration,
@@ -185,7 +186,7 @@ impl NodePlan {
         let misses_its_server =
             matches!(self.server, ServerMatch::Unmatched | ServerMatch::Gone(InstanceId::Cloud(_)));
         if misses_its_server && self.obstacle.is_some() {
-            // The node waits for its initialisation, and its server may have been made since the list was read.
+            // The node waits to be initialised. Its server may have been created after the list was read.
             needs.since = Some(begun);
             needs.covers = Covers::All;
         }
@@ -297,8 +298,8 @@ impl NodePlan {
         self.warn_if_not_external();
     }
 
-    /// Adds a finding when a new node names a server with another name, because whoever registers a node can give the
-    /// node any provider ID. The provider compares the names of dedicated servers.
+    /// Adds a finding when the provider ID of a new node names a server with another name, because whoever registers a
+    /// node can write any provider ID. The names of dedicated servers are compared by the provider.
     fn note_other_name(&mut self, instance: &Instance, by: MatchedBy) {
         let (name, id) = (&instance.name, instance.id);
         let is_other = by == MatchedBy::ProviderId && name != self.node.name();

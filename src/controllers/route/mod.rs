@@ -54,13 +54,13 @@ impl Controller for RouteController {
 }
 
 impl RouteController {
-    /// Returns the plan that rests on reads no older than `max_age`. All servers are listed again when a server
-    /// seems to be gone.
+    /// Returns the plan from reads that are at most `max_age` old. All servers are listed again when a
+    /// server seems to be deleted.
     pub fn evaluate(&self, apis: &Apis, max_age: Duration) -> Result<RoutePlan, CacheError> {
         Ok(self.observe_all(apis, max_age)?.plan)
     }
 
-    /// Returns the routes that nodes want when the cloud does not answer. Nothing is planned.
+    /// When the cloud does not answer, returns the routes that nodes need. Nothing is planned.
     pub fn by_kubernetes(&self, apis: &Apis) -> Result<RoutePlan, CacheError> {
         let nodes = apis.nodes.whole(Duration::ZERO, ReadFrom::Latest)?.value;
         let network = Network { routes_at_most: usize::MAX, ..Network::default() };
@@ -69,7 +69,7 @@ impl RouteController {
         Ok(plan)
     }
 
-    /// Returns the routes of the Network when Kubernetes does not answer. Nothing is planned.
+    /// When Kubernetes does not answer, returns the routes of the Network. Nothing is planned.
     pub fn by_cloud(&self, apis: &Apis) -> Result<RoutePlan, CacheError> {
         let ages =
             Ages { network: Duration::ZERO, instances: Duration::ZERO, urgency: Urgency::Asked };

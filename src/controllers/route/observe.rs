@@ -16,24 +16,24 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How often routes are compared although no node changed.
+/// After this time, routes are compared even when no node has changed.
 const COMPARE_PERIOD: Duration = Duration::from_secs(300);
 
-/// How many routes are remembered. A network takes 100 routes. A route beyond this number is reported
-/// instead of deleted.
+/// How many routes are remembered. A Network can have 100 routes. A route beyond this number is not
+/// deleted, but reported.
 const REMEMBERED_AT_MOST: usize = 1000;
 
 /// How often nodes are read, by a table that the other controllers read as well.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The longest time until it is seen that a node was replaced by another node with the same name.
+/// After this time at the latest, it is noticed that another node with the same name has replaced a node.
 const METADATA_MAX_AGE: Duration = Duration::from_secs(30);
 
 /// How many nodes whose pods have no addresses yet are read again in one comparison.
 const UNASSIGNED_AT_MOST: usize = 10;
 
-/// The age up to which a node is treated as new. An older node has got the addresses of its pods from
-/// kube-controller-manager or another program.
+/// A node is treated as new up to this age. A program such as kube-controller-manager has set the pod
+/// ranges of an older node.
 const NEW_FOR: Duration = Duration::from_secs(600);
 
 /// The key under which the failures of a sync are remembered.
@@ -57,7 +57,8 @@ pub struct RouteController {
     pub(super) settings: RouteSettings,
     pub(super) memory: RouteMemory,
     pub(super) schedule: Schedule,
-    /// The fingerprint of the nodes and servers that were compared last.
+    /// The fingerprint of the nodes and servers that were compared last. While it is unchanged, no
+    /// comparison is needed.
     compared: Option<u64>,
     begun: Option<Instant>,
     /// Whether a route was deleted and its replacement could not be added. Then the next try waits for no period.
@@ -83,9 +84,9 @@ pub(super) struct Ages {
 /// The results of earlier comparisons.
 #[derive(Debug, Default)]
 pub(super) struct RouteMemory {
-    /// The routes that nodes of this cluster wanted. They are remembered because the address of a server may be another
-    /// server's by the time its node does not exist any more. A route is forgotten when it was deleted, and when the
-    /// network does not have it, because a route that comes back has another owner.
+    /// The routes that nodes of this cluster needed. They are remembered for the time when a node does not exist any
+    /// more, because another server may have its address by then. A route is forgotten when it was deleted. It is also
+    /// forgotten when the Network does not have it, because another owner may add such a route later.
     pub(super) routes: HashSet<Route>,
     /// The moment since which routes of nodes are in doubt.
     in_doubt_since: Option<Instant>,
@@ -103,7 +104,7 @@ impl RouteController {
         }
     }
 
-    /// Reads everything, no older than `max_age`, and plans by servers on which a write may rest.
+    /// Reads everything, no older than `max_age`. Plans from a list of servers that is new enough for a write.
     pub(super) fn observe_all(
         &self,
         apis: &Apis,
@@ -234,7 +235,7 @@ impl RouteController {
 }
 
 impl RouteMemory {
-    /// Remembers the nodes' routes from a plan for this network, and forgets the routes that the network does not have.
+    /// Remembers the nodes' routes of a plan, and forgets the routes that the network does not have any more.
     pub(super) fn note_routes(&mut self, plan: &RoutePlan, network: &Network) {
         let there: HashSet<&Route> = network.routes.iter().collect();
         self.routes.retain(|route| there.contains(route));
@@ -260,8 +261,8 @@ fn of_node(row: &RouteRow) -> Option<Route> {
     row.want.filter(|_| is_its)
 }
 
-/// Returns a hash of everything on which a plan depends. That is each node without its condition, which this controller
-/// sets, whether another node has its server, and the private addresses of its server.
+/// Returns a hash of all data on which a plan depends: each node without the condition that this controller sets, the
+/// private addresses of its server, and whether another node has its server.
 fn fingerprint(nodes: &[Arc<KubeNode>], servers: &[Instance], provider: &dyn Provider) -> u64 {
     let by_id: HashMap<InstanceId, &Instance> =
         servers.iter().map(|instance| (instance.id, instance)).collect();

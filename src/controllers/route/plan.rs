@@ -19,7 +19,7 @@ use std::fmt::Display;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-/// The number of free routes at which a network is reported because it has few left.
+/// A network with at most this many free routes is reported, because it can soon take no more.
 const ROOM_FOR_FEW: usize = 10;
 
 /// The answers of both APIs, and the results of earlier comparisons.
@@ -29,7 +29,7 @@ pub struct Inputs<'a> {
     pub network: &'a Network,
     /// The setting `--cluster-cidr`.
     pub cluster_cidrs: &'a [IpNet],
-    /// The routes that nodes of ours wanted in an earlier comparison.
+    /// The routes that nodes of ours needed in an earlier comparison.
     pub remembered: &'a HashSet<Route>,
     /// Whether the routes were also in doubt in earlier comparisons.
     pub is_in_doubt_for_long: bool,
@@ -40,7 +40,8 @@ struct DesiredRoutes {
     /// The plan for the node. Its obstacle is the reason why one of the routes can't be made.
     plan: NodeRoutePlan,
     server: InstanceId,
-    /// The name of another node to which this server belongs. No missing route is added for this node.
+    /// The name of another node to which this server belongs. Because of that node, no missing route is
+    /// added for this one.
     kept_by: Option<String>,
     /// Whether the list of servers has the server.
     has_server: bool,
@@ -113,7 +114,7 @@ struct Planner<'a> {
     foreign: Vec<(Ipv4Net, &'a str)>,
     /// The nodes on dedicated servers. The Network takes no route to a machine behind a vSwitch.
     dedicated: Vec<&'a str>,
-    /// The needed routes that can be made, each with the index in `desired` of the node that needs the route.
+    /// The needed routes that can be made. Each has the position in `desired` of the node that needs it.
     accepted: BTreeMap<Ipv4Net, (Route, usize)>,
     /// Whether one of our servers is the gateway of a wanted route, so that the nodes, the servers and the network
     /// belong together. Otherwise nothing may be deleted, because the routes may be another cluster's.
@@ -257,7 +258,7 @@ impl<'a> Planner<'a> {
             ));
         }
         let others = network.routes.iter().filter(|other| {
-            // The API allows the default route beside every other route.
+            // The API allows the route `0.0.0.0/0` in addition to any other route.
             !self.is_ours(other) && other.destination.prefix_len() > 0
         });
         let mut others = others.filter(|other| hits(&other.destination));
@@ -268,7 +269,7 @@ impl<'a> Planner<'a> {
         })
     }
 
-    /// Whether this controller may delete the route at all.
+    /// Whether this controller may ever delete the route.
     fn is_ours(&self, route: &Route) -> bool {
         is_within(route.destination, self.inputs.cluster_cidrs)
             && self.foreign_at(route.destination).is_none()
@@ -296,7 +297,7 @@ impl<'a> Planner<'a> {
     /// do not prove that.
     fn withdraw_doubtful(&mut self) {
         let (inputs, network) = (self.inputs, self.inputs.network);
-        // The routes in our ranges that lead to servers which no node names.
+        // These are the routes in our ranges that lead to servers which no node names.
         let ours = network.routes.iter().filter(|route| self.is_ours(route));
         let theirs = ours.filter_map(|route| {
             let server = *self.servers.get(&route.gateway)?;
@@ -454,8 +455,8 @@ impl<'a> Planner<'a> {
         let says = desired.plan.node.condition(NETWORK_UNAVAILABLE);
         match desired.plan.obstacle {
             _ if desired.cidrs.is_empty() => None,
-            // The condition stays as it is while routes are in doubt. Otherwise the route that is added now would look
-            // like that of a settled cluster at the next comparison.
+            // The condition is not set while routes are in doubt. In the next comparison, a route that is added now
+            // would otherwise look like a route of a cluster without doubt.
             None if self.is_in_doubt && matches!(says, None | Some("False")) => None,
             None => Some(false),
             // The lifecycle controller decides whether the node is deleted.
@@ -600,7 +601,7 @@ fn had_its_route(node: &KubeNode) -> bool {
     })
 }
 
-/// Whether the range is within one of the CIDRs. The default route is within none, however large the CIDRs are.
+/// Whether the range is within one of the CIDRs. The range `0.0.0.0/0` is not, however large the CIDRs are.
 fn is_within(net: Ipv4Net, all: &[IpNet]) -> bool {
     net.prefix_len() > 0 && all.iter().any(|cidr| cidr.contains(&IpNet::V4(net)))
 }

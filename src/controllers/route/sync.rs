@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 /// How many plans one sync makes, which is enough for a hundred deletions. The rest is left to the next sync.
 const PLANS_AT_MOST: u32 = 40;
 
-/// How old a plan may be when one of its routes is added. When the node that wants the route was deleted since, the
-/// route leads nowhere, does no harm, and is deleted by the next sync.
+/// How old a plan may be when one of its routes is added. If the node of the route was deleted meanwhile, the route
+/// does no harm, because it leads nowhere, and the next sync deletes it.
 const ADDS_WITHIN: Duration = Duration::from_secs(60);
 
 /// How old a plan may be when a route is deleted by it, even if `HCLOUD_SERVER_CACHE_MAX_AGE` allows an older list.
@@ -48,14 +48,14 @@ pub(super) struct RouteSync<'a> {
     controller: &'a mut RouteController,
     /// The name of each node whose condition was set, and the write.
     conditions: Vec<(String, NodeChange)>,
-    /// The UIDs of the nodes whose condition was handled in this sync, with or without success.
+    /// The UIDs of the nodes whose condition was set in this sync, or could not be set.
     said: HashSet<String>,
     /// The error after which no other condition is written, because the API server did not answer or the
     /// gate is closed.
     mute: Option<CacheError>,
     /// The changes that were refused, with the error. They are not tried again in this sync.
     refused: Vec<(RouteChange, provider::ProviderError)>,
-    /// The destinations whose route this sync deleted, or may have deleted.
+    /// The destinations whose route was deleted in this sync, or possibly deleted.
     deleted: HashSet<Ipv4Net>,
     /// The error because of which the sync has stopped. An API did not answer, or the gate is closed.
     stopped: Option<CacheError>,
@@ -107,7 +107,8 @@ impl<'a> RouteSync<'a> {
         let mut observed = self.controller.observe_all(self.apis, Duration::ZERO)?;
         let (plan, network) = (&mut observed.plan, &observed.network.value);
         self.controller.memory.note_routes(plan, network);
-        // When another program has meanwhile made a refused change, the change is no longer treated as refused.
+        // When another program has meanwhile made the change that was refused, the change does not count as
+        // refused any more.
         self.refused.retain(|(change, _)| plan.changes.contains(change));
         for (change, error) in &self.refused {
             plan.block(change, error);
@@ -146,7 +147,8 @@ impl<'a> RouteSync<'a> {
             } else {
                 ADDS_WITHIN
             };
-            // The first change of each plan is begun even after slow reads, or a slow API would stop all changes.
+            // The first change of each plan is begun even when the reads were slow. Otherwise no change would ever be
+            // made with a slow API.
             let begins_by = (place > 0).then_some(complete + within);
             let object = changes[0].object();
             let writes = changes.iter().map(|change| cloud.change(change.clone()));
@@ -166,8 +168,8 @@ impl<'a> RouteSync<'a> {
         is_complete
     }
 
-    /// Notes the outcome of an execution, which has the changes of one destination. When the execution has failed, its
-    /// last changes were not made.
+    /// Notes the outcome of an execution, which has the changes of one destination. When the execution failed, the
+    /// changes at its end were not made.
     fn ended(&mut self, over: Execution<Vec<RouteChange>>) {
         let (made, left) = over.subject.split_at(over.result.made.len());
         for change in made {
@@ -294,7 +296,7 @@ impl<'a> RouteSync<'a> {
 }
 
 impl Synced {
-    /// Returns the result of a comparison that found nothing to do.
+    /// Returns the result of a comparison after which nothing has to be done.
     pub(super) fn nothing(observed: ObservedRoutes) -> Synced {
         let mut report = Report::default();
         note_outcomes(&mut report, &observed.plan);

@@ -23,25 +23,25 @@ pub struct RouteFacts {
     pub rows: Vec<RouteRow>,
     /// The nodes of ours that have a finding or a change, sorted by name.
     pub nodes: Vec<NodeRoutePlan>,
-    /// Whether routes that block others may be another cluster's. The doubt may end when routes that nothing
-    /// blocks are added.
+    /// Whether a route that blocks a node's route may belong to another cluster. Adding the routes that are not blocked
+    /// may settle this.
     pub is_in_doubt: bool,
 }
 
-/// The plan for one node whose pods are within the cluster's CIDRs, or should be. The write, if there is one, makes the
-/// node's condition say what it should. The obstacle is the reason why one of the node's routes can't be made.
+/// The plan for one node that has pods within the cluster's CIDRs, or should have them. Its only possible write
+/// corrects the condition `NetworkUnavailable`. The obstacle is the reason why a route of the node can't be made.
 pub type NodeRoutePlan = Plan<NodeChange, NodeRoutes>;
 
 /// The routes of one node.
 #[derive(Clone, Debug, Default)]
 pub struct NodeRoutes {
     pub node: Arc<KubeNode>,
-    /// The routes that the node needs and can have.
+    /// The routes that the node needs, without those that can't be made.
     pub routes: Vec<Route>,
     /// The status that the condition `NetworkUnavailable` must have after the sync. `None` means that the condition
     /// is left unchanged.
     pub unavailable: Option<bool>,
-    /// Whether the node waits for a route that may be another cluster's.
+    /// Whether the node waits for a route that may belong to another cluster.
     pub is_in_doubt: bool,
 }
 
@@ -71,7 +71,7 @@ named! {
         Missing = "missing",
         /// The route leads to a server other than its node's.
         WrongGateway = "wrong gateway",
-        /// The gateway of the route is no server's address.
+        /// The gateway of the route is not the address of any server.
         Blackhole = "blackhole",
         /// The route leads to a node that does not have these pods.
         Unwanted = "unwanted",
@@ -107,7 +107,7 @@ impl RoutePlan {
         self.nodes.iter().any(|node| node.obstacle.is_some())
     }
 
-    /// Notes that the cloud refused this change of the plan. The node of the change gets no route.
+    /// Notes that the cloud refused this change, so that the node of the change gets no route.
     pub(super) fn block(&mut self, change: &RouteChange, error: &ProviderError) {
         let mut nodes = self.nodes.iter_mut();
         let node = nodes.find(|node| Some(&node.object.name) == change.node.as_ref());
@@ -119,8 +119,8 @@ impl RoutePlan {
         }
     }
 
-    /// Removes the changes and findings of a plan for which only one API has answered, because what such a plan says
-    /// about the other API is not true.
+    /// Removes the changes and findings of a plan that was made while one API did not answer, because they may be wrong
+    /// about that API.
     pub(super) fn forget_changes(&mut self) {
         self.changes.clear();
         self.findings.clear();

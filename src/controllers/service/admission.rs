@@ -15,8 +15,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// How many calls most changes need, which are a list, one or two writes, and the questions whether these writes have
-/// ended. A change is begun only when its share has this many calls left.
+/// How many calls most changes need: a list, one or two writes, and the questions whether the writes have ended. A
+/// change is begun only when the share has this many calls left.
 const CALLS_OF_A_CHANGE: f64 = 5.0;
 
 #[derive(Default)]
@@ -27,7 +27,7 @@ pub(super) struct Admission {
     admitted: HashMap<String, Admitted>,
     /// The moment since which a change of the Service waits, by the UID of the Service.
     waiting: HashMap<String, Instant>,
-    /// How many more changes each namespace may begin until the next look.
+    /// How many more changes each namespace may begin until Kubernetes is read the next time.
     rooms: HashMap<String, usize>,
     has_looked: bool,
 }
@@ -61,7 +61,7 @@ impl Admission {
         let changed = listed.iter().zip(&mut shown);
         let mut changed: Vec<_> =
             changed.filter(|(service, _)| self.is_changed(service, agenda)).collect();
-        // The Services are sorted so that those that have waited longest come first.
+        // The Services are sorted by the time for which they have waited, the longest first.
         changed.sort_by_key(|(service, _)| {
             self.waiting.get(&service.metadata.uid).copied().unwrap_or(now)
         });
@@ -90,7 +90,7 @@ impl Admission {
     }
 
     /// Returns the version of a Service, which was just read again, that may be planned now. `None` when the Service
-    /// was created since the last look. Such a Service waits for the next look.
+    /// was created after Kubernetes was read for this tick. Such a Service waits for the next tick.
     pub(super) fn again(
         &mut self,
         service: Arc<KubeService>,
@@ -104,9 +104,9 @@ impl Admission {
         self.admit(&service, agenda, has_room)
     }
 
-    /// Returns the payer of the present plan for the Service. A plan for the Service's own change is paid for by the
-    /// payer of that change, and a plan for the change of another Service in the group by the payer of that other
-    /// change. `of_groups` is the result of [`Admission::payers_of_groups`].
+    /// Returns the payer of the present plan for the Service. When the plan is for a change of the Service itself, this
+    /// is the payer of that change. When it is for a change of another Service in the group, it is the payer of that
+    /// other change. `of_groups` is the result of [`Admission::payers_of_groups`].
     pub(super) fn payer(
         &self,
         service: &KubeService,
@@ -145,8 +145,8 @@ impl Admission {
         self.admitted.get(uid)?.payer.clone()
     }
 
-    /// Returns the UIDs of the Services that have an unfinished change of their own, and too few calls left
-    /// to continue it.
+    /// Returns the UIDs of the Services whose own change is unfinished, and whose namespace has too few
+    /// calls left to continue it.
     pub(super) fn held_back(&self) -> impl Iterator<Item = &str> {
         self.admitted.keys().map(String::as_str).filter(|uid| self.is_held_back(uid))
     }
@@ -156,7 +156,8 @@ impl Admission {
         payer.is_some_and(|payer| payer.can_stop && calls_left(&payer.share) < CALLS_OF_A_CHANGE)
     }
 
-    /// Returns the UIDs of the given Services that are planned as they were before a change, because the change waits.
+    /// Returns the UIDs of those given Services that have a waiting change, and are planned as they were
+    /// before that change.
     pub(super) fn waiting_of(&self, services: &[Arc<KubeService>]) -> HashSet<String> {
         let uids = services.iter().map(|service| &service.metadata.uid);
         uids.filter(|uid| self.waiting.contains_key(*uid)).cloned().collect()
@@ -263,7 +264,8 @@ impl Admission {
         Arc::clone(self.shares.entry(namespace.to_owned()).or_insert_with(full))
     }
 
-    /// Takes one of the changes that the namespace may begin until the next look. Returns `false` when none is left.
+    /// Takes one of the changes that the namespace may begin until Kubernetes is read the next time. Returns `false`
+    /// when none is left.
     fn enter(&mut self, namespace: &str, busy: &[Payer]) -> bool {
         let share = self.share(namespace);
         let is_own = |payer: &&Payer| payer.can_stop && Arc::ptr_eq(&payer.share, &share);
@@ -290,7 +292,7 @@ pub(super) fn different(payers: impl IntoIterator<Item = Payer>) -> Vec<Payer> {
     different
 }
 
-/// Charges each payer for all of these calls, because each payer alone would also have caused them.
+/// Charges all of these calls to each payer, because each of the payers alone would have caused them.
 pub(super) fn charge(payers: &[Payer], calls: u64) {
     for payer in payers {
         payer.share.charge(calls as f64, clock::now());

@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 /// state ends when a Service is seen whose load balancer could become an orphan.
 const QUIET_PERIOD: Duration = Duration::from_secs(24 * 3600);
 
-/// The age at which a list of load balancers is too old for a write. The age is in the machine's time, because plans
-/// and reads are not faster in a test than elsewhere.
+/// A list of load balancers that is older than this is too old for a write. The age is measured by the machine's clock,
+/// because plans and reads take as long in a test as elsewhere.
 const LIST_MAX_AGE: Duration = Duration::from_secs(5);
 
 /// Decides when Services are planned, and when orphans are searched.
@@ -34,16 +34,16 @@ pub(super) struct Agenda {
     /// Name and resource version of each Service that was seen last, by UID.
     seen: HashMap<String, (FullName, String)>,
     pub(super) dependencies: Dependencies,
-    /// Whether a Service has or wants a load balancer of ours.
+    /// Whether any Service has or wants a load balancer of ours.
     has_services: bool,
     /// The lists of Services and nodes from the last read at which no Service was due or in work.
     settled: Lists,
     /// The UIDs of Services whose finalizer was removed because they are left alone. When such a Service has the
-    /// finalizer again, another daemon, which has another class or selector, has added it.
+    /// finalizer again, another daemon with another class or selector has added it.
     released: HashSet<String>,
-    /// The start of the last comparison of all Services, when orphans were not searched after it yet.
+    /// The start of the last comparison of all Services, if no search for orphans has followed it yet.
     orphans_due: Option<Instant>,
-    /// The start of a search that found no orphans while there were no Services of ours.
+    /// The start of a search for orphans that found none while there were no Services of ours.
     quiet_since: Option<Instant>,
 }
 
@@ -59,14 +59,14 @@ pub(super) enum News {
     /// The Service was not planned before.
     New,
     Changed,
-    /// Nothing has changed that a plan depends on.
+    /// Nothing on which a plan depends has changed.
     Same,
     /// The Service in the list is older than the version that was planned last. Several lists in a row may
     /// be as old as this.
     Old,
 }
 
-/// The Services that a pass may plan.
+/// The conditions under which a pass may plan a Service.
 pub(super) struct PassScope<'a> {
     pub(super) selection: &'a Selection,
     /// Whether Services that are left alone are planned, too.
@@ -77,15 +77,15 @@ pub(super) struct PassScope<'a> {
     pub(super) period: Duration,
 }
 
-/// Lists of Services and nodes as they were read. Two reads returned the same list when both lists have the
-/// same memory address.
+/// Lists of Services and nodes as they were read. Two lists are equal when they are at the same memory address, because
+/// a read without a change returns the same memory.
 type Lists = (Weak<Vec<Arc<KubeService>>>, Weak<Vec<Arc<KubeNode>>>);
 
 /// The facts for which a plan was made.
 struct PlannedFacts {
     service: u64,
     dependencies: u64,
-    /// The version in the last list, when the Service that was planned or written had a newer version.
+    /// The version in the last list of Services, when the planned or written version was newer than the list.
     superseded: Option<String>,
     /// Whether the last plan was not carried out completely. The Service is then due at once, even when it
     /// did not change.
@@ -96,15 +96,15 @@ struct PlannedFacts {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Dependencies {
     nodes: u64,
-    /// A fingerprint of the Services of the group and of the Secrets that a Service names, by the UID of the Service. A
-    /// Service without a group and Secrets has no entry.
+    /// For each Service, a fingerprint of the Services of its group and of the Secrets that it names. The key is the
+    /// UID of the Service. A Service without a group and without Secrets has no entry.
     others: HashMap<String, u64>,
     /// Whether any Services share a load balancer.
     pub(super) has_groups: bool,
 }
 
 impl Agenda {
-    /// Returns the Services to be planned next, among those that Kubernetes showed.
+    /// Returns the Services that are planned next, out of those that Kubernetes has shown.
     pub(super) fn next(&self, seen: &SeenObjects, scope: &PassScope) -> NextServices {
         let now = clock::now();
         let may_be_planned = |service: &&Arc<KubeService>| {
@@ -218,7 +218,8 @@ impl Agenda {
         self.settled = lists(seen);
     }
 
-    /// Notes that this version of the Service was planned, with nodes that are no older than those in the last look.
+    /// Notes that this version of the Service was planned, and that its plan used nodes at least as new as those that
+    /// Kubernetes showed last.
     pub(super) fn planned(&mut self, service: &KubeService) {
         let planned = PlannedFacts {
             service: fingerprint(service),
@@ -256,8 +257,8 @@ impl Agenda {
         }
     }
 
-    /// Notes that work on the Service has stopped until its namespace has calls left again. `has_begun` means that a
-    /// part of its plan was carried out. Otherwise the Service may be planned as it was before the change.
+    /// Notes that the work on the Service was stopped because its namespace has no calls left. `has_begun` means that a
+    /// part of the plan was carried out. Otherwise the Service is planned again as it was before its change.
     pub(super) fn stopped(&mut self, uid: &str, has_begun: bool) {
         if has_begun {
             self.missed(uid);
@@ -328,8 +329,8 @@ fn lists(seen: &SeenObjects) -> Lists {
     (Arc::downgrade(&seen.list), Arc::downgrade(&seen.nodes))
 }
 
-/// Returns a hash of all Services of each group, by the UID of each Service in the group. `key` returns the group
-/// of a Service.
+/// For each Service in a group, returns a hash of all Services of the group. The map has the UIDs of the Services as
+/// keys. `key` returns the group of a Service.
 fn of_groups(
     services: &[Arc<KubeService>],
     key: impl Fn(&KubeService) -> Option<String>,

@@ -20,7 +20,7 @@ const KIND: &str = "certificates";
 /// The certificates that Services want, and the state of the search for certificates that nothing uses.
 #[derive(Default)]
 pub(super) struct CertificateSearch {
-    /// The contents of the Secrets that Services name, as of the last tick.
+    /// The contents of the Secrets that Services named in the last tick.
     wanted: TlsSecrets,
     /// Whether the certificates that Services want, or the load balancers that use them, may have changed.
     pub(super) is_due: bool,

@@ -57,7 +57,7 @@ pub(super) fn done(apis: &Apis, plan: &ServicePlan, kind: ChangeKind) {
         ChangeKind::Settings => (Reason::EnsuredLoadBalancer, ENSURED),
         ChangeKind::Targets => (Reason::UpdatedLoadBalancer, UPDATED),
         ChangeKind::Removal => (Reason::DeletedLoadBalancer, "Deleted load balancer"),
-        // The last change of a release is reported by the function `changed`.
+        // The function `changed` reports the last change of a release.
         ChangeKind::Release => return,
     };
     succeeded(apis, plan, &Finding::info(reason, text));
@@ -87,7 +87,7 @@ pub(super) fn waits(apis: &Apis, service: &KubeService) {
     report(apis, &service.object(), [plan::waiting(service)]);
 }
 
-/// Reports the Services that began to get no traffic, or that get traffic again.
+/// Reports the Services that get no traffic any more, and those that get traffic again.
 pub(super) fn outages(apis: &Apis, outages: &mut ServiceOutages, look: &Look) {
     let (changed, is_first) = outages.changed(look);
     for (service, finding) in changed {
@@ -134,7 +134,8 @@ fn reason(event: &PastEvent) -> Option<&'static Reason> {
     Reason::ALL.iter().find(|reason| reason.name() == event.reason)
 }
 
-/// Returns the event of the last try for each object whose last try failed. The oldest of `events` comes first.
+/// Returns, for each object whose last try has failed, the event of that try. `events` must be sorted by
+/// time, the oldest first.
 pub fn failed_tries(events: &[Arc<PastEvent>]) -> HashMap<Involved, Arc<PastEvent>> {
     let mut last = HashMap::new();
     for event in events {

@@ -25,9 +25,8 @@ const GRACE: Duration = Duration::from_secs(3 * 60);
 /// The number of targets with the same cause whose names are listed in a message.
 const NAMES_SHOWN: usize = 3;
 
-/// Adds the cause to each failed health check of the Services' own ports. The servers are those that were read last,
-/// usually for the plans. No call is made when no target is unhealthy. When the servers can't be read, no server is
-/// reported as off.
+/// Adds the cause to each failed health check of ports that belong to the Services. Servers are taken from the last
+/// list. No call is made when no target is unhealthy. When the servers can't be read, no server counts as off.
 pub(super) fn explain(apis: &Apis, nodes: &[Arc<KubeNode>], plans: &mut [ServicePlan]) {
     let mut found = plans.iter().filter_map(|plan| plan.cloud.found.as_ref());
     if found.all(|balancer| balancer.target_counts(None).unhealthy == 0) {
@@ -163,7 +162,7 @@ pub(super) struct ServiceOutages {
 pub(super) struct Look<'a> {
     pub(super) services: &'a [Arc<KubeService>],
     pub(super) health: &'a [SeenHealth],
-    /// How old the answer of the cloud is, by the wall clock.
+    /// The age of the cloud's answer, by the wall clock.
     pub(super) age: Duration,
     /// How often all load balancers are compared.
     pub(super) period: Duration,
@@ -178,8 +177,8 @@ impl ServiceOutages {
     ) -> (Vec<(&'a Arc<KubeService>, Finding)>, bool) {
         let mut counts: HashMap<&str, TargetCounts> = HashMap::new();
         for (uid, seen) in look.health.iter().flat_map(|health| &health.of_services) {
-            // A Service that moves between load balancers is seen on both. The load balancer with more healthy targets
-            // of the Service counts.
+            // A Service that moves is seen on two load balancers. The load balancer counts on which more targets of the
+            // Service are healthy.
             let most = counts.entry(uid).or_insert(*seen);
             if (seen.healthy, seen.serving) > (most.healthy, most.serving) {
                 *most = *seen;

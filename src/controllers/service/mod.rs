@@ -63,7 +63,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use sync::{ServiceSync, Task};
 
-/// The longest time until a label is noticed whose change makes a node a target, or ends that.
+/// After this time at the latest, it is noticed that a label was changed which makes a node a target, or no
+/// target any more.
 const METADATA_MAX_AGE: Duration = Duration::from_secs(30);
 
 impl Controller for ServiceController {
@@ -222,7 +223,7 @@ impl ServiceController {
         let ServiceSync { payers, mut report, mut plans, compared, is_closed, has_written, .. } =
             sync;
         if for_people {
-            // The plans have ended in no particular order, and the lines of each Service should stand together.
+            // The plans end in any order. They are sorted, so that the lines of each Service stand together.
             plans.sort_by_cached_key(|plan| plan.name());
             report.changes.sort_by(|one, other| one.0.cmp(&other.0));
             let failures = &mut report.failures;
@@ -266,9 +267,9 @@ impl ServiceController {
 }
 
 impl ServiceSync<'_> {
-    /// Takes up due Services at each interval, even while executions wait for something. When the interval is over,
-    /// executions that only wait for actions are left to the next tick. When a person has selected the Services, the
-    /// work goes on until all their executions have ended.
+    /// Takes up the Services that are due at each interval, even while executions wait for something. At the end of the
+    /// interval, executions that only wait for actions are left to the next tick. When a person has selected the
+    /// Services, the work goes on until all executions have ended.
     fn run(&mut self, provider: &dyn LoadBalancers) {
         let concurrency = self.state.settings.concurrency;
         std::thread::scope(|scope| {
@@ -358,7 +359,8 @@ impl ServiceSync<'_> {
         Ok(())
     }
 
-    /// Reads Services and nodes, without the changes of Services that wait for calls.
+    /// Reads Services and nodes. Services with a change that waits for calls are returned as they were
+    /// before that change.
     fn look_admitted(&mut self) -> Result<SeenObjects, CacheError> {
         let (apis, selection, state) = (self.apis, self.selection, &mut *self.state);
         let mut seen = state.list(apis, selection)?;
@@ -388,7 +390,7 @@ impl ServiceSync<'_> {
 }
 
 impl ServiceController {
-    /// Reads Services and what their plans depend on, from Kubernetes alone.
+    /// Reads Services, and what their plans depend on in Kubernetes. The cloud is not read.
     fn look(&self, apis: &Apis, selection: &Selection) -> Result<SeenObjects, CacheError> {
         let mut seen = self.list(apis, selection)?;
         self.read_dependencies(apis, selection, &mut seen)?;
@@ -464,7 +466,7 @@ impl ServiceController {
         Ok(())
     }
 
-    /// Notes what Kubernetes showed in the last look, and drops the waiting changes that do not fit it any more.
+    /// Notes what Kubernetes has shown now, and drops the waiting changes that do not fit it any more.
     fn saw(&mut self, apis: &Apis, seen: &SeenObjects) {
         self.agenda.saw(seen, Dependencies::new(apis, seen));
         self.certificates.saw(&seen.tls_secrets);
@@ -550,7 +552,7 @@ fn measure_health(seen: &SeenObjects, observed: Option<&ObservedServices>) -> Ve
         LOAD_BALANCERS_USE.set(&[use_of.name()], such.count() as f64);
     }
     let certificates = observed.and_then(|observed| observed.snapshot.certificates(&wanted));
-    // A comparison of all Services reads the certificates that Services name. When it read none, no Service names one.
+    // A comparison of all Services reads the Secrets that Services name. When it found none, no Service names one.
     if certificates.is_some() || seen.is_comparison {
         let all = certificates.iter().flatten();
         let first = all.filter_map(|certificate| certificate.not_valid_after).min();

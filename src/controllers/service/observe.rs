@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 pub const NAME: &str = "service-lb-controller";
 
-/// The Service whose UID identifies the cluster, unless the Lease remembers another one.
+/// The Service whose UID is the identity of the cluster, unless the Lease remembers another UID.
 const IDENTITY: (&str, &str) = ("default", "kubernetes");
 
 /// The reason why nothing is created or deleted.
@@ -28,8 +28,8 @@ pub(super) const NO_IDENTITY: &str = "the Service default/kubernetes, whose UID 
 
 const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 
-/// How many Services of one namespace a group holds, which is more than the largest load balancer has ports. The plans
-/// of other Services ignore the youngest ones beyond this number.
+/// How many Services of one namespace a group has at most. The largest load balancer has fewer ports than this. The
+/// plans of the other Services ignore the youngest Services beyond this number.
 const GROUP_AT_MOST: usize = 100;
 
 /// Settings of the service controller.
@@ -81,13 +81,13 @@ pub(super) struct SeenObjects {
     /// Every Service that this controller may have to sync, by name.
     pub(super) services: Vec<Arc<KubeService>>,
     pub(super) nodes: Arc<Vec<Arc<KubeNode>>>,
-    /// The contents of the Secrets that these Services name. Empty when a person chose Services.
+    /// The contents of the Secrets that these Services name. It is empty when a person has selected the Services.
     pub(super) tls_secrets: TlsSecrets,
     /// Whether all Services are compared.
     pub(super) is_comparison: bool,
 }
 
-/// A person's request to begin or to end the management of a load balancer, besides what the Services ask for.
+/// The request of a person to begin or to end the management of a load balancer. The Services need not ask for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Management {
     #[default]
@@ -99,15 +99,15 @@ pub enum Management {
 }
 
 impl ObservedServices {
-    /// Sets the groups. Their Services are added to those that exist, because the list of all Services may be older.
+    /// Stores the groups. Their Services count as existing, even when the list of all Services is older and lacks them.
     fn set_groups(&mut self, groups: Groups) {
         let members = groups.services().map(|service| service.uid.clone());
         self.cluster.service_uids.extend(members);
         self.cluster.groups = groups;
     }
 
-    /// Reads from the APIs themselves the further data that plans for these Services need. Returns `false` when no
-    /// further data are needed. Servers are not read when the cloud has none.
+    /// Reads again, from the APIs themselves, the data that plans for these Services need in addition. Returns `false`
+    /// when they need nothing more. Servers are not read when the cloud has no servers.
     pub(super) fn read_needs(
         &mut self,
         apis: &Apis,
@@ -140,7 +140,7 @@ impl ObservedServices {
         Ok(needs != Needs::default())
     }
 
-    /// Whether the server with the lowest number of the cluster's servers exists now.
+    /// Whether the server with the lowest number of all servers of the cluster's nodes still exists.
     fn has_first_server(&self, apis: &Apis) -> Result<bool, CacheError> {
         let first = self.cluster.servers.keys().min();
         match first.map(|id| apis.instance(id.number())) {
@@ -150,7 +150,7 @@ impl ObservedServices {
     }
 }
 
-/// Returns the key of the load balancer that this Service uses together with others.
+/// Returns the key of the load balancer that this Service shares with other Services.
 pub(super) fn group(provider: &dyn Provider, service: &KubeService) -> Option<String> {
     let metadata = &service.metadata;
     let balancers = provider.load_balancers()?;
@@ -220,8 +220,8 @@ fn limit(group: &mut Vec<provider::Service>) {
     });
 }
 
-/// Reads what plans for these Services rest on. `seen` must hold the nodes, and all Services of type LoadBalancer when
-/// some of them use load balancers together.
+/// Reads the data on which plans for these Services rest. `seen` must hold the nodes and, when some of these Services
+/// share a load balancer, all Services of type LoadBalancer.
 pub(super) fn observe(
     apis: &Apis,
     cluster_name: &str,
@@ -244,7 +244,7 @@ pub(super) fn observe(
     let for_cloud: Vec<&provider::Service> = for_cloud.iter().chain(groups.services()).collect();
     let snapshot = apis.load_balancers(&for_cloud, reads.max_age, reads.urgency)?;
     let tls_secrets = apis.tls_secrets(&tls_secret_names(&*apis.provider, &services))?;
-    // These servers are those of the last list, whichever reader read that list, see `ObservedServices::read_needs`.
+    // These are the servers of the last list, whichever controller has read it. See `ObservedServices::read_needs`.
     let servers = apis.instances_last();
     let servers = servers.as_deref().map(Vec::as_slice);
     // This list may be old, because Services are seldom created or deleted, and only a take-over rests on the list.
@@ -284,8 +284,8 @@ impl DedicatedServers {
         }
     }
 
-    /// Returns the dedicated servers of the last list. When there was no list yet, they are listed now, because only a
-    /// list proves which address belongs to a node.
+    /// Returns the dedicated servers of the last list. Lists them now when there was no list yet, because only a list
+    /// proves which address belongs to which server.
     fn listed(apis: &Apis, nodes: &[Arc<KubeNode>]) -> DedicatedServers {
         let mut dedicated = DedicatedServers::of(apis);
         let number = |node: &Arc<KubeNode>| server_of(node, &*apis.provider)?.dedicated();
@@ -320,7 +320,7 @@ impl DedicatedServers {
         })
     }
 
-    /// Returns all addresses by which a node on this server can be a target.
+    /// Returns all addresses by which a load balancer can reach this server as a target.
     fn addresses(&self, node: &KubeNode, id: InstanceId) -> impl Iterator<Item = IpAddr> {
         let own = node.status.addresses.iter();
         let own = own.filter(|address| self.is_known && address.kind != AddressKind::Hostname);

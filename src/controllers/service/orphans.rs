@@ -25,8 +25,8 @@ use std::time::{Duration, Instant};
 
 const KIND: &str = "load-balancer";
 
-/// Returns the load balancers of this cluster whose Service does not exist. `doctor` uses this function, because it
-/// plans nothing. Reads that were made after `begun` are not repeated.
+/// Returns the load balancers of this cluster whose Service does not exist. `doctor` calls this, because it plans
+/// nothing itself. Data that were read after `begun` are not read again.
 pub fn known_orphans(apis: &Apis, begun: Instant) -> Result<Vec<Orphan>, CacheError> {
     find(apis, begun, Duration::MAX, Urgency::Needed)
 }
@@ -233,7 +233,7 @@ pub(super) fn delete(
     done
 }
 
-/// Makes the changes of a plan that is not about a Service. Returns the kind of the error when they failed.
+/// Makes the changes of a plan whose object is not a Service. Returns the kind of the error when they failed.
 pub(super) fn carry_out(
     apis: &Apis,
     plan: &mut ServicePlan,

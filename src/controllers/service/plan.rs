@@ -55,7 +55,8 @@ pub enum ServiceChange {
     /// A change that takes the Service off a load balancer. It is made after all other writes and a new plan. When it
     /// is the first write of a plan, it is made at once.
     Leave(Box<dyn Change>),
-    /// The addition of the Service's ports to a load balancer that is created for another Service. People see it.
+    /// The addition of the Service's ports to a load balancer that the plan of another Service creates. It is only
+    /// shown to people.
     AddToNew(AddToNew),
 }
 
@@ -88,7 +89,7 @@ pub(super) fn plan(observed: &ObservedServices, for_people: bool) -> Vec<Service
     plans
 }
 
-/// Plans for one Service by what this snapshot shows.
+/// Plans for one Service from this snapshot.
 pub(super) fn plan_for(
     observed: &ObservedServices,
     snapshot: &dyn Snapshot,
@@ -179,8 +180,8 @@ pub fn check(
     Some(findings)
 }
 
-/// Returns a finding when the Service is larger than what the controller reads of it. Too little is known of such a
-/// Service, so its load balancer stays as it is. To end a Service, only its finalizers must have been read.
+/// Returns a finding when the Service is larger than what the controller reads of it. Such a Service is not fully
+/// known, so its load balancer is not changed. A deleted Service can still be ended when its finalizers were read.
 fn too_large(service: &KubeService, want: Want) -> Option<Finding> {
     let why = match want {
         Want::Nothing => None,
@@ -190,7 +191,7 @@ fn too_large(service: &KubeService, want: Want) -> Option<Finding> {
     why.map(|why| Finding::warning(want.failed(), why))
 }
 
-/// Returns what must have been read before these plans are applied.
+/// Returns how new the data must be on which these plans rest before they are applied.
 pub(super) fn needs(plans: &[ServicePlan]) -> Needs {
     plans.iter().map(|plan| plan.cloud.needs).fold(Needs::default(), |one, other| Needs {
         servers: one.servers || other.servers,
@@ -200,10 +201,10 @@ pub(super) fn needs(plans: &[ServicePlan]) -> Needs {
 }
 
 /// Refuses plans when the token may belong to the wrong project. Such a token shows neither the load balancer of the
-/// Service nor the servers of the cluster. A new load balancer in that project would get no traffic, and a Service that
-/// is let go would leave its real load balancer behind. Therefore a plan that does not rest on a load balancer of the
-/// Service is refused when the project has no server of the cluster's nodes. In a cluster without nodes on cloud
-/// servers, the projects can't be told apart.
+/// Service nor the servers of the cluster. A new load balancer in the wrong project would get no traffic, and a Service
+/// without a need for a load balancer would leave its real one behind. Therefore a plan is refused when no load
+/// balancer of the Service was found, and the project has no server of the cluster's nodes. In a cluster without nodes
+/// on cloud servers, the projects can't be told apart.
 fn refuse_in_wrong_project(observed: &ObservedServices, plans: &mut [ServicePlan]) {
     let count = observed.cluster.servers.len();
     if count == 0 || observed.has_own_servers != Some(false) {
@@ -298,9 +299,9 @@ pub(super) fn in_turn(provider: &dyn Provider, plans: &mut [ServicePlan]) {
     }
 }
 
-/// Returns what a Service wants, judging by the Service alone. Other controllers use a finalizer with the same name.
-/// The finalizer of a Service that is left alone is therefore removed only when the load balancer says that the
-/// finalizer was ours, see `ServicePlan::leave_alone`.
+/// Returns what a Service wants, by the fields of the Service alone. Other controllers use a finalizer with the same
+/// name as ours. Therefore the finalizer of a Service that is left alone is removed only when the labels of the load
+/// balancer show that it was ours, see `ServicePlan::leave_alone`.
 pub fn want(service: &KubeService) -> Want {
     // A Service of another type keeps the finalizer, so that its load balancer is removed when the Service
     // is ours again.
@@ -427,9 +428,9 @@ impl ServicePlan {
         }
     }
 
-    /// Returns the changes in the cloud that can be made now. A change that takes the Service off a load balancer is
-    /// among them only when neither another change nor the status has to be written first, so that the labels of the
-    /// new load balancer already name the Service.
+    /// Returns the changes in the cloud that can be made now. A change that takes the Service off a load balancer can
+    /// be made only after all other changes and the status were written. The labels of the new load balancer then
+    /// already name the Service.
     pub fn changes_now(&self) -> impl Iterator<Item = &dyn Change> {
         let now = &self.changes[usize::from(self.first_write().is_some())..];
         let leaves = matches!(now, [ServiceChange::Leave(_), ..]);
@@ -460,7 +461,7 @@ impl ServicePlan {
         self.want == Want::Ensure && has_status && lacks
     }
 
-    /// Whether `rests_on_project` may still become true when the data that the plan needs have been read.
+    /// Whether the result of `rests_on_project` may still change to `true` when the data that the plan needs are read.
     fn may_rest_on_project(&self) -> bool {
         let cloud = &self.cloud;
         !cloud.carries_uid && (self.obstacle.is_none() || cloud.needs.services)
@@ -489,7 +490,8 @@ impl ServicePlan {
         self.cloud.outcome = PlanOutcome::default();
     }
 
-    /// Removes the changes in the cloud that are made now from a plan whose first write was made, and returns them.
+    /// Removes and returns the changes in the cloud that can be made now. The first write of the plan has
+    /// been made already.
     pub(super) fn take_changes(&mut self) -> Vec<Box<dyn Change>> {
         let count = self.changes_now().count();
         let now = self.changes.drain(..count);
@@ -540,7 +542,7 @@ impl Write for ServiceChange {
 }
 
 impl ServiceWrite {
-    /// Whether the Service is not ours any more after the write.
+    /// Whether the Service does not belong to this controller any more after the write.
     pub(super) fn ends_management(&self) -> bool {
         matches!(self, ServiceWrite::RemoveFinalizer { .. } | ServiceWrite::EndManagement)
     }

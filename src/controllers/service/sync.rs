@@ -43,8 +43,8 @@ pub struct ServiceController {
     pub(super) admission: Admission,
     /// The executions that change the load balancers of Services. They are continued in the next tick.
     pub(super) executor: Executor<Work>,
-    /// The Services that wait for the end of an execution, because the execution claims the load balancer or the
-    /// name that they want.
+    /// The Services that wait for the end of an execution, because it claims the load balancer or the name
+    /// that they want.
     pub(super) queued: Vec<Task>,
     pub(super) certificates: CertificateSearch,
     /// The Services that get no traffic, as of the last comparison of all load balancers.
@@ -68,13 +68,13 @@ pub(super) struct ServiceSync<'a> {
     pub(super) plans: Vec<ServicePlan>,
     /// When the comparison of all Services began, if this tick made one.
     pub(super) compared: Option<Instant>,
-    /// Whether the gate refused a write. No other write is tried then.
+    /// Whether the gate refused a write. Then no other write is tried.
     pub(super) is_closed: bool,
-    /// Whether changes in the cloud were begun, or have ended, in this tick.
+    /// Whether changes in the cloud have begun or ended in this tick.
     pub(super) has_written: bool,
 }
 
-/// A Service on which this controller works, from the moment when the Service is taken up until the work ends.
+/// A Service in work, from the moment when it is taken up until its work ends.
 pub(super) struct Task {
     /// The Service as it was read or written last.
     pub(super) service: Arc<KubeService>,
@@ -89,24 +89,24 @@ pub(super) struct Task {
     refused: u32,
     /// The kind of the change in the cloud with which the present plan began. `None` when no change was begun.
     kind: Option<ChangeKind>,
-    /// The name and the ID of the load balancer that is worked on.
+    /// The name and the ID of the load balancer on which the Service is worked on.
     balancer: Option<(String, u64)>,
     /// Whether a write was made for the Service.
     has_changed: bool,
     /// The change of the last plan that was not made because the cloud had changed meanwhile, see `Applied::Overtaken`.
     overtaken: Option<String>,
-    /// Every write that was made, for programs.
+    /// Every write that was made, as JSON for programs.
     made: Vec<Value>,
-    /// The execution for whose end a queued Service waits.
+    /// The execution after whose end a queued Service is taken up.
     waits_for: Option<u64>,
 }
 
-/// The subject of an execution of changes.
+/// The Service for which an execution makes changes, with the plan of these changes.
 pub(super) struct Work {
     task: Task,
     plan: ServicePlan,
-    /// The facts on which the plan rests, if the plan creates a load balancer. In all other cases the facts are
-    /// dropped, because they are about thousands of nodes and take much memory.
+    /// The facts on which the plan rests, if the plan creates a load balancer. Other plans do not keep them, because
+    /// facts about thousands of nodes take much memory.
     observed: Option<Arc<ObservedServices>>,
     claims: HashSet<Claim>,
 }
@@ -154,8 +154,8 @@ impl ServiceController {
 }
 
 impl ServiceSync<'_> {
-    /// Works on all executions until none is left, or until the moment `until`. When the execution of a Service has
-    /// ended, the Service is finished at once, or planned again at once if a new plan is needed.
+    /// Works on all executions until none is left, or until the moment `until`. As soon as the execution of a Service
+    /// has ended, the Service is finished, or planned again if it needs a new plan.
     pub(super) fn execute(&mut self, requests: &mut Requests, until: Option<Instant>) {
         loop {
             let over = self.state.executor.work(requests, until);
@@ -250,13 +250,13 @@ impl ServiceSync<'_> {
         }
     }
 
-    /// Reads both APIs as they are now, and plans what should be done. A Service that does not exist any more
-    /// has no plan.
+    /// Reads both APIs again, and plans from what they show now. There is no plan for a Service that does
+    /// not exist any more.
     fn plan(&mut self, tasks: &mut [Task]) -> Result<Plans, CacheError> {
         let begun = clock::now();
         let apis = self.apis;
         let list = || apis.load_balancer_services(clock::since(begun), ReadFrom::Latest);
-        // All Services are needed when some use load balancers together. Otherwise each Service is read by itself.
+        // When some Services share load balancers, all Services are needed. Otherwise each Service is read by itself.
         let mut listed = Arc::default();
         if self.state.agenda.dependencies.has_groups {
             listed = list()?.value;
@@ -270,7 +270,7 @@ impl ServiceSync<'_> {
         if services.is_empty() {
             return Ok(Plans::default());
         }
-        // Targets are removed by this list, and an old list must not take a node away.
+        // Targets are removed because of this list. An old list could lack a node that is there.
         let nodes = apis.nodes.whole(clock::since(begun), ReadFrom::Latest)?;
         let listed_since = tasks.iter().map(|task| task.since).max().unwrap_or(begun);
         let reads = Agenda::reads_for_writes(listed_since, self.for_people);
@@ -311,7 +311,8 @@ impl ServiceSync<'_> {
         let now = now.and_then(|now| self.admitted(now));
         let own = self.state.admission.own_payer(&meta.uid);
         task.payer = own.filter(|_| self.is_limited).or(task.payer.take());
-        // A Service that did not change is kept in memory once, because its annotations may have 32 kB.
+        // A Service that did not change shares its memory with the earlier version, because its annotations
+        // may have 32 kB.
         Ok(now.map(|mut now| {
             if now == task.service {
                 return Arc::clone(&task.service);
@@ -429,9 +430,9 @@ impl ServiceSync<'_> {
         if self.for_people {
             task.made.extend(result.made.iter().map(|made| made.json()));
         }
-        // The answer to the creation of a load balancer contains the new load balancer. A plan on that answer may show
-        // that nothing is left to do in the cloud. The answer does not contain a load balancer that the Service leaves,
-        // so it is not enough for a Service that moves.
+        // The answer to the creation of a load balancer contains the new load balancer, and a new plan may show that it
+        // needs no more changes. For a Service that moves this is not enough, because the answer does not contain the
+        // load balancer that the Service leaves.
         let mut in_order = None;
         if let (End::PlanAgain(Some(shown)), Some(observed)) = (&result.end, observed)
             && !plan.cloud.outcome.moves()
@@ -478,7 +479,8 @@ impl ServiceSync<'_> {
         self.finish(task, plan)
     }
 
-    /// Ends a Service of which nothing is synced. Only its addresses may get another mode.
+    /// Ends the work on a Service of which nothing can be synced. Only the mode of the addresses in its
+    /// status may change.
     fn blocked(&mut self, mut task: Task, mut plan: ServicePlan, obstacle: &Finding) {
         if let Err(error) = self.write(&mut task, &mut plan) {
             log::debug!("{}: status not written: {error}", plan.name());
@@ -487,8 +489,8 @@ impl ServiceSync<'_> {
         self.ended(task, plan, true);
     }
 
-    /// Ends a Service of which the cloud refused some changes. The address is there, so the status is written all the
-    /// same, unless another load balancer serves the Service.
+    /// Ends the work on a Service of which the cloud refused some changes. The status is written if the load balancer
+    /// has its address, unless another load balancer still serves the Service.
     fn refused(&mut self, mut task: Task, mut plan: ServicePlan, why: String) -> Option<Task> {
         if !plan.cloud.outcome.moves() {
             match self.write(&mut task, &mut plan) {

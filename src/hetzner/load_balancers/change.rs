@@ -59,8 +59,8 @@ macro_rules! actions {
     };
 }
 
-// `RemoveTarget` does not have `FollowsAtOnce`. Its target may be replaced by a target that the previous change adds,
-// so the removal waits until the action of that change has ended.
+// `RemoveTarget` does not have the property `FollowsAtOnce`. The change before it may add the target that replaces the
+// removed one, so the removal waits until that addition has ended.
 actions! {
     Create: "create";
     Edit: "edit";

@@ -225,7 +225,8 @@ pub(crate) fn need_servers(
     let ways = Ways::new(context, desired, balancer);
     let reach = reach_of(context.nodes);
     desired.targets.nodes.iter().any(|(machine, _)| {
-        // A dedicated server is not in this list. The addresses of its node are enough.
+        // This list has no dedicated servers, and needs none. The addresses of its node are enough to make a dedicated
+        // server a target.
         let NodeMachine::Server(id) = machine else {
             return false;
         };

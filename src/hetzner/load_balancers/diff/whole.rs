@@ -327,7 +327,8 @@ impl Diff<'_, '_> {
         }
     }
 
-    /// Compares the deletion protection. The request that creates a load balancer can't set it.
+    /// Compares the load balancer's deletion protection with the desired value. The change is a request of its own,
+    /// because the request that creates a load balancer can't set the protection.
     fn protection(&mut self, whole: &Whole) {
         let has = self.balancer.map(|balancer| on_or_off(&balancer.protection.delete));
         let wanted = whole.protection.as_ref();

@@ -351,8 +351,8 @@ impl<'a> Group<'a> {
         matches!(self.of, GroupUse::Own)
     }
 
-    /// Whether the Service's annotations may ask for this load balancer, which has a label with the Service's UID. The
-    /// result is also `true` when the annotations do not parse.
+    /// Whether it is possible that the Service's annotations ask for this load balancer, which has a label with the
+    /// Service's UID. This is also possible when the annotations do not parse.
     pub(crate) fn may_be_asked_for(&self, balancer: Labelled) -> bool {
         let ownership = balancer.ownership;
         let set = |annotation| value_of(self.service, annotation);
