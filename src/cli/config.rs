@@ -14,7 +14,7 @@ use std::ptr;
 const COLUMNS: Columns = Columns {
     headings: &["SETTING", "VALUE", "SOURCE"],
     wide: &["NOTE"],
-    // When the table is too wide, values are cut first, then sources.
+    // When the table is too wide, the column `VALUE` is cut first, then the column `SOURCE`.
     yielding: &[(1, 16), (2, 20)],
 };
 

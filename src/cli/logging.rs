@@ -110,7 +110,8 @@ impl<'a> VisitSource<'a> for Keys {
     }
 }
 
-/// A wait that lasts longer than this, by the machine's time, is reported by a line at the terminal.
+/// After a wait of this length, the terminal shows a line about the wait. This is real time, even in a test that makes
+/// time run faster.
 const FIRST_LINE: Duration = Duration::from_secs(2);
 
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
@@ -122,7 +123,7 @@ pub(super) fn show_waits() {
         return;
     }
     note_waits();
-    // When this thread can't be started, the command works without it, and shows no line.
+    // When this thread can't be started, the command works without the lines about waits.
     let _ = std::thread::Builder::new().spawn(|| {
         loop {
             clock::sleep(clock::from_machine(POLL_INTERVAL));

@@ -55,7 +55,7 @@ pub(super) fn resolve(
     exit.map(|()| names).map_err(CommandFailure::Shown)
 }
 
-/// An object that exists.
+/// An object that a user may name, e.g. a node or a Service.
 #[derive(Debug)]
 pub(super) struct KnownObject {
     /// The name of the object, with its namespace when its kind has namespaces.
@@ -70,7 +70,7 @@ impl KnownObject {
     }
 }
 
-/// A word that a person typed, and the namespace for names without a namespace.
+/// A word that a user typed to name an object, with its context.
 #[derive(Clone, Copy)]
 pub(super) struct Word<'a> {
     pub(super) kind: &'a ObjectKind,

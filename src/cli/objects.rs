@@ -21,13 +21,13 @@ use std::time::Duration;
 /// How often `--watch` asks the cloud. The interval is long because the calls to the cloud are limited.
 pub(super) const CLOUD_INTERVAL: Duration = Duration::from_secs(60);
 
-/// All plans of a command, as one controller shows them.
+/// The plans that one controller made for a command.
 pub(super) trait PlannedObjects {
     /// The beginning of each document's kind, e.g. of `NodeList` and `NodeSync`.
     const KIND: &'static str;
 
-    /// Returns the items of the JSON or YAML document. After a sync, whose report is given, they have the changes that
-    /// were made. Otherwise they have the planned changes.
+    /// Returns the items of the JSON or YAML document. `report` is the report of a sync, or `None` when nothing was
+    /// synced. After a sync the items contain the changes that were made, otherwise the planned changes.
     fn items<'a>(&'a self, report: Option<&'a Report>) -> Vec<impl Serialize>;
 
     fn proposals(&self) -> Vec<Proposal>;
@@ -312,7 +312,7 @@ pub(super) fn about(mark: char, object: &str, text: &str) -> String {
     of_object(&format!("{mark} "), object, text)
 }
 
-/// Returns a line about an object that begins with `first`.
+/// Returns a line about an object. The line begins with the text `first`.
 fn of_object(first: &str, object: &str, text: &str) -> String {
     if !is_terminal(false) {
         return line(format_args!("{first}{object}  {text}"));
@@ -414,7 +414,7 @@ pub(super) fn sides(rows: &[(&str, Vec<String>, Vec<String>)], known: Sides) -> 
     table::render(&["", "KUBERNETES", "CLOUD"], &table)
 }
 
-/// Returns what Kubernetes or the cloud has of an object, or `-` when it has nothing.
+/// Returns the given values of an object, or `-` when the object has no values on this side.
 pub(super) fn or_none(side: Vec<String>) -> Vec<String> {
     if side.is_empty() { vec!["-".to_owned()] } else { side }
 }

@@ -152,7 +152,7 @@ pub(super) fn whole_line(is_stderr: bool, first: &str, indent: usize, text: &str
     }
 }
 
-/// Returns a text in lines of the width that all texts have, which is the terminal's.
+/// Wraps a text to the width of the output, which is that of the terminal.
 pub(super) fn paragraph(first: &str, indent: usize, text: &str) -> String {
     wrapped_in(columns(), first, indent, text)
 }

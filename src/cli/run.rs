@@ -26,7 +26,7 @@ pub(super) struct Parts {
     pub(super) controllers: Vec<Box<dyn Controller>>,
 }
 
-/// Builds the daemon that the words describe.
+/// Builds the daemon from the words of its command line.
 pub(super) fn assemble(words: Vec<OsString>) -> Result<Parts, Exit> {
     let settings = startup::start(Command::Run, words)?.settings;
     let stop: &'static Stop = Box::leak(Box::new(Stop::default()));

@@ -35,10 +35,10 @@ pub(super) struct Started {
     kube: Option<kube::KubeClient>,
 }
 
-/// The namespace where the daemon is looked for. No tenant may write there.
+/// The namespace in which a command looks for the daemon. No tenant may write there.
 const SYSTEM: &str = "kube-system";
 
-/// How long the search for the daemon may take, by the machine's time.
+/// The longest time for the search for the daemon. This is real time, even in a test that makes time run faster.
 const LOOKED_FOR_AT_MOST: Duration = Duration::from_secs(2);
 
 /// Reads the settings of a command. On an error the command ends, and everything was printed.
@@ -186,8 +186,8 @@ fn with_daemon(
 ) -> Result<(Option<kube::KubeClient>, Option<String>), Exit> {
     let settings = &parsed.settings;
     let named = settings.settings_from.value.as_ref();
-    // The daemon itself, and commands that need no cluster, use only their own settings. In a pod, the environment of a
-    // command is the daemon's.
+    // The daemon itself, and commands that need no cluster, use only their own settings. In a pod, a command already
+    // has the environment of the daemon.
     let has_own = matches!(command, Command::Run | Command::Config | Command::Lint)
         || settings.own_settings.value
         || !settings.settings_from.source.is_default()
@@ -195,7 +195,8 @@ fn with_daemon(
     if named.is_none() && has_own {
         return Ok((None, None));
     }
-    // The command goes on with its own settings. It makes its own client later, and reports the error then.
+    // An error ends only the search for the daemon. The command continues with its own settings, and reports the error
+    // when it creates its own client.
     let Ok(kube) = wire::kube_client(settings, wire::gate(command, settings)) else {
         return Ok((None, None));
     };

@@ -11,7 +11,7 @@ const GAP: usize = 2;
 /// The columns of a list.
 pub(super) struct Columns {
     pub(super) headings: &'static [&'static str],
-    /// The headings that follow with `-o wide`.
+    /// The headings of the additional columns that `-o wide` shows.
     pub(super) wide: &'static [&'static str],
     pub(super) yielding: &'static [Yielding],
 }

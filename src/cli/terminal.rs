@@ -65,8 +65,8 @@ fn window(stream: i32) -> (usize, usize) {
     (size.ws_col.into(), size.ws_row.into())
 }
 
-/// Whether the text on stdout or stderr may be coloured. Any value of `NO_COLOR` but an empty one forbids colours, see
-/// <https://no-color.org>. `--color=always` and `--color=never` come before `NO_COLOR`.
+/// Whether the text on stdout or stderr may be coloured. A non-empty `NO_COLOR` forbids colours, see
+/// <https://no-color.org>. `--color=always` and `--color=never` override `NO_COLOR`.
 pub(super) fn has_color(is_stderr: bool) -> bool {
     let is_set = |name: &str| process::variable(name).is_some_and(|value| !value.is_empty());
     match ASKED.get().copied().unwrap_or_default() {
@@ -143,7 +143,7 @@ fn state(word: &str) -> &'static str {
     }
 }
 
-/// Returns the part and the whole of a share, e.g. 1 and 2 for `1 of 2 ready`, or for the targets `1/2`.
+/// Returns the two numbers of a share, e.g. 1 and 2 for `1 of 2 ready`, or 1 and 2 for the targets `1/2`.
 fn share(word: &str) -> Option<(u32, u32)> {
     let words: Vec<&str> = word.split([' ', '/']).collect();
     let ([part, whole] | [part, "of", whole, "ready" | "serving" | "right"]) = words[..] else {
@@ -178,7 +178,7 @@ fn erase(wait: &mut bool) {
     }
 }
 
-/// Erases the line about a wait, and then writes.
+/// Erases the line about a wait from the terminal, and then calls `write`.
 pub(super) fn over_wait<T>(write: impl FnOnce() -> T) -> T {
     let mut wait = lock(&WAIT);
     erase(&mut wait);

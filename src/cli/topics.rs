@@ -60,7 +60,7 @@ pub(super) fn page(name: &str) -> Option<String> {
 pub(super) struct TableRow {
     pub(super) topic: &'static str,
     pub(super) headings: Vec<String>,
-    /// The cells as the page has them, with the backticks around code.
+    /// The text of each cell of the row. Code keeps its backticks.
     pub(super) cells: Vec<String>,
 }
 
@@ -227,7 +227,8 @@ fn cells(line: &str) -> Vec<String> {
     line.trim().trim_matches('|').split('|').map(|cell| cell.trim().replace(BAR, "|")).collect()
 }
 
-/// The smallest width of a right side. When less room is left, the right side begins further to the left.
+/// The smallest width of the right column of a help text. When less room is left, the right column begins
+/// further to the left.
 const NARROWEST: usize = 24;
 
 /// The last column in which a right side may begin beside its left side. A right side that would begin further to the
@@ -251,7 +252,7 @@ pub(super) fn reflowed(text: &str, columns: usize, change: impl Fn(&str) -> Stri
         let (left, right) = row.unwrap_or((content, ""));
         let right = right.trim_start();
         let mut column = length(line) - length(right);
-        // The right sides of a table begin in one column, however long a left side is.
+        // The right column of a table begins at the same place in each row, however long the left cell is.
         if let Some((_, above)) = last.filter(|(of, _)| *of == indent) {
             column = column.min(above);
         } else if column > FURTHEST {

@@ -78,7 +78,8 @@ pub fn begin(
 }
 
 impl RunningDaemon {
-    /// Waits for the wish to end, and then until all threads have ended, but at most for `GRACE`.
+    /// Waits until the daemon is asked to end, and then until all threads have ended. The second wait lasts
+    /// at most `GRACE`.
     pub fn until_stopped(self) -> DaemonEnd {
         self.stop.wait_until_set_or(|| false);
         let deadline = clock::now() + clock::from_machine(GRACE);

@@ -28,7 +28,8 @@ impl Stop {
 
     /// Makes every thread in [`wait_until_set_or`](Stop::wait_until_set_or) check its condition again.
     pub fn wake(&self) {
-        // The lock is held here, because otherwise a thread could miss this call between its check and its wait.
+        // The lock is held here, so that no thread misses the notification between its check of the
+        // condition and its wait.
         let _lock = lock(&self.is_set);
         self.changed.notify_all();
     }

@@ -129,7 +129,8 @@ fn measure(name: &str, report: &Report, took: Duration) {
     PLANNED.set(&[name], report.planned as f64);
 }
 
-/// Logs the failures that have no finding. Findings were logged where they were found, and changes when they were made.
+/// Logs the failures that no finding reports. Findings and changes are not logged here, because each was
+/// logged when it occurred.
 pub fn log_report(report: &Report) {
     for failure in report.failures.iter().filter(|failure| failure.finding.is_none()) {
         let object = failure.object.as_str();

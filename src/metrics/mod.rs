@@ -94,8 +94,8 @@ metrics! {
     LOAD_BALANCERS_READ: Gauge "ccm_load_balancers_health_timestamp_seconds" [],
         "When the health of these load balancers was last read, in seconds since 1970.";
 
-    /// There is one figure for all certificates, because labels never hold names of objects, and the series of a
-    /// certificate that was replaced would stay.
+    /// The metric has one value for all certificates together. A series for each certificate is not possible, because
+    /// labels never hold names of objects, and the series of a replaced certificate would remain.
     CERTIFICATE_EXPIRY: Gauge "ccm_certificate_expiry_timestamp_seconds" [],
         "When the next certificate that load balancers of Services use expires, in seconds since 1970, as of the last read; 0: no certificate is known.";
 
@@ -203,7 +203,7 @@ impl Metric {
         change(&mut series[place]);
     }
 
-    /// Returns the labels as they stand between the braces. A missing value becomes `other`.
+    /// Returns the labels in Prometheus' text format, without the braces. A missing value becomes `other`.
     fn labels_of(&self, values: &[&str]) -> String {
         let pairs = self.labels.iter().enumerate().map(|(place, label)| {
             let value = values.get(place).unwrap_or(&"other");

@@ -94,8 +94,8 @@ pub fn parse_with_daemon(
 }
 
 impl DaemonSettings {
-    /// Parses the arguments that follow the daemon's program, and takes the daemon's variables. The error contains the
-    /// problems of the arguments.
+    /// Parses the arguments of the daemon's container, without the name of the program, and keeps the daemon's
+    /// variables. The error contains the problems of the arguments.
     pub fn new(
         from: &WorkloadName,
         mut words: Vec<String>,
@@ -124,8 +124,8 @@ impl DaemonSettings {
 }
 
 impl Parsed {
-    /// Returns the names of the settings that `--settings-from` takes over and that are unset so far: names of
-    /// variables, and of flags with their dashes.
+    /// Returns the names of the settings that `--settings-from` can read from the daemon and that have no value yet. A
+    /// name is a variable, or a flag with its dashes.
     pub fn unset_names(&self) -> Vec<String> {
         let unset = self.effective.iter().filter(|setting| setting.source.is_default());
         unset
@@ -161,7 +161,7 @@ fn meant(name: &str) -> Option<&'static str> {
     if !is_about_hetzner(name) || ours.contains(&name) {
         return None;
     }
-    // A name that is nearer to an ignored variable than to any variable of ours is not reported as a misspelling.
+    // A name that is more similar to an ignored variable than to any variable of ours is not reported as a misspelling.
     let known = ours.iter().chain(IGNORED_VARIABLES).copied();
     nearest(name, known).filter(|known| ours.contains(known))
 }

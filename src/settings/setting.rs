@@ -170,8 +170,8 @@ impl Setting {
         }
     }
 
-    /// Returns the name of the setting. This is `called` when it is set, or else the first flag. A setting without a
-    /// flag gets its name from its first variable, e.g. `debug` from `HCLOUD_DEBUG`.
+    /// Returns the name of the setting: `called` when this field is set, else the first flag. A setting without a flag
+    /// gets its name from its first variable, e.g. `debug` from `HCLOUD_DEBUG`.
     pub fn name(&self) -> String {
         match (self.called, self.flags, self.variables) {
             ("", [flag, ..], _) => (*flag).to_owned(),

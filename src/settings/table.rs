@@ -29,7 +29,7 @@ const DAEMON: &[Command] = &[Run];
 /// The daemon, and the commands that check what the daemon does at its start.
 const DAEMON_AND_DOCTOR: &[Command] = &[Run, Doctor, Status];
 
-/// All commands but the daemon.
+/// All commands except the daemon.
 const CLIENTS: &[Command] = Command::ALL.split_at(1).1;
 
 /// The commands that may take over the daemon's settings from the cluster. `config` is not among them because it
@@ -38,7 +38,7 @@ const TAKE_SETTINGS: &[Command] = CLIENTS.split_at(1).1;
 
 const SYNCS: &[Command] = &[NodeSync, LbSync, RouteSync];
 
-/// The commands that show a plan and may write.
+/// The commands that plan changes and can also make them.
 const PLANNING: &[Command] = &[Run, NodeSync, LbSync, LbAdopt, LbRelease, RouteSync];
 
 /// The commands that plan load balancers.
@@ -192,7 +192,7 @@ settings! {
         help: "Whether nodes get the zone labels (topology.kubernetes.io/zone and its older beta form).",
     }
 
-    // A maximum age of zero means that every decision requests a new list of servers.
+    // A maximum age of zero means that the list of servers is read anew for every decision.
     HCLOUD_SERVER_CACHE_MAX_AGE server_cache_max_age: Duration = parsed(duration) => {
         variables: &[Value(variables::HCLOUD_SERVER_CACHE_MAX_AGE), Older(variables::HCLOUD_SERVER_CACHE_TTL)],
         kind: ValueKind::Duration,
@@ -483,7 +483,6 @@ settings! {
                most 60 calls an hour (ccm status shows how often).",
     }
 
-    // This number of concurrent syncs is at least 1.
     CONCURRENT_NODE_SYNCS concurrent_node_syncs: u32 = parsed(count) => {
         flags: &["concurrent-node-syncs"],
         kind: ValueKind::Integer,
@@ -759,7 +758,6 @@ settings! {
 
     (Group::Controllers, Command::ALL, by flag)
 
-    // The factor is greater than zero.
     TEST_TIME_SCALE test_time_scale: f64 = parsed(values::scale) => {
         variables: &[Value(variables::CCM_TEST_TIME_SCALE)],
         kind: ValueKind::Number,

@@ -37,7 +37,7 @@ pub fn whole_seconds(text: &str) -> Result<u32, String> {
     seconds_between(text, 1, LONGEST_S)
 }
 
-/// Parses whole seconds within these limits.
+/// Parses a number of whole seconds from `least` to `most`.
 pub fn seconds_between(text: &str, least: u32, most: u32) -> Result<u32, String> {
     let duration = duration(text)?;
     let whole = u32::try_from(duration.as_secs()).unwrap_or(u32::MAX);
@@ -87,7 +87,7 @@ fn first_part(text: &str) -> Result<(u128, &str), String> {
     if whole.trim_start_matches('0').len() > 20 {
         return Err(too_long());
     }
-    // Here only an empty text is not a number.
+    // The digits were checked above, so parsing fails only for an empty text, which counts as 0.
     let number = |digits: &str| digits.parse::<u128>().unwrap_or(0);
     let fraction = &fraction[..fraction.len().min(18)];
     let scale = 10_u128.pow(fraction.len() as u32);

@@ -85,7 +85,8 @@ pub(super) fn lease(view: &DoctorView) -> CheckResult {
     )])
 }
 
-/// Whether another cloud-controller-manager is at work. It may then have changed routes, nodes and load balancers.
+/// Whether another cloud-controller-manager is running for this cluster. That program may change routes,
+/// nodes and load balancers.
 pub(super) fn is_another_at_work(view: &DoctorView) -> bool {
     other_ccm(view).is_ok_and(|others| others.iter().any(CheckOutcome::is_bad))
 }

@@ -23,7 +23,7 @@ fn own(nodes: &[NodePlan]) -> (usize, usize) {
     (own.clone().count(), own.filter(is_matched).count())
 }
 
-/// Returns the outcomes that `decide` finds for the nodes. When there are none, returns one outcome with
+/// Calls `decide` for each node, and returns the outcomes. When there are none, returns one outcome with
 /// the message `ok`.
 fn each(
     nodes: &[NodePlan],
@@ -100,7 +100,7 @@ pub(super) fn kubelets(view: &DoctorView) -> CheckResult {
     each(need(&view.nodes, "nodes")?, decide, ok)
 }
 
-/// Reports the worst problem of each node.
+/// Reports the worst problem of each node's server.
 pub(super) fn servers(view: &DoctorView) -> CheckResult {
     let nodes = view.nodes.as_ref()?;
     need(&view.cloud.servers, "api")?;

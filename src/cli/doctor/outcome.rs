@@ -36,7 +36,7 @@ impl CheckStatus {
 #[derive(Serialize)]
 pub(in crate::cli) struct CheckOutcome {
     pub(in crate::cli) check: &'static str,
-    /// The object, e.g. `node/worker-1` or `service/default/web`. Null when the outcome is about the whole.
+    /// The object, e.g. `node/worker-1` or `service/default/web`. Null when the outcome is not about a single object.
     pub(in crate::cli) object: Option<String>,
     pub(super) status: CheckStatus,
     /// The text that says what was found, and what that means.
@@ -58,7 +58,7 @@ pub(in crate::cli) enum Gap {
     /// The read was not made, because something that it needs was not read. The value is the name of the
     /// check that reports why.
     Needs(&'static str),
-    /// The reason why there is nothing to read, or why the user may not read it. Neither is a fault.
+    /// There is nothing to read, or the user has no right to read it. The value is the reason. Neither case is a fault.
     NotHere(String),
     /// The read was tried and failed. The values are the error, and the fix when the error shows one.
     Failed(String, Option<String>),

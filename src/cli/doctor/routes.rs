@@ -85,8 +85,8 @@ fn without_pod_cidr<'a>(view: &'a DoctorView) -> impl Iterator<Item = CheckOutco
     })
 }
 
-/// Reports the routes that the next tick changes. Also reports the routes that the tick does not delete because it is
-/// not certain that the Network belongs to this cluster.
+/// Reports the routes that the next tick will add, change or delete. Also reports the routes that the tick does not
+/// delete because it is not certain that the Network belongs to this cluster.
 fn to_change(plan: &RoutePlan) -> impl Iterator<Item = CheckOutcome> + '_ {
     plan.rows.iter().filter_map(|row| {
         let state = row.state.name();

@@ -210,7 +210,7 @@ fn lacks(plan: &ServicePlan) -> Option<(String, String)> {
         (Want::Ensure, Some(found))
             if !has_address && !has_writes && plan.warnings().any(is_conflict) =>
         {
-            // The outcomes for the single ports have the fix.
+            // The fix is empty, because the outcomes for the single ports say how to fix them.
             let (name, id) = (&found.name, found.id);
             let lack =
                 format!("without an address: none of its ports can be used on {name} ({id})");

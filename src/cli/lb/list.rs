@@ -38,8 +38,8 @@ pub(in crate::cli) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
             let such: HashSet<&str> = such.iter().map(|service| &*service.metadata.uid).collect();
             list.plans.retain(|plan| !plan.is_orphan() && such.contains(plan.object.uid.as_str()));
         }
-        // Kept certificates have neither a namespace nor the labels of a Service, so nothing that is kept is
-        // listed when a namespace or a selector limits the list.
+        // Load balancers and certificates that are kept without a Service have no namespace and none of a Service's
+        // labels. They are therefore not listed when a namespace or a selector limits the list.
         let is_part = settings.namespace.value.is_some() || selector.is_some();
         let is_left_out = is_part || settings.watch.value || sides != Sides::Both;
         let kept = (!is_left_out).then(|| services.controller.kept(&context.apis));
@@ -168,8 +168,8 @@ fn diff(plan: &ServicePlan) -> String {
     or_dash(&words.join(","))
 }
 
-/// Returns a word for each kind of thing that a sync would write to either API. All ports that differ are one word, and
-/// so are all targets and all labels.
+/// Returns one word for each kind of write that a sync would make to either API. The words for ports, targets and
+/// labels occur once each, whatever the number of writes.
 fn written(plan: &ServicePlan) -> Vec<String> {
     let differing = plan.cloud.fields.iter().filter(|field| field.differs());
     let mut words = Vec::from_iter(differing.map(word).collect::<BTreeSet<_>>());

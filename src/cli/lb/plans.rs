@@ -40,7 +40,7 @@ impl Services {
             check_form(text, given.as_deref()).map_err(|why| usage(&why))?;
         }
         let context = CommandContext::new(started)?;
-        // `lb list` goes on, and prints the message about load balancers that are turned off in the place of its rows.
+        // `lb list` continues when load balancers are turned off, and prints a message about that in place of the rows.
         if command != Command::LbList && context.apis.provider.load_balancers().is_none() {
             return Err(Printer::failure(turned_off()));
         }
@@ -110,7 +110,7 @@ impl Services {
         other.map_or(Ok(plans), |other| Err(left_alone(other)))
     }
 
-    /// Returns the orphans that no plan takes over, in the namespace that the user asked for.
+    /// Returns the orphaned load balancers that none of `plans` uses, in the namespace that the user asked for.
     pub(super) fn orphans(
         &self,
         plans: &[ServicePlan],
@@ -270,7 +270,7 @@ impl PlannedObjects for Vec<ServicePlan> {
     }
 
     fn notes(&self) -> Vec<String> {
-        // The warnings about a load balancer without a Service end when it was deleted.
+        // Warnings about a load balancer without a Service are left out after the load balancer was deleted.
         let left = self.iter().filter(|plan| !plan.is_orphan() || plan.made.is_empty());
         left.flat_map(|plan| warnings(plan.name(), plan.warnings())).collect()
     }

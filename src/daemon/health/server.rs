@@ -24,7 +24,7 @@ const LIFETIME: Duration = Duration::from_secs(2);
 /// How many bytes are read and thrown away after the answer. A connection that is closed with unread bytes is reset, so
 /// that the client may lose the answer.
 const DRAINED_AT_MOST_BYTES: usize = 64 * 1024;
-/// How long each connection has to begin its request, even when many other clients connect.
+/// The time that each connection has for beginning its request, even when many other clients connect.
 const TURN: Duration = Duration::from_millis(20);
 /// The wait before the server checks again whether a connection has ended. It is short because the thread of a closed
 /// connection ends at once.
@@ -37,8 +37,8 @@ const STACK_BYTES: usize = 128 * 1024;
 
 struct Connection {
     stream: TcpStream,
-    /// Whether the connection had its turn, which ends when it was silent for too long, has sent half a request, or got
-    /// its answer. A new connection may then take its place.
+    /// Whether a new connection may take the place of this one. That is so after this connection was silent for too
+    /// long, has sent an incomplete request, or got its answer.
     had_turn: AtomicBool,
 }
 
@@ -63,7 +63,8 @@ fn spawn(work: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Returns the listeners once the address can be used, or an empty list when the daemon ends first.
+/// Listens on the address, and returns the listeners. When the address is in use, the function tries again until it
+/// succeeds. Returns an empty list when the daemon ends first.
 fn bind_in_the_end(address: SocketAddr, stop: &Stop) -> Vec<TcpListener> {
     let mut is_logged = false;
     loop {

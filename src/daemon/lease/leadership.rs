@@ -20,9 +20,9 @@ pub struct LeaseSettings {
     pub identity: String,
     /// The value that we write as `leaseDurationSeconds`. Outside of tests it is not shorter than `lease_duration`.
     pub lease_seconds: u32,
-    /// How long one second of `leaseDurationSeconds` lasts, in the Lease of any process. Outside of tests it is a real
-    /// second. A test that shortens time can't shorten this value and those below as much, because the machine needs
-    /// some time to renew a Lease.
+    /// The duration of one second of `leaseDurationSeconds`, in the Lease of any process. Outside of tests this is a
+    /// real second. A test that makes time run faster can't shorten this duration and the following durations as much
+    /// as others, because the machine needs some time to renew a Lease.
     pub second: Duration,
     /// How long the lease lasts after a renewal, counted from the moment just before the renewal was sent.
     pub lease_duration: Duration,
@@ -101,7 +101,7 @@ impl Gate for LeaderElection {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MayWrite {
     Pass,
-    /// The write may begin after the next renewal of the Lease.
+    /// The write must wait for the next renewal of the Lease.
     Wait,
     /// No write may begin, because this process does not lead.
     Never,

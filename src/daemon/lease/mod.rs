@@ -18,7 +18,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-/// How long a daemon that ends waits for its Lease to be released, by the machine's time.
+/// How long an ending daemon waits for its Lease to be released. This is real time, even in a test that
+/// makes time run faster.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long to wait for a Lease that another process holds.
@@ -75,7 +76,7 @@ impl LeaderElection {
         }
         let (sender, result) = mpsc::channel();
         let lease = Arc::clone(self);
-        // After the time-out there is no receiver any more.
+        // The send fails when the time-out has passed, because the receiver is then dropped. This error is ignored.
         std::thread::spawn(move || drop(sender.send(lease.release_now())));
         let key = &self.settings.key;
         match result.recv_timeout(RELEASE_TIMEOUT) {
