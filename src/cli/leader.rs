@@ -14,7 +14,8 @@ use jiff::Timestamp;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The longest wait, by the machine's time, for a read whose result the command can do without.
+/// The longest wait for a read whose result the command can do without. This is real time, even in a test that makes
+/// time run faster.
 const READ_AT_MOST: Duration = Duration::from_secs(2);
 
 /// Returns the Lease that these settings name, or `None` without leader election. No call is made.

@@ -20,8 +20,8 @@ use std::time::Duration;
 pub(super) enum LogReader {
     Daemon,
     Person,
-    /// A person at a terminal while load balancers or routes are changed. Each change is logged when it is made,
-    /// because the changes take long.
+    /// A person at a terminal who waits while load balancers or routes are changed. Each change is logged when it is
+    /// made, because the changes take long.
     Waiting,
 }
 

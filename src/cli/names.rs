@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-/// How many names an error suggests at most, when several have the same number of slips.
+/// How many names an error suggests at most, when several are equally similar to the unknown name.
 const NEAREST_AT_MOST: usize = 3;
 
 /// A kind of objects, with the words that commands use for the kind.

@@ -49,7 +49,7 @@ pub(super) struct Item<'a, Object, Cloud, Difference, Change, Found = &'a Findin
     pub(super) object: Object,
     pub(super) cloud: Cloud,
     pub(super) differences: Vec<Difference>,
-    /// The changes of this object. They are planned, or after a sync they were made.
+    /// The changes of this object. After a sync these are the changes that were made, otherwise the planned changes.
     pub(super) changes: Vec<Change>,
     /// This list is always empty. Programs may read the field, which earlier versions filled.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -92,8 +92,8 @@ impl Sides {
         }
     }
 
-    /// Returns the end of a message that an object does not exist. When only one API answered, it says which one.
-    /// Otherwise it is empty.
+    /// Returns a text for the end of the message that an object does not exist. When only one API answered, the text
+    /// names that API. Otherwise the text is empty.
     pub(super) fn only(self) -> &'static str {
         match self {
             Sides::Both => "",
@@ -148,7 +148,8 @@ impl CommandContext {
         })
     }
 
-    /// Returns the snapshot for the check of annotations while the cloud does not answer.
+    /// Returns a snapshot that is made without the cloud, so that annotations can be checked while the
+    /// cloud does not answer.
     pub(super) fn manifests(&self) -> Result<Arc<dyn Snapshot>, CommandFailure> {
         let gate = Arc::new(OpenGate);
         let provider = wire::provider(&self.settings, gate, Urgency::Asked, None);
@@ -184,8 +185,8 @@ impl CommandContext {
         Ok((plans, Some(report)))
     }
 
-    /// Returns the report of an API that does not answer, so that some objects of the plans are not certain. Prints the
-    /// error to stderr. Lists in the cache are not read again.
+    /// Returns the report about an API that does not answer, when some objects of the plans are therefore not certain.
+    /// Prints the error to stderr. Lists in the cache are not read again.
     fn unclear(&self, plans: &impl PlannedObjects) -> Option<Report> {
         if !plans.is_unclear() {
             return None;

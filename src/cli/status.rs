@@ -14,7 +14,7 @@ use serde::Serialize;
 use std::collections::HashMap;
 use std::ffi::OsString;
 
-/// How many of the worst items are shown.
+/// How many outcomes of checks `ccm status` shows. They are the worst ones.
 const ITEMS_AT_MOST: usize = 8;
 
 /// The column where the texts begin.

@@ -105,7 +105,7 @@ fn colored_line(line: &str) -> String {
     if !mark.is_empty() {
         return format!("\x1b[{mark}m{text}\x1b[0m{end}");
     }
-    // The cells of a table stand at least two spaces apart, and so do a message and the words before it.
+    // At least two spaces separate the cells of a table, and a message from the words before it.
     let mut colored = String::new();
     for cell in text.split_inclusive("  ") {
         let word = cell.trim();
@@ -153,7 +153,7 @@ fn share(word: &str) -> Option<(u32, u32)> {
     (share.1 > 0).then_some(share)
 }
 
-/// Whether a line about a wait is shown. A text that is written meanwhile takes the line's place.
+/// Whether the terminal shows a line about a wait. A text that is written during the wait replaces this line.
 static WAIT: Mutex<bool> = Mutex::new(false);
 
 pub(super) const ERASE_LINE: &str = "\r\x1b[K";
@@ -185,7 +185,8 @@ pub(super) fn over_wait<T>(write: impl FnOnce() -> T) -> T {
     write()
 }
 
-/// Returns the codes and the text that take the place of the last screen, as far as the text fits.
+/// Returns the codes and the text that replace the last screen. When the text does not fit on the terminal, its last
+/// lines are left out, and the screen says how many.
 pub(super) fn screen(text: &str) -> String {
     let (_, rows) = window(libc::STDOUT_FILENO);
     let lines: Vec<&str> = text.split_inclusive('\n').collect();

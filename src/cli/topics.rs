@@ -145,7 +145,7 @@ fn plain(markdown: &str, columns: usize) -> String {
             }
         } else if content.starts_with('|') {
             let headings = cells(content);
-            // The line between the headings and the body is skipped.
+            // The second line of a Markdown table only separates the headings from the rows, so it is skipped.
             lines.next();
             while let Some(row) = lines.next_if(|line| line.starts_with('|')) {
                 page.row(&headings, &cells(row));

@@ -259,7 +259,7 @@ pub(super) fn route_settings(settings: &Settings) -> Result<route::RouteSettings
 /// The reason why routes are turned off.
 pub(super) struct RoutesOff {
     pub(super) why: String,
-    /// Whether the settings ask for routes. The reason is then logged as a warning.
+    /// Whether the settings ask for routes. If so, the reason is logged as a warning.
     pub(super) is_wanted: bool,
 }
 
@@ -331,7 +331,7 @@ fn kube_options(settings: &Settings) -> config::Options {
     }
 }
 
-/// Returns the proxies that the environment names. Every Go program beside this one reads the same variables.
+/// Returns the proxies that environment variables name. Go programs read the same variables.
 fn proxies() -> Result<Proxies, String> {
     // A value that is not UTF-8 is no valid proxy address, so `read` returns an error that names the value.
     let variable = |name: &str| process::variable(name).map(|v| v.to_string_lossy().into_owned());

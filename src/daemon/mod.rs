@@ -23,9 +23,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use ticks::{Ticking, Ticks};
 
-/// How long the daemon waits for its threads at its end. A write in flight is over after 8 s, releasing the Lease
-/// may take one more second, and the whole end takes at most 10 s. (Kubernetes kills a process after 30 s by
-/// default.) These times are measured by the machine's clock.
+/// How long an ending daemon waits for its threads. A write in flight is over after 8 s, and releasing the Lease may
+/// take one more second, so that the whole end takes at most 10 s. Kubernetes kills a process after 30 s by default.
+/// These times are real time, even in a test that makes time run faster.
 const GRACE: Duration = Duration::from_millis(8_500);
 
 /// The longest time that an ending daemon waits for its last events to be written, while it holds the Lease.
@@ -98,8 +98,7 @@ impl RunningDaemon {
         self.ended()
     }
 
-    /// Returns `Blocked` when no controller can work, and otherwise `Stopped`. This is so even when
-    /// the daemon has not ended yet.
+    /// Returns `Blocked` when no controller can work, and otherwise `Stopped`. The daemon need not have ended yet.
     fn ended(&self) -> DaemonEnd {
         if self.ticks.failed.load(Ordering::Relaxed) {
             DaemonEnd::Blocked
@@ -139,7 +138,7 @@ pub fn with_events<T>(apis: &'static Apis, stop: &Stop, work: impl FnOnce() -> T
 }
 
 /// Does a piece of work on a thread of its own. Returns `None` when `stop` was set and the work did not end soon after.
-/// That thread is then left alone.
+/// Nobody waits for that thread any longer.
 pub fn unless_stopped<T: Send + 'static>(
     stop: &Stop,
     work: impl FnOnce() -> T + Send + 'static,
@@ -148,7 +147,7 @@ pub fn unless_stopped<T: Send + 'static>(
         return Some(work());
     }
     let (done, result) = mpsc::channel();
-    // After the time-out there is no receiver any more.
+    // The send fails when nobody waits for the result any more. This error is ignored.
     std::thread::spawn(move || drop(done.send(work())));
     let mut deadline = None;
     loop {

@@ -1,4 +1,4 @@
-//! The ticks of all controllers, each on its own thread, and what the threads learn for each other.
+//! The ticks of the controllers, each controller on a thread of its own, and the state that these threads share.
 
 use super::stop::Stop;
 use crate::cache::{self, Apis, PUT_OFF};

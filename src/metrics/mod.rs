@@ -144,7 +144,7 @@ pub enum MetricKind {
 }
 
 struct Series {
-    /// The labels as they stand between the braces, e.g. `method="get",code="200"`.
+    /// The labels in Prometheus' text format, without the braces, e.g. `method="get",code="200"`.
     labels: String,
     /// The value, which for a histogram is the sum of all durations.
     value: f64,
@@ -241,7 +241,7 @@ impl Metric {
         self.write_value(text, "_count", labels, count as f64);
     }
 
-    /// Writes one line. `labels` are the labels as they stand between the braces.
+    /// Writes one line. `labels` is in Prometheus' text format, without the braces.
     fn write_value(&self, text: &mut String, suffix: &str, labels: &str, value: f64) {
         let name = self.name;
         // Writing to a String does not fail.
@@ -276,8 +276,8 @@ pub fn exposition() -> String {
     text
 }
 
-/// The clock ticks a second in which `/proc/self/stat` counts processor time, on every architecture that
-/// Linux still runs on.
+/// The number of clock ticks in a second. `/proc/self/stat` counts processor time in clock ticks. The number is the
+/// same on every architecture on which Linux still runs.
 const TICKS_A_SECOND: f64 = 100.0;
 
 /// Notes the present moment as the start of the process.

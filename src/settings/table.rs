@@ -61,7 +61,8 @@ pub(super) fn by_letter(letter: char) -> Option<&'static Setting> {
     TABLE.iter().copied().find(|setting| setting.short == Some(letter))
 }
 
-/// Builds the fields that a row leaves out. The variable of a row that is named after its variable is among them.
+/// Builds a `Setting` that provides the fields which a row leaves out. With `variable`, the setting also has the
+/// variable of the row's name.
 macro_rules! base {
     (variable $name:ident $group:expr, $commands:expr) => {
         Setting { variables: &[Value(variables::$name)], ..Setting::of($group, $commands) }
@@ -492,7 +493,6 @@ settings! {
         commands: &[Run, NodeSync, RouteSync],
     }
 
-    // The number of concurrent syncs is at least 1.
     CONCURRENT_SERVICE_SYNCS concurrent_service_syncs: u32 = parsed(count) => {
         flags: &["concurrent-service-syncs"],
         kind: ValueKind::Integer,
@@ -643,7 +643,7 @@ settings! {
         commands: LOAD_BALANCERS,
     }
 
-    // The flag is refused together with `namespace`.
+    // The flag `--all-namespaces` can't be combined with `--namespace`.
     ALL_NAMESPACES all_namespaces: bool = parsed(boolean) => {
         flags: &["all-namespaces"],
         short: Some('A'),
@@ -674,7 +674,7 @@ settings! {
         commands: LISTS,
     }
 
-    // The flag is refused together with the formats JSON and YAML.
+    // The flag `--watch` can't be combined with the formats JSON and YAML.
     WATCH watch: bool = parsed(boolean) => {
         flags: &["watch"],
         short: Some('w'),

@@ -54,7 +54,7 @@ named! {
 }
 
 impl Controller {
-    /// Returns the alias and the canonical name.
+    /// Returns the controller's alias and its canonical name.
     fn names(self) -> [&'static str; 2] {
         let canonical = match self {
             Controller::Node => "cloud-node-controller",

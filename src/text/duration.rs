@@ -87,7 +87,7 @@ fn first_part(text: &str) -> Result<(u128, &str), String> {
     if whole.trim_start_matches('0').len() > 20 {
         return Err(too_long());
     }
-    // The digits were checked above, so parsing fails only for an empty text, which counts as 0.
+    // Both texts contain only digits, so parsing fails only for an empty text, which counts as 0.
     let number = |digits: &str| digits.parse::<u128>().unwrap_or(0);
     let fraction = &fraction[..fraction.len().min(18)];
     let scale = 10_u128.pow(fraction.len() as u32);

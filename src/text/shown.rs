@@ -131,7 +131,7 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     all_nearest(word, candidates).first().copied()
 }
 
-/// How many candidates with the same number of slips a message lists at most.
+/// How many candidates an error suggests at most, when several are equally similar to the typed word.
 const NEAR_AT_MOST: usize = 3;
 
 /// Returns `; did you mean a or b?`, which follows an error about `word`, or an empty text when no candidate is near.

@@ -112,7 +112,8 @@ pub(super) fn other_ccm(view: &DoctorView) -> CheckResult {
         of_workload(CheckOutcome::fail(found, remedy(&stop)), workload)
     });
     let mut others: Vec<CheckOutcome> = others.collect();
-    // A name is no proof, because our program may run in a Deployment of that name. An image is a proof.
+    // A Lease holder of this name is no proof of another program, because our program may run in a Deployment of that
+    // name. The image of a workload is a proof.
     if let (true, Some(holder)) = (others.is_empty(), holder)
         && !workloads.iter().any(runs_us)
     {

@@ -32,7 +32,8 @@ impl CheckStatus {
     }
 }
 
-/// The result of a check for one object, or for the whole. Programs get it in this form as JSON or YAML.
+/// The result of a check, about one object or about no object in particular. Programs get the result in this form as
+/// JSON or YAML.
 #[derive(Serialize)]
 pub(in crate::cli) struct CheckOutcome {
     pub(in crate::cli) check: &'static str,

@@ -32,11 +32,11 @@ pub(super) struct DoctorReader<'a> {
     pub(super) begun: Instant,
     /// The clients of both APIs.
     pub(super) apis: Seen<Apis>,
-    /// Whether the cluster may be asked. The error says why there is no client of it.
+    /// Whether the client for the cluster could be made. The error says why not.
     pub(super) has_cluster: Seen<()>,
     /// How long the answers of Kubernetes are used again, before Kubernetes is asked anew.
     pub(super) look: Duration,
-    /// Whether all rights of the daemon are known to be the user's as well.
+    /// Whether the user is known to have all rights of the daemon.
     pub(super) has_rights: bool,
 }
 
@@ -143,7 +143,7 @@ pub(super) fn workloads(reader: &DoctorReader) -> Seen<Vec<Workload>> {
     })
 }
 
-/// Reads from the Lease how long no login may be tried after the daemon's login was refused.
+/// Reads from the Lease how long to wait before the next login to Robot, after a login of the daemon was refused.
 pub(super) fn wait_of_login(reader: &DoctorReader) {
     if let Ok(apis) = &reader.apis {
         leader::heed_refused_login(&reader.started.settings, apis);
@@ -251,14 +251,14 @@ pub(super) fn services(
         return Err(Gap::NotHere(why));
     }
     let services = ServiceController::new(service::ServiceSettings {
-        // The controller takes lists of at most half the age of these periods. With twice `look`, it takes lists that
-        // are as old as `look`.
+        // The controller reads a list again when the list is older than half of this period. A period of twice `look`
+        // therefore allows lists up to the age `look`.
         sync_interval: reader.look * 2,
         resync_period: reader.look * 2,
         ..wire::service_settings(settings)
     });
     let plans = services.evaluate(apis, &Selection::All).map_err(gap)?;
-    // The plans were made from the snapshot that was read last.
+    // The snapshot that was read last is the snapshot from which the plans were made.
     let snapshot = apis.load_balancers_last();
     *external = snapshot.map_or_else(Vec::new, |snapshot| snapshot.external());
     Ok(plans)

@@ -80,8 +80,8 @@ fn unlimited_addresses(view: &DoctorView, plans: &[ServicePlan]) -> Option<Check
     Some(CheckOutcome::warn(what, remedy))
 }
 
-/// Reports ports of external load balancers that have no label but probably belonged to a Service. Only the owner of
-/// the load balancer knows whether such a port is his own, so ccm never removes it.
+/// Reports ports of external load balancers that have no label but probably belonged to a Service. ccm never removes
+/// such a port, because only the owner of the load balancer knows who uses the port.
 fn left_over_ports(external: &[Balancer], plans: &[ServicePlan]) -> Vec<CheckOutcome> {
     let outcomes = external.iter().flat_map(|balancer| {
         balancer.ports.iter().filter(|port| port.uid.is_none()).filter_map(|port| {

@@ -34,7 +34,7 @@ pub(in crate::cli) struct DoctorView<'a> {
     pub(in crate::cli) refreshes: Vec<Refresh>,
 }
 
-/// An API server that answers.
+/// The data of a cluster whose API server answers.
 pub(in crate::cli) struct ClusterView {
     /// The address of the API server, and the source of this address.
     pub(in crate::cli) at: String,

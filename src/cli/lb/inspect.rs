@@ -46,7 +46,7 @@ fn read_more(apis: &Apis, plan: &mut ServicePlan, known: Sides) {
     if known != Sides::Cloud {
         match service::past_events(apis, Some(&plan.object)) {
             Ok(events) => plan.events = Some(events.into_iter().rev().collect()),
-            // The daemon's role does not allow this call.
+            // The daemon's role does not allow reading events, so this is not reported as an error.
             Err(error) if error.is_forbidden() => log::debug!("{error}"),
             Err(error) => Printer::notice(format_args!("events can't be read: {error}")),
         }

@@ -154,7 +154,7 @@ fn diff(plan: &ServicePlan) -> String {
         // The load balancer does not exist any more, or it is protected.
         (Want::Remove, _) if plan.changes_now().next().is_none() => vec!["finalizer".into()],
         (Want::Remove, _) if plan.is_deletion() => vec!["delete".into()],
-        // The word `release` stands for a load balancer that stays, but loses everything that belongs to this Service.
+        // The cell contains `release` when the load balancer stays, but loses everything that belongs to this Service.
         (Want::Remove, _) => vec!["release".into()],
         (Want::Ensure, None) => vec!["create".into()],
         _ if plan.cloud.outcome.is_released() => vec!["released".into()],

@@ -18,7 +18,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Returns the message for load balancers that are turned off. `ccm doctor` has the same message.
+/// Returns the message that load balancers are turned off. `ccm doctor` prints the same message.
 pub(super) fn turned_off() -> String {
     format!(
         "{HCLOUD_LOAD_BALANCERS_ENABLED}=false: no Service gets a load balancer, and none is changed or deleted"
@@ -94,8 +94,8 @@ impl Services {
         Ok(self.controller.evaluate(&self.context.apis, selection)?)
     }
 
-    /// Returns the plans that the user asked for. A named Service that is left alone has a plan only when it has a load
-    /// balancer. Without a plan, the error says why the Service is left alone.
+    /// Returns the plans that the user asked for. A named Service that this daemon does not manage has a plan only when
+    /// it has a load balancer. Otherwise the error says why the daemon does not manage the Service.
     fn evaluate_shown(&self) -> Result<Vec<ServicePlan>, CommandFailure> {
         let selection = self.selection()?;
         let plans = self.evaluate(&selection)?;
@@ -300,8 +300,9 @@ impl Serialize for ServiceJson<'_> {
     }
 }
 
-/// Whether everything on the load balancer belongs to other Services or to its owner. That is so when no port there
-/// belongs to the Service, and the status of the Service has no address.
+/// Whether the load balancer serves only other Services or its owner, although this Service wants to use
+/// it. That is so when the load balancer has ports, none of the ports belongs to this Service, and the
+/// status of the Service has no address.
 pub(super) fn serves_others_alone(plan: &ServicePlan) -> bool {
     let has_address = !plan.service.status.load_balancer.ingress.is_empty();
     let found = plan.cloud.found.as_ref();

@@ -55,7 +55,8 @@ struct Watched {
 }
 
 impl DaemonHealth {
-    /// Begins to answer when an address is set. The returned value lives as long as the process.
+    /// Starts the health server when the settings contain an address for it. The returned value lives as
+    /// long as the process.
     pub fn start(
         settings: HealthSettings,
         apis: &'static Apis,

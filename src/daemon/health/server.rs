@@ -1,8 +1,9 @@
 //! The sockets of the health server: a thread that accepts connections, and a thread for each connection.
 //!
 //! Everybody may connect, so that connections, bytes and time are bounded. A new connection takes the place of the
-//! oldest connection that had its turn. So clients that hold connections open can't lock out a probe, because a probe
-//! sends its request as soon as it is connected. The server trusts no byte of a request.
+//! oldest connection that was silent for too long, has sent an incomplete request, or got its answer. Clients that hold
+//! connections open can't lock out a probe, because a probe sends its request as soon as it is connected. The server
+//! trusts no byte of a request.
 
 use super::super::stop::Stop;
 use crate::provider::clock;
@@ -18,8 +19,8 @@ use ureq::http::StatusCode;
 const BIND_RETRY: Duration = Duration::from_secs(5);
 
 const CONNECTIONS_AT_MOST: usize = 64;
-/// How long a connection may last, from its first byte to its last, in the machine's time. The kubelet's own time-out
-/// for a probe is 1 s by default.
+/// How long a connection may last, from its first byte to its last. This is real time, even in a test that makes time
+/// run faster. The kubelet's own time-out for a probe is 1 s by default.
 const LIFETIME: Duration = Duration::from_secs(2);
 /// How many bytes are read and thrown away after the answer. A connection that is closed with unread bytes is reset, so
 /// that the client may lose the answer.
@@ -63,7 +64,7 @@ fn spawn(work: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Listens on the address, and returns the listeners. When the address is in use, the function tries again until it
+/// Listens on the address, and returns the listeners. When the address can't be used, the function tries again until it
 /// succeeds. Returns an empty list when the daemon ends first.
 fn bind_in_the_end(address: SocketAddr, stop: &Stop) -> Vec<TcpListener> {
     let mut is_logged = false;

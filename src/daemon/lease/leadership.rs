@@ -122,9 +122,9 @@ impl LeaderElection {
         }
     }
 
-    /// Takes over the notes on the Lease that is to be acquired, which are the time of a refused login and the identity
-    /// of the cluster. Another process wrote these notes, or this daemon before its restart. `read` is `None` when
-    /// there is no Lease.
+    /// Takes over the notes on the Lease that this process is about to acquire: the time of a refused login, and the
+    /// identity of the cluster. Another process wrote these notes, or this daemon before its restart. `read` is `None`
+    /// when there is no Lease.
     pub(super) fn recall(&self, read: Option<&kube::Lease>) {
         let refused = read.and_then(kube::Lease::login_refused);
         if let Some((dedicated, refused)) = self.dedicated.get().zip(refused) {
@@ -139,7 +139,8 @@ impl LeaderElection {
         }
     }
 
-    /// Returns the Lease that was read, with the notes of this process.
+    /// Returns the Lease with the notes of this process added: the time of a refused login, and the
+    /// identities of the cluster.
     pub(super) fn noted(&self, read: kube::Lease) -> kube::Lease {
         let read = match self.dedicated.get() {
             Some(dedicated) => read.noting(dedicated.login_refused()),
@@ -204,7 +205,8 @@ impl LeaderElection {
             return false;
         }
         LEADER.set(&[], 1.0);
-        // This runs apart from the renewals, so that the leadership ends at the deadline even when a renewal hangs.
+        // The check of the deadline has a thread of its own, so that the leadership ends at the deadline
+        // even when a renewal hangs.
         let lease = Arc::clone(self);
         self.stop.repeat(true, move || lease.left_until_deadline());
         true

@@ -155,8 +155,8 @@ impl Renewer {
         })
     }
 
-    /// Makes the write of a step, guarded by the resourceVersion. After the wish to end, the release is the only write
-    /// of the Lease that passes the gate.
+    /// Makes the write of a step, guarded by the resourceVersion. After the daemon was asked to end, the gate lets only
+    /// one write of the Lease pass, which is its release.
     fn take(&mut self, read: Option<kube::Lease>, step: &LeaseStep) -> Result<(), kube::KubeError> {
         let LeaseStep::Write(record) = step else {
             return Ok(());
