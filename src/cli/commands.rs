@@ -22,7 +22,7 @@ pub(super) struct CommandEntry {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CommandKind {
-    /// A command with settings.
+    /// A command that takes settings.
     Flags(Command),
     /// A word that needs a second word. The names of the group's commands begin with this word.
     Group,

@@ -24,7 +24,7 @@ pub(super) fn explain(words: &[OsString]) -> Exit {
     }
 }
 
-/// Returns a line that says which kinds of words can be explained, and which pages have their tables.
+/// Returns a line that lists the kinds of words that can be explained, and the pages that contain their tables.
 fn what_is_known() -> String {
     let mut topics: Vec<&str> = rows().map(|row| row.topic).collect();
     // The rows of a page are directly below each other.

@@ -60,8 +60,8 @@ pub fn in_simulation(words: Vec<OsString>) -> u8 {
     dispatch(without_program(words)) as u8
 }
 
-/// Returns the words without the program's name. The name `DROP_IN` stands for a profile. The flag of this profile is
-/// put before all other flags, so that a flag that the user typed wins.
+/// Returns the words without the program's name. When this name is `DROP_IN`, the flag for the profile `hcloud` is put
+/// before all other flags, so that a flag that the user typed wins.
 fn without_program(mut words: Vec<OsString>) -> Vec<OsString> {
     if words.is_empty() {
         return words;

@@ -12,7 +12,7 @@ const NEAREST_AT_MOST: usize = 3;
 
 /// A kind of objects, with the words that commands use for the kind.
 pub(super) struct ObjectKind {
-    /// The words that a person may write before the slash of `KIND/NAME`. ccm itself writes the first of them.
+    /// The prefixes that a user may write before the slash of `KIND/NAME`. ccm itself prints the first prefix.
     pub(super) prefixes: [&'static str; 3],
     /// The command that shows all objects of the kind.
     list: &'static str,

@@ -160,7 +160,7 @@ impl NodeCommands {
     }
 }
 
-/// Returns what the node's server is called, and every address of the node and of the server.
+/// Returns the node's name, together with the IDs, names and addresses of the node and of its server.
 fn called_in_cloud(plans: &NodePlans) -> KnownObject {
     let plan = &plans.node;
     let mut others: Vec<String> =

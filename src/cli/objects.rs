@@ -18,7 +18,7 @@ use serde::Serialize;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often `--watch` asks the cloud. The interval is long because the calls to the cloud are limited.
+/// How often `--watch` asks the cloud. The interval is long because the rate limit of the Cloud API is small.
 pub(super) const CLOUD_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The plans that one controller made for a command.
@@ -76,9 +76,9 @@ pub(super) fn error_of(report: Option<&Report>, object: &str) -> Option<String> 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sides {
     Both,
-    /// Kubernetes alone answers, and nothing is planned.
+    /// Only Kubernetes answers, and nothing is planned.
     Kubernetes,
-    /// The cloud alone answers, and nothing is planned.
+    /// Only the cloud answers, and nothing is planned.
     Cloud,
 }
 
@@ -212,7 +212,7 @@ impl CommandContext {
         })
     }
 
-    /// Prints that an API did not answer. For Kubernetes the message names the kubeconfig, because a person
+    /// Prints that an API did not answer. A message about Kubernetes names the kubeconfig, because a user
     /// may have several.
     pub(super) fn failed(&self, error: &cache::CacheError) -> Exit {
         match error {

@@ -20,7 +20,7 @@ pub(super) enum Exit {
     Done = 0,
     /// Something failed.
     Failed = 1,
-    /// The usage was wrong.
+    /// The command line is wrong.
     Usage = 2,
     /// There are changes to make, and `--detailed-exitcode` asks for this exit code.
     Pending = 3,
@@ -85,7 +85,7 @@ impl Printer {
 
     pub(super) fn stderr(text: &str) {
         let text = shown(text, true);
-        // There is nowhere left to report an error.
+        // The error of this write is ignored, because there is no other place to report it.
         let _ = over_wait(|| process::print(true, text.as_bytes()));
     }
 

@@ -21,8 +21,8 @@ pub(super) struct Columns {
 pub(super) type Yielding = (usize, usize);
 
 impl Columns {
-    /// Returns a table of rows with a cell for each column, including the wide ones. For a terminal, the columns that
-    /// may be cut are cut until the table fits. With `-o wide`, in a pipe or in a file nothing is cut, because somebody
+    /// Returns a table of rows with a cell for each column, including the wide ones. On a terminal, the cells of some
+    /// columns are cut until the table fits. With `-o wide`, in a pipe or in a file nothing is cut, because somebody
     /// may search the output for a whole name.
     pub(super) fn table(&self, mut rows: Vec<Vec<String>>, is_wide: bool) -> String {
         if is_wide {

@@ -16,8 +16,8 @@ const LEAST: usize = 40;
 static ASKED: OnceLock<Color> = OnceLock::new();
 
 pub(super) fn ask_for_color(color: Color) {
-    // With `--settings-from` the settings are read twice. The second call changes nothing, because this setting has the
-    // same value both times.
+    // With `--settings-from` the settings are read twice, so this function is called twice. The second call is ignored,
+    // because `--color` has the same value both times.
     let _ = ASKED.set(color);
 }
 
@@ -161,8 +161,8 @@ pub(super) const ERASE_LINE: &str = "\r\x1b[K";
 /// The codes that begin a screen. They clear the terminal, and move the cursor to the first place.
 const CLEAR: &str = "\x1b[H\x1b[2J";
 
-/// Shows a line about a wait in the place of the last line. `None` erases the last line. Callers make sure that
-/// stderr obeys codes.
+/// Replaces the last line of the terminal with a line about a wait. `None` erases the last line. A caller first makes
+/// sure that stderr is a terminal that obeys control codes.
 pub(super) fn show_wait(line: Option<&str>) {
     let mut wait = lock(&WAIT);
     match line {
@@ -210,7 +210,7 @@ pub(super) fn end() {
 }
 
 fn write(text: &str) {
-    // There is nowhere left to report an error.
+    // The error of this write is ignored, because there is no other place to report it.
     let _ = process::print(true, text.as_bytes());
 }
 

@@ -227,8 +227,7 @@ fn cells(line: &str) -> Vec<String> {
     line.trim().trim_matches('|').split('|').map(|cell| cell.trim().replace(BAR, "|")).collect()
 }
 
-/// The smallest width of the right column of a help text. When less room is left, the right column begins
-/// further to the left.
+/// The smallest width of the right side of a row. When less room is left, the right side begins further to the left.
 const NARROWEST: usize = 24;
 
 /// The last column in which a right side may begin beside its left side. A right side that would begin further to the
@@ -252,7 +251,7 @@ pub(super) fn reflowed(text: &str, columns: usize, change: impl Fn(&str) -> Stri
         let (left, right) = row.unwrap_or((content, ""));
         let right = right.trim_start();
         let mut column = length(line) - length(right);
-        // The right column of a table begins at the same place in each row, however long the left cell is.
+        // The right sides of a table begin in the same column in each row, whatever the width of the left side.
         if let Some((_, above)) = last.filter(|(of, _)| *of == indent) {
             column = column.min(above);
         } else if column > FURTHEST {

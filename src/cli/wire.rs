@@ -32,8 +32,8 @@ const SHORTEST_EXEC_TIME_LIMIT: Duration = Duration::from_secs(5);
 /// The number of characters that a token of the Cloud API has. A token of another length causes a warning.
 pub(super) const TOKEN_CHARACTERS: usize = 64;
 
-/// Returns the metadata service that says whether this machine is attached to the Network. `None` means that the
-/// question is not asked: a setting turns it off, or it is a dry run, which may be tried on any machine.
+/// Returns the metadata service that says whether this machine is attached to the Network. `None` when a setting turns
+/// this question off. `None` also for a dry run, because a dry run may be started on any machine.
 pub(super) fn metadata(settings: &Settings) -> Option<String> {
     if settings.network_disable_attached_check.value || settings.dry_run.value {
         return None;

@@ -50,7 +50,7 @@ metrics! {
     ROBOT_REMAINING: Gauge "ccm_robot_budget_remaining" ["endpoint"],
         "Calls of the Robot web service left of ccm's own budget by endpoint (server, reset), at the last call; the web service itself allows more.";
 
-    /// The metric is a point in time, not the time that is left, because a point in time stays right between two calls.
+    /// The metric is a point in time and not the remaining time, because a point in time stays right between two calls.
     ROBOT_BLOCKED: Gauge "ccm_robot_blocked_until_timestamp_seconds" ["reason"],
         "When ccm calls the Robot web service again, in seconds since 1970, by the reason for the pause: login (credentials were refused), rate_limit. 0: no pause.";
 

@@ -15,7 +15,7 @@ pub struct Setting {
     /// The variables. The value is taken from the first one that is set and not empty.
     pub variables: &'static [Variable],
     pub kind: ValueKind,
-    /// The default as text, written like the value of a flag and parsed in the same function.
+    /// The default as text. It is written like the value of a flag, and the same function parses it.
     pub default: Option<&'static str>,
     /// What the setting does, its unit and its limits, in whole sentences.
     pub help: &'static str,
@@ -26,7 +26,7 @@ pub struct Setting {
     pub secret: bool,
     /// Whether the setting is left out of `--help` and `ccm help settings`.
     pub hidden: bool,
-    /// Whether `--settings-from` leaves the setting out, because the person who runs the command decides about it.
+    /// Whether `--settings-from` leaves the setting out, because the user who runs the command decides about it.
     pub own: bool,
 }
 

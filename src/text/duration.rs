@@ -32,12 +32,12 @@ pub fn interval(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Parses whole seconds, at least one, for an API that counts in seconds.
+/// Parses a duration of at least one whole second, for an API that counts in seconds.
 pub fn whole_seconds(text: &str) -> Result<u32, String> {
     seconds_between(text, 1, LONGEST_S)
 }
 
-/// Parses a number of whole seconds from `least` to `most`.
+/// Parses a duration of whole seconds, from `least` to `most` seconds.
 pub fn seconds_between(text: &str, least: u32, most: u32) -> Result<u32, String> {
     let duration = duration(text)?;
     let whole = u32::try_from(duration.as_secs()).unwrap_or(u32::MAX);

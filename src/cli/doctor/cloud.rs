@@ -15,10 +15,10 @@ use std::collections::HashSet;
 /// The daemon puts refreshes off while fewer calls are left than the rate limit divided by this number.
 const RESERVE_SHARE: u64 = 10;
 
-/// The difference between the clocks, in seconds, that is worth a warning. Equal clocks may show a smaller difference,
-/// because the answer takes time and its date has whole seconds only.
+/// A difference between the clocks of this many seconds causes a warning. Even exact clocks may seem to differ a
+/// little, because the answer takes time, and the date in the answer has whole seconds only.
 const WARN_SKEW_S: u64 = 5;
-/// The difference between the clocks, in seconds, that is a failure. Even a smaller difference makes an API refuse
+/// A difference between the clocks of this many seconds is a failure. Even a smaller difference makes an API refuse
 /// tokens and certificates sooner or later.
 const FAIL_SKEW_S: u64 = 60;
 

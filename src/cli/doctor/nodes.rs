@@ -122,7 +122,7 @@ pub(super) fn servers(view: &DoctorView) -> CheckResult {
         }
         let is_new =
             matches!(plan.server, ServerMatch::Matched(..)) && is_uninitialized(&plan.node);
-        // A finding that blocks a node means that the node can't be initialised, or can't be kept as it should be.
+        // A finding that blocks a node says that the node can't be initialised, or can't be kept up to date.
         let blocked = find(plan, &[Reason::ServerReplaced]).or(plan.obstacle.as_ref());
         match (blocked, find(plan, &in_doubt)) {
             (Some(finding), _) => Some(reported(CheckOutcome::fail, finding, &inspect(plan))),
@@ -139,7 +139,7 @@ pub(super) fn servers(view: &DoctorView) -> CheckResult {
     each(nodes, decide, format!("{count}, each with its server"))
 }
 
-/// Reports nodes that are not ready for another reason than their server, and ready nodes that still have the taint of
+/// Reports nodes that are not ready for a reason other than their server, and ready nodes that still have the taint of
 /// a server that is off. The checks `servers` and `nodes` report the nodes that are not ready because of their server.
 pub(super) fn ready(view: &DoctorView) -> CheckResult {
     let nodes = need(&view.nodes, "nodes")?;
@@ -161,8 +161,8 @@ pub(super) fn ready(view: &DoctorView) -> CheckResult {
                 "not ready; the taint shutdown shows that its server was off",
                 "switch its server on".to_owned(),
             ),
-            // The power state of a dedicated server is not known here, because a question to Robot for each server
-            // would use up its budget.
+            // The power state of a dedicated server is not known here. Asking the Robot web service about each server
+            // would use up the web service's rate limit.
             ServerMatch::Matched(server, _) if server.id.cloud().is_some() => {
                 ("not ready; its server runs", see_kubelet(plan))
             }

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// A read that the checks need. `STAGES` lists all reads in the order in which they are made.
 struct ReadStage {
-    /// The name of what the stage reads.
+    /// The name of the stage, which says what the stage reads.
     name: &'static str,
     /// The name of the check that reports that this stage could not be read.
     check: &'static str,

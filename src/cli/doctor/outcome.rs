@@ -46,11 +46,11 @@ pub(in crate::cli) struct CheckOutcome {
     pub(super) remedy: String,
 }
 
-/// The result of a check: one outcome for the whole, or one for each object that has a problem. The error says that
-/// something the check needs was not read.
+/// The result of a check: a single outcome that is about no object in particular, or an outcome for each object that
+/// has a problem. The error says that something the check needs was not read.
 pub(super) type CheckResult = Result<Vec<CheckOutcome>, Gap>;
 
-/// Something that was read, or the gap that says why it was not read.
+/// The data that was read, or the gap that says why nothing was read.
 pub(in crate::cli) type Seen<T> = Result<T, Gap>;
 
 /// The reason why something was not read.
@@ -68,7 +68,7 @@ pub(in crate::cli) enum Gap {
     Refused(Credential, String, Option<String>),
 }
 
-/// Credentials that several reads send.
+/// The credentials of an API. Several reads send the same credentials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::cli) enum Credential {
     /// The token of the Cloud API.

@@ -100,11 +100,11 @@ fn left_over_ports(external: &[Balancer], plans: &[ServicePlan]) -> Vec<CheckOut
     outcomes.collect()
 }
 
-/// Returns why the port probably belonged to a Service, or `None`. One reason is that the port sends
-/// traffic to the node port of a Service that has the same port but left the load balancer, or that now has
-/// another port on the load balancer. Another reason is that no target answers on this port, although
-/// Services use the load balancer. The result is `None` when a Service with the same port and node port
-/// uses the load balancer, because that Service gets its label again.
+/// Returns why the port probably belonged to a Service, or `None`. One reason is that the port sends traffic to the
+/// node port of a Service that has the same port but left the load balancer, or that now uses another port of the load
+/// balancer. Another reason is that no target answers on this port, although Services use the load balancer. The result
+/// is `None` when a Service with the same port and node port uses the load balancer, because the port then gets the
+/// label of that Service again.
 fn why_left_over(balancer: &Balancer, port: &PortOwner, plans: &[ServicePlan]) -> Option<String> {
     let to = port.destination?;
     let uses =

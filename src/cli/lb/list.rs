@@ -1,4 +1,5 @@
-//! `ccm lb list` shows every Service with its load balancer, and what differs.
+//! `ccm lb list` shows every Service with its load balancer, and the values of the load balancer that
+//! differ from the wanted ones.
 
 use super::plans::{Services, serves_others_alone, targets_cell, turned_off};
 use crate::cli::lists::{List, Table};

@@ -129,7 +129,7 @@ impl Services {
         Ok(orphans)
     }
 
-    /// Returns every Service of type LoadBalancer in the cluster.
+    /// Returns every Service of type LoadBalancer that exists in the cluster.
     fn there(&self) -> Result<Arc<Vec<Arc<KubeService>>>, CommandFailure> {
         let apis = &self.context.apis;
         Ok(apis.load_balancer_services(Duration::MAX, ReadFrom::Latest)?.value)
@@ -201,7 +201,7 @@ fn is_in(full_name: &str, namespace: &str) -> bool {
     full_name.split_once('/').is_some_and(|(of, _)| of == namespace)
 }
 
-/// Returns the name of the Service, and the names and addresses of its load balancer in both APIs.
+/// Returns the name of the Service, together with the IDs, names and addresses of its load balancer.
 fn called(plan: &ServicePlan) -> KnownObject {
     let status = plan.service.status.load_balancer.ingress.iter();
     let status = status.flat_map(|ingress| ingress.ip.iter().chain(&ingress.hostname));

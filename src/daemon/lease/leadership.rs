@@ -59,8 +59,9 @@ pub struct LeaderElection {
     pub(super) leadership: Mutex<Leadership>,
     /// Whether another process was seen to lead.
     pub(super) is_standby: AtomicBool,
-    /// The API of dedicated servers. When it refuses a login, the time is noted on the Lease. A process that acquires
-    /// the Lease waits accordingly, so that a restart does not cause another failed login.
+    /// The API of dedicated servers. The time at which it refused a login is noted on the Lease. A process
+    /// that acquires the Lease reads this time and delays its own login, so that a restart does not cause
+    /// another failed login.
     pub dedicated: OnceLock<&'static dyn Dedicated>,
     /// The identity of the cluster, which is noted on the Lease.
     pub cluster: OnceLock<Arc<ClusterIdentity>>,
@@ -269,7 +270,7 @@ fn hostname() -> String {
     }
 }
 
-/// Returns a UUID of version 4, see RFC 9562.
+/// Returns a UUID of version 4 with the bits of `high` and `low`, see RFC 9562.
 fn uuid(high: u64, low: u64) -> String {
     format!(
         "{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}",

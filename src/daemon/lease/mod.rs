@@ -43,9 +43,9 @@ impl LeaderElection {
         }
     }
 
-    /// Tries to acquire the Lease from now on, and then renews it until the daemon has to end or the Lease is lost.
-    /// After the last renewal, the controllers may finish their writes, because the gate lets a write begin only if it
-    /// ends before the lease does.
+    /// Begins to try to acquire the Lease, and then renews it until the daemon has to end or the Lease is lost. After
+    /// the last renewal, the controllers may finish their writes, because the gate lets a write begin only if it ends
+    /// before the lease does.
     pub fn begin(self: &Arc<Self>, policy: WaitPolicy) {
         let (mut renewer, pause) = (self.renewer(policy), self.settings.retry_period);
         self.stop.repeat(true, move || renewer.renew().then_some(pause));
@@ -113,7 +113,7 @@ fn election(lease: &LeaderElection) -> Election {
     Election::new(&settings.identity, settings.lease_seconds, settings.second)
 }
 
-/// Tries to acquire the Lease, and then renews it.
+/// The part of a leader election that acquires the Lease and then renews it.
 pub struct Renewer {
     lease: Arc<LeaderElection>,
     policy: WaitPolicy,
