@@ -32,7 +32,7 @@ struct Row {
     problem: Option<String>,
     setting: String,
     source: String,
-    /// The value. `None` when the setting has none, or has a wrong one with which the daemon would not start.
+    /// The value. `None` when the setting has no value, or has a wrong value with which the daemon would not start.
     value: Option<String>,
 }
 

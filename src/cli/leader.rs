@@ -131,8 +131,8 @@ fn lease_settings(settings: &Settings, key: LeaseKey) -> lease::LeaseSettings {
     }
 }
 
-/// Returns the duration in whole seconds. It is rounded up, because another process may not acquire the Lease before
-/// this process stops writing.
+/// Returns the duration in whole seconds. The duration is rounded up, so that another process can't acquire the Lease
+/// before this process stops writing.
 fn whole_seconds(duration: Duration) -> u32 {
     u32::try_from(duration.as_nanos().div_ceil(1_000_000_000)).unwrap_or(u32::MAX)
 }

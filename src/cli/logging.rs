@@ -116,8 +116,8 @@ const FIRST_LINE: Duration = Duration::from_secs(2);
 
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Shows a line at the terminal while a command waits, until the process ends. The line is replaced, and erased after
-/// the wait. Without a terminal no line is shown.
+/// From now on, shows a line at the terminal while a command waits, and erases the line after the wait. Without a
+/// terminal no line is shown.
 pub(super) fn show_waits() {
     if !terminal::obeys_codes(true) {
         return;

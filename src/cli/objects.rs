@@ -62,7 +62,7 @@ pub(super) struct Item<'a, Object, Cloud, Difference, Change, Found = &'a Findin
     pub(super) error: Option<String>,
 }
 
-/// Returns why the object failed. When an API does not answer, this is the error of that API.
+/// Returns the reason why the sync of the object failed. When an API does not answer, this is the error of that API.
 pub(super) fn error_of(report: Option<&Report>, object: &str) -> Option<String> {
     let report = report?;
     if let Some(outage) = &report.outage {

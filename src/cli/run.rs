@@ -188,8 +188,8 @@ fn pass(
         log::info!("{name}: {}", report.counts());
         exit = exit.fail_if(!report.failures.is_empty());
     }
-    // A wrong token must make the pass fail even when no controller had a question for the cloud. A pass that was not
-    // stopped therefore calls the cloud.
+    // A wrong token must make the pass fail even when no controller needed the cloud. A pass that was not stopped
+    // therefore calls the cloud here.
     if !stop.is_set() {
         match daemon::unless_stopped(stop, || daemon::reach_cloud(apis)) {
             Some(Ok(())) => return exit,

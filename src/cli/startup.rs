@@ -41,7 +41,7 @@ const SYSTEM: &str = "kube-system";
 /// The longest time for the search for the daemon. This is real time, even in a test that makes time run faster.
 const LOOKED_FOR_AT_MOST: Duration = Duration::from_secs(2);
 
-/// Reads the settings of a command. On an error the command ends, and everything was printed.
+/// Reads the settings of a command. On an error, prints the error and returns the exit code.
 pub(super) fn start(command: Command, words: Vec<OsString>) -> Result<Started, Exit> {
     let mut parsed = parse(command, words.clone())?;
     clock::quicken(parsed.settings.test_time_scale.value);
@@ -152,7 +152,8 @@ impl Started {
     }
 }
 
-/// Returns the text that names the daemon's settings which are not known here, and says how to go on.
+/// Returns a message that lists the daemon's settings which this command could not read, and says how to
+/// work without them.
 pub(super) fn not_known(what: &str) -> String {
     format!("not known here: {what}; with --own-settings only the settings of this shell are used")
 }
@@ -178,7 +179,7 @@ fn start_log(command: Command, parsed: &Parsed) {
 }
 
 /// Adds the settings of the cluster's daemon when the command uses them. Returns the client that read them, and which
-/// of the daemon's settings could not be read. On an error the command ends, and everything was printed.
+/// of the daemon's settings could not be read. On an error, prints the error and returns the exit code.
 fn with_daemon(
     command: Command,
     words: Vec<OsString>,
@@ -291,9 +292,9 @@ fn both(
     Ok((both, unread))
 }
 
-/// Returns the daemon's settings that were not read because their values stand in another object, e.g. a Secret.
-/// Only settings in `unset` are returned, which are the settings that the command uses and that are not set for
-/// the command itself.
+/// Returns the daemon's settings that were not read because their values are in another object, e.g. a Secret. `unset`
+/// contains the settings that the command uses and that the command line and the environment do not set. Other settings
+/// are not returned.
 fn unread(container: &Container, unset: &[String]) -> Vec<String> {
     let unread = container.elsewhere.iter().filter(|(what, _)| unset.contains(what));
     let mut unread = Vec::from_iter(unread.map(|(what, place)| format!("{what} (in {place})")));

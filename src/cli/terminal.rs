@@ -190,7 +190,7 @@ pub(super) fn over_wait<T>(write: impl FnOnce() -> T) -> T {
 pub(super) fn screen(text: &str) -> String {
     let (_, rows) = window(libc::STDOUT_FILENO);
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
-    // The cursor needs a free line below the text.
+    // The last line of the terminal stays free for the cursor.
     if rows == 0 || lines.len() < rows {
         return format!("{CLEAR}{text}");
     }

@@ -85,7 +85,7 @@ impl TableRow {
         self.cells.first().is_some_and(|cell| cell.contains("[.PORT]"))
     }
 
-    /// Returns the row as the page shows it, with the name on a line of its own.
+    /// Returns the row in the form in which `ccm help` prints it, with the name on a line of its own.
     pub(super) fn text(&self) -> String {
         let mut page = TopicPage { text: String::new(), columns: help_columns() };
         match self.cells.as_slice() {

@@ -279,8 +279,8 @@ fn timing(read_timeout: Duration) -> Timing {
 }
 
 /// Returns an error when credentials would leave this machine without TLS, unless a setting allows this. A daemon that
-/// replaces hcloud-cloud-controller-manager logs one warning instead, because a cluster whose daemon ran before must
-/// keep its daemon.
+/// replaces hcloud-cloud-controller-manager logs one warning instead, because a cluster in which that program worked
+/// must not be left without a daemon.
 fn check_encryption(settings: &Settings, access: &config::Access) -> Result<(), String> {
     static WARNING: Once = Once::new();
     if !access.is_unencrypted() || settings.allow_insecure_endpoint.value {

@@ -32,10 +32,11 @@ const GRACE: Duration = Duration::from_millis(8_500);
 const EVENTS_AT_MOST: Duration = Duration::from_secs(1);
 /// The longest time that one pass waits at its end for its events to be written, when the pass was not asked to end.
 const EVENTS_OF_A_PASS_AT_MOST: Duration = Duration::from_secs(10);
-/// The shortest time that an ending daemon leaves for its last events, even when the last write took all the time.
+/// The shortest time that an ending daemon leaves for its last events, even when the last write used up all the time
+/// before the deadline.
 const EVENTS_AT_LEAST: Duration = Duration::from_millis(200);
 
-/// How often a wait for the end of some work checks whether to end without it.
+/// How often a thread that waits for some work checks whether it should stop waiting.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The way the daemon ended.

@@ -72,9 +72,8 @@ impl Ticks {
         let others_may_ask =
             self.first_ticks.load(Ordering::Relaxed) > usize::from(ticking.is_first);
         if !others_may_ask && report.outage.is_none() {
-            // No controller had a question for the cloud in its first tick, so this thread asks the cloud for all
-            // of them. Before the cloud has answered, the daemon is not ready, and does not know whether its
-            // token is good.
+            // No controller called the cloud in its first tick, so this thread calls the cloud for all of them. Until
+            // the cloud has answered, the daemon is not ready, and it is not known whether the token is valid.
             let waiting = String::new();
             report.outage = reach_cloud(self.apis).err().map(|error| Outage { error, waiting });
         }
@@ -158,7 +157,7 @@ impl TickOutages {
         let state = outage.map(|outage| outage.error.state());
         let is_robot = states.get(controller).is_some_and(|before| before.starts_with("robot "));
         if state.is_none() && dedicated_fails && is_robot {
-            // This tick did not call the API of dedicated servers, so its outage may still last.
+            // This tick did not call the API of dedicated servers, so an outage of that API may still last.
             return;
         }
         let before = match state {

@@ -50,8 +50,8 @@ impl Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The name of an unknown flag is untrusted text, like a value. Control characters in either must not
-        // reach the terminal.
+        // The name of an unknown flag is untrusted text, like the value of a flag. Control characters in such a text
+        // must not reach the terminal.
         write!(out, "{}: ", self.setting.escape_debug())?;
         if let Some(value) = &self.value {
             match value.char_indices().nth(SHOWN_CHARACTERS) {

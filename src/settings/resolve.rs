@@ -240,7 +240,7 @@ fn load_balancer_problem(settings: &LoadBalancerDefaults) -> Option<Problem> {
     Some(problem.with_value(location.value.as_str()))
 }
 
-/// Checks that the settings of the output fit together.
+/// Checks that the settings of the output can be combined.
 fn output_problems(command: Command, settings: &Settings) -> Vec<Problem> {
     let output = settings.output.value;
     let is_list = table::SORT_BY.is_for(command);

@@ -268,7 +268,7 @@ impl ValueKind {
 }
 
 impl Command {
-    /// Whether this is a client command that writes when it is not a dry run.
+    /// Whether the command writes for the user who runs it, unless it is a dry run. This is not so for `run`.
     pub fn writes(self) -> bool {
         use Command::{LbAdopt, LbRelease, LbSync, NodeSync, RouteSync};
         matches!(self, NodeSync | LbSync | LbAdopt | LbRelease | RouteSync)

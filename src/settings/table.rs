@@ -419,7 +419,7 @@ settings! {
                Names: cloud-node, cloud-node-lifecycle, service, route, or their canonical names.",
     }
 
-    // The parser of intervals refuses zero.
+    // The value is never 0, because the parser refuses 0.
     NODE_SYNC_INTERVAL node_sync_interval: Duration = parsed(interval) => {
         flags: &["node-sync-interval"],
         kind: ValueKind::Duration,

@@ -30,7 +30,7 @@ pub enum Color {
     Never,
 }
 
-/// How a client command writes its data.
+/// The format in which a command prints its data.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Output {
@@ -332,8 +332,9 @@ pub(super) fn listen_address(text: &str) -> Result<SocketAddr, String> {
     address.ok_or_else(|| forms.to_owned())
 }
 
-/// Whether a text that should be the path of a token's file looks like the token itself. A message must not repeat such
-/// a text. A real path of this length contains a slash or a dot.
+/// Whether a text that should be the path of a token's file looks like the token itself: 32 or more letters
+/// and digits, and nothing else. A message must not repeat such a text. A real path of this length usually
+/// contains a slash or a dot.
 pub(super) fn looks_like_a_token(path: &str) -> bool {
     path.len() >= 32 && path.chars().all(|c| c.is_ascii_alphanumeric())
 }

@@ -125,8 +125,9 @@ pub fn fnv1a<'a>(parts: impl IntoIterator<Item = &'a str>) -> u64 {
     })
 }
 
-/// Returns the candidate nearest to `word`, when it is near enough to have been meant: one slip for short words, up to
-/// three slips for long ones. When several are equally near, returns the first.
+/// Returns the candidate that differs from `word` by the fewest typing mistakes, or `None` when they are too many: more
+/// than one in a short word, or more than three in a long word. When several candidates have the same number of
+/// mistakes, returns the first.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     all_nearest(word, candidates).first().copied()
 }
@@ -149,9 +150,9 @@ pub fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str
 /// be thousands of candidates.
 const LONGEST_WORD: usize = 64;
 
-/// Returns the candidates with the fewest slips compared with `word`, in their order. A slip is a letter
-/// that is inserted, removed or replaced, or two neighbouring letters that are swapped. Candidates with too
-/// many slips are left out.
+/// Returns the candidates that differ from `word` by the fewest typing mistakes, in their order. A typing mistake is a
+/// letter that is inserted, removed or replaced, or two neighbouring letters that are swapped. Candidates with too many
+/// mistakes are left out.
 pub fn all_nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let length = word.chars().count();
     let limit = (length / 4).clamp(1, 3);

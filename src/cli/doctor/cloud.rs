@@ -161,7 +161,7 @@ pub(super) fn attached(view: &DoctorView) -> CheckResult {
                 "attach it, correct {HCLOUD_NETWORK}, or set {HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK}=true if it need \
                  not be attached"
             );
-            // Outside of a pod, the daemon may run on another machine than this command.
+            // Outside of a pod this is only a warning, because the daemon may run on another machine than this command.
             CheckOutcome::bad(startup::is_set_here("KUBERNETES_SERVICE_HOST"), found, remedy)
         }
     }])
@@ -191,8 +191,7 @@ pub(super) fn robot_login(view: &DoctorView) -> CheckResult {
     }])
 }
 
-/// Reports servers in the list of dedicated servers that may be the missing server of a node, and servers
-/// whose contract ends.
+/// Reports dedicated servers that may be the missing server of a node, and dedicated servers whose contract ends.
 pub(super) fn dedicated(view: &DoctorView) -> CheckResult {
     let servers = match reads::of_login(view) {
         None | Some(Err(Gap::NotHere(_))) => return Ok(Vec::new()),

@@ -1,5 +1,5 @@
-//! Checks of nodes and their servers. What Kubernetes alone shows is reported without the Cloud API, and what the Cloud
-//! API alone shows is reported without Kubernetes.
+//! Checks of nodes and their servers. A problem that is visible in Kubernetes is reported even when the Cloud API does
+//! not answer, and a problem that is visible in the cloud even when Kubernetes does not answer.
 
 use super::cloud;
 use super::outcome::{CheckOutcome, CheckResult, Gap, counted, need, or_ok, reported};
@@ -113,7 +113,7 @@ pub(super) fn servers(view: &DoctorView) -> CheckResult {
         Reason::InvalidServerLabel,
         Reason::ServerClaimedTwice,
         Reason::UnknownProviderID,
-        // A node's plan has this reason when the node's dedicated server has another name.
+        // A node's plan has this reason when the node's dedicated server has a name other than the node's.
         Reason::PossibleNodeDeletion,
     ];
     let decide = |plan: &NodePlan| {

@@ -34,7 +34,7 @@ pub(super) struct DoctorReader<'a> {
     pub(super) apis: Seen<Apis>,
     /// Whether the client for the cluster could be made. The error says why not.
     pub(super) has_cluster: Seen<()>,
-    /// How long the answers of Kubernetes are used again, before Kubernetes is asked anew.
+    /// How old an answer of Kubernetes may be before Kubernetes is asked again.
     pub(super) look: Duration,
     /// Whether the user is known to have all rights of the daemon.
     pub(super) has_rights: bool,
@@ -59,8 +59,8 @@ const NEEDS: &[Need] = &[
 /// The right to read events. The daemon works without this right, and hcloud-cloud-controller-manager's role lacks it.
 pub(super) const COUNT_EVENTS: Need = ("get", "events");
 
-/// The resource that only leader election needs. A role allows its verbs for the one Lease that the daemon uses. Only
-/// the verb `create` can't be limited to the name of an object.
+/// The resource that only leader election needs. A role allows the verbs on this resource for the one Lease that the
+/// daemon uses. Only the verb `create` can't be limited to the name of an object.
 const LEASES: &str = "leases";
 
 fn question<'a>((verb, resource): Need, lease: &'a LeaseKey) -> AllowedVerb<'a> {
@@ -100,7 +100,8 @@ pub(super) fn cluster(reader: &DoctorReader) -> Seen<ClusterView> {
     let version = kube.version().map_err(unreached)?;
     let missing = if reader.has_rights { Ok(Vec::new()) } else { missing(reader, kube) };
     let missing = match missing {
-        // Every user may read the version. Only this second call shows whether the API server accepts the credentials.
+        // Every user may read the API server's version, so reading it proves nothing about the credentials. This second
+        // call shows whether the API server accepts them.
         Err(error) if error.is_unauthorized() || error.is_unavailable() => {
             return Err(unreached(error));
         }
@@ -186,8 +187,8 @@ pub(super) fn checkup(reader: &DoctorReader, cloud: &mut CloudView) -> Seen<()> 
     }
 }
 
-/// Returns an error when the named private Network was not found or read. Without it neither routes nor load
-/// balancers are planned.
+/// Returns an error when the named private Network was not found or could not be read. Without the Network, neither
+/// routes nor load balancers are planned.
 pub(super) fn network(cloud: &CloudView) -> Seen<()> {
     match &cloud.checkup.network {
         Some(Err(error)) => Err(cloud_gap(error.clone())),

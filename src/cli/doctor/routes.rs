@@ -139,7 +139,7 @@ pub(super) fn pod_network(view: &DoctorView) -> CheckResult {
     or_ok(cut_off.iter().map(outcome), format!("no node has {NETWORK_UNAVAILABLE}=True"))
 }
 
-/// Whether the next tick sets the condition `NetworkUnavailable` of all these nodes to false.
+/// Whether the next tick sets the condition `NetworkUnavailable` of each of these nodes to false.
 fn is_fixed_by_daemon(plan: &RoutePlan, names: &[String]) -> bool {
     names.iter().all(|name| {
         plan.nodes.iter().any(|node| node.object.name == *name && node.unavailable == Some(false))

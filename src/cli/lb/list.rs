@@ -115,7 +115,7 @@ fn cells(plan: &ServicePlan, is_wide: bool) -> Vec<String> {
     let addresses: Vec<String> = addresses.map(ToString::to_string).collect();
     let of_it = |text: fn(&Balancer) -> String| or_dash(&found.map(text).unwrap_or_default());
     let service = if plan.service.metadata.namespace.is_empty() {
-        // The labels of the load balancer do not name the Service.
+        // The labels of the load balancer do not contain the name of the Service.
         "-".to_owned()
     } else {
         plan.service.full_name()
@@ -139,7 +139,7 @@ fn cells(plan: &ServicePlan, is_wide: bool) -> Vec<String> {
 /// How many reasons of warnings are shown in one cell.
 const WARNINGS_SHOWN: usize = 2;
 
-/// Returns what differs and what the warnings are, in the fewest words.
+/// Returns short words for the values that differ and for the warnings.
 fn diff(plan: &ServicePlan) -> String {
     if plan.is_orphan() {
         let stays = if plan.has_writes() { "" } else { ", stays" };
@@ -152,7 +152,7 @@ fn diff(plan: &ServicePlan) -> String {
         return "left alone".into();
     }
     let mut words = match (plan.want, &plan.cloud.found) {
-        // The load balancer does not exist any more, or it is protected.
+        // Only the finalizer is left to remove, because the load balancer does not exist any more or is protected.
         (Want::Remove, _) if plan.changes_now().next().is_none() => vec!["finalizer".into()],
         (Want::Remove, _) if plan.is_deletion() => vec!["delete".into()],
         // The cell contains `release` when the load balancer stays, but loses everything that belongs to this Service.

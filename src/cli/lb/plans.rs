@@ -212,7 +212,7 @@ fn called(plan: &ServicePlan) -> KnownObject {
     }
     KnownObject {
         name: if plan.service.metadata.name.is_empty() {
-            // The labels of the load balancer do not name the Service.
+            // The labels of the load balancer do not contain the name of the Service.
             plan.object.name.clone()
         } else {
             plan.service.full_name()

@@ -96,12 +96,12 @@ fn bind(address: SocketAddr) -> io::Result<Vec<TcpListener>> {
     let both = match TcpListener::bind(address) {
         Ok(both) => both,
         Err(error) if error.kind() == ErrorKind::AddrInUse => return Err(error),
-        // The machine has no IPv6.
+        // Any other error means that the machine has no IPv6.
         Err(_) => return Ok(vec![TcpListener::bind((Ipv4Addr::UNSPECIFIED, port))?]),
     };
     let port = both.local_addr()?.port();
-    // The first listener has IPv6 only when net.ipv6.bindv6only is set. Otherwise it has IPv4 as well, and this
-    // second listener fails.
+    // The first listener accepts only IPv6 when net.ipv6.bindv6only is set. Otherwise it accepts IPv4 too, and then
+    // this second listener can't be opened, which is no error.
     let ipv4 = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).ok();
     Ok([Some(both), ipv4].into_iter().flatten().collect())
 }

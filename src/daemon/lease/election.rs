@@ -1,8 +1,8 @@
-//! The decision what to do about the Lease. It rests on the content of the Lease, and on the moment in which this
-//! process first saw that content.
+//! The decision what a process does about the Lease. The decision depends on the content of the Lease, and on the
+//! moment at which this process first saw that content.
 //!
 //! This module is pure, and decides as client-go does. The clocks of other hosts are never compared with ours. The age
-//! of a record is counted from the moment in which we saw the record change.
+//! of a record is counted from the moment at which this process saw the record change.
 
 use crate::kube::{LeaseSpec, micro_time};
 use crate::provider::Moment;

@@ -21,8 +21,8 @@ pub struct LeaseSettings {
     /// The value that we write as `leaseDurationSeconds`. Outside of tests it is not shorter than `lease_duration`.
     pub lease_seconds: u32,
     /// The duration of one second of `leaseDurationSeconds`, in the Lease of any process. Outside of tests this is a
-    /// real second. A test that makes time run faster can't shorten this duration and the following durations as much
-    /// as others, because the machine needs some time to renew a Lease.
+    /// real second. Tests that make time run faster shorten this duration and the durations below less than other
+    /// times, because the machine needs some time to renew a Lease.
     pub second: Duration,
     /// How long the lease lasts after a renewal, counted from the moment just before the renewal was sent.
     pub lease_duration: Duration,
@@ -50,7 +50,7 @@ pub enum Acquired {
 
 /// The participation of this process in the leader election of one Lease, for as long as the process lives.
 pub struct LeaderElection {
-    /// The client for this Lease alone, with time-outs that fit into the deadline.
+    /// The client for this Lease alone. Its time-outs are short enough for the renew deadline.
     pub(super) client: KubeClient,
     pub(super) settings: LeaseSettings,
     pub(super) stop: &'static Stop,
@@ -195,7 +195,7 @@ impl LeaderElection {
     pub(super) fn renewed(self: &Arc<Self>, sent: Moment) -> bool {
         let before = {
             let mut leadership = lock(&self.leadership);
-            // A lost Lease stays lost, because the process is ending.
+            // A lost Lease is never taken again by this process, because the process is ending.
             if *leadership == Leadership::Lost {
                 return false;
             }
@@ -250,7 +250,7 @@ impl LeaderElection {
     }
 }
 
-/// Whether a write that begins this long after the last renewal was sent must end before the lease ends.
+/// Whether a write that begins this long after the last renewal was sent is sure to end before the lease ends.
 fn fits(since_renewal: Duration, write_timeout: Duration, lease_duration: Duration) -> bool {
     since_renewal.saturating_add(write_timeout) <= lease_duration
 }
@@ -261,7 +261,7 @@ pub fn identity() -> String {
     format!("{}_{}", hostname(), uuid(clock::random(), clock::random()))
 }
 
-/// Returns the pod's name, or on host network the machine's name.
+/// Returns the pod's name, or the machine's name when the pod uses the host network.
 fn hostname() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     match name.trim() {

@@ -32,7 +32,7 @@ pub enum WaitPolicy {
 }
 
 impl LeaderElection {
-    /// Waits until we lead, and keeps the Lease from then on. When the Lease is lost, `stop` is set.
+    /// Waits until this process leads, and keeps the Lease from then on. When the Lease is lost, `stop` is set.
     pub fn acquire(self: &Arc<Self>, policy: WaitPolicy) -> Acquired {
         self.begin(policy);
         self.stop.wait_until_set_or(|| *lock(&self.leadership) != Leadership::Waiting);
@@ -89,7 +89,7 @@ impl LeaderElection {
         }
     }
 
-    /// Releases the Lease. A conflict is possible, because a renewal may be under way.
+    /// Releases the Lease. A conflict is possible, because this process may be renewing the Lease at the same time.
     fn release_now(&self) -> Result<(), kube::KubeError> {
         let (key, election) = (&self.settings.key, election(self));
         retry_on_conflict(|_| {
