@@ -90,7 +90,7 @@ pub(super) fn heed_identity(settings: &Settings, apis: &Apis) {
     }
 }
 
-/// Prints who leads, for the person whose command works beside a daemon. The line comes from one read, and nothing
+/// Prints who leads, for the user whose command works while a daemon runs. The line comes from one read, and nothing
 /// depends on it, so a failed read is not reported.
 pub(super) fn show(settings: &Settings, apis: &Apis) {
     let key = key(settings);
@@ -104,8 +104,8 @@ pub(super) fn show(settings: &Settings, apis: &Apis) {
     }
 }
 
-/// Returns how many seconds ago the Lease was renewed, or `None` when it was never renewed. The age rests on the clocks
-/// of both hosts, which may differ. That is good enough for a line that decides nothing.
+/// Returns how many seconds ago the Lease was renewed, or `None` when it was never renewed. The age is calculated from
+/// the clocks of both hosts, which may differ. That is accurate enough, because no decision depends on the age.
 pub(super) fn age_s(spec: &LeaseSpec) -> Option<i64> {
     let renewed: Timestamp = spec.renew_time.parse().ok()?;
     Some((clock::timestamp().as_second() - renewed.as_second()).max(0))

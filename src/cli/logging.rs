@@ -54,8 +54,8 @@ pub(super) fn start(settings: &Settings, reader: LogReader) {
                     whole_line(true, "ccm: ", 6, &format!("{level}: {message}"))
                 }
             };
-            // This line is printed later than it is made. By then a line about a wait may be on the terminal again, so
-            // it is erased first.
+            // The log prints this line later than this code runs. A line about a wait may be on the terminal by then,
+            // so the log line begins with the code that erases a line.
             let erased = if can_redraw { terminal::ERASE_LINE } else { "" };
             write!(out, "{erased}{line}")
         })

@@ -114,8 +114,8 @@ fn dispatch(words: Vec<OsString>) -> Exit {
     }
 }
 
-/// Starts the daemon when all words are flags, as in the arguments of another CCM's Deployment. A person at a terminal
-/// gets a usage error instead, unless the flag `--cloud-provider` is among the words.
+/// Starts the daemon when all words are flags, as in the arguments of another CCM's Deployment. A user at a terminal
+/// gets a usage error, except when the flag `--cloud-provider` is among the words.
 fn without_command(flag: &str, words: Vec<OsString>) -> Exit {
     let is_in_pod = startup::is_set_here("KUBERNETES_SERVICE_HOST");
     if starts_daemon(&words, is_in_pod, std::io::stdin().is_terminal()) {

@@ -61,8 +61,8 @@ pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
     let apis = &nodes.context.apis;
     Ok(nodes.context.do_now(|| {
         let (mut report, plans) = nodes.nodes.sync(apis, &selection);
-        // One of the two APIs of servers may not answer. The nodes
-        // whose servers the other API lists are synced even then.
+        // One of the two APIs of servers may not answer. The nodes whose servers are in the list of the other API are
+        // synced even then.
         if report.outage.is_some() && plans.is_empty() {
             return (report, Vec::new());
         }

@@ -225,8 +225,9 @@ impl CommandContext {
         }
     }
 
-    /// Returns an error when the profile is only a default, and no node has it. With the wrong profile no node would be
-    /// ours, so that every target would be removed, and a new node would get a provider ID that it keeps for ever.
+    /// Returns an error when no setting chose the profile, and none of the nodes' provider IDs fits it. With the wrong
+    /// profile no node would be ours, so that every target would be removed, and a new node would get a provider ID
+    /// that it keeps for ever.
     pub(super) fn check_profile(&self) -> Result<(), Exit> {
         if !self.settings.cloud_provider.source.is_default() {
             return Ok(());

@@ -90,7 +90,7 @@ pub(super) fn run(words: Vec<OsString>) -> Result<Exit, Exit> {
     Ok(exit)
 }
 
-/// Returns the controllers that `--controllers` names and that have what they need.
+/// Returns the controllers that `--controllers` names. The route controller is left out when routes are turned off.
 fn controllers(settings: &Settings) -> Vec<Box<dyn Controller>> {
     let enabled = settings.controllers.value.iter();
     let built = enabled.filter_map(|controller| -> Option<Box<dyn Controller>> {

@@ -169,7 +169,7 @@ fn start_log(command: Command, parsed: &Parsed) {
         _ => LogReader::Person,
     };
     logging::start(&parsed.settings, reader);
-    // A daemon shows no line about a wait, because its log reports the result of each call.
+    // A daemon shows no line about a wait, because it logs the result of each call.
     if reader != LogReader::Daemon {
         logging::show_waits();
     }

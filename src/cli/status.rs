@@ -14,7 +14,7 @@ use serde::Serialize;
 use std::collections::HashMap;
 use std::ffi::OsString;
 
-/// How many outcomes of checks `ccm status` shows. They are the worst ones.
+/// How many outcomes of checks `ccm status` shows. The worst outcomes are chosen.
 const ITEMS_AT_MOST: usize = 8;
 
 /// The column where the texts begin.

@@ -230,8 +230,8 @@ fn cells(line: &str) -> Vec<String> {
 /// The smallest width of the right side of a row. When less room is left, the right side begins further to the left.
 const NARROWEST: usize = 24;
 
-/// The last column in which a right side may begin beside its left side. A right side that would begin further to the
-/// right begins in the column `BELOW`, below its left side.
+/// The last column in which the right side of a row may begin on the same line as the left side. A right side that
+/// would begin further to the right begins in the column `BELOW`, on the next line.
 const FURTHEST: usize = 40;
 const BELOW: usize = 31;
 

@@ -227,8 +227,8 @@ pub(super) fn route_settings(settings: &Settings) -> Result<route::RouteSettings
         let why = format!("{} is false", switch.source.name());
         return Err(RoutesOff { why, is_wanted: false });
     }
-    // A dual-stack cluster of profile `hcloud` gets no routes unless they are asked for, as with
-    // hcloud-cloud-controller-manager, because such a cluster may rely on having no routes.
+    // A dual-stack cluster of profile `hcloud` gets routes only when a setting asks for them, as with
+    // hcloud-cloud-controller-manager. Such a cluster may rely on having no routes.
     let is_hcloud = settings.cloud_provider.value == Profile::Hcloud;
     let has_network = settings.network.value.is_some();
     let is_wanted = has_network || is_asked_for || !cidrs.is_empty();

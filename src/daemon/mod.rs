@@ -1,4 +1,4 @@
-//! The daemon: a thread for each controller, which ticks until it is stopped, while we lead.
+//! The daemon: a thread for each controller, which ticks until it is stopped, while this process leads.
 //!
 //! This module knows when a tick is due, who leads, how to stop, what is worth a line in the log, and how a probe is
 //! answered. It must never know what a controller decides, or which provider is plugged in.

@@ -36,8 +36,8 @@ impl Ticking {
     }
 }
 
-/// Calls the cloud when it has not answered any call yet. The call shows already at the start whether the token and the
-/// Network are right, even when no controller has called the cloud.
+/// Calls the cloud when it has not answered any call yet. The call shows whether the token and the Network are right,
+/// even when no controller has called the cloud.
 pub fn reach_cloud(apis: &Apis) -> Result<(), cache::CacheError> {
     if apis.provider.is_reached() {
         Ok(())

@@ -20,8 +20,8 @@ pub struct Problem {
     pub usage: bool,
 }
 
-/// A notice about something that was accepted and is worth one line in the log. The message contains only names and no
-/// values of settings.
+/// A notice about a setting that was accepted but should be mentioned in the log. The message contains only names and
+/// no values of settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notice {
     pub level: log::Level,

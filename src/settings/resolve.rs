@@ -32,7 +32,7 @@ pub struct Parsed {
     pub help: bool,
     /// Whether `--version` was given.
     pub version: bool,
-    /// The notices. Each is worth one line in the log, once.
+    /// The notices, each of which is logged once.
     pub notices: Vec<Notice>,
     /// All problems. Those of the command line come first.
     pub problems: Vec<Problem>,
@@ -166,8 +166,8 @@ fn meant(name: &str) -> Option<&'static str> {
     nearest(name, known).filter(|known| ours.contains(known))
 }
 
-/// Checks that no API on another machine is reached without TLS, unless the settings allow this. An address that is
-/// refused is replaced by the default address. Profile `hcloud` only warns and keeps the address.
+/// Checks that every API on another machine is reached with TLS, unless the settings allow otherwise. An address that
+/// is refused is replaced by the default address. Profile `hcloud` only warns and keeps the address.
 fn check_encryption(
     settings: &mut Settings,
     notices: &mut Vec<Notice>,

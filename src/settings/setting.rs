@@ -268,7 +268,7 @@ impl ValueKind {
 }
 
 impl Command {
-    /// Whether the command writes for the user who runs it, unless it is a dry run. This is not so for `run`.
+    /// Whether the command writes for the user who runs it. The daemon's command `run` is not among these commands.
     pub fn writes(self) -> bool {
         use Command::{LbAdopt, LbRelease, LbSync, NodeSync, RouteSync};
         matches!(self, NodeSync | LbSync | LbAdopt | LbRelease | RouteSync)

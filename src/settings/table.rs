@@ -693,7 +693,7 @@ settings! {
         commands: &[Lint],
     }
 
-    // The format `Name` is refused for commands that are not lists.
+    // The format `name` is refused for commands that are not lists.
     OUTPUT output: Output = output => {
         flags: &["output"],
         short: Some('o'),

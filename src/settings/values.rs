@@ -201,8 +201,8 @@ pub(super) fn network(text: &str) -> Result<NetworkSelector, String> {
     id.map_err(|_| "too large for the ID of a Network".to_owned())
 }
 
-/// The domains of Kubernetes that have some labels which a server may set. Each of these labels must be listed with its
-/// whole key, and not as `DOMAIN/`.
+/// The domains of Kubernetes that contain some labels which a server may set. The setting must list each of these
+/// labels with its whole key, and not as `DOMAIN/`.
 const TAKEN_BY_NAME: [&str; 2] = ["topology.kubernetes.io", "node-role.kubernetes.io"];
 
 /// Parses the list of labels of servers that become labels of nodes: `DOMAIN/` for all labels of a domain,

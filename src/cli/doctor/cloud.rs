@@ -12,7 +12,7 @@ use crate::provider::{Attached, Instance, InstanceId, Permission};
 use crate::text::{self, shell_command};
 use std::collections::HashSet;
 
-/// The daemon puts refreshes off while fewer calls are left than the rate limit divided by this number.
+/// The daemon postpones refreshes while fewer calls are left than the rate limit divided by this number.
 const RESERVE_SHARE: u64 = 10;
 
 /// A difference between the clocks of this many seconds causes a warning. Even exact clocks may seem to differ a

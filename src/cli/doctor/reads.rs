@@ -196,8 +196,8 @@ pub(super) fn network(cloud: &CloudView) -> Seen<()> {
     }
 }
 
-/// Returns the load balancers of the project that were made for this or any other cluster. They are read only when the
-/// cluster does not answer.
+/// Returns the load balancers of the project that were made for this or any other cluster. These load balancers are
+/// read only when Kubernetes does not answer.
 pub(super) fn balancers(
     reader: &DoctorReader,
     has_cluster: bool,

@@ -113,7 +113,7 @@ fn to_change(plan: &RoutePlan) -> impl Iterator<Item = CheckOutcome> + '_ {
     })
 }
 
-/// Reports nodes that say that their pods can't be reached. Nothing new is scheduled on such a node.
+/// Reports nodes whose status says that their pods can't be reached. The scheduler starts no new pods on such a node.
 pub(super) fn pod_network(view: &DoctorView) -> CheckResult {
     let nodes = need(&view.nodes, "nodes")?;
     let cut_off =

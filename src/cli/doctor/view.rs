@@ -54,8 +54,8 @@ pub(in crate::cli) struct CloudView {
     /// The facts that the answers of the API contain besides the objects, e.g. the rate limit. Answers to failed calls
     /// contain some of these facts, too.
     pub(in crate::cli) checkup: Checkup,
-    /// The load balancers of the project that were made for this or any other cluster. They are read only when the
-    /// cluster does not answer.
+    /// The load balancers of the project that were made for this or any other cluster. These load balancers are read
+    /// only when Kubernetes does not answer.
     pub(in crate::cli) balancers: Seen<Vec<(String, TargetCounts)>>,
 }
 

@@ -270,7 +270,7 @@ impl PlannedObjects for Vec<ServicePlan> {
     }
 
     fn notes(&self) -> Vec<String> {
-        // Warnings about a load balancer without a Service are left out after the load balancer was deleted.
+        // After a load balancer without a Service was deleted, the warnings about this load balancer are left out.
         let left = self.iter().filter(|plan| !plan.is_orphan() || plan.made.is_empty());
         left.flat_map(|plan| warnings(plan.name(), plan.warnings())).collect()
     }

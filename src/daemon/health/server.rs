@@ -22,8 +22,8 @@ const CONNECTIONS_AT_MOST: usize = 64;
 /// How long a connection may last, from its first byte to its last. This is real time, even in a test that makes time
 /// run faster. The kubelet's own time-out for a probe is 1 s by default.
 const LIFETIME: Duration = Duration::from_secs(2);
-/// How many bytes are read and thrown away after the answer. A connection that is closed with unread bytes is reset, so
-/// that the client may lose the answer.
+/// How many bytes are read and thrown away after the answer. A connection that is closed before all its bytes were read
+/// is reset, and then the client may lose the answer.
 const DRAINED_AT_MOST_BYTES: usize = 64 * 1024;
 /// The time that each connection has for beginning its request, even when many other clients connect.
 const TURN: Duration = Duration::from_millis(20);
@@ -43,8 +43,8 @@ struct Connection {
     had_turn: AtomicBool,
 }
 
-/// Listens and answers requests on a thread of its own. When an address can't be used, this is logged once, and tried
-/// again later, because the daemon works without it.
+/// Starts a thread that listens on the address and answers requests. When the address can't be used, the thread logs
+/// this once and tries again later, because the daemon works without the health server.
 pub(super) fn start(
     address: SocketAddr,
     stop: &'static Stop,
@@ -162,8 +162,8 @@ fn respond(
     };
     let mut unsent = answer.as_slice();
     while !unsent.is_empty() {
-        // Each write sends as much as the other side takes now, because metrics may be more than fits into
-        // the connection's buffer.
+        // Each write sends only what the connection's buffer can hold now, because the metrics may be
+        // longer than the buffer.
         stream.set_write_timeout(Some(left(deadline)?))?;
         let count = stream.write(unsent)?;
         unsent = unsent.get(count..).unwrap_or_default();

@@ -33,8 +33,8 @@ struct SeenRecord {
 /// The next step of a process that wants the Lease or holds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum LeaseStep {
-    /// This process holds the Lease, or may take it. The record must be written to the Lease that was read. When there
-    /// was no Lease, a new Lease with this record must be created.
+    /// This process holds the Lease, or may take it. The record must be written over the Lease that was read, or into a
+    /// new Lease when there was none.
     Write(LeaseSpec),
     /// Another process holds the Lease, and the Lease has not expired.
     Wait {

@@ -1,8 +1,8 @@
-//! The leadership: whether this process leads, and until when. No write
-//! starts unless its own time-out still fits into the lease.
+//! The leadership: whether this process leads, and until when. A write starts only when its time-out ends
+//! before the lease does.
 //!
-//! Two clocks decide whether the lease still lasts. The monotonic clock goes on while the process is stopped, and
-//! the wall clock goes on while the machine is suspended.
+//! Two clocks decide whether the lease still lasts. The monotonic clock goes on while the process is stopped, and the
+//! wall clock goes on while the machine is suspended.
 
 use super::super::stop::Stop;
 use crate::cache::ClusterIdentity;
@@ -43,8 +43,8 @@ pub enum Acquired {
     Stopped,
     /// Another process leads and is alive. This is a result of `WaitPolicy::UntilRenewed` only.
     HeldBy(String),
-    /// The Lease can't be acquired before a setting or a role is fixed. With `WaitPolicy::UntilRenewed`, the Lease
-    /// can't be acquired now.
+    /// The Lease can't be acquired before a setting or a role is fixed. With `WaitPolicy::UntilRenewed`, every other
+    /// error before the Lease is acquired ends the wait with this result, too.
     Failed(String),
 }
 
@@ -80,8 +80,8 @@ pub(super) enum Leadership {
 }
 
 impl Gate for LeaderElection {
-    /// Waits for the next renewal when the last one is too old for a write. The wait ends with that renewal, or with
-    /// the loss of the Lease, which ends the process.
+    /// Waits for the next renewal when the last renewal is too long ago for a write to begin. The wait ends with the
+    /// next renewal, or with the loss of the Lease, which ends the process.
     fn pass(&self, what: &str) -> Result<(), Refused> {
         self.wait_for_renewal();
         self.stop.pass(what)?;

@@ -135,8 +135,8 @@ impl Renewer {
     }
 
     /// Tries once to acquire or to renew the Lease, and returns the step that was taken. A leader first tries a single
-    /// PUT over the Lease that it wrote last. Otherwise, or when the PUT failed, the Lease is read, and the step
-    /// depends on its content. When the step is a write, the write was made.
+    /// PUT with the resourceVersion of its last write. When there is no such write, or when the PUT failed, the Lease
+    /// is read, and the step depends on its content. A step that is a write is made before this function returns.
     fn try_once(&mut self) -> Result<LeaseStep, kube::KubeError> {
         if let Some(held) = &self.held {
             let renewal = LeaseStep::Write(self.election.renewal(&held.spec(), Moment::now()));
