@@ -321,8 +321,8 @@ mod tests {
     fn settings_that_stand_in_other_objects() {
         let proxy = HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL.text();
         let (whole, in_secret) = ("the variables from envFrom", format!("{proxy} (in a Secret)"));
-        // Each case has the settings in other objects, whether a whole object is imported, what is unset here, and
-        // what is unread.
+        // Each case has the settings whose values are in other objects, whether `envFrom` imports a whole object, the
+        // settings that the command leaves unset, and the expected result.
         for (elsewhere, imports, unset, expected) in [
             (&[][..], false, &[proxy][..], &[][..]),
             (&[proxy], false, &[proxy], &[&*in_secret]),

@@ -93,7 +93,7 @@ fn length(text: &str) -> usize {
 mod tests {
     use super::*;
 
-    /// The rows look different whether their names begin alike or end alike.
+    /// Rows with different names look different after a cut, also when their names begin or end alike.
     #[test]
     fn rows_that_differ_look_different() {
         let row = |name: &str| vec![name.to_owned(), "x".repeat(65)];

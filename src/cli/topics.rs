@@ -65,7 +65,7 @@ pub(super) struct TableRow {
 }
 
 impl TableRow {
-    /// Returns the names in these columns. A name is each text in backticks, or the whole cell when it has no
+    /// Returns the names in the given columns. A name is each text in backticks, or the whole cell when it has no
     /// backticks. Dashes, values and `[.PORT]` are cut off.
     pub(super) fn names(&self, columns: &[usize]) -> Vec<String> {
         let names = columns.iter().filter_map(|column| self.cells.get(*column)).flat_map(|cell| {

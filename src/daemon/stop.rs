@@ -75,8 +75,8 @@ impl Stop {
     }
 }
 
-/// Lets each write begin until the process is asked to end. A write that is then in flight is finished, and
-/// no other write begins.
+/// Lets each write begin until the process is asked to end. A write that is in flight at that moment is finished, and
+/// no write begins after that moment.
 impl Gate for &Stop {
     fn pass(&self, _what: &str) -> Result<(), Refused> {
         if self.is_set() { Err(Refused("ccm is ending".into())) } else { Ok(()) }

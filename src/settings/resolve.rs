@@ -260,10 +260,10 @@ fn output_problems(command: Command, settings: &Settings) -> Vec<Problem> {
     problems
 }
 
-/// client-go's `JitterFactor`. A candidate waits up to this many retry periods before it looks at the Lease again.
+/// client-go's `JitterFactor`. A candidate waits at most this many retry periods before it reads the Lease again.
 const JITTER_FACTOR: f64 = 1.2;
 
-/// The longest duration of a lease, because `leaseDurationSeconds` is an int32.
+/// The longest duration of a lease. The limit follows from `leaseDurationSeconds`, which is an int32.
 const LONGEST_LEASE: Duration = Duration::from_secs(i32::MAX as u64);
 
 /// Checks the durations of leader election against each other. client-go has some of these rules, and our gate

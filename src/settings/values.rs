@@ -44,7 +44,8 @@ pub enum Output {
 }
 
 named! {
-    /// A controller. The names here are Kubernetes' aliases, e.g. `cloud-node` for `cloud-node-controller`.
+    /// A controller. The words that name a controller here are Kubernetes' aliases, e.g. `cloud-node` for
+    /// `cloud-node-controller`.
     Controller {
         Node = "cloud-node",
         NodeLifecycle = "cloud-node-lifecycle",

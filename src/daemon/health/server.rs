@@ -27,8 +27,8 @@ const LIFETIME: Duration = Duration::from_secs(2);
 const DRAINED_AT_MOST_BYTES: usize = 64 * 1024;
 /// The time that each connection has for beginning its request, even when many other clients connect.
 const TURN: Duration = Duration::from_millis(20);
-/// The wait before the server checks again whether a connection has ended. It is short because the thread of a closed
-/// connection ends at once.
+/// The wait before the server checks again whether a connection has ended. The wait is short because the thread of a
+/// closed connection ends at once.
 const PLACE_RETRY: Duration = Duration::from_micros(100);
 /// The wait after `accept` failed, which usually means that the process is out of file descriptors.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
@@ -321,7 +321,7 @@ mod tests {
         }
     }
 
-    /// Returns the status line and the body, which are empty while more must come.
+    /// Returns the status line and the body. Both are empty while the request is incomplete.
     fn answered(request: &[u8]) -> (String, String) {
         let Some(answer) = answer(request, verdict) else {
             return Default::default();
@@ -345,7 +345,7 @@ mod tests {
             (b"GET /metrics HTTP/1.1\r\n\r\n", "HTTP/1.1 404 Not Found", "Not Found\n"),
             (b"GET /livez/ HTTP/1.1\r\n\r\n", "HTTP/1.1 404 Not Found", "Not Found\n"),
             (b"GET /livez HTTP/1.1\r\n\r\nGET /readyz HTTP/1.1\r\n\r\n", "HTTP/1.1 200 OK", "ok\n"),
-            // More bytes must come.
+            // These requests are incomplete.
             (b"", "", ""),
             (b"G", "", ""),
             (b"GET /livez HTTP/1.1\r\n", "", ""),

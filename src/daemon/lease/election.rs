@@ -159,7 +159,7 @@ mod tests {
         }
     }
 
-    /// Each read has its second, the record that is read, and what is done then.
+    /// Each read of the Lease has its time in seconds, the record that is read, and the step that must follow.
     type Reads = &'static [(u64, &'static str, &'static str)];
 
     fn check(name: &str, leads: bool, reads: Reads) {
@@ -216,7 +216,7 @@ mod tests {
         }
     }
 
-    /// The clock of another host may say anything, because only its movement counts.
+    /// The clock of another host may show any time, because this process only checks whether the record changes.
     #[test]
     fn another_host_s_clock_does_not_matter() {
         for renewed in ["1970-01-01T00:00:00.000000Z", "2199-01-01T00:00:00.000000Z", "-", "soon"] {

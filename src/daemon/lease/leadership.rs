@@ -341,7 +341,7 @@ mod tests {
             let sent = now();
             pass_time(&clock, monotonic_s, wall_s);
             assert_eq!(lease.answer(), expected, "{name}");
-            // A renewal that was sent before the jump, and is answered after it, changes nothing.
+            // A renewal that was sent before the jump of a clock, and is answered after it, changes nothing.
             lease.renewed(sent);
             assert_eq!(lease.answer(), expected, "{name}");
             assert!(!lease.is_lost(), "{name}: leadership does not end with it");
