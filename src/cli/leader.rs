@@ -31,7 +31,7 @@ pub(super) fn lease(
     Ok(Some(Arc::new(lease)))
 }
 
-/// Does the work while this process leads. Without a Lease the work begins at once.
+/// Does the work while this process leads. Without leader election the work begins at once.
 pub(super) fn lead(
     settings: &Settings,
     lease: Option<&Arc<LeaderElection>>,

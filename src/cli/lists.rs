@@ -139,7 +139,7 @@ pub(super) fn watch(mut show: impl FnMut(bool) -> Result<Exit, Exit>) -> Result<
     show(can_redraw)?;
     while !HAS_NO_READER.load(Ordering::Relaxed) {
         clock::sleep(POLL_INTERVAL);
-        // The error of a failed poll is on stderr, and the next poll may succeed.
+        // The error of a failed poll was printed to stderr. The loop continues, because the next poll may succeed.
         let _ = show(can_redraw);
     }
     Ok(Exit::Done)

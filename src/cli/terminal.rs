@@ -39,7 +39,6 @@ pub(super) fn columns() -> usize {
 /// The greatest width of help, because longer lines of prose are hard to read.
 const HELP_AT_MOST: usize = 120;
 
-/// Returns the width of help.
 pub(super) fn help_columns() -> usize {
     columns().min(HELP_AT_MOST)
 }

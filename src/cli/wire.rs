@@ -297,7 +297,8 @@ fn check_encryption(settings: &Settings, access: &config::Access) -> Result<(), 
     }
 }
 
-/// The largest size of a bundle of certificates. A system's whole bundle has a quarter of a megabyte.
+/// The largest size of a bundle of certificates. The bundle of an operating system, with all its root certificates, has
+/// a quarter of a megabyte.
 const BUNDLE_LIMIT_BYTES: u64 = 4 << 20;
 
 /// Returns the certificates that `SSL_CERT_FILE` adds to the built-in roots.

@@ -21,7 +21,6 @@ pub(super) struct Ticks {
     first_ticks: AtomicUsize,
 }
 
-/// A controller that ticks.
 pub(super) struct Ticking {
     controller: Box<dyn Controller>,
     /// Whether the controller has not ended a tick yet.

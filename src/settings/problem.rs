@@ -16,7 +16,8 @@ pub struct Problem {
     pub value: Option<String>,
     /// What is wrong with the setting, and what to write instead.
     pub message: String,
-    /// Whether the setting was given on the command line, which is a usage error, and not in the environment.
+    /// Whether the setting was given on the command line and not in the environment. A problem with it is
+    /// then a usage error.
     pub usage: bool,
 }
 
