@@ -201,7 +201,7 @@ pub(super) struct Document<I> {
     /// looks for them, and is null when they could not be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) kept: Option<Option<Vec<KeptObject>>>,
-    /// What a `sync` did.
+    /// The counts in the report of a `sync`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) summary: Option<Counts>,
 }

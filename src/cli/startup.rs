@@ -29,7 +29,6 @@ pub(super) struct Started {
     /// The daemon's settings that this command needs and could not read. If there are any, the command only shows its
     /// plan and writes nothing.
     pub(super) refused: Option<String>,
-    /// The gate for the writes of the command.
     gate: Arc<dyn Gate>,
     /// The client that read the daemon's settings.
     kube: Option<kube::KubeClient>,

@@ -8,7 +8,6 @@ use crate::text::one_line;
 /// The number of spaces between two columns.
 const GAP: usize = 2;
 
-/// The columns of a list.
 pub(super) struct Columns {
     pub(super) headings: &'static [&'static str],
     /// The headings of the additional columns that `-o wide` shows.

@@ -30,7 +30,6 @@ use std::time::{Duration, Instant};
 pub(super) struct DoctorReader<'a> {
     pub(super) started: &'a Started,
     pub(super) begun: Instant,
-    /// The clients of both APIs.
     pub(super) apis: Seen<Apis>,
     /// Whether the client for the cluster could be made. The error says why not.
     pub(super) has_cluster: Seen<()>,

@@ -198,7 +198,6 @@ fn left(deadline: Instant) -> io::Result<Duration> {
     if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }
 }
 
-/// The answer to a probe.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ProbeAnswer {
     pub(super) status: StatusCode,

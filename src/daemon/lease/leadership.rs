@@ -98,7 +98,6 @@ impl Gate for LeaderElection {
     }
 }
 
-/// Whether a write may begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MayWrite {
     Pass,
