@@ -234,7 +234,8 @@ fn named_daemon(kube: &kube::KubeClient, name: &WorkloadName) -> Result<Daemon, 
 /// or that they could not be read.
 fn only_daemon(command: Command, kube: &kube::KubeClient) -> Result<Option<Daemon>, String> {
     let found = match http::within(LOOKED_FOR_AT_MOST, || kube.daemons(SYSTEM)) {
-        // A command that only reads asks the API server itself, and reports why the API server does not answer.
+        // A command that only reads does not fail here. It calls the API server again later, and reports then why the
+        // API server does not answer.
         Err(error) if !command.writes() && !error.is_forbidden() => return Ok(None),
         found => found.map_err(|error| format!("the daemon's settings, because {error}"))?,
     };

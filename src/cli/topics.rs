@@ -240,8 +240,8 @@ const BELOW: usize = 31;
 const ROW_INDENT: usize = 4;
 const TEXT: usize = 8;
 
-/// Returns the text in lines of at most `columns` characters. `change` is applied to both sides of each line before the
-/// line is wrapped.
+/// Returns the text in lines of at most `columns` characters. `change` is applied to the left and right side of each
+/// line before the line is wrapped.
 pub(super) fn reflowed(text: &str, columns: usize, change: impl Fn(&str) -> String) -> String {
     let (mut lines, mut last) = (String::new(), None);
     for line in text.lines() {

@@ -332,7 +332,7 @@ fn kube_options(settings: &Settings) -> config::Options {
     }
 }
 
-/// Returns the proxies that environment variables name. Go programs read the same variables.
+/// Returns the proxies that are set in environment variables. Go programs read the same variables.
 fn proxies() -> Result<Proxies, String> {
     // A value that is not UTF-8 is no valid proxy address, so `read` returns an error that names the value.
     let variable = |name: &str| process::variable(name).map(|v| v.to_string_lossy().into_owned());

@@ -61,7 +61,7 @@ pub(super) fn by_letter(letter: char) -> Option<&'static Setting> {
     TABLE.iter().copied().find(|setting| setting.short == Some(letter))
 }
 
-/// Builds a `Setting` that provides the fields which a row leaves out. With `variable`, the setting also has the
+/// Builds a `Setting` with defaults for the fields that a row leaves out. With `variable`, the setting also has the
 /// variable of the row's name.
 macro_rules! base {
     (variable $name:ident $group:expr, $commands:expr) => {

@@ -14,7 +14,7 @@ const MINOR_AT_LEAST: u32 = 30;
 const SECURE_PORT: u64 = 10258;
 
 const OTHER: &str = "cloud-controller-manager";
-/// The part of an image's name by which a container of our program is recognized.
+/// The part of the name of an image or of a workload by which our program is recognized.
 const OURS: &str = "ccm-from-scratch";
 
 pub(super) fn reached(view: &DoctorView) -> CheckResult {

@@ -16,7 +16,7 @@ pub(in crate::cli) enum CheckStatus {
     Fail,
     /// The daemon works, but a person should read this message.
     Warn,
-    /// A part could not be checked. This alone is no fault.
+    /// A part could not be checked. This outcome alone is no fault.
     Skipped,
     Ok,
 }

@@ -145,8 +145,8 @@ fn unplanned(view: &DoctorView, check: &'static str) -> CheckResult {
     if outcomes.is_empty() { Err(Gap::Needs(check)) } else { Ok(outcomes) }
 }
 
-/// Returns what the event of the last try says when that try failed. The event is quoted and is not a finding, because
-/// a tenant may have written it.
+/// Returns a text about the last sync of the Service when an event says that this sync failed. The event's message is
+/// quoted and is not a finding, because a tenant may have written the event.
 fn history(view: &DoctorView, service: &KubeService) -> Option<String> {
     let about = Involved::from(&service.object());
     let event = view.services.failed_tries.as_ref().ok()?.get(&about)?;

@@ -1,4 +1,4 @@
-//! The view of both APIs on which the checks decide.
+//! The data that was read from both APIs. The checks decide on this data alone.
 
 use super::outcome::Seen;
 use crate::cache::Refresh;

@@ -39,8 +39,8 @@ pub(in crate::cli) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
             let such: HashSet<&str> = such.iter().map(|service| &*service.metadata.uid).collect();
             list.plans.retain(|plan| !plan.is_orphan() && such.contains(plan.object.uid.as_str()));
         }
-        // Load balancers and certificates that are kept without a Service have no namespace and none of a Service's
-        // labels. They are therefore not listed when a namespace or a selector limits the list.
+        // Load balancers and certificates that are kept without a Service have neither a namespace nor the labels of a
+        // Service. They are therefore not listed when a namespace or a selector limits the list.
         let is_part = settings.namespace.value.is_some() || selector.is_some();
         let is_left_out = is_part || settings.watch.value || sides != Sides::Both;
         let kept = (!is_left_out).then(|| services.controller.kept(&context.apis));
