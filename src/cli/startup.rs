@@ -137,7 +137,7 @@ fn check_usage(command: Command, parsed: &Parsed) -> Result<(), Exit> {
 }
 
 impl Started {
-    /// Returns both APIs for a person's command. Such a command does not check whether this machine is attached
+    /// Returns both APIs for a command that a user runs. Such a command does not check whether this machine is attached
     /// to the Network.
     pub(super) fn apis(&mut self) -> Result<Apis, Exit> {
         let (kube, gate) = (self.kube.take(), Arc::clone(&self.gate));

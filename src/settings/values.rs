@@ -234,7 +234,8 @@ pub(super) fn label_prefixes(text: &str) -> Result<LabelPrefixes, String> {
     Ok(LabelPrefixes(prefixes))
 }
 
-/// Parses a timeout. 0 means the default of 5 minutes, as in hcloud-cloud-controller-manager.
+/// Parses how old a list of dedicated servers may be. 0 means the default of 5 minutes, as in
+/// hcloud-cloud-controller-manager.
 pub(super) fn robot_cache_timeout(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         Duration::ZERO => Ok(Duration::from_secs(300)),

@@ -83,7 +83,8 @@ fn first_part(text: &str) -> Result<(u128, &str), String> {
     let end = rest.find(|c: char| c == '.' || c.is_ascii_digit());
     let (name, rest) = rest.split_at(end.unwrap_or(rest.len()));
     let unit = unit(name)?;
-    // A number with more than 20 digits is too large in every unit. A number of 20 digits in hours fits into the u128.
+    // A number with more than 20 digits is too large in every unit, so it is refused here. A number with 20 digits fits
+    // into the u128, even when its unit is hours.
     if whole.trim_start_matches('0').len() > 20 {
         return Err(too_long());
     }

@@ -190,7 +190,7 @@ fn left_to_do(service: &KubeService) -> String {
 }
 
 /// Returns the fix for a try that failed and will fail again until its cause is removed. The text never repeats advice
-/// from the event, because anybody may have written the event. Its command prints the error itself.
+/// from the event, because anybody may have written the event. The command that the text names prints the error itself.
 fn tries_again(service: &KubeService) -> String {
     let sync = shell_command("ccm lb sync", &[&service.full_name()]);
     format!(

@@ -9,8 +9,8 @@ use crate::provider::Moment;
 use jiff::Timestamp;
 use std::time::{Duration, Instant};
 
-/// The greatest value of `leaseTransitions`, which is an int32. The API refuses more, and then no process
-/// could ever lead.
+/// The greatest value of `leaseTransitions`, which is an int32. The API server refuses a greater value, and then no
+/// process could ever lead.
 const TRANSITIONS_AT_MOST: u32 = i32::MAX as u32;
 
 /// The identity and the settings of one candidate, and the record of the Lease that the candidate saw last.
