@@ -22,7 +22,7 @@ pub(super) struct CommandEntry {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CommandKind {
-    /// A command with settings.
+    /// A command that takes settings.
     Flags(Command),
     /// A word that needs a second word. The names of the group's commands begin with this word.
     Group,
@@ -143,7 +143,8 @@ pub(super) fn overview() -> String {
     help("help")
 }
 
-/// The number of known words up to which an error lists all of them, when none is similar to the typed word.
+/// An error for an unknown word lists all known words when none of them is similar to it and there are at
+/// most this many.
 const LISTED_AT_MOST: usize = 15;
 /// A part of a word is compared with known words only when it has at least this many letters, because too many words
 /// contain a shorter part.

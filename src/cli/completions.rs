@@ -154,7 +154,7 @@ fn nodes(client: &KubeClient, _: &Settings) -> Result<Vec<String>, KubeError> {
 }
 
 /// Returns the Services of type LoadBalancer as `NAMESPACE/NAME`, and the Services of the current namespace also as
-/// `NAME`. With `-n` the Services of other namespaces are left out.
+/// `NAME`. With `-n` only the Services of the given namespace are returned.
 fn services(client: &KubeClient, settings: &Settings) -> Result<Vec<String>, KubeError> {
     let given = settings.namespace.value.as_deref();
     let namespace = given.unwrap_or(client.namespace());

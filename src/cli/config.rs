@@ -14,7 +14,7 @@ use std::ptr;
 const COLUMNS: Columns = Columns {
     headings: &["SETTING", "VALUE", "SOURCE"],
     wide: &["NOTE"],
-    // When the table is too wide, values are cut first, then sources.
+    // When the table is too wide, the column `VALUE` is cut first, then the column `SOURCE`.
     yielding: &[(1, 16), (2, 20)],
 };
 
@@ -32,7 +32,7 @@ struct Row {
     problem: Option<String>,
     setting: String,
     source: String,
-    /// The value. `None` when the setting has none, or has a wrong one with which the daemon would not start.
+    /// The value. `None` when the setting has no value, or has a wrong value with which the daemon would not start.
     value: Option<String>,
 }
 

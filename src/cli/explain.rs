@@ -24,10 +24,10 @@ pub(super) fn explain(words: &[OsString]) -> Exit {
     }
 }
 
-/// Returns a line that says which kinds of words can be explained, and which pages have their tables.
+/// Returns a line that lists the kinds of words that can be explained, and the pages that contain their tables.
 fn what_is_known() -> String {
     let mut topics: Vec<&str> = rows().map(|row| row.topic).collect();
-    // The rows of a page are directly below each other.
+    // All rows of a page follow each other, so this removes all duplicates.
     topics.dedup();
     format!(
         "explain takes the name of an {}; all are in these pages of ccm help: {}.",
@@ -63,7 +63,7 @@ fn rows() -> impl Iterator<Item = TableRow> {
     topics::rows().into_iter().filter(|row| KINDS.contains(&row.headings[0].as_str()))
 }
 
-/// Returns the names of a row. A setting is known by its flag and its variable as well.
+/// Returns the words by which `ccm explain` finds a row. For a setting these include its flag and its variable.
 fn all_names(row: &TableRow) -> Vec<String> {
     match row.headings[0].as_str() {
         "setting" => row.names(&[0, 1, 2]),

@@ -14,7 +14,8 @@ use jiff::Timestamp;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The longest wait, by the machine's time, for a read whose result the command can do without.
+/// The longest wait for a read whose result the command can do without. This is real time, even in a test that makes
+/// time run faster.
 const READ_AT_MOST: Duration = Duration::from_secs(2);
 
 /// Returns the Lease that these settings name, or `None` without leader election. No call is made.
@@ -30,7 +31,7 @@ pub(super) fn lease(
     Ok(Some(Arc::new(lease)))
 }
 
-/// Does the work while this process leads. Without a Lease the work begins at once.
+/// Does the work while this process leads. Without leader election the work begins at once.
 pub(super) fn lead(
     settings: &Settings,
     lease: Option<&Arc<LeaderElection>>,
@@ -89,7 +90,7 @@ pub(super) fn heed_identity(settings: &Settings, apis: &Apis) {
     }
 }
 
-/// Prints who leads, for the person whose command works beside a daemon. The line comes from one read, and nothing
+/// Prints who leads, for the user whose command works while a daemon runs. The line comes from one read, and nothing
 /// depends on it, so a failed read is not reported.
 pub(super) fn show(settings: &Settings, apis: &Apis) {
     let key = key(settings);
@@ -103,8 +104,8 @@ pub(super) fn show(settings: &Settings, apis: &Apis) {
     }
 }
 
-/// Returns how many seconds ago the Lease was renewed, or `None` when it was never renewed. The age rests on the clocks
-/// of both hosts, which may differ. That is good enough for a line that decides nothing.
+/// Returns how many seconds ago the Lease was renewed, or `None` when it was never renewed. The age is calculated from
+/// the clocks of both hosts, which may differ. That is accurate enough, because no decision depends on the age.
 pub(super) fn age_s(spec: &LeaseSpec) -> Option<i64> {
     let renewed: Timestamp = spec.renew_time.parse().ok()?;
     Some((clock::timestamp().as_second() - renewed.as_second()).max(0))
@@ -130,8 +131,8 @@ fn lease_settings(settings: &Settings, key: LeaseKey) -> lease::LeaseSettings {
     }
 }
 
-/// Returns the duration in whole seconds. It is rounded up, because another process may not acquire the Lease before
-/// this process stops writing.
+/// Returns the duration in whole seconds. The duration is rounded up, so that another process can't acquire the Lease
+/// before this process stops writing.
 fn whole_seconds(duration: Duration) -> u32 {
     u32::try_from(duration.as_nanos().div_ceil(1_000_000_000)).unwrap_or(u32::MAX)
 }

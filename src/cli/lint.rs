@@ -65,7 +65,7 @@ pub(super) fn lint(words: Vec<OsString>) -> Result<Exit, Exit> {
             }
         }
     }
-    // The UIDs are numbered in the order of the manifests, in which the Services would be created.
+    // The UIDs are numbered in the order in which the Services would be created, which is the order of the manifests.
     let services = all.iter_mut().filter_map(|checked| checked.service.as_mut());
     for (number, service) in services.enumerate() {
         if service.metadata.uid == UNKNOWN {

@@ -32,7 +32,8 @@ pub(super) struct List<Plans> {
     pub(super) empty: String,
     /// The text below the table.
     pub(super) below: String,
-    /// The kept objects that `lb list` shows, see [`output::Document`].
+    /// The load balancers and certificates that are kept without a Service, see [`output::Document`]. Only
+    /// `lb list` reads them.
     pub(super) kept: Option<Option<Vec<KeptObject>>>,
     /// The lines that are printed to stderr.
     pub(super) notes: String,
@@ -131,14 +132,14 @@ impl<Plans: PlannedObjects, Row> Table<Plans, Row> {
     }
 }
 
-/// Shows something again and again, in the place of the last screen when the terminal allows that. Ends when nobody
-/// reads the output any more. A signal ends it as it ends any program.
+/// Calls `show` repeatedly. On a terminal that allows it, each output replaces the previous one. The function returns
+/// when nobody reads the output any more. A signal ends the process, as it ends any program.
 pub(super) fn watch(mut show: impl FnMut(bool) -> Result<Exit, Exit>) -> Result<Exit, Exit> {
     let can_redraw = terminal::obeys_codes(false);
     show(can_redraw)?;
     while !HAS_NO_READER.load(Ordering::Relaxed) {
         clock::sleep(POLL_INTERVAL);
-        // The error of a failed poll is on stderr, and the next poll may succeed.
+        // The error of a failed poll was printed to stderr. The loop continues, because the next poll may succeed.
         let _ = show(can_redraw);
     }
     Ok(Exit::Done)

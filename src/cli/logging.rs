@@ -20,8 +20,8 @@ use std::time::Duration;
 pub(super) enum LogReader {
     Daemon,
     Person,
-    /// A person at a terminal while load balancers or routes are changed. Each change is logged when it is made,
-    /// because the changes take long.
+    /// A person at a terminal who waits while load balancers or routes are changed. Each change is logged when it is
+    /// made, because the changes take long.
     Waiting,
 }
 
@@ -54,8 +54,8 @@ pub(super) fn start(settings: &Settings, reader: LogReader) {
                     whole_line(true, "ccm: ", 6, &format!("{level}: {message}"))
                 }
             };
-            // This line is printed later than it is made. By then a line about a wait may be on the terminal again, so
-            // it is erased first.
+            // The log prints this line later than this code runs. A line about a wait may be on the terminal by then,
+            // so the log line begins with the code that erases a line.
             let erased = if can_redraw { terminal::ERASE_LINE } else { "" };
             write!(out, "{erased}{line}")
         })
@@ -110,19 +110,20 @@ impl<'a> VisitSource<'a> for Keys {
     }
 }
 
-/// A wait that lasts longer than this, by the machine's time, is reported by a line at the terminal.
+/// After a wait of this length, the terminal shows a line about the wait. This is real time, even in a test that makes
+/// time run faster.
 const FIRST_LINE: Duration = Duration::from_secs(2);
 
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Shows a line at the terminal while a command waits, until the process ends. The line is replaced, and erased after
-/// the wait. Without a terminal no line is shown.
+/// From now on, shows a line at the terminal while a command waits, and erases the line after the wait. Without a
+/// terminal no line is shown.
 pub(super) fn show_waits() {
     if !terminal::obeys_codes(true) {
         return;
     }
     note_waits();
-    // When this thread can't be started, the command works without it, and shows no line.
+    // When this thread can't be started, the command works without the lines about waits.
     let _ = std::thread::Builder::new().spawn(|| {
         loop {
             clock::sleep(clock::from_machine(POLL_INTERVAL));

@@ -60,8 +60,8 @@ pub fn in_simulation(words: Vec<OsString>) -> u8 {
     dispatch(without_program(words)) as u8
 }
 
-/// Returns the words without the program's name. The name `DROP_IN` stands for a profile. The flag of this profile is
-/// put before all other flags, so that a flag that the user typed wins.
+/// Returns the words without the program's name. When this name is `DROP_IN`, the flag for the profile `hcloud` is put
+/// before all other flags, so that a flag that the user typed wins.
 fn without_program(mut words: Vec<OsString>) -> Vec<OsString> {
     if words.is_empty() {
         return words;
@@ -114,8 +114,8 @@ fn dispatch(words: Vec<OsString>) -> Exit {
     }
 }
 
-/// Starts the daemon when all words are flags, as in the arguments of another CCM's Deployment. A person at a terminal
-/// gets a usage error instead, unless the flag `--cloud-provider` is among the words.
+/// Starts the daemon when all words are flags, as in the arguments of another CCM's Deployment. A user at a terminal
+/// gets a usage error, except when the flag `--cloud-provider` is among the words.
 fn without_command(flag: &str, words: Vec<OsString>) -> Exit {
     let is_in_pod = startup::is_set_here("KUBERNETES_SERVICE_HOST");
     if starts_daemon(&words, is_in_pod, std::io::stdin().is_terminal()) {

@@ -7,12 +7,12 @@ use ipnet::IpNet;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-/// How many names an error suggests at most, when several have the same number of slips.
+/// How many names an error suggests at most, when several are equally similar to the unknown name.
 const NEAREST_AT_MOST: usize = 3;
 
 /// A kind of objects, with the words that commands use for the kind.
 pub(super) struct ObjectKind {
-    /// The words that a person may write before the slash of `KIND/NAME`. ccm itself writes the first of them.
+    /// The prefixes that a user may write before the slash of `KIND/NAME`. ccm itself prints the first prefix.
     pub(super) prefixes: [&'static str; 3],
     /// The command that shows all objects of the kind.
     list: &'static str,
@@ -55,7 +55,7 @@ pub(super) fn resolve(
     exit.map(|()| names).map_err(CommandFailure::Shown)
 }
 
-/// An object that exists.
+/// An object that a user may name, e.g. a node or a Service.
 #[derive(Debug)]
 pub(super) struct KnownObject {
     /// The name of the object, with its namespace when its kind has namespaces.
@@ -70,7 +70,7 @@ impl KnownObject {
     }
 }
 
-/// A word that a person typed, and the namespace for names without a namespace.
+/// A word that a user typed to name an object, with its context.
 #[derive(Clone, Copy)]
 pub(super) struct Word<'a> {
     pub(super) kind: &'a ObjectKind,

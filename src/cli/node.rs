@@ -61,8 +61,8 @@ pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
     let apis = &nodes.context.apis;
     Ok(nodes.context.do_now(|| {
         let (mut report, plans) = nodes.nodes.sync(apis, &selection);
-        // One of the two APIs of servers may not answer. The nodes
-        // whose servers the other API lists are synced even then.
+        // One of the two APIs of servers may not answer. The nodes whose servers are in the list of the other API are
+        // synced even then.
         if report.outage.is_some() && plans.is_empty() {
             return (report, Vec::new());
         }
@@ -79,7 +79,7 @@ struct NodeCommands {
     lifecycle: LifecycleController,
 }
 
-/// The plans of both controllers for one node.
+/// The plans of the node controller and of the node lifecycle controller for one node.
 struct NodePlans {
     node: NodePlan,
     /// The change of the lifecycle controller. `None` when that controller does not check the node.
@@ -101,7 +101,7 @@ impl NodeCommands {
         if self.context.names.is_empty() {
             return Ok(Selection::All);
         }
-        // The nodes that are read here are also those for which the plans are made.
+        // The plans are made later from the same list of nodes.
         let nodes = self.nodes.nodes(&self.context.apis, &Selection::All)?;
         let known = nodes.value.iter().map(|node| KnownObject::new(node.name()));
         let in_cloud = || {
@@ -160,7 +160,7 @@ impl NodeCommands {
     }
 }
 
-/// Returns what the node's server is called, and every address of the node and of the server.
+/// Returns the node's name, together with the IDs, names and addresses of the node and of its server.
 fn called_in_cloud(plans: &NodePlans) -> KnownObject {
     let plan = &plans.node;
     let mut others: Vec<String> =
@@ -192,13 +192,13 @@ impl NodePlans {
         self.node.findings.iter().chain(self.obstacles())
     }
 
-    /// Returns what blocks the node in either controller.
+    /// Returns the findings that block the node in the node controller or in the node lifecycle controller.
     fn obstacles(&self) -> impl Iterator<Item = &Finding> {
         let lifecycle = self.lifecycle.iter().flat_map(|plan| &plan.obstacle);
         self.node.obstacle.iter().chain(lifecycle)
     }
 
-    /// Returns the change that the lifecycle controller would make.
+    /// Returns the change that the node lifecycle controller would make.
     fn lifecycle_change(&self) -> Option<&NodeChange> {
         self.lifecycle.as_ref()?.changes.first()
     }

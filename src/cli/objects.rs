@@ -18,16 +18,16 @@ use serde::Serialize;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often `--watch` asks the cloud. The interval is long because the calls to the cloud are limited.
+/// How often `--watch` asks the cloud. The interval is long because the rate limit of the Cloud API is small.
 pub(super) const CLOUD_INTERVAL: Duration = Duration::from_secs(60);
 
-/// All plans of a command, as one controller shows them.
+/// The plans that one controller made for a command.
 pub(super) trait PlannedObjects {
     /// The beginning of each document's kind, e.g. of `NodeList` and `NodeSync`.
     const KIND: &'static str;
 
-    /// Returns the items of the JSON or YAML document. After a sync, whose report is given, they have the changes that
-    /// were made. Otherwise they have the planned changes.
+    /// Returns the items of the JSON or YAML document. `report` is the report of a sync, or `None` when nothing was
+    /// synced. After a sync the items contain the changes that were made, otherwise the planned changes.
     fn items<'a>(&'a self, report: Option<&'a Report>) -> Vec<impl Serialize>;
 
     fn proposals(&self) -> Vec<Proposal>;
@@ -49,7 +49,7 @@ pub(super) struct Item<'a, Object, Cloud, Difference, Change, Found = &'a Findin
     pub(super) object: Object,
     pub(super) cloud: Cloud,
     pub(super) differences: Vec<Difference>,
-    /// The changes of this object. They are planned, or after a sync they were made.
+    /// The changes of this object. After a sync these are the changes that were made, otherwise the planned changes.
     pub(super) changes: Vec<Change>,
     /// This list is always empty. Programs may read the field, which earlier versions filled.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -62,7 +62,7 @@ pub(super) struct Item<'a, Object, Cloud, Difference, Change, Found = &'a Findin
     pub(super) error: Option<String>,
 }
 
-/// Returns why the object failed. When an API does not answer, this is the error of that API.
+/// Returns the reason why the sync of the object failed. When an API does not answer, this is the error of that API.
 pub(super) fn error_of(report: Option<&Report>, object: &str) -> Option<String> {
     let report = report?;
     if let Some(outage) = &report.outage {
@@ -76,9 +76,9 @@ pub(super) fn error_of(report: Option<&Report>, object: &str) -> Option<String> 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sides {
     Both,
-    /// Kubernetes alone answers, and nothing is planned.
+    /// Only Kubernetes answers, and nothing is planned.
     Kubernetes,
-    /// The cloud alone answers, and nothing is planned.
+    /// Only the cloud answers, and nothing is planned.
     Cloud,
 }
 
@@ -92,8 +92,8 @@ impl Sides {
         }
     }
 
-    /// Returns the end of a message that an object does not exist. When only one API answered, it says which one.
-    /// Otherwise it is empty.
+    /// Returns a text for the end of the message that an object does not exist. When only one API answered, the text
+    /// names that API. Otherwise the text is empty.
     pub(super) fn only(self) -> &'static str {
         match self {
             Sides::Both => "",
@@ -148,7 +148,8 @@ impl CommandContext {
         })
     }
 
-    /// Returns the snapshot for the check of annotations while the cloud does not answer.
+    /// Returns a snapshot that is made without the cloud, so that annotations can be checked while the
+    /// cloud does not answer.
     pub(super) fn manifests(&self) -> Result<Arc<dyn Snapshot>, CommandFailure> {
         let gate = Arc::new(OpenGate);
         let provider = wire::provider(&self.settings, gate, Urgency::Asked, None);
@@ -184,8 +185,8 @@ impl CommandContext {
         Ok((plans, Some(report)))
     }
 
-    /// Returns the report of an API that does not answer, so that some objects of the plans are not certain. Prints the
-    /// error to stderr. Lists in the cache are not read again.
+    /// Returns the report about an API that does not answer, when some objects of the plans are therefore not certain.
+    /// Prints the error to stderr. Lists in the cache are not read again.
     fn unclear(&self, plans: &impl PlannedObjects) -> Option<Report> {
         if !plans.is_unclear() {
             return None;
@@ -211,7 +212,7 @@ impl CommandContext {
         })
     }
 
-    /// Prints that an API did not answer. For Kubernetes the message names the kubeconfig, because a person
+    /// Prints that an API did not answer. A message about Kubernetes names the kubeconfig, because a user
     /// may have several.
     pub(super) fn failed(&self, error: &cache::CacheError) -> Exit {
         match error {
@@ -224,8 +225,9 @@ impl CommandContext {
         }
     }
 
-    /// Returns an error when the profile is only a default, and no node has it. With the wrong profile no node would be
-    /// ours, so that every target would be removed, and a new node would get a provider ID that it keeps for ever.
+    /// Returns an error when no setting chose the profile, and none of the nodes' provider IDs fits it. With the wrong
+    /// profile no node would be ours, so that every target would be removed, and a new node would get a provider ID
+    /// that it keeps for ever.
     pub(super) fn check_profile(&self) -> Result<(), Exit> {
         if !self.settings.cloud_provider.source.is_default() {
             return Ok(());
@@ -312,7 +314,7 @@ pub(super) fn about(mark: char, object: &str, text: &str) -> String {
     of_object(&format!("{mark} "), object, text)
 }
 
-/// Returns a line about an object that begins with `first`.
+/// Returns a line about an object. The line begins with the text `first`.
 fn of_object(first: &str, object: &str, text: &str) -> String {
     if !is_terminal(false) {
         return line(format_args!("{first}{object}  {text}"));
@@ -414,7 +416,7 @@ pub(super) fn sides(rows: &[(&str, Vec<String>, Vec<String>)], known: Sides) -> 
     table::render(&["", "KUBERNETES", "CLOUD"], &table)
 }
 
-/// Returns what Kubernetes or the cloud has of an object, or `-` when it has nothing.
+/// Returns the given values of an object, or `-` when the object has no values on this side.
 pub(super) fn or_none(side: Vec<String>) -> Vec<String> {
     if side.is_empty() { vec!["-".to_owned()] } else { side }
 }

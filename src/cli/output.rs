@@ -20,7 +20,7 @@ pub(super) enum Exit {
     Done = 0,
     /// Something failed.
     Failed = 1,
-    /// The usage was wrong.
+    /// The command line is wrong.
     Usage = 2,
     /// There are changes to make, and `--detailed-exitcode` asks for this exit code.
     Pending = 3,
@@ -85,7 +85,7 @@ impl Printer {
 
     pub(super) fn stderr(text: &str) {
         let text = shown(text, true);
-        // There is nowhere left to report an error.
+        // The error of this write is ignored, because there is no other place to report it.
         let _ = over_wait(|| process::print(true, text.as_bytes()));
     }
 
@@ -152,7 +152,7 @@ pub(super) fn whole_line(is_stderr: bool, first: &str, indent: usize, text: &str
     }
 }
 
-/// Returns a text in lines of the width that all texts have, which is the terminal's.
+/// Wraps a text to the width of the output, which is that of the terminal.
 pub(super) fn paragraph(first: &str, indent: usize, text: &str) -> String {
     wrapped_in(columns(), first, indent, text)
 }
@@ -201,7 +201,7 @@ pub(super) struct Document<I> {
     /// looks for them, and is null when they could not be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) kept: Option<Option<Vec<KeptObject>>>,
-    /// What a `sync` did.
+    /// The counts in the report of a `sync`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) summary: Option<Counts>,
 }

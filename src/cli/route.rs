@@ -54,7 +54,7 @@ struct RouteCommands {
 
 struct RoutePlans {
     plan: RoutePlan,
-    /// The changes by object. They are planned, or after a sync they were made.
+    /// The changes of each object. After a sync these are the changes that were made, otherwise the planned changes.
     changes: Vec<(String, Value)>,
 }
 

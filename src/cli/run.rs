@@ -17,7 +17,7 @@ use log::Level;
 use std::ffi::OsString;
 use std::sync::Arc;
 
-/// What the daemon is made of.
+/// The parts from which the daemon is built.
 pub(super) struct Parts {
     settings: Settings,
     pub(super) stop: &'static Stop,
@@ -26,13 +26,13 @@ pub(super) struct Parts {
     pub(super) controllers: Vec<Box<dyn Controller>>,
 }
 
-/// Builds the daemon that the words describe.
+/// Builds the daemon from the words of its command line.
 pub(super) fn assemble(words: Vec<OsString>) -> Result<Parts, Exit> {
     let settings = startup::start(Command::Run, words)?.settings;
     let stop: &'static Stop = Box::leak(Box::new(Stop::default()));
     let lease = leader::lease(&settings, stop).map_err(Printer::failure)?;
-    // The gate lets writes pass while the Lease is held. Without a Lease
-    // it lets them pass until the process is asked to end.
+    // The gate lets writes begin while this process holds the Lease. Without leader election, it lets them begin until
+    // the process is asked to end.
     let gate: Arc<dyn Gate> = match &lease {
         _ if settings.dry_run.value => wire::gate(Command::Run, &settings),
         Some(lease) => Arc::clone(lease) as Arc<dyn Gate>,
@@ -50,7 +50,7 @@ pub(super) fn assemble(words: Vec<OsString>) -> Result<Parts, Exit> {
     if let Some(lease) = &lease {
         let _ = lease.cluster.set(Arc::clone(&apis.identity));
     }
-    // The APIs live as long as the process.
+    // The APIs are never freed, because the daemon uses them until its process ends.
     let apis: &'static Apis = Box::leak(Box::new(apis));
     if let (Some(lease), Some(dedicated)) = (&lease, apis.provider.dedicated()) {
         let _ = lease.dedicated.set(dedicated);
@@ -90,7 +90,7 @@ pub(super) fn run(words: Vec<OsString>) -> Result<Exit, Exit> {
     Ok(exit)
 }
 
-/// Returns the controllers that `--controllers` names and that have what they need.
+/// Returns the controllers that `--controllers` names. The route controller is left out when routes are turned off.
 fn controllers(settings: &Settings) -> Vec<Box<dyn Controller>> {
     let enabled = settings.controllers.value.iter();
     let built = enabled.filter_map(|controller| -> Option<Box<dyn Controller>> {
@@ -134,7 +134,8 @@ fn once(Parts { settings, stop, lease, apis, controllers }: Parts) -> Exit {
     let exit = leader::lead(&settings, lease.as_ref(), || {
         let mut total = Counts::default();
         let exit = daemon::with_events(apis, stop, || pass(apis, controllers, stop, &mut total));
-        // The wish to end is read before the release of the Lease, because the release sets `stop`.
+        // The code checks whether the daemon was asked to end before it releases the Lease, because the
+        // release sets `stop`.
         done = Some((total, stop.is_set()));
         exit
     });
@@ -187,8 +188,8 @@ fn pass(
         log::info!("{name}: {}", report.counts());
         exit = exit.fail_if(!report.failures.is_empty());
     }
-    // A wrong token must make the pass fail even when no controller had a question for the cloud. A pass that was not
-    // stopped therefore calls the cloud.
+    // A wrong token must make the pass fail even when no controller needed the cloud. A pass that was not stopped
+    // therefore calls the cloud here.
     if !stop.is_set() {
         match daemon::unless_stopped(stop, || daemon::reach_cloud(apis)) {
             Some(Ok(())) => return exit,

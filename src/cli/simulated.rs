@@ -43,7 +43,7 @@ impl SimulatedDaemon {
         Ok(daemon)
     }
 
-    /// Sets the wish that the daemon ends, as a signal does.
+    /// Asks the daemon to end, as a signal does.
     pub fn stop(&self) {
         self.stop.set();
     }

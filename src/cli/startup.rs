@@ -29,19 +29,18 @@ pub(super) struct Started {
     /// The daemon's settings that this command needs and could not read. If there are any, the command only shows its
     /// plan and writes nothing.
     pub(super) refused: Option<String>,
-    /// The gate for the writes of the command.
     gate: Arc<dyn Gate>,
     /// The client that read the daemon's settings.
     kube: Option<kube::KubeClient>,
 }
 
-/// The namespace where the daemon is looked for. No tenant may write there.
+/// The namespace in which a command looks for the daemon. No tenant may write there.
 const SYSTEM: &str = "kube-system";
 
-/// How long the search for the daemon may take, by the machine's time.
+/// The longest time for the search for the daemon. This is real time, even in a test that makes time run faster.
 const LOOKED_FOR_AT_MOST: Duration = Duration::from_secs(2);
 
-/// Reads the settings of a command. On an error the command ends, and everything was printed.
+/// Reads the settings of a command. On an error, prints the error and returns the exit code.
 pub(super) fn start(command: Command, words: Vec<OsString>) -> Result<Started, Exit> {
     let mut parsed = parse(command, words.clone())?;
     clock::quicken(parsed.settings.test_time_scale.value);
@@ -138,7 +137,7 @@ fn check_usage(command: Command, parsed: &Parsed) -> Result<(), Exit> {
 }
 
 impl Started {
-    /// Returns both APIs for a person's command. Such a command does not check whether this machine is attached
+    /// Returns both APIs for a command that a user runs. Such a command does not check whether this machine is attached
     /// to the Network.
     pub(super) fn apis(&mut self) -> Result<Apis, Exit> {
         let (kube, gate) = (self.kube.take(), Arc::clone(&self.gate));
@@ -152,7 +151,8 @@ impl Started {
     }
 }
 
-/// Returns the text that names the daemon's settings which are not known here, and says how to go on.
+/// Returns a message that lists the daemon's settings which this command could not read, and says how to
+/// work without them.
 pub(super) fn not_known(what: &str) -> String {
     format!("not known here: {what}; with --own-settings only the settings of this shell are used")
 }
@@ -168,7 +168,7 @@ fn start_log(command: Command, parsed: &Parsed) {
         _ => LogReader::Person,
     };
     logging::start(&parsed.settings, reader);
-    // A daemon shows no line about a wait, because its log reports the result of each call.
+    // A daemon shows no line about a wait, because it logs the result of each call.
     if reader != LogReader::Daemon {
         logging::show_waits();
     }
@@ -178,7 +178,7 @@ fn start_log(command: Command, parsed: &Parsed) {
 }
 
 /// Adds the settings of the cluster's daemon when the command uses them. Returns the client that read them, and which
-/// of the daemon's settings could not be read. On an error the command ends, and everything was printed.
+/// of the daemon's settings could not be read. On an error, prints the error and returns the exit code.
 fn with_daemon(
     command: Command,
     words: Vec<OsString>,
@@ -186,8 +186,8 @@ fn with_daemon(
 ) -> Result<(Option<kube::KubeClient>, Option<String>), Exit> {
     let settings = &parsed.settings;
     let named = settings.settings_from.value.as_ref();
-    // The daemon itself, and commands that need no cluster, use only their own settings. In a pod, the environment of a
-    // command is the daemon's.
+    // The daemon itself, and commands that need no cluster, use only their own settings. In a pod, a command already
+    // has the environment of the daemon.
     let has_own = matches!(command, Command::Run | Command::Config | Command::Lint)
         || settings.own_settings.value
         || !settings.settings_from.source.is_default()
@@ -195,7 +195,8 @@ fn with_daemon(
     if named.is_none() && has_own {
         return Ok((None, None));
     }
-    // The command goes on with its own settings. It makes its own client later, and reports the error then.
+    // An error ends only the search for the daemon. The command continues with its own settings, and reports the error
+    // when it creates its own client.
     let Ok(kube) = wire::kube_client(settings, wire::gate(command, settings)) else {
         return Ok((None, None));
     };
@@ -233,7 +234,8 @@ fn named_daemon(kube: &kube::KubeClient, name: &WorkloadName) -> Result<Daemon, 
 /// or that they could not be read.
 fn only_daemon(command: Command, kube: &kube::KubeClient) -> Result<Option<Daemon>, String> {
     let found = match http::within(LOOKED_FOR_AT_MOST, || kube.daemons(SYSTEM)) {
-        // A command that only reads asks the API server itself, and reports why the API server does not answer.
+        // A command that only reads does not fail here. It calls the API server again later, and reports then why the
+        // API server does not answer.
         Err(error) if !command.writes() && !error.is_forbidden() => return Ok(None),
         found => found.map_err(|error| format!("the daemon's settings, because {error}"))?,
     };
@@ -290,9 +292,9 @@ fn both(
     Ok((both, unread))
 }
 
-/// Returns the daemon's settings that were not read because their values stand in another object, e.g. a Secret.
-/// Only settings in `unset` are returned, which are the settings that the command uses and that are not set for
-/// the command itself.
+/// Returns the daemon's settings that were not read because their values are in another object, e.g. a Secret. `unset`
+/// contains the settings that the command uses and that the command line and the environment do not set. Other settings
+/// are not returned.
 fn unread(container: &Container, unset: &[String]) -> Vec<String> {
     let unread = container.elsewhere.iter().filter(|(what, _)| unset.contains(what));
     let mut unread = Vec::from_iter(unread.map(|(what, place)| format!("{what} (in {place})")));
@@ -319,8 +321,8 @@ mod tests {
     fn settings_that_stand_in_other_objects() {
         let proxy = HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL.text();
         let (whole, in_secret) = ("the variables from envFrom", format!("{proxy} (in a Secret)"));
-        // Each case has the settings in other objects, whether a whole object is imported, what is unset here, and
-        // what is unread.
+        // Each case has the settings whose values are in other objects, whether `envFrom` imports a whole object, the
+        // settings that the command leaves unset, and the expected result.
         for (elsewhere, imports, unset, expected) in [
             (&[][..], false, &[proxy][..], &[][..]),
             (&[proxy], false, &[proxy], &[&*in_secret]),

@@ -14,7 +14,7 @@ use serde::Serialize;
 use std::collections::HashMap;
 use std::ffi::OsString;
 
-/// How many of the worst items are shown.
+/// How many outcomes of checks `ccm status` shows. The worst outcomes are chosen.
 const ITEMS_AT_MOST: usize = 8;
 
 /// The column where the texts begin.
@@ -54,7 +54,7 @@ struct Screen<'a> {
     lease_age_seconds: Option<i64>,
     /// The version of the API server.
     kubernetes: Option<&'a str>,
-    /// The calls that are left of the project's rate limit. The next field is the limit, in calls an hour.
+    /// The remaining calls of the project's rate limit. `calls_an_hour` is the limit.
     calls_left: Option<u64>,
     calls_an_hour: Option<u64>,
     /// How often the daemon refreshes each list when nothing waits for the list. Lists that were not read are left out.
@@ -72,7 +72,7 @@ struct Count {
 }
 
 impl Count {
-    /// Counts objects. Each value says whether one object is as it should be.
+    /// Counts objects. Each item of `objects` says whether one object is healthy.
     fn of(objects: impl Iterator<Item = bool>) -> Count {
         let (healthy, others): (Vec<bool>, Vec<bool>) = objects.partition(|is_healthy| *is_healthy);
         Count { healthy: healthy.len(), total: healthy.len() + others.len() }

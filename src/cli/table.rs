@@ -8,10 +8,9 @@ use crate::text::one_line;
 /// The number of spaces between two columns.
 const GAP: usize = 2;
 
-/// The columns of a list.
 pub(super) struct Columns {
     pub(super) headings: &'static [&'static str],
-    /// The headings that follow with `-o wide`.
+    /// The headings of the additional columns that `-o wide` shows.
     pub(super) wide: &'static [&'static str],
     pub(super) yielding: &'static [Yielding],
 }
@@ -21,8 +20,8 @@ pub(super) struct Columns {
 pub(super) type Yielding = (usize, usize);
 
 impl Columns {
-    /// Returns a table of rows with a cell for each column, including the wide ones. For a terminal, the columns that
-    /// may be cut are cut until the table fits. With `-o wide`, in a pipe or in a file nothing is cut, because somebody
+    /// Returns a table of rows with a cell for each column, including the wide ones. On a terminal, the cells of some
+    /// columns are cut until the table fits. With `-o wide`, in a pipe or in a file nothing is cut, because somebody
     /// may search the output for a whole name.
     pub(super) fn table(&self, mut rows: Vec<Vec<String>>, is_wide: bool) -> String {
         if is_wide {
@@ -93,7 +92,7 @@ fn length(text: &str) -> usize {
 mod tests {
     use super::*;
 
-    /// The rows look different whether their names begin alike or end alike.
+    /// Rows with different names look different after a cut, also when their names begin or end alike.
     #[test]
     fn rows_that_differ_look_different() {
         let row = |name: &str| vec![name.to_owned(), "x".repeat(65)];

@@ -16,8 +16,8 @@ const LEAST: usize = 40;
 static ASKED: OnceLock<Color> = OnceLock::new();
 
 pub(super) fn ask_for_color(color: Color) {
-    // With `--settings-from` the settings are read twice. The second call changes nothing, because this setting has the
-    // same value both times.
+    // With `--settings-from` the settings are read twice, so this function is called twice. The second call is ignored,
+    // because `--color` has the same value both times.
     let _ = ASKED.set(color);
 }
 
@@ -39,7 +39,6 @@ pub(super) fn columns() -> usize {
 /// The greatest width of help, because longer lines of prose are hard to read.
 const HELP_AT_MOST: usize = 120;
 
-/// Returns the width of help.
 pub(super) fn help_columns() -> usize {
     columns().min(HELP_AT_MOST)
 }
@@ -65,8 +64,8 @@ fn window(stream: i32) -> (usize, usize) {
     (size.ws_col.into(), size.ws_row.into())
 }
 
-/// Whether the text on stdout or stderr may be coloured. Any value of `NO_COLOR` but an empty one forbids colours, see
-/// <https://no-color.org>. `--color=always` and `--color=never` come before `NO_COLOR`.
+/// Whether the text on stdout or stderr may be coloured. A non-empty `NO_COLOR` forbids colours, see
+/// <https://no-color.org>. `--color=always` and `--color=never` override `NO_COLOR`.
 pub(super) fn has_color(is_stderr: bool) -> bool {
     let is_set = |name: &str| process::variable(name).is_some_and(|value| !value.is_empty());
     match ASKED.get().copied().unwrap_or_default() {
@@ -105,7 +104,7 @@ fn colored_line(line: &str) -> String {
     if !mark.is_empty() {
         return format!("\x1b[{mark}m{text}\x1b[0m{end}");
     }
-    // The cells of a table stand at least two spaces apart, and so do a message and the words before it.
+    // At least two spaces separate the cells of a table, and a message from the words before it.
     let mut colored = String::new();
     for cell in text.split_inclusive("  ") {
         let word = cell.trim();
@@ -143,7 +142,7 @@ fn state(word: &str) -> &'static str {
     }
 }
 
-/// Returns the part and the whole of a share, e.g. 1 and 2 for `1 of 2 ready`, or for the targets `1/2`.
+/// Returns the two numbers of a share, e.g. 1 and 2 for `1 of 2 ready`, or 1 and 2 for the targets `1/2`.
 fn share(word: &str) -> Option<(u32, u32)> {
     let words: Vec<&str> = word.split([' ', '/']).collect();
     let ([part, whole] | [part, "of", whole, "ready" | "serving" | "right"]) = words[..] else {
@@ -153,7 +152,7 @@ fn share(word: &str) -> Option<(u32, u32)> {
     (share.1 > 0).then_some(share)
 }
 
-/// Whether a line about a wait is shown. A text that is written meanwhile takes the line's place.
+/// Whether the terminal shows a line about a wait. A text that is written during the wait replaces this line.
 static WAIT: Mutex<bool> = Mutex::new(false);
 
 pub(super) const ERASE_LINE: &str = "\r\x1b[K";
@@ -161,8 +160,8 @@ pub(super) const ERASE_LINE: &str = "\r\x1b[K";
 /// The codes that begin a screen. They clear the terminal, and move the cursor to the first place.
 const CLEAR: &str = "\x1b[H\x1b[2J";
 
-/// Shows a line about a wait in the place of the last line. `None` erases the last line. Callers make sure that
-/// stderr obeys codes.
+/// Replaces the last line of the terminal with a line about a wait. `None` erases the last line. A caller first makes
+/// sure that stderr is a terminal that obeys control codes.
 pub(super) fn show_wait(line: Option<&str>) {
     let mut wait = lock(&WAIT);
     match line {
@@ -178,18 +177,19 @@ fn erase(wait: &mut bool) {
     }
 }
 
-/// Erases the line about a wait, and then writes.
+/// Erases the line about a wait from the terminal, and then calls `write`.
 pub(super) fn over_wait<T>(write: impl FnOnce() -> T) -> T {
     let mut wait = lock(&WAIT);
     erase(&mut wait);
     write()
 }
 
-/// Returns the codes and the text that take the place of the last screen, as far as the text fits.
+/// Returns the codes and the text that replace the last screen. When the text does not fit on the terminal, its last
+/// lines are left out, and the screen says how many.
 pub(super) fn screen(text: &str) -> String {
     let (_, rows) = window(libc::STDOUT_FILENO);
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
-    // The cursor needs a free line below the text.
+    // The last line of the terminal stays free for the cursor.
     if rows == 0 || lines.len() < rows {
         return format!("{CLEAR}{text}");
     }
@@ -209,7 +209,7 @@ pub(super) fn end() {
 }
 
 fn write(text: &str) {
-    // There is nowhere left to report an error.
+    // The error of this write is ignored, because there is no other place to report it.
     let _ = process::print(true, text.as_bytes());
 }
 

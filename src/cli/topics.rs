@@ -60,12 +60,12 @@ pub(super) fn page(name: &str) -> Option<String> {
 pub(super) struct TableRow {
     pub(super) topic: &'static str,
     pub(super) headings: Vec<String>,
-    /// The cells as the page has them, with the backticks around code.
+    /// The text of each cell of the row. Code keeps its backticks.
     pub(super) cells: Vec<String>,
 }
 
 impl TableRow {
-    /// Returns the names in these columns. A name is each text in backticks, or the whole cell when it has no
+    /// Returns the names in the given columns. A name is each text in backticks, or the whole cell when it has no
     /// backticks. Dashes, values and `[.PORT]` are cut off.
     pub(super) fn names(&self, columns: &[usize]) -> Vec<String> {
         let names = columns.iter().filter_map(|column| self.cells.get(*column)).flat_map(|cell| {
@@ -85,7 +85,7 @@ impl TableRow {
         self.cells.first().is_some_and(|cell| cell.contains("[.PORT]"))
     }
 
-    /// Returns the row as the page shows it, with the name on a line of its own.
+    /// Returns the row in the form in which `ccm help` prints it, with the name on a line of its own.
     pub(super) fn text(&self) -> String {
         let mut page = TopicPage { text: String::new(), columns: help_columns() };
         match self.cells.as_slice() {
@@ -145,7 +145,7 @@ fn plain(markdown: &str, columns: usize) -> String {
             }
         } else if content.starts_with('|') {
             let headings = cells(content);
-            // The line between the headings and the body is skipped.
+            // The second line of a Markdown table only separates the headings from the rows, so it is skipped.
             lines.next();
             while let Some(row) = lines.next_if(|line| line.starts_with('|')) {
                 page.row(&headings, &cells(row));
@@ -227,11 +227,11 @@ fn cells(line: &str) -> Vec<String> {
     line.trim().trim_matches('|').split('|').map(|cell| cell.trim().replace(BAR, "|")).collect()
 }
 
-/// The smallest width of a right side. When less room is left, the right side begins further to the left.
+/// The smallest width of the right side of a row. When less room is left, the right side begins further to the left.
 const NARROWEST: usize = 24;
 
-/// The last column in which a right side may begin beside its left side. A right side that would begin further to the
-/// right begins in the column `BELOW`, below its left side.
+/// The last column in which the right side of a row may begin on the same line as the left side. A right side that
+/// would begin further to the right begins in the column `BELOW`, on the next line.
 const FURTHEST: usize = 40;
 const BELOW: usize = 31;
 
@@ -240,8 +240,8 @@ const BELOW: usize = 31;
 const ROW_INDENT: usize = 4;
 const TEXT: usize = 8;
 
-/// Returns the text in lines of at most `columns` characters. `change` is applied to both sides of each line before the
-/// line is wrapped.
+/// Returns the text in lines of at most `columns` characters. `change` is applied to the left and right side of each
+/// line before the line is wrapped.
 pub(super) fn reflowed(text: &str, columns: usize, change: impl Fn(&str) -> String) -> String {
     let (mut lines, mut last) = (String::new(), None);
     for line in text.lines() {
@@ -251,7 +251,7 @@ pub(super) fn reflowed(text: &str, columns: usize, change: impl Fn(&str) -> Stri
         let (left, right) = row.unwrap_or((content, ""));
         let right = right.trim_start();
         let mut column = length(line) - length(right);
-        // The right sides of a table begin in one column, however long a left side is.
+        // The right sides of a table begin in the same column in each row, whatever the width of the left side.
         if let Some((_, above)) = last.filter(|(of, _)| *of == indent) {
             column = column.min(above);
         } else if column > FURTHEST {

@@ -12,7 +12,7 @@ use std::ffi::OsString;
 #[derive(Serialize)]
 struct Build {
     version: &'static str,
-    /// The commit in 40 hexadecimal digits, with `-dirty` when a file was changed after it.
+    /// The commit in 40 hexadecimal digits, with `-dirty` when a file was changed after the commit.
     commit: Option<&'static str>,
     /// The output of `rustc --version`.
     toolchain: Option<&'static str>,

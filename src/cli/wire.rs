@@ -32,8 +32,8 @@ const SHORTEST_EXEC_TIME_LIMIT: Duration = Duration::from_secs(5);
 /// The number of characters that a token of the Cloud API has. A token of another length causes a warning.
 pub(super) const TOKEN_CHARACTERS: usize = 64;
 
-/// Returns the metadata service that says whether this machine is attached to the Network. `None` means that the
-/// question is not asked: a setting turns it off, or it is a dry run, which may be tried on any machine.
+/// Returns the metadata service that says whether this machine is attached to the Network. `None` when a setting turns
+/// this question off. `None` also for a dry run, because a dry run may be started on any machine.
 pub(super) fn metadata(settings: &Settings) -> Option<String> {
     if settings.network_disable_attached_check.value || settings.dry_run.value {
         return None;
@@ -174,8 +174,8 @@ fn client(settings: &Settings, gate: Arc<dyn Gate>, timing: Timing) -> Result<Ku
     Ok(KubeClient::new(access, proxies()?, timing, gate))
 }
 
-/// Returns a time that belongs to the Lease, or to a write that must end before the lease does. A test may shorten it
-/// to a tenth at most, because the renewal of a Lease takes real time.
+/// Returns a time that belongs to the Lease, or to a write that must end before the lease does. A test may shorten this
+/// time to a tenth at most, because the renewal of a Lease takes real time.
 pub(super) fn for_lease(time: Duration) -> Duration {
     clock::at_least(time, time / 10)
 }
@@ -227,8 +227,8 @@ pub(super) fn route_settings(settings: &Settings) -> Result<route::RouteSettings
         let why = format!("{} is false", switch.source.name());
         return Err(RoutesOff { why, is_wanted: false });
     }
-    // A dual-stack cluster of profile `hcloud` gets no routes unless they are asked for, as with
-    // hcloud-cloud-controller-manager, because such a cluster may rely on having no routes.
+    // A dual-stack cluster of profile `hcloud` gets routes only when a setting asks for them, as with
+    // hcloud-cloud-controller-manager. Such a cluster may rely on having no routes.
     let is_hcloud = settings.cloud_provider.value == Profile::Hcloud;
     let has_network = settings.network.value.is_some();
     let is_wanted = has_network || is_asked_for || !cidrs.is_empty();
@@ -259,7 +259,7 @@ pub(super) fn route_settings(settings: &Settings) -> Result<route::RouteSettings
 /// The reason why routes are turned off.
 pub(super) struct RoutesOff {
     pub(super) why: String,
-    /// Whether the settings ask for routes. The reason is then logged as a warning.
+    /// Whether the settings ask for routes. If so, the reason is logged as a warning.
     pub(super) is_wanted: bool,
 }
 
@@ -279,8 +279,8 @@ fn timing(read_timeout: Duration) -> Timing {
 }
 
 /// Returns an error when credentials would leave this machine without TLS, unless a setting allows this. A daemon that
-/// replaces hcloud-cloud-controller-manager logs one warning instead, because a cluster whose daemon ran before must
-/// keep its daemon.
+/// replaces hcloud-cloud-controller-manager logs one warning instead, because a cluster in which that program worked
+/// must not be left without a daemon.
 fn check_encryption(settings: &Settings, access: &config::Access) -> Result<(), String> {
     static WARNING: Once = Once::new();
     if !access.is_unencrypted() || settings.allow_insecure_endpoint.value {
@@ -297,7 +297,8 @@ fn check_encryption(settings: &Settings, access: &config::Access) -> Result<(), 
     }
 }
 
-/// The largest size of a bundle of certificates. A system's whole bundle has a quarter of a megabyte.
+/// The largest size of a bundle of certificates. The bundle of an operating system, with all its root certificates, has
+/// a quarter of a megabyte.
 const BUNDLE_LIMIT_BYTES: u64 = 4 << 20;
 
 /// Returns the certificates that `SSL_CERT_FILE` adds to the built-in roots.
@@ -331,7 +332,7 @@ fn kube_options(settings: &Settings) -> config::Options {
     }
 }
 
-/// Returns the proxies that the environment names. Every Go program beside this one reads the same variables.
+/// Returns the proxies that are set in environment variables. Go programs read the same variables.
 fn proxies() -> Result<Proxies, String> {
     // A value that is not UTF-8 is no valid proxy address, so `read` returns an error that names the value.
     let variable = |name: &str| process::variable(name).map(|v| v.to_string_lossy().into_owned());

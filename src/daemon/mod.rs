@@ -1,4 +1,4 @@
-//! The daemon: a thread for each controller, which ticks until it is stopped, while we lead.
+//! The daemon: a thread for each controller, which ticks until it is stopped, while this process leads.
 //!
 //! This module knows when a tick is due, who leads, how to stop, what is worth a line in the log, and how a probe is
 //! answered. It must never know what a controller decides, or which provider is plugged in.
@@ -23,19 +23,20 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use ticks::{Ticking, Ticks};
 
-/// How long the daemon waits for its threads at its end. A write in flight is over after 8 s, releasing the Lease
-/// may take one more second, and the whole end takes at most 10 s. (Kubernetes kills a process after 30 s by
-/// default.) These times are measured by the machine's clock.
+/// How long an ending daemon waits for its threads. A write in flight is over after 8 s, and releasing the Lease may
+/// take one more second, so that the whole end takes at most 10 s. Kubernetes kills a process after 30 s by default.
+/// These times are real time, even in a test that makes time run faster.
 const GRACE: Duration = Duration::from_millis(8_500);
 
 /// The longest time that an ending daemon waits for its last events to be written, while it holds the Lease.
 const EVENTS_AT_MOST: Duration = Duration::from_secs(1);
 /// The longest time that one pass waits at its end for its events to be written, when the pass was not asked to end.
 const EVENTS_OF_A_PASS_AT_MOST: Duration = Duration::from_secs(10);
-/// The shortest time that an ending daemon leaves for its last events, even when the last write took all the time.
+/// The shortest time that an ending daemon leaves for its last events, even when the last write used up all the time
+/// before the deadline.
 const EVENTS_AT_LEAST: Duration = Duration::from_millis(200);
 
-/// How often a wait for the end of some work checks whether to end without it.
+/// How often a thread that waits for some work checks whether it should stop waiting.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The way the daemon ended.
@@ -78,7 +79,8 @@ pub fn begin(
 }
 
 impl RunningDaemon {
-    /// Waits for the wish to end, and then until all threads have ended, but at most for `GRACE`.
+    /// Waits until the daemon is asked to end, and then until all threads have ended. The second wait lasts
+    /// at most `GRACE`.
     pub fn until_stopped(self) -> DaemonEnd {
         self.stop.wait_until_set_or(|| false);
         let deadline = clock::now() + clock::from_machine(GRACE);
@@ -97,8 +99,7 @@ impl RunningDaemon {
         self.ended()
     }
 
-    /// Returns `Blocked` when no controller can work, and otherwise `Stopped`. This is so even when
-    /// the daemon has not ended yet.
+    /// Returns `Blocked` when no controller can work, and otherwise `Stopped`. The daemon need not have ended yet.
     fn ended(&self) -> DaemonEnd {
         if self.ticks.failed.load(Ordering::Relaxed) {
             DaemonEnd::Blocked
@@ -138,7 +139,7 @@ pub fn with_events<T>(apis: &'static Apis, stop: &Stop, work: impl FnOnce() -> T
 }
 
 /// Does a piece of work on a thread of its own. Returns `None` when `stop` was set and the work did not end soon after.
-/// That thread is then left alone.
+/// Nobody waits for that thread any longer.
 pub fn unless_stopped<T: Send + 'static>(
     stop: &Stop,
     work: impl FnOnce() -> T + Send + 'static,
@@ -147,7 +148,7 @@ pub fn unless_stopped<T: Send + 'static>(
         return Some(work());
     }
     let (done, result) = mpsc::channel();
-    // After the time-out there is no receiver any more.
+    // The send fails when nobody waits for the result any more. This error is ignored.
     std::thread::spawn(move || drop(done.send(work())));
     let mut deadline = None;
     loop {

@@ -1,5 +1,5 @@
-//! The wish that the process ends. A signal or the process itself sets it once. Every thread sees it at once, even a
-//! thread that waits.
+//! The request that the process ends. A signal or the process itself makes the request once. Every thread sees the
+//! request at once, even a thread that waits.
 
 use crate::provider::{Gate, Refused, clock, lock};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -28,7 +28,8 @@ impl Stop {
 
     /// Makes every thread in [`wait_until_set_or`](Stop::wait_until_set_or) check its condition again.
     pub fn wake(&self) {
-        // The lock is held here, because otherwise a thread could miss this call between its check and its wait.
+        // The lock is held here, so that no thread misses the notification between its check of the
+        // condition and its wait.
         let _lock = lock(&self.is_set);
         self.changed.notify_all();
     }
@@ -74,7 +75,8 @@ impl Stop {
     }
 }
 
-/// Lets writes pass until the wish to end. Then the write in flight is finished, and no other write is started.
+/// Lets each write begin until the process is asked to end. A write that is in flight at that moment is finished, and
+/// no write begins after that moment.
 impl Gate for &Stop {
     fn pass(&self, _what: &str) -> Result<(), Refused> {
         if self.is_set() { Err(Refused("ccm is ending".into())) } else { Ok(()) }
@@ -89,8 +91,9 @@ impl Gate for &Stop {
     }
 }
 
-/// Two signals within this time, by the machine's clock, count as one wish to end. The `timeout` of coreutils signals
-/// its child and then the whole process group, so that its child gets the signal twice.
+/// Two signals within this time count as one request to end. This is real time, even in a test that makes
+/// time run faster. The `timeout` of coreutils signals its child and then the whole process group, so that
+/// its child gets the signal twice.
 const SAME_WISH: Duration = Duration::from_millis(500);
 
 /// Sets `stop` at the first SIGTERM or SIGINT, on a thread of its own. A second signal ends the process at once.

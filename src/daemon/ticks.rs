@@ -1,4 +1,4 @@
-//! The ticks of all controllers, each on its own thread, and what the threads learn for each other.
+//! The ticks of the controllers, each controller on a thread of its own, and the state that these threads share.
 
 use super::stop::Stop;
 use crate::cache::{self, Apis, PUT_OFF};
@@ -21,7 +21,6 @@ pub(super) struct Ticks {
     first_ticks: AtomicUsize,
 }
 
-/// A controller that ticks.
 pub(super) struct Ticking {
     controller: Box<dyn Controller>,
     /// Whether the controller has not ended a tick yet.
@@ -36,8 +35,8 @@ impl Ticking {
     }
 }
 
-/// Calls the cloud, unless it has already answered. A wrong token or Network is noticed at the start in this way, even
-/// when no controller has called the cloud yet.
+/// Calls the cloud when it has not answered any call yet. The call shows whether the token and the Network are right,
+/// even when no controller has called the cloud.
 pub fn reach_cloud(apis: &Apis) -> Result<(), cache::CacheError> {
     if apis.provider.is_reached() {
         Ok(())
@@ -72,9 +71,8 @@ impl Ticks {
         let others_may_ask =
             self.first_ticks.load(Ordering::Relaxed) > usize::from(ticking.is_first);
         if !others_may_ask && report.outage.is_none() {
-            // No controller had a question for the cloud in its first tick, so this thread asks the cloud for all
-            // of them. Before the cloud has answered, the daemon is not ready, and does not know whether its
-            // token is good.
+            // No controller called the cloud in its first tick, so this thread calls the cloud for all of them. Until
+            // the cloud has answered, the daemon is not ready, and it is not known whether the token is valid.
             let waiting = String::new();
             report.outage = reach_cloud(self.apis).err().map(|error| Outage { error, waiting });
         }
@@ -129,7 +127,8 @@ fn measure(name: &str, report: &Report, took: Duration) {
     PLANNED.set(&[name], report.planned as f64);
 }
 
-/// Logs the failures that have no finding. Findings were logged where they were found, and changes when they were made.
+/// Logs the failures that no finding reports. Findings and changes are not logged here, because each was
+/// logged when it occurred.
 pub fn log_report(report: &Report) {
     for failure in report.failures.iter().filter(|failure| failure.finding.is_none()) {
         let object = failure.object.as_str();
@@ -157,7 +156,7 @@ impl TickOutages {
         let state = outage.map(|outage| outage.error.state());
         let is_robot = states.get(controller).is_some_and(|before| before.starts_with("robot "));
         if state.is_none() && dedicated_fails && is_robot {
-            // This tick did not call the API of dedicated servers, so its outage may still last.
+            // This tick did not call the API of dedicated servers, so an outage of that API may still last.
             return;
         }
         let before = match state {

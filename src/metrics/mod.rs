@@ -50,7 +50,7 @@ metrics! {
     ROBOT_REMAINING: Gauge "ccm_robot_budget_remaining" ["endpoint"],
         "Calls of the Robot web service left of ccm's own budget by endpoint (server, reset), at the last call; the web service itself allows more.";
 
-    /// The metric is a point in time, not the time that is left, because a point in time stays right between two calls.
+    /// The metric is a point in time and not the remaining time, because a point in time stays right between two calls.
     ROBOT_BLOCKED: Gauge "ccm_robot_blocked_until_timestamp_seconds" ["reason"],
         "When ccm calls the Robot web service again, in seconds since 1970, by the reason for the pause: login (credentials were refused), rate_limit. 0: no pause.";
 
@@ -94,8 +94,8 @@ metrics! {
     LOAD_BALANCERS_READ: Gauge "ccm_load_balancers_health_timestamp_seconds" [],
         "When the health of these load balancers was last read, in seconds since 1970.";
 
-    /// There is one figure for all certificates, because labels never hold names of objects, and the series of a
-    /// certificate that was replaced would stay.
+    /// The metric has one value for all certificates together. A series for each certificate is not possible, because
+    /// labels never hold names of objects, and the series of a replaced certificate would remain.
     CERTIFICATE_EXPIRY: Gauge "ccm_certificate_expiry_timestamp_seconds" [],
         "When the next certificate that load balancers of Services use expires, in seconds since 1970, as of the last read; 0: no certificate is known.";
 
@@ -144,7 +144,7 @@ pub enum MetricKind {
 }
 
 struct Series {
-    /// The labels as they stand between the braces, e.g. `method="get",code="200"`.
+    /// The labels in Prometheus' text format, without the braces, e.g. `method="get",code="200"`.
     labels: String,
     /// The value, which for a histogram is the sum of all durations.
     value: f64,
@@ -203,7 +203,7 @@ impl Metric {
         change(&mut series[place]);
     }
 
-    /// Returns the labels as they stand between the braces. A missing value becomes `other`.
+    /// Returns the labels in Prometheus' text format, without the braces. A missing value becomes `other`.
     fn labels_of(&self, values: &[&str]) -> String {
         let pairs = self.labels.iter().enumerate().map(|(place, label)| {
             let value = values.get(place).unwrap_or(&"other");
@@ -241,7 +241,7 @@ impl Metric {
         self.write_value(text, "_count", labels, count as f64);
     }
 
-    /// Writes one line. `labels` are the labels as they stand between the braces.
+    /// Writes one line. `labels` is in Prometheus' text format, without the braces.
     fn write_value(&self, text: &mut String, suffix: &str, labels: &str, value: f64) {
         let name = self.name;
         // Writing to a String does not fail.
@@ -276,8 +276,8 @@ pub fn exposition() -> String {
     text
 }
 
-/// The clock ticks a second in which `/proc/self/stat` counts processor time, on every architecture that
-/// Linux still runs on.
+/// The number of clock ticks in a second. `/proc/self/stat` counts processor time in clock ticks. The number is the
+/// same on every architecture on which Linux still runs.
 const TICKS_A_SECOND: f64 = 100.0;
 
 /// Notes the present moment as the start of the process.

@@ -286,7 +286,7 @@ impl ArgsParser {
 }
 
 impl FlagKind {
-    /// Whether the next word is the value of the flag.
+    /// Whether the flag takes the next word as its value.
     fn takes_value(self) -> bool {
         match self {
             FlagKind::Help | FlagKind::Version => false,

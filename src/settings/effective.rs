@@ -259,7 +259,8 @@ pub(super) fn choice<T: for<'de> Deserialize<'de>>(candidate: &Candidate) -> Res
     };
     let word = candidate.text.to_ascii_lowercase();
     let read: StrDeserializer<Error> = word.as_str().into_deserializer();
-    // The Rust type may accept words that the row of the table does not offer.
+    // The Rust type may accept words that the row of the table does not offer, so the word is also compared
+    // with the row.
     let read = T::deserialize(read).ok();
     read.filter(|_| words.contains(&word.as_str())).ok_or_else(|| format!("use {}", one_of(words)))
 }

@@ -8,8 +8,8 @@ use FlagUse::{Switch, WithValue};
 /// How a flag that has no effect here is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlagUse {
-    /// A flag that does not take the next word as its value. It is boolean, or has a value of its own when it is
-    /// written without one.
+    /// A flag that does not take the next word as its value. Such a flag is boolean, or has a default for the case that
+    /// it is written without a value.
     Switch,
     /// A flag that is written `--flag value` or `--flag=value`.
     WithValue,

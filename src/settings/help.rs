@@ -28,7 +28,8 @@ pub fn help(command: Command) -> String {
     text
 }
 
-/// Returns the flag with its value, or the variable when there is no flag.
+/// Returns the line that begins the help of a setting: its flag with the placeholder of its value, or its variable when
+/// there is no flag.
 fn heading(setting: &Setting) -> String {
     let value = setting.kind.value_name();
     let short = setting.short.map(|letter| format!("-{letter}, "));

@@ -16,12 +16,13 @@ pub struct Problem {
     pub value: Option<String>,
     /// What is wrong with the setting, and what to write instead.
     pub message: String,
-    /// Whether the setting was given on the command line, which is a usage error, and not in the environment.
+    /// Whether the setting was given on the command line and not in the environment. A problem with it is
+    /// then a usage error.
     pub usage: bool,
 }
 
-/// A notice about something that was accepted and is worth one line in the log. The message contains only names and no
-/// values of settings.
+/// A notice about a setting that was accepted but should be mentioned in the log. The message contains only names and
+/// no values of settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notice {
     pub level: log::Level,
@@ -50,8 +51,8 @@ impl Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The name of an unknown flag is untrusted text, like a value. Control characters in either must not
-        // reach the terminal.
+        // The name of an unknown flag is untrusted text, like the value of a flag. Control characters in such a text
+        // must not reach the terminal.
         write!(out, "{}: ", self.setting.escape_debug())?;
         if let Some(value) = &self.value {
             match value.char_indices().nth(SHOWN_CHARACTERS) {

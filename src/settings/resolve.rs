@@ -32,7 +32,7 @@ pub struct Parsed {
     pub help: bool,
     /// Whether `--version` was given.
     pub version: bool,
-    /// The notices. Each is worth one line in the log, once.
+    /// The notices, each of which is logged once.
     pub notices: Vec<Notice>,
     /// All problems. Those of the command line come first.
     pub problems: Vec<Problem>,
@@ -94,8 +94,8 @@ pub fn parse_with_daemon(
 }
 
 impl DaemonSettings {
-    /// Parses the arguments that follow the daemon's program, and takes the daemon's variables. The error contains the
-    /// problems of the arguments.
+    /// Parses the arguments of the daemon's container, without the name of the program, and keeps the daemon's
+    /// variables. The error contains the problems of the arguments.
     pub fn new(
         from: &WorkloadName,
         mut words: Vec<String>,
@@ -124,8 +124,8 @@ impl DaemonSettings {
 }
 
 impl Parsed {
-    /// Returns the names of the settings that `--settings-from` takes over and that are unset so far: names of
-    /// variables, and of flags with their dashes.
+    /// Returns the names of the settings that `--settings-from` can read from the daemon and that have no value yet. A
+    /// name is a variable, or a flag with its dashes.
     pub fn unset_names(&self) -> Vec<String> {
         let unset = self.effective.iter().filter(|setting| setting.source.is_default());
         unset
@@ -161,13 +161,13 @@ fn meant(name: &str) -> Option<&'static str> {
     if !is_about_hetzner(name) || ours.contains(&name) {
         return None;
     }
-    // A name that is nearer to an ignored variable than to any variable of ours is not reported as a misspelling.
+    // A name that is more similar to an ignored variable than to any variable of ours is not reported as a misspelling.
     let known = ours.iter().chain(IGNORED_VARIABLES).copied();
     nearest(name, known).filter(|known| ours.contains(known))
 }
 
-/// Checks that no API on another machine is reached without TLS, unless the settings allow this. An address that is
-/// refused is replaced by the default address. Profile `hcloud` only warns and keeps the address.
+/// Checks that every API on another machine is reached with TLS, unless the settings allow otherwise. An address that
+/// is refused is replaced by the default address. Profile `hcloud` only warns and keeps the address.
 fn check_encryption(
     settings: &mut Settings,
     notices: &mut Vec<Notice>,
@@ -240,7 +240,7 @@ fn load_balancer_problem(settings: &LoadBalancerDefaults) -> Option<Problem> {
     Some(problem.with_value(location.value.as_str()))
 }
 
-/// Checks that the settings of the output fit together.
+/// Checks that the settings of the output can be combined.
 fn output_problems(command: Command, settings: &Settings) -> Vec<Problem> {
     let output = settings.output.value;
     let is_list = table::SORT_BY.is_for(command);
@@ -260,10 +260,10 @@ fn output_problems(command: Command, settings: &Settings) -> Vec<Problem> {
     problems
 }
 
-/// client-go's `JitterFactor`. A candidate waits up to this many retry periods before it looks at the Lease again.
+/// client-go's `JitterFactor`. A candidate waits at most this many retry periods before it reads the Lease again.
 const JITTER_FACTOR: f64 = 1.2;
 
-/// The longest duration of a lease, because `leaseDurationSeconds` is an int32.
+/// The longest duration of a lease. The limit follows from `leaseDurationSeconds`, which is an int32.
 const LONGEST_LEASE: Duration = Duration::from_secs(i32::MAX as u64);
 
 /// Checks the durations of leader election against each other. client-go has some of these rules, and our gate

@@ -15,7 +15,7 @@ pub struct Setting {
     /// The variables. The value is taken from the first one that is set and not empty.
     pub variables: &'static [Variable],
     pub kind: ValueKind,
-    /// The default as text, written like the value of a flag and parsed in the same function.
+    /// The default as text. It is written like the value of a flag, and the same function parses it.
     pub default: Option<&'static str>,
     /// What the setting does, its unit and its limits, in whole sentences.
     pub help: &'static str,
@@ -26,7 +26,7 @@ pub struct Setting {
     pub secret: bool,
     /// Whether the setting is left out of `--help` and `ccm help settings`.
     pub hidden: bool,
-    /// Whether `--settings-from` leaves the setting out, because the person who runs the command decides about it.
+    /// Whether `--settings-from` leaves the setting out, because the user who runs the command decides about it.
     pub own: bool,
 }
 
@@ -170,8 +170,8 @@ impl Setting {
         }
     }
 
-    /// Returns the name of the setting. This is `called` when it is set, or else the first flag. A setting without a
-    /// flag gets its name from its first variable, e.g. `debug` from `HCLOUD_DEBUG`.
+    /// Returns the name of the setting: `called` when this field is set, else the first flag. A setting without a flag
+    /// gets its name from its first variable, e.g. `debug` from `HCLOUD_DEBUG`.
     pub fn name(&self) -> String {
         match (self.called, self.flags, self.variables) {
             ("", [flag, ..], _) => (*flag).to_owned(),
@@ -268,7 +268,7 @@ impl ValueKind {
 }
 
 impl Command {
-    /// Whether this is a client command that writes when it is not a dry run.
+    /// Whether the command writes for the user who runs it. The daemon's command `run` is not among these commands.
     pub fn writes(self) -> bool {
         use Command::{LbAdopt, LbRelease, LbSync, NodeSync, RouteSync};
         matches!(self, NodeSync | LbSync | LbAdopt | LbRelease | RouteSync)

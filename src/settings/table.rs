@@ -29,7 +29,7 @@ const DAEMON: &[Command] = &[Run];
 /// The daemon, and the commands that check what the daemon does at its start.
 const DAEMON_AND_DOCTOR: &[Command] = &[Run, Doctor, Status];
 
-/// All commands but the daemon.
+/// All commands except the daemon.
 const CLIENTS: &[Command] = Command::ALL.split_at(1).1;
 
 /// The commands that may take over the daemon's settings from the cluster. `config` is not among them because it
@@ -38,7 +38,7 @@ const TAKE_SETTINGS: &[Command] = CLIENTS.split_at(1).1;
 
 const SYNCS: &[Command] = &[NodeSync, LbSync, RouteSync];
 
-/// The commands that show a plan and may write.
+/// The commands that plan changes and can also make them.
 const PLANNING: &[Command] = &[Run, NodeSync, LbSync, LbAdopt, LbRelease, RouteSync];
 
 /// The commands that plan load balancers.
@@ -61,7 +61,8 @@ pub(super) fn by_letter(letter: char) -> Option<&'static Setting> {
     TABLE.iter().copied().find(|setting| setting.short == Some(letter))
 }
 
-/// Builds the fields that a row leaves out. The variable of a row that is named after its variable is among them.
+/// Builds a `Setting` with defaults for the fields that a row leaves out. With `variable`, the setting also has the
+/// variable of the row's name.
 macro_rules! base {
     (variable $name:ident $group:expr, $commands:expr) => {
         Setting { variables: &[Value(variables::$name)], ..Setting::of($group, $commands) }
@@ -192,7 +193,7 @@ settings! {
         help: "Whether nodes get the zone labels (topology.kubernetes.io/zone and its older beta form).",
     }
 
-    // A maximum age of zero means that every decision requests a new list of servers.
+    // A maximum age of zero means that the list of servers is read anew for every decision.
     HCLOUD_SERVER_CACHE_MAX_AGE server_cache_max_age: Duration = parsed(duration) => {
         variables: &[Value(variables::HCLOUD_SERVER_CACHE_MAX_AGE), Older(variables::HCLOUD_SERVER_CACHE_TTL)],
         kind: ValueKind::Duration,
@@ -418,7 +419,7 @@ settings! {
                Names: cloud-node, cloud-node-lifecycle, service, route, or their canonical names.",
     }
 
-    // The parser of intervals refuses zero.
+    // The value is never 0, because the parser refuses 0.
     NODE_SYNC_INTERVAL node_sync_interval: Duration = parsed(interval) => {
         flags: &["node-sync-interval"],
         kind: ValueKind::Duration,
@@ -483,7 +484,6 @@ settings! {
                most 60 calls an hour (ccm status shows how often).",
     }
 
-    // This number of concurrent syncs is at least 1.
     CONCURRENT_NODE_SYNCS concurrent_node_syncs: u32 = parsed(count) => {
         flags: &["concurrent-node-syncs"],
         kind: ValueKind::Integer,
@@ -493,7 +493,6 @@ settings! {
         commands: &[Run, NodeSync, RouteSync],
     }
 
-    // The number of concurrent syncs is at least 1.
     CONCURRENT_SERVICE_SYNCS concurrent_service_syncs: u32 = parsed(count) => {
         flags: &["concurrent-service-syncs"],
         kind: ValueKind::Integer,
@@ -644,7 +643,7 @@ settings! {
         commands: LOAD_BALANCERS,
     }
 
-    // The flag is refused together with `namespace`.
+    // The flag `--all-namespaces` can't be combined with `--namespace`.
     ALL_NAMESPACES all_namespaces: bool = parsed(boolean) => {
         flags: &["all-namespaces"],
         short: Some('A'),
@@ -675,7 +674,7 @@ settings! {
         commands: LISTS,
     }
 
-    // The flag is refused together with the formats JSON and YAML.
+    // The flag `--watch` can't be combined with the formats JSON and YAML.
     WATCH watch: bool = parsed(boolean) => {
         flags: &["watch"],
         short: Some('w'),
@@ -694,7 +693,7 @@ settings! {
         commands: &[Lint],
     }
 
-    // The format `Name` is refused for commands that are not lists.
+    // The format `name` is refused for commands that are not lists.
     OUTPUT output: Output = output => {
         flags: &["output"],
         short: Some('o'),
@@ -759,7 +758,6 @@ settings! {
 
     (Group::Controllers, Command::ALL, by flag)
 
-    // The factor is greater than zero.
     TEST_TIME_SCALE test_time_scale: f64 = parsed(values::scale) => {
         variables: &[Value(variables::CCM_TEST_TIME_SCALE)],
         kind: ValueKind::Number,

@@ -30,7 +30,7 @@ pub enum Color {
     Never,
 }
 
-/// How a client command writes its data.
+/// The format in which a command prints its data.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Output {
@@ -44,7 +44,8 @@ pub enum Output {
 }
 
 named! {
-    /// A controller. The names here are Kubernetes' aliases, e.g. `cloud-node` for `cloud-node-controller`.
+    /// A controller. The words that name a controller here are Kubernetes' aliases, e.g. `cloud-node` for
+    /// `cloud-node-controller`.
     Controller {
         Node = "cloud-node",
         NodeLifecycle = "cloud-node-lifecycle",
@@ -54,7 +55,7 @@ named! {
 }
 
 impl Controller {
-    /// Returns the alias and the canonical name.
+    /// Returns the controller's alias and its canonical name.
     fn names(self) -> [&'static str; 2] {
         let canonical = match self {
             Controller::Node => "cloud-node-controller",
@@ -201,8 +202,8 @@ pub(super) fn network(text: &str) -> Result<NetworkSelector, String> {
     id.map_err(|_| "too large for the ID of a Network".to_owned())
 }
 
-/// The domains of Kubernetes that have some labels which a server may set. Each of these labels must be listed with its
-/// whole key, and not as `DOMAIN/`.
+/// The domains of Kubernetes that contain some labels which a server may set. The setting must list each of these
+/// labels with its whole key, and not as `DOMAIN/`.
 const TAKEN_BY_NAME: [&str; 2] = ["topology.kubernetes.io", "node-role.kubernetes.io"];
 
 /// Parses the list of labels of servers that become labels of nodes: `DOMAIN/` for all labels of a domain,
@@ -233,7 +234,8 @@ pub(super) fn label_prefixes(text: &str) -> Result<LabelPrefixes, String> {
     Ok(LabelPrefixes(prefixes))
 }
 
-/// Parses a timeout. 0 means the default of 5 minutes, as in hcloud-cloud-controller-manager.
+/// Parses how old a list of dedicated servers may be. 0 means the default of 5 minutes, as in
+/// hcloud-cloud-controller-manager.
 pub(super) fn robot_cache_timeout(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         Duration::ZERO => Ok(Duration::from_secs(300)),
@@ -332,8 +334,9 @@ pub(super) fn listen_address(text: &str) -> Result<SocketAddr, String> {
     address.ok_or_else(|| forms.to_owned())
 }
 
-/// Whether a text that should be the path of a token's file looks like the token itself. A message must not repeat such
-/// a text. A real path of this length contains a slash or a dot.
+/// Whether a text that should be the path of a token's file looks like the token itself: 32 or more letters
+/// and digits, and nothing else. A message must not repeat such a text. A real path of this length usually
+/// contains a slash or a dot.
 pub(super) fn looks_like_a_token(path: &str) -> bool {
     path.len() >= 32 && path.chars().all(|c| c.is_ascii_alphanumeric())
 }

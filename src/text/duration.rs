@@ -32,12 +32,12 @@ pub fn interval(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Parses whole seconds, at least one, for an API that counts in seconds.
+/// Parses a duration of at least one whole second, for an API that counts in seconds.
 pub fn whole_seconds(text: &str) -> Result<u32, String> {
     seconds_between(text, 1, LONGEST_S)
 }
 
-/// Parses whole seconds within these limits.
+/// Parses a duration of whole seconds, from `least` to `most` seconds.
 pub fn seconds_between(text: &str, least: u32, most: u32) -> Result<u32, String> {
     let duration = duration(text)?;
     let whole = u32::try_from(duration.as_secs()).unwrap_or(u32::MAX);
@@ -83,11 +83,12 @@ fn first_part(text: &str) -> Result<(u128, &str), String> {
     let end = rest.find(|c: char| c == '.' || c.is_ascii_digit());
     let (name, rest) = rest.split_at(end.unwrap_or(rest.len()));
     let unit = unit(name)?;
-    // A number with more than 20 digits is too large in every unit. A number of 20 digits in hours fits into the u128.
+    // A number with more than 20 digits is too large in every unit, so it is refused here. A number with 20 digits fits
+    // into the u128, even when its unit is hours.
     if whole.trim_start_matches('0').len() > 20 {
         return Err(too_long());
     }
-    // Here only an empty text is not a number.
+    // Both texts contain only digits, so parsing fails only for an empty text, which counts as 0.
     let number = |digits: &str| digits.parse::<u128>().unwrap_or(0);
     let fraction = &fraction[..fraction.len().min(18)];
     let scale = 10_u128.pow(fraction.len() as u32);

@@ -1,16 +1,17 @@
-//! The texts that people read: what a line of output may hold, how many of several things are named,
-//! and "did you mean".
+//! The form of texts for people: which characters a line of output may contain, how many names a list contains, and the
+//! suggestion "did you mean".
 
 use std::borrow::Cow;
 use strsim::osa_distance;
 
-/// Returns a text from outside so that it can be part of one line of output. Characters that a terminal obeys, or that
-/// end a line, are written like `\u001b`, which a string in JSON or YAML may hold as well.
+/// Returns a text from outside so that it can be part of one line of output. Control characters, ends of lines and
+/// similar characters are written like `\u001b`, a form that a string in JSON or YAML may contain as well.
 pub fn one_line(text: &str) -> Cow<'_, str> {
     escaped(text, is_obeyed)
 }
 
-/// Escapes the same characters as [`one_line`] in a text of several lines that is our own. The ends of the lines stay.
+/// Escapes the same characters as [`one_line`] in a text of several lines that ccm itself wrote. The ends of the lines
+/// are not escaped.
 pub fn lines(text: &str) -> Cow<'_, str> {
     escaped(text, |c| c != '\n' && is_obeyed(c))
 }
@@ -125,13 +126,14 @@ pub fn fnv1a<'a>(parts: impl IntoIterator<Item = &'a str>) -> u64 {
     })
 }
 
-/// Returns the candidate nearest to `word`, when it is near enough to have been meant: one slip for short words, up to
-/// three slips for long ones. When several are equally near, returns the first.
+/// Returns the candidate that differs from `word` by the fewest typing mistakes, or `None` when every candidate has too
+/// many. One mistake is allowed in a short word, and up to three in a long word. When several candidates have the same
+/// number of mistakes, returns the first.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     all_nearest(word, candidates).first().copied()
 }
 
-/// How many candidates with the same number of slips a message lists at most.
+/// How many candidates an error suggests at most, when several are equally similar to the typed word.
 const NEAR_AT_MOST: usize = 3;
 
 /// Returns `; did you mean a or b?`, which follows an error about `word`, or an empty text when no candidate is near.
@@ -145,13 +147,13 @@ pub fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str
     }
 }
 
-/// The length of the longest word that is compared. A tenant may write the word, and there may
-/// be thousands of candidates.
+/// The length of the longest word that is compared with candidates. The length is limited because a tenant may write
+/// the word, and there may be thousands of candidates.
 const LONGEST_WORD: usize = 64;
 
-/// Returns the candidates with the fewest slips compared with `word`, in their order. A slip is a letter
-/// that is inserted, removed or replaced, or two neighbouring letters that are swapped. Candidates with too
-/// many slips are left out.
+/// Returns the candidates that differ from `word` by the fewest typing mistakes, in their order. A typing mistake is a
+/// letter that is inserted, removed or replaced, or two neighbouring letters that are swapped. Candidates with too many
+/// mistakes are left out.
 pub fn all_nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let length = word.chars().count();
     let limit = (length / 4).clamp(1, 3);

@@ -97,7 +97,8 @@ pub fn leaves_unencrypted(url: &str) -> bool {
     scheme.eq_ignore_ascii_case("http") && !is_here
 }
 
-/// Whether the host is this machine, by 127.0.0.0/8, ::1 or `localhost`. Packets to it do not leave the machine.
+/// Whether the host is this machine: a loopback address or `localhost`. Packets to such a host do not leave
+/// the machine.
 pub fn is_this_machine(host: &str) -> bool {
     host.eq_ignore_ascii_case("localhost")
         || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())

@@ -12,13 +12,13 @@ use crate::provider::{Attached, Instance, InstanceId, Permission};
 use crate::text::{self, shell_command};
 use std::collections::HashSet;
 
-/// The daemon puts refreshes off while fewer calls are left than the rate limit divided by this number.
+/// The daemon postpones refreshes while fewer calls are left than the rate limit divided by this number.
 const RESERVE_SHARE: u64 = 10;
 
-/// The difference between the clocks, in seconds, that is worth a warning. Equal clocks may show a smaller difference,
-/// because the answer takes time and its date has whole seconds only.
+/// A difference between the clocks of this many seconds causes a warning. Even exact clocks may seem to differ a
+/// little, because the answer takes time, and the date in the answer has whole seconds only.
 const WARN_SKEW_S: u64 = 5;
-/// The difference between the clocks, in seconds, that is a failure. Even a smaller difference makes an API refuse
+/// A difference between the clocks of this many seconds is a failure. Even a smaller difference makes an API refuse
 /// tokens and certificates sooner or later.
 const FAIL_SKEW_S: u64 = 60;
 
@@ -161,7 +161,7 @@ pub(super) fn attached(view: &DoctorView) -> CheckResult {
                 "attach it, correct {HCLOUD_NETWORK}, or set {HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK}=true if it need \
                  not be attached"
             );
-            // Outside of a pod, the daemon may run on another machine than this command.
+            // Outside of a pod this is only a warning, because the daemon may run on another machine than this command.
             CheckOutcome::bad(startup::is_set_here("KUBERNETES_SERVICE_HOST"), found, remedy)
         }
     }])
@@ -191,8 +191,7 @@ pub(super) fn robot_login(view: &DoctorView) -> CheckResult {
     }])
 }
 
-/// Reports servers in the list of dedicated servers that may be the missing server of a node, and servers
-/// whose contract ends.
+/// Reports dedicated servers that may be the missing server of a node, and dedicated servers whose contract ends.
 pub(super) fn dedicated(view: &DoctorView) -> CheckResult {
     let servers = match reads::of_login(view) {
         None | Some(Err(Gap::NotHere(_))) => return Ok(Vec::new()),

@@ -14,7 +14,7 @@ const MINOR_AT_LEAST: u32 = 30;
 const SECURE_PORT: u64 = 10258;
 
 const OTHER: &str = "cloud-controller-manager";
-/// A part of the name of our container image.
+/// The part of the name of an image or of a workload by which our program is recognized.
 const OURS: &str = "ccm-from-scratch";
 
 pub(super) fn reached(view: &DoctorView) -> CheckResult {
@@ -85,7 +85,8 @@ pub(super) fn lease(view: &DoctorView) -> CheckResult {
     )])
 }
 
-/// Whether another cloud-controller-manager is at work. It may then have changed routes, nodes and load balancers.
+/// Whether another cloud-controller-manager is running for this cluster. That program may change routes,
+/// nodes and load balancers.
 pub(super) fn is_another_at_work(view: &DoctorView) -> bool {
     other_ccm(view).is_ok_and(|others| others.iter().any(CheckOutcome::is_bad))
 }
@@ -111,7 +112,8 @@ pub(super) fn other_ccm(view: &DoctorView) -> CheckResult {
         of_workload(CheckOutcome::fail(found, remedy(&stop)), workload)
     });
     let mut others: Vec<CheckOutcome> = others.collect();
-    // A name is no proof, because our program may run in a Deployment of that name. An image is a proof.
+    // A Lease holder of this name is no proof of another program, because our program may run in a Deployment of that
+    // name. The image of a workload is a proof.
     if let (true, Some(holder)) = (others.is_empty(), holder)
         && !workloads.iter().any(runs_us)
     {

@@ -125,8 +125,8 @@ pub(super) fn outcomes(view: &DoctorView) -> Vec<CheckOutcome> {
 }
 
 /// Chooses the findings for a screen that has no room for all, and keeps their order. The worst findings are chosen
-/// first. Among findings with the same status, the first of each check is chosen before the second of any check, so
-/// that one check with many objects hides no other check.
+/// first. Among findings with the same status, the first finding of each check is chosen before the second finding of
+/// any check. A check with many objects therefore hides no other check.
 pub(super) fn selected(outcomes: &[CheckOutcome], at_most: usize) -> Vec<&CheckOutcome> {
     let mut of_check: BTreeMap<(&str, CheckStatus), usize> = BTreeMap::new();
     let ranked = outcomes.iter().enumerate().map(|(place, one)| {

@@ -1,5 +1,5 @@
-//! Checks of nodes and their servers. What Kubernetes alone shows is reported without the Cloud API, and what the Cloud
-//! API alone shows is reported without Kubernetes.
+//! Checks of nodes and their servers. A problem that is visible in Kubernetes is reported even when the Cloud API does
+//! not answer, and a problem that is visible in the cloud even when Kubernetes does not answer.
 
 use super::cloud;
 use super::outcome::{CheckOutcome, CheckResult, Gap, counted, need, or_ok, reported};
@@ -9,8 +9,8 @@ use crate::controllers::node::{NodePlan, ServerMatch, is_uninitialized, join_ane
 use crate::provider::{Finding, Reason};
 use crate::text::shell_command;
 
-/// Returns how many nodes should have their server in this project, and how many of these have it there. Nodes on
-/// dedicated servers are left out, because the check `robot` reports them.
+/// Returns how many nodes should have their server in this project, and for how many of them the server was found
+/// there. Nodes on dedicated servers are left out, because the check `robot` reports them.
 fn own(nodes: &[NodePlan]) -> (usize, usize) {
     let server = |plan: &&NodePlan| match &plan.server {
         ServerMatch::Matched(server, _) => server.id.cloud().is_some(),
@@ -23,7 +23,7 @@ fn own(nodes: &[NodePlan]) -> (usize, usize) {
     (own.clone().count(), own.filter(is_matched).count())
 }
 
-/// Returns the outcomes that `decide` finds for the nodes. When there are none, returns one outcome with
+/// Calls `decide` for each node, and returns the outcomes. When there are none, returns one outcome with
 /// the message `ok`.
 fn each(
     nodes: &[NodePlan],
@@ -100,7 +100,7 @@ pub(super) fn kubelets(view: &DoctorView) -> CheckResult {
     each(need(&view.nodes, "nodes")?, decide, ok)
 }
 
-/// Reports the worst problem of each node.
+/// Reports the worst problem of each node's server.
 pub(super) fn servers(view: &DoctorView) -> CheckResult {
     let nodes = view.nodes.as_ref()?;
     need(&view.cloud.servers, "api")?;
@@ -113,7 +113,7 @@ pub(super) fn servers(view: &DoctorView) -> CheckResult {
         Reason::InvalidServerLabel,
         Reason::ServerClaimedTwice,
         Reason::UnknownProviderID,
-        // A node's plan has this reason when the node's dedicated server has another name.
+        // A node's plan has this reason when the node's dedicated server has a name other than the node's.
         Reason::PossibleNodeDeletion,
     ];
     let decide = |plan: &NodePlan| {
@@ -122,7 +122,7 @@ pub(super) fn servers(view: &DoctorView) -> CheckResult {
         }
         let is_new =
             matches!(plan.server, ServerMatch::Matched(..)) && is_uninitialized(&plan.node);
-        // A finding that blocks a node means that the node can't be initialised, or can't be kept as it should be.
+        // A finding that blocks a node says that the node can't be initialised, or can't be kept up to date.
         let blocked = find(plan, &[Reason::ServerReplaced]).or(plan.obstacle.as_ref());
         match (blocked, find(plan, &in_doubt)) {
             (Some(finding), _) => Some(reported(CheckOutcome::fail, finding, &inspect(plan))),
@@ -139,7 +139,7 @@ pub(super) fn servers(view: &DoctorView) -> CheckResult {
     each(nodes, decide, format!("{count}, each with its server"))
 }
 
-/// Reports nodes that are not ready for another reason than their server, and ready nodes that still have the taint of
+/// Reports nodes that are not ready for a reason other than their server, and ready nodes that still have the taint of
 /// a server that is off. The checks `servers` and `nodes` report the nodes that are not ready because of their server.
 pub(super) fn ready(view: &DoctorView) -> CheckResult {
     let nodes = need(&view.nodes, "nodes")?;
@@ -161,8 +161,8 @@ pub(super) fn ready(view: &DoctorView) -> CheckResult {
                 "not ready; the taint shutdown shows that its server was off",
                 "switch its server on".to_owned(),
             ),
-            // The power state of a dedicated server is not known here, because a question to Robot for each server
-            // would use up its budget.
+            // The power state of a dedicated server is not known here. Asking the Robot web service about each server
+            // would use up the web service's rate limit.
             ServerMatch::Matched(server, _) if server.id.cloud().is_some() => {
                 ("not ready; its server runs", see_kubelet(plan))
             }

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// A read that the checks need. `STAGES` lists all reads in the order in which they are made.
 struct ReadStage {
-    /// The name of what the stage reads.
+    /// The name of the stage, which says what the stage reads.
     name: &'static str,
     /// The name of the check that reports that this stage could not be read.
     check: &'static str,
@@ -27,8 +27,8 @@ struct ReadStage {
     sends: &'static [Credential],
     /// Whether the stage reads the cloud. With `--watch` such a stage is read once a minute.
     is_of_cloud: bool,
-    /// Makes the read, writes its result into the view, and returns this result. When the second argument is an error,
-    /// the function reads nothing, and this error is the result.
+    /// Reads the data of the stage, stores the result in the view, and returns whether it succeeded. When the second
+    /// argument is an error, nothing is read, and this error is the result.
     read: fn(&mut DoctorView, Seen<&DoctorReader>) -> Seen<()>,
 }
 
@@ -145,7 +145,7 @@ fn may_read(stage: &ReadStage, ended: &EndedStages) -> Seen<()> {
     Ok(())
 }
 
-/// How long an answer of Kubernetes is used when the checks run once. It is so long that nothing is read twice.
+/// How old answers of Kubernetes may be when the checks run only once. The time is so long that nothing is read twice.
 const ONE_LOOK: Duration = Duration::from_secs(3600);
 
 /// Reads what the checks need, once or with `--watch` again and again. With `--watch` the cloud is read once a minute,
@@ -154,7 +154,7 @@ pub(in crate::cli) struct Observer<'a> {
     reader: DoctorReader<'a>,
     /// How long the answers of the cloud are used again. Zero means that every view asks the cloud anew.
     keep: Duration,
-    /// The last answers of the cloud, and the results of the stages that read from it.
+    /// The results of the last read of the cloud, and the stages that made this read.
     cloud: Option<(CloudView, EndedStages)>,
 }
 

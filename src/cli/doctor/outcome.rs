@@ -16,7 +16,7 @@ pub(in crate::cli) enum CheckStatus {
     Fail,
     /// The daemon works, but a person should read this message.
     Warn,
-    /// A part could not be checked. This alone is no fault.
+    /// A part could not be checked. This outcome alone is no fault.
     Skipped,
     Ok,
 }
@@ -32,11 +32,12 @@ impl CheckStatus {
     }
 }
 
-/// The result of a check for one object, or for the whole. Programs get it in this form as JSON or YAML.
+/// The result of a check, about one object or about no object in particular. Programs get the result in this form as
+/// JSON or YAML.
 #[derive(Serialize)]
 pub(in crate::cli) struct CheckOutcome {
     pub(in crate::cli) check: &'static str,
-    /// The object, e.g. `node/worker-1` or `service/default/web`. Null when the outcome is about the whole.
+    /// The object, e.g. `node/worker-1` or `service/default/web`. Null when the outcome is not about a single object.
     pub(in crate::cli) object: Option<String>,
     pub(super) status: CheckStatus,
     /// The text that says what was found, and what that means.
@@ -45,11 +46,11 @@ pub(in crate::cli) struct CheckOutcome {
     pub(super) remedy: String,
 }
 
-/// The result of a check: one outcome for the whole, or one for each object that has a problem. The error says that
-/// something the check needs was not read.
+/// The result of a check: a single outcome that is about no object in particular, or an outcome for each object that
+/// has a problem. The error says that something the check needs was not read.
 pub(super) type CheckResult = Result<Vec<CheckOutcome>, Gap>;
 
-/// Something that was read, or the gap that says why it was not read.
+/// The data that was read, or the gap that says why nothing was read.
 pub(in crate::cli) type Seen<T> = Result<T, Gap>;
 
 /// The reason why something was not read.
@@ -58,7 +59,7 @@ pub(in crate::cli) enum Gap {
     /// The read was not made, because something that it needs was not read. The value is the name of the
     /// check that reports why.
     Needs(&'static str),
-    /// The reason why there is nothing to read, or why the user may not read it. Neither is a fault.
+    /// There is nothing to read, or the user has no right to read it. The value is the reason. Neither case is a fault.
     NotHere(String),
     /// The read was tried and failed. The values are the error, and the fix when the error shows one.
     Failed(String, Option<String>),
@@ -67,7 +68,7 @@ pub(in crate::cli) enum Gap {
     Refused(Credential, String, Option<String>),
 }
 
-/// Credentials that several reads send.
+/// The credentials of an API. Several reads send the same credentials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::cli) enum Credential {
     /// The token of the Cloud API.

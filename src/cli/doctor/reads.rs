@@ -30,13 +30,12 @@ use std::time::{Duration, Instant};
 pub(super) struct DoctorReader<'a> {
     pub(super) started: &'a Started,
     pub(super) begun: Instant,
-    /// The clients of both APIs.
     pub(super) apis: Seen<Apis>,
-    /// Whether the cluster may be asked. The error says why there is no client of it.
+    /// Whether the client for the cluster could be made. The error says why not.
     pub(super) has_cluster: Seen<()>,
-    /// How long the answers of Kubernetes are used again, before Kubernetes is asked anew.
+    /// How old an answer of Kubernetes may be before Kubernetes is asked again.
     pub(super) look: Duration,
-    /// Whether all rights of the daemon are known to be the user's as well.
+    /// Whether the user is known to have all rights of the daemon.
     pub(super) has_rights: bool,
 }
 
@@ -59,8 +58,8 @@ const NEEDS: &[Need] = &[
 /// The right to read events. The daemon works without this right, and hcloud-cloud-controller-manager's role lacks it.
 pub(super) const COUNT_EVENTS: Need = ("get", "events");
 
-/// The resource that only leader election needs. A role allows its verbs for the one Lease that the daemon uses. Only
-/// the verb `create` can't be limited to the name of an object.
+/// The resource that only leader election needs. A role allows the verbs on this resource for the one Lease that the
+/// daemon uses. Only the verb `create` can't be limited to the name of an object.
 const LEASES: &str = "leases";
 
 fn question<'a>((verb, resource): Need, lease: &'a LeaseKey) -> AllowedVerb<'a> {
@@ -100,7 +99,8 @@ pub(super) fn cluster(reader: &DoctorReader) -> Seen<ClusterView> {
     let version = kube.version().map_err(unreached)?;
     let missing = if reader.has_rights { Ok(Vec::new()) } else { missing(reader, kube) };
     let missing = match missing {
-        // Every user may read the version. Only this second call shows whether the API server accepts the credentials.
+        // Every user may read the API server's version, so reading it proves nothing about the credentials. This second
+        // call shows whether the API server accepts them.
         Err(error) if error.is_unauthorized() || error.is_unavailable() => {
             return Err(unreached(error));
         }
@@ -143,7 +143,7 @@ pub(super) fn workloads(reader: &DoctorReader) -> Seen<Vec<Workload>> {
     })
 }
 
-/// Reads from the Lease how long no login may be tried after the daemon's login was refused.
+/// Reads from the Lease how long to wait before the next login to Robot, after a login of the daemon was refused.
 pub(super) fn wait_of_login(reader: &DoctorReader) {
     if let Ok(apis) = &reader.apis {
         leader::heed_refused_login(&reader.started.settings, apis);
@@ -186,8 +186,8 @@ pub(super) fn checkup(reader: &DoctorReader, cloud: &mut CloudView) -> Seen<()> 
     }
 }
 
-/// Returns an error when the named private Network was not found or read. Without it neither routes nor load
-/// balancers are planned.
+/// Returns an error when the named private Network was not found or could not be read. Without the Network, neither
+/// routes nor load balancers are planned.
 pub(super) fn network(cloud: &CloudView) -> Seen<()> {
     match &cloud.checkup.network {
         Some(Err(error)) => Err(cloud_gap(error.clone())),
@@ -195,8 +195,8 @@ pub(super) fn network(cloud: &CloudView) -> Seen<()> {
     }
 }
 
-/// Returns the load balancers of the project that were made for this or any other cluster. They are read only when the
-/// cluster does not answer.
+/// Returns the load balancers of the project that were made for this or any other cluster. These load balancers are
+/// read only when Kubernetes does not answer.
 pub(super) fn balancers(
     reader: &DoctorReader,
     has_cluster: bool,
@@ -251,14 +251,14 @@ pub(super) fn services(
         return Err(Gap::NotHere(why));
     }
     let services = ServiceController::new(service::ServiceSettings {
-        // The controller takes lists of at most half the age of these periods. With twice `look`, it takes lists that
-        // are as old as `look`.
+        // The controller reads a list again when the list is older than half of this period. A period of twice `look`
+        // therefore allows lists up to the age `look`.
         sync_interval: reader.look * 2,
         resync_period: reader.look * 2,
         ..wire::service_settings(settings)
     });
     let plans = services.evaluate(apis, &Selection::All).map_err(gap)?;
-    // The plans were made from the snapshot that was read last.
+    // The snapshot that was read last is the snapshot from which the plans were made.
     let snapshot = apis.load_balancers_last();
     *external = snapshot.map_or_else(Vec::new, |snapshot| snapshot.external());
     Ok(plans)

@@ -85,8 +85,8 @@ fn without_pod_cidr<'a>(view: &'a DoctorView) -> impl Iterator<Item = CheckOutco
     })
 }
 
-/// Reports the routes that the next tick changes. Also reports the routes that the tick does not delete because it is
-/// not certain that the Network belongs to this cluster.
+/// Reports the routes that the next tick will add, change or delete. Also reports the routes that the tick does not
+/// delete because it is not certain that the Network belongs to this cluster.
 fn to_change(plan: &RoutePlan) -> impl Iterator<Item = CheckOutcome> + '_ {
     plan.rows.iter().filter_map(|row| {
         let state = row.state.name();
@@ -113,7 +113,7 @@ fn to_change(plan: &RoutePlan) -> impl Iterator<Item = CheckOutcome> + '_ {
     })
 }
 
-/// Reports nodes that say that their pods can't be reached. Nothing new is scheduled on such a node.
+/// Reports nodes whose status says that their pods can't be reached. The scheduler starts no new pods on such a node.
 pub(super) fn pod_network(view: &DoctorView) -> CheckResult {
     let nodes = need(&view.nodes, "nodes")?;
     let cut_off =
@@ -139,7 +139,7 @@ pub(super) fn pod_network(view: &DoctorView) -> CheckResult {
     or_ok(cut_off.iter().map(outcome), format!("no node has {NETWORK_UNAVAILABLE}=True"))
 }
 
-/// Whether the next tick sets the condition `NetworkUnavailable` of all these nodes to false.
+/// Whether the next tick sets the condition `NetworkUnavailable` of each of these nodes to false.
 fn is_fixed_by_daemon(plan: &RoutePlan, names: &[String]) -> bool {
     names.iter().all(|name| {
         plan.nodes.iter().any(|node| node.object.name == *name && node.unavailable == Some(false))

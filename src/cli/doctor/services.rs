@@ -80,8 +80,8 @@ fn unlimited_addresses(view: &DoctorView, plans: &[ServicePlan]) -> Option<Check
     Some(CheckOutcome::warn(what, remedy))
 }
 
-/// Reports ports of external load balancers that have no label but probably belonged to a Service. Only the owner of
-/// the load balancer knows whether such a port is his own, so ccm never removes it.
+/// Reports ports of external load balancers that have no label but probably belonged to a Service. ccm never removes
+/// such a port, because only the owner of the load balancer knows who uses the port.
 fn left_over_ports(external: &[Balancer], plans: &[ServicePlan]) -> Vec<CheckOutcome> {
     let outcomes = external.iter().flat_map(|balancer| {
         balancer.ports.iter().filter(|port| port.uid.is_none()).filter_map(|port| {
@@ -100,11 +100,11 @@ fn left_over_ports(external: &[Balancer], plans: &[ServicePlan]) -> Vec<CheckOut
     outcomes.collect()
 }
 
-/// Returns why the port probably belonged to a Service, or `None`. One reason is that the port sends
-/// traffic to the node port of a Service that has the same port but left the load balancer, or that now has
-/// another port on the load balancer. Another reason is that no target answers on this port, although
-/// Services use the load balancer. The result is `None` when a Service with the same port and node port
-/// uses the load balancer, because that Service gets its label again.
+/// Returns why the port probably belonged to a Service, or `None`. One reason is that the port sends traffic to the
+/// node port of a Service that has the same port but left the load balancer, or that now uses another port of the load
+/// balancer. Another reason is that no target answers on this port, although Services use the load balancer. The result
+/// is `None` when a Service with the same port and node port uses the load balancer, because the port then gets the
+/// label of that Service again.
 fn why_left_over(balancer: &Balancer, port: &PortOwner, plans: &[ServicePlan]) -> Option<String> {
     let to = port.destination?;
     let uses =
@@ -145,8 +145,8 @@ fn unplanned(view: &DoctorView, check: &'static str) -> CheckResult {
     if outcomes.is_empty() { Err(Gap::Needs(check)) } else { Ok(outcomes) }
 }
 
-/// Returns what the event of the last try says when that try failed. The event is quoted and is not a finding, because
-/// a tenant may have written it.
+/// Returns a text about the last sync of the Service when an event says that this sync failed. The event's message is
+/// quoted and is not a finding, because a tenant may have written the event.
 fn history(view: &DoctorView, service: &KubeService) -> Option<String> {
     let about = Involved::from(&service.object());
     let event = view.services.failed_tries.as_ref().ok()?.get(&about)?;
@@ -190,7 +190,7 @@ fn left_to_do(service: &KubeService) -> String {
 }
 
 /// Returns the fix for a try that failed and will fail again until its cause is removed. The text never repeats advice
-/// from the event, because anybody may have written the event. Its command prints the error itself.
+/// from the event, because anybody may have written the event. The command that the text names prints the error itself.
 fn tries_again(service: &KubeService) -> String {
     let sync = shell_command("ccm lb sync", &[&service.full_name()]);
     format!(
@@ -210,7 +210,7 @@ fn lacks(plan: &ServicePlan) -> Option<(String, String)> {
         (Want::Ensure, Some(found))
             if !has_address && !has_writes && plan.warnings().any(is_conflict) =>
         {
-            // The outcomes for the single ports have the fix.
+            // The fix is empty, because the outcomes for the single ports say how to fix them.
             let (name, id) = (&found.name, found.id);
             let lack =
                 format!("without an address: none of its ports can be used on {name} ({id})");

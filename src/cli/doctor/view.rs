@@ -1,4 +1,4 @@
-//! The view of both APIs on which the checks decide.
+//! The data that was read from both APIs. The checks decide on this data alone.
 
 use super::outcome::Seen;
 use crate::cache::Refresh;
@@ -34,7 +34,7 @@ pub(in crate::cli) struct DoctorView<'a> {
     pub(in crate::cli) refreshes: Vec<Refresh>,
 }
 
-/// An API server that answers.
+/// The data of a cluster whose API server answers.
 pub(in crate::cli) struct ClusterView {
     /// The address of the API server, and the source of this address.
     pub(in crate::cli) at: String,
@@ -51,10 +51,11 @@ pub(in crate::cli) struct CloudView {
     pub(in crate::cli) servers: Seen<Arc<Vec<Instance>>>,
     /// `None` means that no login of Robot is set.
     pub(super) dedicated: Option<Result<Arc<Vec<Instance>>, provider::ProviderError>>,
-    /// The facts that the API shows about itself, e.g. the rate limit. Answers to failed calls show some of them, too.
+    /// The facts that the answers of the API contain besides the objects, e.g. the rate limit. Answers to failed calls
+    /// contain some of these facts, too.
     pub(in crate::cli) checkup: Checkup,
-    /// The load balancers of the project that were made for this or any other cluster. They are read only when the
-    /// cluster does not answer.
+    /// The load balancers of the project that were made for this or any other cluster. These load balancers are read
+    /// only when Kubernetes does not answer.
     pub(in crate::cli) balancers: Seen<Vec<(String, TargetCounts)>>,
 }
 
@@ -63,7 +64,7 @@ pub(in crate::cli) struct ServicesView {
     pub(in crate::cli) plans: Seen<Vec<ServicePlan>>,
     /// Load balancers of other owners that Services may use. Empty when the Services were not planned.
     pub(in crate::cli) external: Vec<Balancer>,
-    /// The Services as Kubernetes alone shows them, without what the cloud knows.
+    /// The Services that the Kubernetes API lists, without any data of the cloud.
     pub(in crate::cli) listed: Seen<Arc<Vec<Arc<KubeService>>>>,
     /// The events of failed tries, by the Service that each event is about.
     pub(in crate::cli) failed_tries: Seen<HashMap<Involved, Arc<PastEvent>>>,

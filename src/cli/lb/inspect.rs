@@ -46,7 +46,7 @@ fn read_more(apis: &Apis, plan: &mut ServicePlan, known: Sides) {
     if known != Sides::Cloud {
         match service::past_events(apis, Some(&plan.object)) {
             Ok(events) => plan.events = Some(events.into_iter().rev().collect()),
-            // The daemon's role does not allow this call.
+            // The daemon's role does not allow reading events, so this is not reported as an error.
             Err(error) if error.is_forbidden() => log::debug!("{error}"),
             Err(error) => Printer::notice(format_args!("events can't be read: {error}")),
         }
@@ -179,8 +179,8 @@ fn table_of(headings: &[&str], rows: impl Iterator<Item = Vec<String>>) -> Strin
     if rows.is_empty() { String::new() } else { format!("\n{}", table::render(headings, &rows)) }
 }
 
-/// Returns the events of the Service, the newest first. They are at the end of the output, because what is to be done
-/// comes first. Their messages are quoted, because a tenant may have written them.
+/// Returns the events of the Service, the newest first. They are at the end of the output, because the output begins
+/// with what the user should do. Their messages are quoted, because a tenant may have written them.
 fn events(plan: &ServicePlan) -> String {
     let Some(events) = &plan.events else {
         return String::new();

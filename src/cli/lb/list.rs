@@ -1,4 +1,5 @@
-//! `ccm lb list` shows every Service with its load balancer, and what differs.
+//! `ccm lb list` shows every Service with its load balancer, and the values of the load balancer that
+//! differ from the wanted ones.
 
 use super::plans::{Services, serves_others_alone, targets_cell, turned_off};
 use crate::cli::lists::{List, Table};
@@ -38,8 +39,8 @@ pub(in crate::cli) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
             let such: HashSet<&str> = such.iter().map(|service| &*service.metadata.uid).collect();
             list.plans.retain(|plan| !plan.is_orphan() && such.contains(plan.object.uid.as_str()));
         }
-        // Kept certificates have neither a namespace nor the labels of a Service, so nothing that is kept is
-        // listed when a namespace or a selector limits the list.
+        // Load balancers and certificates that are kept without a Service have neither a namespace nor the labels of a
+        // Service. They are therefore not listed when a namespace or a selector limits the list.
         let is_part = settings.namespace.value.is_some() || selector.is_some();
         let is_left_out = is_part || settings.watch.value || sides != Sides::Both;
         let kept = (!is_left_out).then(|| services.controller.kept(&context.apis));
@@ -114,7 +115,7 @@ fn cells(plan: &ServicePlan, is_wide: bool) -> Vec<String> {
     let addresses: Vec<String> = addresses.map(ToString::to_string).collect();
     let of_it = |text: fn(&Balancer) -> String| or_dash(&found.map(text).unwrap_or_default());
     let service = if plan.service.metadata.namespace.is_empty() {
-        // The labels of the load balancer do not name the Service.
+        // The labels of the load balancer do not contain the name of the Service.
         "-".to_owned()
     } else {
         plan.service.full_name()
@@ -138,7 +139,7 @@ fn cells(plan: &ServicePlan, is_wide: bool) -> Vec<String> {
 /// How many reasons of warnings are shown in one cell.
 const WARNINGS_SHOWN: usize = 2;
 
-/// Returns what differs and what the warnings are, in the fewest words.
+/// Returns short words for the values that differ and for the warnings.
 fn diff(plan: &ServicePlan) -> String {
     if plan.is_orphan() {
         let stays = if plan.has_writes() { "" } else { ", stays" };
@@ -151,10 +152,10 @@ fn diff(plan: &ServicePlan) -> String {
         return "left alone".into();
     }
     let mut words = match (plan.want, &plan.cloud.found) {
-        // The load balancer does not exist any more, or it is protected.
+        // Only the finalizer is left to remove, because the load balancer does not exist any more or is protected.
         (Want::Remove, _) if plan.changes_now().next().is_none() => vec!["finalizer".into()],
         (Want::Remove, _) if plan.is_deletion() => vec!["delete".into()],
-        // The word `release` stands for a load balancer that stays, but loses everything that belongs to this Service.
+        // The cell contains `release` when the load balancer stays, but loses everything that belongs to this Service.
         (Want::Remove, _) => vec!["release".into()],
         (Want::Ensure, None) => vec!["create".into()],
         _ if plan.cloud.outcome.is_released() => vec!["released".into()],
@@ -168,8 +169,8 @@ fn diff(plan: &ServicePlan) -> String {
     or_dash(&words.join(","))
 }
 
-/// Returns a word for each kind of thing that a sync would write to either API. All ports that differ are one word, and
-/// so are all targets and all labels.
+/// Returns one word for each kind of write that a sync would make to either API. The words for ports, targets and
+/// labels occur once each, whatever the number of writes.
 fn written(plan: &ServicePlan) -> Vec<String> {
     let differing = plan.cloud.fields.iter().filter(|field| field.differs());
     let mut words = Vec::from_iter(differing.map(word).collect::<BTreeSet<_>>());

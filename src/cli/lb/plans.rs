@@ -18,7 +18,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Returns the message for load balancers that are turned off. `ccm doctor` has the same message.
+/// Returns the message that load balancers are turned off. `ccm doctor` prints the same message.
 pub(super) fn turned_off() -> String {
     format!(
         "{HCLOUD_LOAD_BALANCERS_ENABLED}=false: no Service gets a load balancer, and none is changed or deleted"
@@ -40,7 +40,7 @@ impl Services {
             check_form(text, given.as_deref()).map_err(|why| usage(&why))?;
         }
         let context = CommandContext::new(started)?;
-        // `lb list` goes on, and prints the message about load balancers that are turned off in the place of its rows.
+        // `lb list` continues when load balancers are turned off, and prints a message about that in place of the rows.
         if command != Command::LbList && context.apis.provider.load_balancers().is_none() {
             return Err(Printer::failure(turned_off()));
         }
@@ -94,8 +94,8 @@ impl Services {
         Ok(self.controller.evaluate(&self.context.apis, selection)?)
     }
 
-    /// Returns the plans that the user asked for. A named Service that is left alone has a plan only when it has a load
-    /// balancer. Without a plan, the error says why the Service is left alone.
+    /// Returns the plans that the user asked for. A named Service that this daemon does not manage has a plan only when
+    /// it has a load balancer. Otherwise the error says why the daemon does not manage the Service.
     fn evaluate_shown(&self) -> Result<Vec<ServicePlan>, CommandFailure> {
         let selection = self.selection()?;
         let plans = self.evaluate(&selection)?;
@@ -110,7 +110,7 @@ impl Services {
         other.map_or(Ok(plans), |other| Err(left_alone(other)))
     }
 
-    /// Returns the orphans that no plan takes over, in the namespace that the user asked for.
+    /// Returns the orphaned load balancers that none of `plans` uses, in the namespace that the user asked for.
     pub(super) fn orphans(
         &self,
         plans: &[ServicePlan],
@@ -129,7 +129,7 @@ impl Services {
         Ok(orphans)
     }
 
-    /// Returns every Service of type LoadBalancer in the cluster.
+    /// Returns every Service of type LoadBalancer that exists in the cluster.
     fn there(&self) -> Result<Arc<Vec<Arc<KubeService>>>, CommandFailure> {
         let apis = &self.context.apis;
         Ok(apis.load_balancer_services(Duration::MAX, ReadFrom::Latest)?.value)
@@ -201,7 +201,7 @@ fn is_in(full_name: &str, namespace: &str) -> bool {
     full_name.split_once('/').is_some_and(|(of, _)| of == namespace)
 }
 
-/// Returns the name of the Service, and the names and addresses of its load balancer in both APIs.
+/// Returns the name of the Service, together with the IDs, names and addresses of its load balancer.
 fn called(plan: &ServicePlan) -> KnownObject {
     let status = plan.service.status.load_balancer.ingress.iter();
     let status = status.flat_map(|ingress| ingress.ip.iter().chain(&ingress.hostname));
@@ -212,7 +212,7 @@ fn called(plan: &ServicePlan) -> KnownObject {
     }
     KnownObject {
         name: if plan.service.metadata.name.is_empty() {
-            // The labels of the load balancer do not name the Service.
+            // The labels of the load balancer do not contain the name of the Service.
             plan.object.name.clone()
         } else {
             plan.service.full_name()
@@ -270,7 +270,7 @@ impl PlannedObjects for Vec<ServicePlan> {
     }
 
     fn notes(&self) -> Vec<String> {
-        // The warnings about a load balancer without a Service end when it was deleted.
+        // After a load balancer without a Service was deleted, the warnings about this load balancer are left out.
         let left = self.iter().filter(|plan| !plan.is_orphan() || plan.made.is_empty());
         left.flat_map(|plan| warnings(plan.name(), plan.warnings())).collect()
     }
@@ -300,8 +300,9 @@ impl Serialize for ServiceJson<'_> {
     }
 }
 
-/// Whether everything on the load balancer belongs to other Services or to its owner. That is so when no port there
-/// belongs to the Service, and the status of the Service has no address.
+/// Whether the load balancer serves only other Services or its owner, although this Service wants to use
+/// it. That is so when the load balancer has ports, none of the ports belongs to this Service, and the
+/// status of the Service has no address.
 pub(super) fn serves_others_alone(plan: &ServicePlan) -> bool {
     let has_address = !plan.service.status.load_balancer.ingress.is_empty();
     let found = plan.cloud.found.as_ref();

@@ -55,7 +55,8 @@ struct Watched {
 }
 
 impl DaemonHealth {
-    /// Begins to answer when an address is set. The returned value lives as long as the process.
+    /// Starts the health server when the settings contain an address for it. The returned value lives as
+    /// long as the process.
     pub fn start(
         settings: HealthSettings,
         apis: &'static Apis,
@@ -126,7 +127,7 @@ fn ready(is_standby: bool, is_kube_reached: bool, is_cloud_reached: bool) -> Pro
     ok_unless(503, text)
 }
 
-/// Returns an answer with status 200, or an answer with this status that says what is wrong.
+/// Returns an answer with status 200 when `wrong` is empty, otherwise an answer with `status` and the text `wrong`.
 fn ok_unless(status: u16, wrong: String) -> ProbeAnswer {
     if wrong.is_empty() { ProbeAnswer::new(200, "ok\n") } else { ProbeAnswer::new(status, wrong) }
 }

@@ -1,8 +1,9 @@
 //! The sockets of the health server: a thread that accepts connections, and a thread for each connection.
 //!
 //! Everybody may connect, so that connections, bytes and time are bounded. A new connection takes the place of the
-//! oldest connection that had its turn. So clients that hold connections open can't lock out a probe, because a probe
-//! sends its request as soon as it is connected. The server trusts no byte of a request.
+//! oldest connection that was silent for too long, has sent an incomplete request, or got its answer. Clients that hold
+//! connections open can't lock out a probe, because a probe sends its request as soon as it is connected. The server
+//! trusts no byte of a request.
 
 use super::super::stop::Stop;
 use crate::provider::clock;
@@ -18,16 +19,16 @@ use ureq::http::StatusCode;
 const BIND_RETRY: Duration = Duration::from_secs(5);
 
 const CONNECTIONS_AT_MOST: usize = 64;
-/// How long a connection may last, from its first byte to its last, in the machine's time. The kubelet's own time-out
-/// for a probe is 1 s by default.
+/// How long a connection may last, from its first byte to its last. This is real time, even in a test that makes time
+/// run faster. The kubelet's own time-out for a probe is 1 s by default.
 const LIFETIME: Duration = Duration::from_secs(2);
-/// How many bytes are read and thrown away after the answer. A connection that is closed with unread bytes is reset, so
-/// that the client may lose the answer.
+/// How many bytes are read and thrown away after the answer. A connection that is closed before all its bytes were read
+/// is reset, and then the client may lose the answer.
 const DRAINED_AT_MOST_BYTES: usize = 64 * 1024;
-/// How long each connection has to begin its request, even when many other clients connect.
+/// The time that each connection has for beginning its request, even when many other clients connect.
 const TURN: Duration = Duration::from_millis(20);
-/// The wait before the server checks again whether a connection has ended. It is short because the thread of a closed
-/// connection ends at once.
+/// The wait before the server checks again whether a connection has ended. The wait is short because the thread of a
+/// closed connection ends at once.
 const PLACE_RETRY: Duration = Duration::from_micros(100);
 /// The wait after `accept` failed, which usually means that the process is out of file descriptors.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
@@ -37,13 +38,13 @@ const STACK_BYTES: usize = 128 * 1024;
 
 struct Connection {
     stream: TcpStream,
-    /// Whether the connection had its turn, which ends when it was silent for too long, has sent half a request, or got
-    /// its answer. A new connection may then take its place.
+    /// Whether a new connection may take the place of this one. That is so after this connection was silent for too
+    /// long, has sent an incomplete request, or got its answer.
     had_turn: AtomicBool,
 }
 
-/// Listens and answers requests on a thread of its own. When an address can't be used, this is logged once, and tried
-/// again later, because the daemon works without it.
+/// Starts a thread that listens on the address and answers requests. When the address can't be used, the thread logs
+/// this once and tries again later, because the daemon works without the health server.
 pub(super) fn start(
     address: SocketAddr,
     stop: &'static Stop,
@@ -63,7 +64,8 @@ fn spawn(work: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Returns the listeners once the address can be used, or an empty list when the daemon ends first.
+/// Listens on the address, and returns the listeners. When the address can't be used, the function tries again until it
+/// succeeds. Returns an empty list when the daemon ends first.
 fn bind_in_the_end(address: SocketAddr, stop: &Stop) -> Vec<TcpListener> {
     let mut is_logged = false;
     loop {
@@ -94,12 +96,12 @@ fn bind(address: SocketAddr) -> io::Result<Vec<TcpListener>> {
     let both = match TcpListener::bind(address) {
         Ok(both) => both,
         Err(error) if error.kind() == ErrorKind::AddrInUse => return Err(error),
-        // The machine has no IPv6.
+        // Any other error means that the machine has no IPv6.
         Err(_) => return Ok(vec![TcpListener::bind((Ipv4Addr::UNSPECIFIED, port))?]),
     };
     let port = both.local_addr()?.port();
-    // The first listener has IPv6 only when net.ipv6.bindv6only is set. Otherwise it has IPv4 as well, and this
-    // second listener fails.
+    // The first listener accepts only IPv6 when net.ipv6.bindv6only is set. Otherwise it accepts IPv4 too, and then
+    // this second listener can't be opened, which is no error.
     let ipv4 = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).ok();
     Ok([Some(both), ipv4].into_iter().flatten().collect())
 }
@@ -160,8 +162,8 @@ fn respond(
     };
     let mut unsent = answer.as_slice();
     while !unsent.is_empty() {
-        // Each write sends as much as the other side takes now, because metrics may be more than fits into
-        // the connection's buffer.
+        // Each write sends only what the connection's buffer can hold now, because the metrics may be
+        // longer than the buffer.
         stream.set_write_timeout(Some(left(deadline)?))?;
         let count = stream.write(unsent)?;
         unsent = unsent.get(count..).unwrap_or_default();
@@ -196,7 +198,6 @@ fn left(deadline: Instant) -> io::Result<Duration> {
     if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }
 }
 
-/// The answer to a probe.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ProbeAnswer {
     pub(super) status: StatusCode,
@@ -319,7 +320,7 @@ mod tests {
         }
     }
 
-    /// Returns the status line and the body, which are empty while more must come.
+    /// Returns the status line and the body. Both are empty while the request is incomplete.
     fn answered(request: &[u8]) -> (String, String) {
         let Some(answer) = answer(request, verdict) else {
             return Default::default();
@@ -343,7 +344,7 @@ mod tests {
             (b"GET /metrics HTTP/1.1\r\n\r\n", "HTTP/1.1 404 Not Found", "Not Found\n"),
             (b"GET /livez/ HTTP/1.1\r\n\r\n", "HTTP/1.1 404 Not Found", "Not Found\n"),
             (b"GET /livez HTTP/1.1\r\n\r\nGET /readyz HTTP/1.1\r\n\r\n", "HTTP/1.1 200 OK", "ok\n"),
-            // More bytes must come.
+            // These requests are incomplete.
             (b"", "", ""),
             (b"G", "", ""),
             (b"GET /livez HTTP/1.1\r\n", "", ""),

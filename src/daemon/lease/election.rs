@@ -1,16 +1,16 @@
-//! The decision what to do about the Lease. It rests on the content of the Lease, and on the moment in which this
-//! process first saw that content.
+//! The decision what a process does about the Lease. The decision depends on the content of the Lease, and on the
+//! moment at which this process first saw that content.
 //!
 //! This module is pure, and decides as client-go does. The clocks of other hosts are never compared with ours. The age
-//! of a record is counted from the moment in which we saw the record change.
+//! of a record is counted from the moment at which this process saw the record change.
 
 use crate::kube::{LeaseSpec, micro_time};
 use crate::provider::Moment;
 use jiff::Timestamp;
 use std::time::{Duration, Instant};
 
-/// The greatest value of `leaseTransitions`, which is an int32. The API refuses more, and then no process
-/// could ever lead.
+/// The greatest value of `leaseTransitions`, which is an int32. The API server refuses a greater value, and then no
+/// process could ever lead.
 const TRANSITIONS_AT_MOST: u32 = i32::MAX as u32;
 
 /// The identity and the settings of one candidate, and the record of the Lease that the candidate saw last.
@@ -33,8 +33,8 @@ struct SeenRecord {
 /// The next step of a process that wants the Lease or holds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum LeaseStep {
-    /// This process holds the Lease, or may take it. This record is written over the Lease that was read, or as a new
-    /// Lease when there was none.
+    /// This process holds the Lease, or may take it. The record must be written over the Lease that was read, or into a
+    /// new Lease when there was none.
     Write(LeaseSpec),
     /// Another process holds the Lease, and the Lease has not expired.
     Wait {
@@ -159,7 +159,7 @@ mod tests {
         }
     }
 
-    /// Each read has its second, the record that is read, and what is done then.
+    /// Each read of the Lease has its time in seconds, the record that is read, and the step that must follow.
     type Reads = &'static [(u64, &'static str, &'static str)];
 
     fn check(name: &str, leads: bool, reads: Reads) {
@@ -216,7 +216,7 @@ mod tests {
         }
     }
 
-    /// The clock of another host may say anything, because only its movement counts.
+    /// The clock of another host may show any time, because this process only checks whether the record changes.
     #[test]
     fn another_host_s_clock_does_not_matter() {
         for renewed in ["1970-01-01T00:00:00.000000Z", "2199-01-01T00:00:00.000000Z", "-", "soon"] {

@@ -1,8 +1,8 @@
-//! The leadership: whether this process leads, and until when. No write
-//! starts unless its own time-out still fits into the lease.
+//! The leadership: whether this process leads, and until when. A write starts only when its time-out ends
+//! before the lease does.
 //!
-//! Two clocks decide whether the lease still lasts. The monotonic clock goes on while the process is stopped, and
-//! the wall clock goes on while the machine is suspended.
+//! Two clocks decide whether the lease still lasts. The monotonic clock goes on while the process is stopped, and the
+//! wall clock goes on while the machine is suspended.
 
 use super::super::stop::Stop;
 use crate::cache::ClusterIdentity;
@@ -20,9 +20,9 @@ pub struct LeaseSettings {
     pub identity: String,
     /// The value that we write as `leaseDurationSeconds`. Outside of tests it is not shorter than `lease_duration`.
     pub lease_seconds: u32,
-    /// How long one second of `leaseDurationSeconds` lasts, in the Lease of any process. Outside of tests it is a real
-    /// second. A test that shortens time can't shorten this value and those below as much, because the machine needs
-    /// some time to renew a Lease.
+    /// The duration of one second of `leaseDurationSeconds`, in the Lease of any process. Outside of tests this is a
+    /// real second. Tests that make time run faster shorten this duration and the durations below less than other
+    /// times, because the machine needs some time to renew a Lease.
     pub second: Duration,
     /// How long the lease lasts after a renewal, counted from the moment just before the renewal was sent.
     pub lease_duration: Duration,
@@ -43,14 +43,14 @@ pub enum Acquired {
     Stopped,
     /// Another process leads and is alive. This is a result of `WaitPolicy::UntilRenewed` only.
     HeldBy(String),
-    /// The Lease can't be acquired before a setting or a role is fixed. With `WaitPolicy::UntilRenewed`, the Lease
-    /// can't be acquired now.
+    /// The Lease can't be acquired before a setting or a role is fixed. With `WaitPolicy::UntilRenewed`, every other
+    /// error before the Lease is acquired ends the wait with this result, too.
     Failed(String),
 }
 
 /// The participation of this process in the leader election of one Lease, for as long as the process lives.
 pub struct LeaderElection {
-    /// The client for this Lease alone, with time-outs that fit into the deadline.
+    /// The client for this Lease alone. Its time-outs are short enough for the renew deadline.
     pub(super) client: KubeClient,
     pub(super) settings: LeaseSettings,
     pub(super) stop: &'static Stop,
@@ -59,8 +59,9 @@ pub struct LeaderElection {
     pub(super) leadership: Mutex<Leadership>,
     /// Whether another process was seen to lead.
     pub(super) is_standby: AtomicBool,
-    /// The API of dedicated servers. When it refuses a login, the time is noted on the Lease. A process that acquires
-    /// the Lease waits accordingly, so that a restart does not cause another failed login.
+    /// The API of dedicated servers. The time at which it refused a login is noted on the Lease. A process
+    /// that acquires the Lease reads this time and delays its own login, so that a restart does not cause
+    /// another failed login.
     pub dedicated: OnceLock<&'static dyn Dedicated>,
     /// The identity of the cluster, which is noted on the Lease.
     pub cluster: OnceLock<Arc<ClusterIdentity>>,
@@ -79,8 +80,8 @@ pub(super) enum Leadership {
 }
 
 impl Gate for LeaderElection {
-    /// Waits for the next renewal when the last one is too old for a write. The wait ends with that renewal, or with
-    /// the loss of the Lease, which ends the process.
+    /// Waits for the next renewal when the last renewal is too long ago for a write to begin. The wait ends with the
+    /// next renewal, or with the loss of the Lease, which ends the process.
     fn pass(&self, what: &str) -> Result<(), Refused> {
         self.wait_for_renewal();
         self.stop.pass(what)?;
@@ -97,11 +98,10 @@ impl Gate for LeaderElection {
     }
 }
 
-/// Whether a write may begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MayWrite {
     Pass,
-    /// The write may begin after the next renewal of the Lease.
+    /// The write must wait for the next renewal of the Lease.
     Wait,
     /// No write may begin, because this process does not lead.
     Never,
@@ -122,9 +122,9 @@ impl LeaderElection {
         }
     }
 
-    /// Takes over the notes on the Lease that is to be acquired, which are the time of a refused login and the identity
-    /// of the cluster. Another process wrote these notes, or this daemon before its restart. `read` is `None` when
-    /// there is no Lease.
+    /// Takes over the notes on the Lease that this process is about to acquire: the time of a refused login, and the
+    /// identity of the cluster. Another process wrote these notes, or this daemon before its restart. `read` is `None`
+    /// when there is no Lease.
     pub(super) fn recall(&self, read: Option<&kube::Lease>) {
         let refused = read.and_then(kube::Lease::login_refused);
         if let Some((dedicated, refused)) = self.dedicated.get().zip(refused) {
@@ -139,7 +139,8 @@ impl LeaderElection {
         }
     }
 
-    /// Returns the Lease that was read, with the notes of this process.
+    /// Returns the Lease with the notes of this process added: the time of a refused login, and the
+    /// identities of the cluster.
     pub(super) fn noted(&self, read: kube::Lease) -> kube::Lease {
         let read = match self.dedicated.get() {
             Some(dedicated) => read.noting(dedicated.login_refused()),
@@ -193,7 +194,7 @@ impl LeaderElection {
     pub(super) fn renewed(self: &Arc<Self>, sent: Moment) -> bool {
         let before = {
             let mut leadership = lock(&self.leadership);
-            // A lost Lease stays lost, because the process is ending.
+            // A lost Lease is never taken again by this process, because the process is ending.
             if *leadership == Leadership::Lost {
                 return false;
             }
@@ -204,7 +205,8 @@ impl LeaderElection {
             return false;
         }
         LEADER.set(&[], 1.0);
-        // This runs apart from the renewals, so that the leadership ends at the deadline even when a renewal hangs.
+        // The check of the deadline has a thread of its own, so that the leadership ends at the deadline
+        // even when a renewal hangs.
         let lease = Arc::clone(self);
         self.stop.repeat(true, move || lease.left_until_deadline());
         true
@@ -247,7 +249,7 @@ impl LeaderElection {
     }
 }
 
-/// Whether a write that begins this long after the last renewal was sent must end before the lease ends.
+/// Whether a write that begins this long after the last renewal was sent is sure to end before the lease ends.
 fn fits(since_renewal: Duration, write_timeout: Duration, lease_duration: Duration) -> bool {
     since_renewal.saturating_add(write_timeout) <= lease_duration
 }
@@ -258,7 +260,7 @@ pub fn identity() -> String {
     format!("{}_{}", hostname(), uuid(clock::random(), clock::random()))
 }
 
-/// Returns the pod's name, or on host network the machine's name.
+/// Returns the pod's name, or the machine's name when the pod uses the host network.
 fn hostname() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     match name.trim() {
@@ -267,7 +269,7 @@ fn hostname() -> String {
     }
 }
 
-/// Returns a UUID of version 4, see RFC 9562.
+/// Returns a UUID of version 4 with the bits of `high` and `low`, see RFC 9562.
 fn uuid(high: u64, low: u64) -> String {
     format!(
         "{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}",
@@ -338,7 +340,7 @@ mod tests {
             let sent = now();
             pass_time(&clock, monotonic_s, wall_s);
             assert_eq!(lease.answer(), expected, "{name}");
-            // A renewal that was sent before the jump, and is answered after it, changes nothing.
+            // A renewal that was sent before the jump of a clock, and is answered after it, changes nothing.
             lease.renewed(sent);
             assert_eq!(lease.answer(), expected, "{name}");
             assert!(!lease.is_lost(), "{name}: leadership does not end with it");

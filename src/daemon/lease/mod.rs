@@ -18,7 +18,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-/// How long a daemon that ends waits for its Lease to be released, by the machine's time.
+/// How long an ending daemon waits for its Lease to be released. This is real time, even in a test that
+/// makes time run faster.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long to wait for a Lease that another process holds.
@@ -31,7 +32,7 @@ pub enum WaitPolicy {
 }
 
 impl LeaderElection {
-    /// Waits until we lead, and keeps the Lease from then on. When the Lease is lost, `stop` is set.
+    /// Waits until this process leads, and keeps the Lease from then on. When the Lease is lost, `stop` is set.
     pub fn acquire(self: &Arc<Self>, policy: WaitPolicy) -> Acquired {
         self.begin(policy);
         self.stop.wait_until_set_or(|| *lock(&self.leadership) != Leadership::Waiting);
@@ -42,9 +43,9 @@ impl LeaderElection {
         }
     }
 
-    /// Tries to acquire the Lease from now on, and then renews it until the daemon has to end or the Lease is lost.
-    /// After the last renewal, the controllers may finish their writes, because the gate lets a write begin only if it
-    /// ends before the lease does.
+    /// Begins to try to acquire the Lease, and then renews it until the daemon has to end or the Lease is lost. After
+    /// the last renewal, the controllers may finish their writes, because the gate lets a write begin only if it ends
+    /// before the lease does.
     pub fn begin(self: &Arc<Self>, policy: WaitPolicy) {
         let (mut renewer, pause) = (self.renewer(policy), self.settings.retry_period);
         self.stop.repeat(true, move || renewer.renew().then_some(pause));
@@ -75,7 +76,7 @@ impl LeaderElection {
         }
         let (sender, result) = mpsc::channel();
         let lease = Arc::clone(self);
-        // After the time-out there is no receiver any more.
+        // The send fails when the time-out has passed, because the receiver is then dropped. This error is ignored.
         std::thread::spawn(move || drop(sender.send(lease.release_now())));
         let key = &self.settings.key;
         match result.recv_timeout(RELEASE_TIMEOUT) {
@@ -88,7 +89,7 @@ impl LeaderElection {
         }
     }
 
-    /// Releases the Lease. A conflict is possible, because a renewal may be under way.
+    /// Releases the Lease. A conflict is possible, because this process may be renewing the Lease at the same time.
     fn release_now(&self) -> Result<(), kube::KubeError> {
         let (key, election) = (&self.settings.key, election(self));
         retry_on_conflict(|_| {
@@ -112,7 +113,7 @@ fn election(lease: &LeaderElection) -> Election {
     Election::new(&settings.identity, settings.lease_seconds, settings.second)
 }
 
-/// Tries to acquire the Lease, and then renews it.
+/// The part of a leader election that acquires the Lease and then renews it.
 pub struct Renewer {
     lease: Arc<LeaderElection>,
     policy: WaitPolicy,
@@ -134,8 +135,8 @@ impl Renewer {
     }
 
     /// Tries once to acquire or to renew the Lease, and returns the step that was taken. A leader first tries a single
-    /// PUT over the Lease that it wrote last. Otherwise, or when the PUT failed, the Lease is read, and the step
-    /// depends on its content. When the step is a write, the write was made.
+    /// PUT with the resourceVersion of its last write. When there is no such write, or when the PUT failed, the Lease
+    /// is read, and the step depends on its content. A step that is a write is made before this function returns.
     fn try_once(&mut self) -> Result<LeaseStep, kube::KubeError> {
         if let Some(held) = &self.held {
             let renewal = LeaseStep::Write(self.election.renewal(&held.spec(), Moment::now()));
@@ -154,8 +155,8 @@ impl Renewer {
         })
     }
 
-    /// Makes the write of a step, guarded by the resourceVersion. After the wish to end, the release is the only write
-    /// of the Lease that passes the gate.
+    /// Makes the write of a step, guarded by the resourceVersion. After the daemon was asked to end, the gate lets only
+    /// one write of the Lease pass, which is its release.
     fn take(&mut self, read: Option<kube::Lease>, step: &LeaseStep) -> Result<(), kube::KubeError> {
         let LeaseStep::Write(record) = step else {
             return Ok(());
