@@ -179,7 +179,10 @@ impl TickOutages {
         }
         let was_put_off = before == Some(PUT_OFF);
         if was_put_off && states.is_empty() {
-            log::info!(controller; "{controller}: refreshes continue, because enough calls remain in the project");
+            log::info!(
+                controller;
+                "{controller}: lists are refreshed again, because enough calls of the project's rate limit remain"
+            );
         } else if before.is_some() && !was_put_off && states.len() == count(PUT_OFF) {
             log::info!(controller; "{controller}: both APIs answer again");
         }

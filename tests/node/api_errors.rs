@@ -161,14 +161,14 @@ fn refreshes_wait_and_new_nodes_do_not_while_few_calls_are_left() {
 
     sandbox.cloud().set_rate_limit(sandbox.project(), 3600, 3600);
     sandbox.join_node("later");
-    daemon.logs("cloud-node-controller: refreshes continue");
+    daemon.logs("cloud-node-controller: lists are refreshed again");
     let log = daemon.log();
     let of_nodes = |text: &str| {
         let lines = log.lines().filter(|line| line.contains("INFO"));
         lines.filter(|line| line.contains("cloud-node-controller: ") && line.contains(text)).count()
     };
     assert_eq!(
-        (of_nodes("postponed"), of_nodes("refreshes continue")),
+        (of_nodes("postponed"), of_nodes("lists are refreshed again")),
         (1, 1),
         "each is told once:\n{log}"
     );

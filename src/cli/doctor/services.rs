@@ -194,8 +194,8 @@ fn left_to_do(service: &KubeService) -> String {
 fn tries_again(service: &KubeService) -> String {
     let sync = shell_command("ccm lb sync", &[&service.full_name()]);
     format!(
-        "first remove the cause of the failure; then {sync} tries again, and prints what still fails; {} shows what is \
-         left to do",
+        "remove the cause of the failure, then run {sync}, which tries again and prints what still fails; {} shows \
+         what is left to do",
         inspect(service)
     )
 }
@@ -255,8 +255,8 @@ fn expiring(plan: &ServicePlan) -> impl Iterator<Item = CheckOutcome> {
         let namespace = &plan.service.metadata.namespace;
         let remedy = match (&other.secret, other.is_managed) {
             (Some(_), _) => format!(
-                "find out why the Secret is not renewed ({}, if cert-manager creates it), and whether ccm can use \
-                 it: {}",
+                "find out why the Secret is not renewed (if cert-manager creates it, with {}), and whether ccm can \
+                 use the Secret, with {}",
                 shell_command("kubectl -n", &[namespace, &"get", &"certificate"]),
                 inspect(&plan.service)
             ),

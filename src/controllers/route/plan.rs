@@ -483,7 +483,7 @@ impl<'a> Planner<'a> {
         let there = rows.iter().filter(|row| !is_gone(row)).count() + network.other_routes;
         if there + ROOM_FOR_FEW >= network.routes_at_most {
             let why = format!(
-                "{} or more of its {} possible routes are in use, and each node needs one",
+                "{} or more of the Network's {} possible routes are in use, and each node needs one",
                 network.routes_at_most.saturating_sub(ROOM_FOR_FEW),
                 network.routes_at_most
             );

@@ -226,7 +226,7 @@ impl Look<'_> {
     }
 
     fn ends(&self, counts: TargetCounts) -> Finding {
-        let is_healthy = "a target is healthy on every port of the Service again";
+        let is_healthy = "at least one target is healthy on every port of the Service again";
         let message = format!("{is_healthy}: {counts}, {}", self.seen());
         Finding::info(Reason::HealthyTarget, message)
     }

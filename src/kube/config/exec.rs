@@ -186,8 +186,8 @@ fn parse(
     let bad = |field: &str, why: &str| format!("the program's status.{field}: {why}");
     let credential: ExecCredential = serde_json::from_slice(printed).map_err(|error| {
         format!(
-            "the program must print an ExecCredential and nothing else, but its output is not one at line {}, \
-             column {}",
+            "the program must print an ExecCredential and nothing else, but its output can't be read as one, because \
+             of line {}, column {}",
             error.line(),
             error.column()
         )

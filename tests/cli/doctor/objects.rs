@@ -147,7 +147,7 @@ fn broken_services_are_reported_with_the_fix() {
         ("one that was refused", refused, "services: warn", &[
             "service/default/new: without an address: its load balancer is not created yet; the event of the last try, ",
             " ago, says SyncLoadBalancerFailed: \"", "resource_limit_exceeded",
-        ], "first remove the cause of the failure; then ccm lb sync default/new tries again"),
+        ], "remove the cause of the failure, then run ccm lb sync default/new, which tries again"),
         ("one that waits for two hours", |world| {
             refused(world);
             since_two_hours(world, "new", "creationTimestamp");
@@ -303,7 +303,8 @@ fn a_refused_target_on_a_load_balancer_outside_of_the_network_has_its_own_fix() 
     for part in ["load_balancer_not_attached_to_network", &attach] {
         assert!(check.message.contains(part), "{check:?}");
     }
-    let remedy = "first remove the cause of the failure; then ccm lb sync default/extb tries again";
+    let remedy =
+        "remove the cause of the failure, then run ccm lb sync default/extb, which tries again";
     assert!(check.remedy.contains(remedy), "{check:?}");
     assert!(!check.remedy.contains("does it now"), "{check:?}");
 }
