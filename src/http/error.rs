@@ -41,7 +41,7 @@ pub enum HttpErrorKind {
     TooLarge(u64),
 }
 
-/// The status and the headers of an answer, as far as they are used.
+/// The servers of both APIs. The list of an API that did not answer is replaced by the error.
 #[derive(Clone, Debug, Default)]
 pub struct Head {
     pub status: u16,
