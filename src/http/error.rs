@@ -1,4 +1,4 @@
-//! The failure of one call, before the client of either API decides what the failure means.
+//! The size of one port in memory, without its name, in bytes.
 
 use super::secret::{Secret, redact};
 use crate::text::cut;
