@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 /// All servers of one API, with their age.
 pub type ListedServers = View<Vec<Instance>>;
 
-/// The servers of both APIs. When one API does not answer, the servers of the other API are still known.
+/// The servers of both APIs. When an API did not answer, its list is replaced by the error.
 #[derive(Clone)]
 pub struct AllServers {
     pub cloud: Result<ListedServers, provider::ProviderError>,

@@ -1,4 +1,4 @@
-//! The size of one port in memory, without its name, in bytes.
+//! The failure of one call, before the client of either API decides what the failure means.
 
 use super::secret::{Secret, redact};
 use crate::text::cut;
@@ -41,7 +41,7 @@ pub enum HttpErrorKind {
     TooLarge(u64),
 }
 
-/// The servers of both APIs. The list of an API that did not answer is replaced by the error.
+/// The status and the headers of an answer, as far as they are used.
 #[derive(Clone, Debug, Default)]
 pub struct Head {
     pub status: u16,

@@ -22,7 +22,7 @@ pub struct KubeStatus {
     pub code: u16,
     pub reason: String,
     pub message: String,
-    /// Whether the namespace of the object is being deleted and takes no new objects. No role would change that.
+    /// Whether the API server refused the call because the namespace is being deleted. Another role would not help.
     pub is_namespace_terminating: bool,
 }
 

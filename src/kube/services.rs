@@ -37,7 +37,7 @@ const RANGES_AT_MOST: usize = 100;
 
 const FINALIZERS_AT_MOST: usize = 100;
 
-/// The size of a port without its name, in bytes.
+/// The size of one port in memory, without its name, in bytes.
 const BYTES_OF_A_PORT: usize = size_of::<provider::ServicePort>();
 
 const SERVICES: &str = "/api/v1/services";
