@@ -38,7 +38,7 @@ struct Opening<'a, S> {
     port: u16,
 }
 
-/// Connects to the proxy, and has the proxy connect to the host of the URL that is called.
+/// Connects to the proxy, and makes the proxy connect to the host of the called URL.
 pub(super) fn open(
     tunnel: &Tunnel,
     details: &ConnectionDetails,
