@@ -27,7 +27,7 @@ pub struct View<T> {
     pub answered: Instant,
 }
 
-/// A failed call, with the API that was called.
+/// The error of a failed call. The variant says which API was called.
 #[derive(Debug)]
 pub enum CacheError {
     Kube(kube::KubeError),

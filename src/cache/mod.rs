@@ -139,8 +139,8 @@ impl Apis {
         self.dedicated.pause.at_least = interval;
     }
 
-    /// Returns all Services of type LoadBalancer, no older than `max_age`. When nothing has changed since the last
-    /// list, returns that list again.
+    /// Returns all Services of type LoadBalancer, no older than `max_age`. A new list that equals the previous list
+    /// shares its memory.
     pub fn load_balancer_services(
         &self,
         max_age: Duration,

@@ -56,7 +56,7 @@ struct State {
     polled: Option<Instant>,
     /// The moment when the last read of the table of nodes with their metadata began.
     shown: Option<Instant>,
-    /// The moment when the last list of nodes began.
+    /// The moment when the last read of a list of whole nodes began.
     listed: Option<Instant>,
     /// The moment when the last list that did not come from the API server's cache began. `None` when the last list
     /// came from that cache.

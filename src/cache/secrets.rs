@@ -54,8 +54,7 @@ impl Secrets {
             }
             let before = known.remove(name).map(|(_, held)| held);
             let namespace = name.0.as_str();
-            // Whether the Secret is usable is only known after it was read. Until then it needs a place
-            // among the unusable Secrets.
+            // It is not known yet whether the Secret is usable, so it first needs a place among the unusable Secrets.
             let mut has_room =
                 || !full.contains(namespace) && make_room(&mut known.others, namespace);
             if before.is_none() && !has_room() {

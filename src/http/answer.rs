@@ -21,7 +21,7 @@ const BEGINNING_BYTES: u64 = 16 * 1024;
 /// 1,000 nodes fit into this size.
 const KNOWN_BYTES: u64 = 256 * 1024;
 
-/// The length to which a body is cut in the log, in characters.
+/// How many characters of a body the log shows at most.
 const SHOWN_CHARACTERS: usize = 2 * 1024;
 
 /// The length to which a content type is cut in messages, in characters.

@@ -170,8 +170,8 @@ fn read(path: &Path, check: SecretCheck) -> Result<Secret, String> {
     Ok(secret)
 }
 
-/// For each secret and for the TLS settings: the last logged reason why they could not be read again. All clients share
-/// these reasons, because several clients may read the same file.
+/// The reason that was last logged for each secret, or for the TLS settings, why it could not be read again. All
+/// clients share these reasons, because several clients may read the same file.
 static COMPLAINTS: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
 
 /// Logs why `what` could not be read again. Logs nothing when the last log line about `what` had the same reason.

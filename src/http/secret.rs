@@ -35,9 +35,9 @@ impl Secret {
         Ok(())
     }
 
-    /// Returns the texts that are searched for to find the secret in output. The first is the secret itself. The others
-    /// are parts of its base64 form. When base64 encodes a longer text with the secret in it, these parts are the same,
-    /// except that they depend on the number of bytes before the secret. There is a part for each of the three cases.
+    /// Returns the texts that are searched for to find the secret in output: the secret itself, and parts of base64
+    /// texts. When a longer text that contains the secret is encoded in base64, a part of the result depends only on
+    /// the secret, and on the number of bytes before the secret modulo three.
     fn forms(&self) -> Vec<String> {
         if self.is_empty() {
             return Vec::new();

@@ -156,7 +156,7 @@ impl<In: Transport> Connector<In> for Encrypt {
         let mut timeout = details.timeout;
         let now = (details.current_time)();
         if let (UreqInstant::Exact(begun), UreqInstant::Exact(now)) = (details.now, now) {
-            // Connecting has already taken a part of the time-out.
+            // Connecting has already taken a part of the time-out, so only the rest is left for the handshake.
             let taken = now.saturating_duration_since(begun);
             timeout.after = timeout.after.saturating_sub(taken).into();
         }

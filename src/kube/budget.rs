@@ -73,7 +73,7 @@ impl Above {
 
 impl ServiceBudget {
     /// Adds a Service of this size, which has the index `place` in the list. Returns the indexes of all Services that
-    /// are now above a limit because of this Service. The added Service itself may be among them.
+    /// this Service puts above a limit. The added Service itself may be among them.
     pub(super) fn add(
         &mut self,
         namespace: &str,

@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a read may take. This is enough time for 5,000 nodes of 25 kB over a slow line.
+/// How long a read may take. Over a slow network, this is enough time for 5,000 nodes of 25 kB each.
 pub const READ_TIMEOUT: Duration = Duration::from_secs(30);
 /// The longest answer that is read, in bytes. The limit is twice the size of the largest list that we
 /// expect. An answer is parsed while it arrives and is never in memory as a whole, so this limit bounds the
@@ -79,7 +79,7 @@ pub struct AllowedVerb<'a> {
     /// The API group, which is empty for the core group.
     pub group: &'a str,
     pub resource: &'a str,
-    /// The subresource. An empty text means the resource itself.
+    /// The subresource, e.g. `status`. An empty text means the resource itself.
     pub subresource: &'a str,
     /// The namespace. An empty text means all namespaces, or a resource without namespaces.
     pub namespace: &'a str,

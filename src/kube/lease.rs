@@ -261,9 +261,8 @@ impl KubeClient {
             });
             return self.write(PASS, Method::Post, &leases(key), JSON, &lease);
         };
-        // A write without a holder releases the Lease. A process releases its Lease at its end, so the gate
-        // is asked by the method for the end. The `resourceVersion` makes the release fail when another
-        // process has changed the Lease.
+        // A write without a holder releases the Lease. A process releases its Lease while it ends, so the gate is asked
+        // with `PASS_AT_END`. The `resourceVersion` makes the release fail when another process has changed the Lease.
         let pass = if spec.holder.is_empty() { PASS_AT_END } else { PASS };
         self.write(pass, Method::Put, &path(key), JSON, &read.with(spec))
     }

@@ -353,7 +353,7 @@ pub struct Reported {
 #[derive(Clone, Copy)]
 struct Entry {
     at: Instant,
-    /// The hash of the name of the controller.
+    /// The hash of the name of the controller that reported the finding.
     controller: u32,
     /// The hash of the object's kind.
     kind: u32,

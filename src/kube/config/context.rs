@@ -57,7 +57,7 @@ pub struct Access {
 }
 
 impl Access {
-    /// Returns the access to a server that requires no credentials.
+    /// Returns an `Access` without credentials, for a server that requires none.
     pub fn without_credentials(server: &str) -> Access {
         Access {
             server: server.to_owned(),
