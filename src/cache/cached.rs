@@ -8,30 +8,32 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// The first and the longest wait before an API that does not answer is called again. The wait doubles each time.
+/// After the first failure of an API, the API is not called for `FIRST_WAIT`. The wait doubles with each further
+/// failure, up to `LONGEST_WAIT`.
 const FIRST_WAIT: Duration = Duration::from_secs(5);
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
 
-/// The state of a refresh that was postponed because few calls are left of the rate limit. The API is available, and
-/// urgent calls are still made.
+/// The value of [`CacheError::state`] when a refresh was postponed because few calls are left of the rate limit. The
+/// API still answers, and urgent calls are still made.
 pub const PUT_OFF: &str = "refreshes postponed";
 
-/// An answer of an API, with the time of the question.
+/// A cached answer of an API, with the times of its call.
 #[derive(Debug)]
 pub struct View<T> {
     pub value: Arc<T>,
-    /// The moment before the call. The view shows the state of this moment or of a later one.
+    /// The moment just before the call was sent. The value shows the state of the API at this moment or later.
     pub asked: Instant,
     /// The moment when the answer came.
     pub answered: Instant,
 }
 
-/// The API that did not answer, with its error.
+/// The error of a failed call. The variant says which API was called.
 #[derive(Debug)]
 pub enum CacheError {
     Kube(kube::KubeError),
     Cloud(provider::ProviderError),
-    /// The API of dedicated servers. Such an error never ends the process, because the process has other work to do.
+    /// A failed call to the API of dedicated servers. Such an error never ends the process, because the process still
+    /// has its other work.
     Dedicated(provider::ProviderError),
 }
 
@@ -65,7 +67,7 @@ impl CacheError {
         }
     }
 
-    /// Whether the gate refused a write, so that nothing is wrong with the API.
+    /// Whether the gate refused a write before it was sent. Such an error does not mean that the API fails.
     pub fn is_refused(&self) -> bool {
         match self {
             CacheError::Kube(error) => error.is_refused(),
@@ -123,8 +125,8 @@ impl<T> Cached<T> {
         self.get_if(|view| view.age() <= max_age, fetch)
     }
 
-    /// Returns the last view when it is fresh enough, and otherwise a new one. When several threads need a new view,
-    /// one of them makes the call while the others wait. The others then check the new view.
+    /// Returns the last view when `is_fresh` accepts it, and otherwise a new view. When several threads need a new
+    /// view, one of them makes the call while the others wait, and the others then check the new view.
     pub(super) fn get_if<E>(
         &self,
         is_fresh: impl Fn(&View<T>) -> bool,
@@ -141,14 +143,15 @@ impl<T> Cached<T> {
         Ok(view)
     }
 
-    /// Stores a value that was read elsewhere and requested at the moment `asked`.
+    /// Stores a value that the caller has read itself, by a call that began at `asked`.
     pub(super) fn put(&self, value: T, asked: Instant) -> View<T> {
         let view = View::new(Arc::new(value), asked);
         *turn(&self.last) = Some(view.clone());
         view
     }
 
-    /// Replaces a part of the cached value. The age of the value stays that of its oldest part.
+    /// Changes a part of the cached value and returns the changed value. The value does not become younger, because its
+    /// other parts were not read again. Returns `None` when no value is cached.
     pub(super) fn edit(&self, edit: impl FnOnce(&mut T)) -> Option<Arc<T>>
     where
         T: Clone,
@@ -181,8 +184,8 @@ impl<T> View<T> {
         clock::since(self.asked)
     }
 
-    /// Returns how much time has passed since this answer came. Another answer whose age is smaller than this time was
-    /// requested after this answer had come.
+    /// Returns the time since this answer came. When another view has an age below this time, the call for the other
+    /// view began after this answer had come.
     pub fn time_in_use(&self) -> Duration {
         clock::since(self.answered)
     }
@@ -205,7 +208,7 @@ impl<T> Default for Cached<T> {
 #[derive(Default)]
 pub(super) struct CallPause {
     last: Mutex<Option<FailedRead>>,
-    /// The shortest time of each wait.
+    /// Each pause after a failure lasts at least this long.
     pub(super) at_least: Duration,
 }
 
@@ -216,8 +219,8 @@ struct FailedRead {
 }
 
 impl CallPause {
-    /// Makes the call to the API. While it is too early for another call after a failure, returns the last
-    /// error instead.
+    /// Makes the call to the API. During the pause after a failure, makes no call and returns the error of
+    /// that failure.
     pub(super) fn guard<T>(
         &self,
         ask: impl FnOnce() -> Result<T, provider::ProviderError>,

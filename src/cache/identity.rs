@@ -1,25 +1,27 @@
-//! The identity of the cluster: the UID of the Service `default/kubernetes`, as the Lease remembers it.
+//! The identity of the cluster. It is the first UID that the Service `default/kubernetes` had, and the Lease keeps it
+//! when the Service is deleted and created again.
 //!
-//! The leading daemon takes what the Lease notes when it acquires the Lease, adds what it sees, and writes both when it
-//! renews the Lease. A command reads the Lease once. Without a Lease, the UID that the Service has now is the identity.
+//! The leading daemon reads the UIDs that are noted on the Lease when it acquires the Lease. It adds the UID that the
+//! Service has now, and writes all of them when it renews the Lease. A command only reads the Lease, once. Without a
+//! Lease, the present UID of the Service is the identity.
 
 use crate::kube::{Identities, KubeClient, KubeError, Lease, LeaseKey};
 use crate::provider::lock;
 use std::sync::Mutex;
 
-/// The memory of the cluster's identity.
+/// The UIDs that this process knows of the Service `default/kubernetes`, which identify the cluster.
 #[derive(Default)]
 pub struct ClusterIdentity(Mutex<IdentityMemory>);
 
 #[derive(Default)]
 enum IdentityMemory {
-    /// There is no Lease, or the Lease notes nothing for this command. The UID of the Service alone counts.
+    /// There is no Lease, or no identity is noted on the Lease. The present UID of the Service is then the identity.
     #[default]
     Nothing,
     /// The key of a Lease that was not read yet. The Lease is read when the identity is needed for the first time.
     Unread(LeaseKey),
-    /// The identities that this process will write to the Lease that it holds: those that the Lease noted, and those
-    /// that were seen since then.
+    /// The identities that were noted on the Lease, and those that this process has seen since then. The process that
+    /// holds the Lease writes all of them to the Lease.
     Kept(Identities),
 }
 
@@ -36,7 +38,8 @@ impl ClusterIdentity {
         *lock(&self.0) = IdentityMemory::of(key, lease);
     }
 
-    /// Stores the identities that the Lease noted when this process acquired the Lease.
+    /// Stores the identities that were noted on the Lease when this process acquired the Lease. `noted` is `None` when
+    /// the Lease had none.
     pub fn recall(&self, noted: Option<Identities>) {
         *lock(&self.0) = IdentityMemory::Kept(noted.unwrap_or_default());
     }

@@ -35,27 +35,27 @@ const DEDICATED_MAX_AGE: Duration = Duration::from_secs(300);
 /// How many objects are on one page of a list. One page is one call.
 const A_PAGE: usize = 50;
 
-/// When the list of all servers has at most this many pages, it is read instead of single servers. Such a list takes
-/// hardly more calls, and contains all servers.
+/// When the list of all servers has at most this many pages, the whole list is read even where single servers would be
+/// enough. Such a list takes hardly more calls than single servers.
 const FEW_PAGES: u32 = 3;
 
-/// The period of the reads of all servers is at least this time for each call of one such read. There are thus at most
-/// 120 such calls an hour. Together with the reads of all load balancers and of the Network, they take at most 200 of
-/// the project's 3,600 calls an hour.
+/// The shortest period between two lists of all servers, for each page that the list has. Lists that no caller waits
+/// for thus read at most 120 pages an hour. Together with the periodic reads of all load balancers and of the Network,
+/// they take at most 200 of the project's 3,600 calls an hour.
 const SERVERS_CALL: Duration = Duration::from_secs(30);
 
-/// The period of the reads of all load balancers is at least this time for each call of one such read. There are thus
-/// at most 60 such calls an hour. The calls for the other data of plans are included.
+/// The shortest period between two reads of all load balancers, for each call that one read takes. Reads that no caller
+/// waits for thus take at most 60 calls an hour, including the calls for the other data that plans need.
 const BALANCERS_CALL: Duration = Duration::from_secs(60);
 
-/// The period of the reads of the servers of not-ready nodes is at least this time for each call of one such read.
-/// There are thus at most 1,200 such calls an hour.
+/// The shortest period between two reads of the servers of not-ready nodes, for each page of the list of all servers.
+/// These reads thus take at most 1,200 calls an hour.
 const LOOK_CALL: Duration = Duration::from_secs(3);
 
-/// The server IDs of a read around these IDs, and the servers that the read returned. See [`Apis::instances_around`].
+/// The server IDs with which [`Apis::instances_around`] made its last call, and the servers that the call returned.
 type Around = (BTreeSet<u64>, Arc<Vec<Instance>>);
 
-/// A list that is read again and again.
+/// A list that the daemon reads periodically, with its period and the number of calls.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Refresh {
@@ -66,7 +66,7 @@ pub struct Refresh {
     pub calls: u32,
 }
 
-/// The clients of both APIs, with the last answers.
+/// The clients of both APIs, with their last answers. All controllers share them.
 pub struct Apis {
     pub kube: Arc<kube::KubeClient>,
     pub provider: Box<dyn Provider>,
@@ -74,7 +74,7 @@ pub struct Apis {
     pub nodes: NodeCache,
     /// The identity of the cluster. It is shared with the code that writes it to the Lease.
     pub identity: Arc<ClusterIdentity>,
-    /// How many nodes are written at the same time. This is the setting `--concurrent-node-syncs`.
+    /// How many nodes are written at the same time at most. This is the setting `--concurrent-node-syncs`.
     pub concurrent_nodes: usize,
     services: Cached<kube::ServiceList>,
     any_services: Cached<Vec<Arc<kube::AnyService>>>,
@@ -91,7 +91,8 @@ struct CloudLists {
     load_balancers: Cached<Arc<dyn Snapshot>>,
     network: Cached<Network>,
     pause: CallPause,
-    /// The shortest time between two calls for the same data. See [`Apis::poll_cloud_every`].
+    /// The shortest time between two calls for the same data. The time is zero unless
+    /// [`Apis::poll_cloud_every`] has set it.
     interval: Duration,
 }
 
@@ -102,7 +103,7 @@ struct DedicatedList {
     pause: CallPause,
     /// Whether the last call to this API has failed.
     fails: AtomicBool,
-    /// How old a list may be at most, whatever it is used for. This is the setting `ROBOT_CACHE_TIMEOUT`.
+    /// How old a list may be at most. This is the setting `ROBOT_CACHE_TIMEOUT`.
     max_age: Duration,
 }
 
@@ -130,16 +131,16 @@ impl Apis {
     }
 
     /// Limits how often the cloud's APIs are called, for a display that is redrawn. The same data is not requested
-    /// twice within this time, however young an answer a reader wants. A single server is taken from the list of all
-    /// servers. No write may be based on such answers.
+    /// twice within `interval`, even when a caller asks for younger data. A single server is taken from the list of all
+    /// servers. No write may be based on such old data.
     pub fn poll_cloud_every(&mut self, interval: Duration) {
         self.cloud.interval = interval;
         self.cloud.pause.at_least = interval;
         self.dedicated.pause.at_least = interval;
     }
 
-    /// Returns all Services of type LoadBalancer, no older than `max_age`. When nothing has changed since the last
-    /// list, returns that list again.
+    /// Returns all Services of type LoadBalancer, no older than `max_age`. A new list that equals the previous list
+    /// shares its memory.
     pub fn load_balancer_services(
         &self,
         max_age: Duration,
@@ -167,7 +168,7 @@ impl Apis {
     }
 
     /// Returns the identities of the cluster. `service_uid` is the present UID of the Service `default/kubernetes`.
-    /// `None` when no identity is known.
+    /// Returns `None` when neither a Lease nor that Service gives an identity.
     pub fn identities(
         &self,
         service_uid: Option<&str>,
@@ -204,9 +205,9 @@ impl Apis {
         self.cloud.load_balancers.last().map(|view| Arc::clone(&*view.value))
     }
 
-    /// Returns what these Secrets of type `kubernetes.io/tls` hold, by namespace and name. What is returned is at most
-    /// a minute old. A Secret that can't be read does not keep the others from being read. An error means that the API
-    /// server does not answer.
+    /// Returns the content of these Secrets of type `kubernetes.io/tls`, by namespace and name. Each Secret was checked
+    /// for changes within the last minute. A Secret that can't be used has an error text instead of its content. The
+    /// function returns an error when the API server does not answer.
     pub fn tls_secrets(
         &self,
         names: &BTreeSet<(String, String)>,
@@ -214,7 +215,7 @@ impl Apis {
         self.secrets.get(&self.kube, names).map_err(CacheError::Kube)
     }
 
-    /// Forgets all known Secrets of type `kubernetes.io/tls`, except those with these names.
+    /// Drops all cached Secrets of type `kubernetes.io/tls`, except those with these names.
     pub fn keep_tls_secrets(&self, names: &BTreeSet<(String, String)>) {
         self.secrets.keep(names);
     }
@@ -255,8 +256,9 @@ impl Apis {
         })
     }
 
-    /// Reads the servers with these names anew. Returns the last list of all cloud servers with these servers replaced,
-    /// and the IDs of these servers. `None` when there is no such list, a call fails, or a name has no server.
+    /// Reads the servers with these names, and replaces them in the cached list of all cloud servers. Returns the list,
+    /// and the IDs of the servers that were read. Returns `None` when no list is cached, when a call fails, or when one
+    /// of the names has no server.
     pub fn instances_named(&self, names: &[&str]) -> Option<(ListedServers, HashSet<InstanceId>)> {
         let (instances, asked) = (self.provider.instances()?, clock::now());
         self.cloud.instances.last()?;
@@ -281,8 +283,9 @@ impl Apis {
     }
 
     /// Returns the servers with these IDs, and all other servers on the same pages of the list of all servers. A server
-    /// whose ID is in `numbers` but not in the answer does not exist. The answer is no older than `max_age`, or no
-    /// older than `LOOK_CALL` for each page when that is longer and `max_age` is not zero.
+    /// whose ID is in `numbers` but not in the answer does not exist. A `max_age` of zero always leads to a call.
+    /// Otherwise a cached answer is used when it is younger than `max_age`, or than `LOOK_CALL` for each page that
+    /// would have to be read, whichever is longer.
     pub fn instances_around(
         &self,
         numbers: &BTreeSet<u64>,
@@ -315,19 +318,20 @@ impl Apis {
         pages_of(&known, numbers) as usize
     }
 
-    /// Whether a list of all servers takes so many calls that reads of single servers are preferred where they suffice.
+    /// Whether a list of all servers takes so many calls that single servers are read instead, where that is enough.
     pub fn is_large(&self) -> bool {
         self.server_pages() > FEW_PAGES
     }
 
-    /// Returns how many calls one list of all servers takes, judged by the number of servers in the last list.
+    /// Returns how many pages the list of all servers has, judged by the number of servers in the last list. Each page
+    /// is one call.
     pub fn server_pages(&self) -> u32 {
         let servers = self.instances_last().map_or(0, |servers| servers.len());
         u32::try_from(servers.div_ceil(A_PAGE).max(1)).unwrap_or(u32::MAX)
     }
 
-    /// Returns, for each list that this process has read, how often a daemon with these periods would read the list
-    /// again while no caller waits for it.
+    /// Returns how often a daemon with these settings would read each list that this process has read. The numbers do
+    /// not include the reads that a caller waits for.
     pub fn refreshes(&self, servers: Duration, load_balancers: Duration) -> Vec<Refresh> {
         let (listed, observed) = (self.instances_last(), self.cloud.load_balancers.last());
         let of_servers = listed.map(|_| {
@@ -341,21 +345,21 @@ impl Apis {
             .collect()
     }
 
-    /// Returns how often all servers are listed while no caller waits for the list. This is once in `period`, or less
-    /// often when the refreshes would take more calls than their limit.
+    /// Returns the period of the lists of all servers that no caller waits for. This is `period`, or a longer time when
+    /// `period` would lead to more calls than `SERVERS_CALL` allows.
     pub fn refresh_period(&self, period: Duration) -> Duration {
         period.max(SERVERS_CALL.saturating_mul(self.server_pages()))
     }
 
-    /// Returns how often all load balancers are read while no caller waits for them. This is once in `period`, or less
-    /// often when these reads would take more calls than their limit.
+    /// Returns the period of the reads of all load balancers that no caller waits for. This is `period`, or a longer
+    /// time when `period` would lead to more calls than `BALANCERS_CALL` allows.
     pub fn resync_period(&self, period: Duration) -> Duration {
         let calls = self.cloud.load_balancers.last().map_or(1, |view| view.value.calls());
         period.max(BALANCERS_CALL.saturating_mul(calls))
     }
 
-    /// Returns how often the servers of nodes that are not ready are read. This is once in `period`, or less often when
-    /// these reads would take more calls than their limit.
+    /// Returns the period of the reads of the servers of not-ready nodes. This is `period`, or a longer time when
+    /// `period` would lead to more calls than `LOOK_CALL` allows.
     pub fn look_period(&self, period: Duration) -> Duration {
         period.max(LOOK_CALL * self.server_pages())
     }
@@ -365,7 +369,8 @@ impl Apis {
         self.cloud.instances.last().map(|view| view.value)
     }
 
-    /// Stores a list of all cloud servers that was requested at the moment `asked`, before this `Apis` was created.
+    /// Stores a list of all cloud servers that the caller had read before this `Apis` was created. The call for the
+    /// list began at `asked`.
     pub fn instances_listed(&self, instances: Vec<Instance>, asked: Instant) -> ListedServers {
         self.cloud.instances.put(instances, asked)
     }
@@ -423,7 +428,7 @@ impl Apis {
         self.dedicated.instances.last()
     }
 
-    /// Asks the API of dedicated servers one question, and notes whether the call failed.
+    /// Makes one call to the API of dedicated servers, and records whether the call failed.
     pub fn ask_dedicated<T>(
         &self,
         question: impl FnOnce(&dyn Dedicated) -> Result<T, provider::ProviderError>,
@@ -439,14 +444,14 @@ impl Apis {
         answer
     }
 
-    /// Whether the last call about dedicated servers failed. A tick without such a call does not prove that the API of
-    /// dedicated servers answers again.
+    /// Whether the last call to the API of dedicated servers failed. The value does not change until the next call.
     pub fn dedicated_fails(&self) -> bool {
         self.dedicated.fails.load(Ordering::Relaxed)
     }
 
-    /// Returns the servers of both APIs. For each API, the `known` servers are used when they satisfy these needs.
-    /// Otherwise the API is called, unless it did not answer before. An error means that neither API answers.
+    /// Returns the servers of both APIs. The servers in `known` are returned for each API when they satisfy `needs`, or
+    /// when `known` says that the API did not answer. Otherwise the API is called. The function returns an error when
+    /// no API answers.
     pub fn servers(
         &self,
         known: Option<AllServers>,

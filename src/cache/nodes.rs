@@ -1,14 +1,14 @@
-//! The known nodes, each with its age, and how they are kept fresh at little cost.
+//! The cached nodes, each with its age, and how they are kept fresh with few and small calls.
 //!
 //! The first read lists whole nodes, and so does another read every few minutes. Between these lists, a poll reads a
-//! table with one row for each node. The poll then reads only those nodes whole whose row has changed: a few nodes by
-//! name, many by one list. A table contains no taints and no addresses. A table without metadata does not show that a
-//! node was replaced by another node with the same name and readiness. Such changes are seen in the next list, or when
-//! a controller reads the node again.
+//! table with one row for each node. The poll then reads the whole nodes whose rows have changed: a few nodes by name,
+//! many nodes by one list. A table contains no taints and no addresses. A table without metadata does not show that a
+//! node was replaced by another node with the same name and readiness. The cache sees such changes in the next list, or
+//! when a controller reads the node again.
 //!
-//! A row is compared with the known whole node, not with the row of the last poll. A node that could not be read, or
-//! was read before its change, therefore counts as changed until the row and the node agree. No change can get lost.
-//! When the API server's cache sends an old table, this costs an unnecessary read and nothing else.
+//! A row is compared with the cached node, and not with the row of the last poll. A node that could not be read, or
+//! that was read before its change, therefore counts as changed until the row and the node agree. No change gets lost.
+//! When the API server sends an old table from its cache, the only cost is an unnecessary read.
 
 use super::cached::{CacheError, View, turn};
 use crate::kube::{Detail, KubeClient, KubeNode, NodeRow, Print, ReadFrom, RowMeta};
@@ -17,7 +17,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// When more nodes than this are known, they are forgotten before they are listed again.
+/// When more nodes than this are cached, the cache drops them before it reads a new list, so that two large lists are
+/// never in memory at once.
 const KEPT_AT_MOST: usize = 500;
 
 /// At most this many changed nodes, or a fiftieth of all nodes when that is more, are read by name. When more nodes
@@ -25,18 +26,18 @@ const KEPT_AT_MOST: usize = 500;
 const BY_NAME_AT_MOST: usize = 10;
 const BY_NAME_PART: usize = 50;
 
-/// All nodes, sorted by name, with the age of the last read of the table of nodes.
+/// All nodes, sorted by name. Their age is the time since the table of nodes, or the list of nodes, was last read.
 pub type ListedNodes = View<Vec<Arc<KubeNode>>>;
 
 /// The greatest ages that a caller of [`NodeCache::poll`] accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Poll {
-    /// The greatest age of the last read of the table of nodes, or of the last list of whole nodes.
+    /// How old the last read of the table of nodes may be at most. A list of whole nodes counts as such a read.
     pub table_max_age: Duration,
     /// How old the last list of whole nodes may be at most.
     pub whole_max_age: Duration,
-    /// How old the last read of labels and deletion times may be at most. Routes and load balancers need both. `None`
-    /// means any age.
+    /// How old the last read of labels and deletion times may be at most. Plans for routes and load balancers need
+    /// both. `None` means that any age is accepted.
     pub metadata_max_age: Option<Duration>,
 }
 
@@ -49,32 +50,34 @@ pub struct NodeCache {
 struct State {
     /// The nodes, sorted by name.
     nodes: Arc<Vec<Arc<KubeNode>>>,
-    /// The notes about the nodes. Each note has the same place as its node in `nodes`.
+    /// When each node was read. The note at an index belongs to the node at the same index of `nodes`.
     notes: Vec<Note>,
     /// The moment when the last read of the table of nodes, or the last list of nodes, began.
     polled: Option<Instant>,
     /// The moment when the last read of the table of nodes with their metadata began.
     shown: Option<Instant>,
-    /// The moment when the last list of nodes began.
+    /// The moment when the last read of a list of whole nodes began.
     listed: Option<Instant>,
     /// The moment when the last list that did not come from the API server's cache began. `None` when the last list
     /// came from that cache.
     listed_latest: Option<Instant>,
-    /// The last time at which the API server answered with a table in an unexpected form.
+    /// The moment of the last read of the table of nodes, if the API server answered in an unexpected form. `None`
+    /// after a table in the expected form.
     odd: Option<Instant>,
-    /// The fingerprints of the last tables in which every row agreed with the known node. The first one is for tables
-    /// without metadata, the second one for tables with metadata.
+    /// The hashes of the last tables whose rows all agreed with the cached nodes. The first hash is of the table
+    /// without metadata, the second of the table with metadata. A new table with the same hash shows no change.
     agreed: [Print; 2],
-    /// The nodes whose rows changed and that could not be read since then. The failure of the read was logged.
+    /// The names of the nodes whose rows changed and that could not be read since then. The first failure for each name
+    /// was logged, and the next failures are not.
     unread: HashSet<String>,
 }
 
-/// The time of the last read of a node, and the time of its first read.
+/// When a node was last read, and when it was first read.
 #[derive(Clone, Copy, Debug)]
 struct Note {
     /// The moment before the call that read the node.
     asked: Instant,
-    /// The moment at which the first call that read this node was answered. The node is identified by its UID.
+    /// The moment when the answer to the first read of this node came. A node with another UID is another node.
     first_seen: Instant,
 }
 
@@ -90,7 +93,7 @@ impl NodeCache {
         NodeCache { kube, state: Mutex::default() }
     }
 
-    /// Returns all nodes, each read whole no longer ago than `max_age`. Commands display these nodes to a person.
+    /// Returns all nodes for commands that display them. Each node was read whole no longer ago than `max_age`.
     pub fn whole(&self, max_age: Duration, from: ReadFrom) -> Result<ListedNodes, CacheError> {
         let mut state = turn(&self.state);
         // An answer from the API server's cache may show an old state, however young the answer is.
@@ -104,9 +107,9 @@ impl NodeCache {
         Ok(state.view())
     }
 
-    /// Returns all nodes at little cost. Each node is as the last list showed it, or was read again after the table of
-    /// nodes showed a change. The answer comes from the API server's cache, which is fresh enough because each write is
-    /// guarded by the `resourceVersion` of the object for which the write was planned.
+    /// Returns all nodes. Reads the table of nodes, and reads only those nodes whole that have changed. All answers
+    /// come from the API server's cache and may be a moment old. This is safe, because a write based on an old node
+    /// fails: each write carries the `resourceVersion` of its object.
     pub fn poll(&self, poll: Poll) -> Result<ListedNodes, CacheError> {
         let mut state = turn(&self.state);
         let wants_metadata = poll
@@ -125,7 +128,7 @@ impl NodeCache {
         Ok(state.view())
     }
 
-    /// Returns all nodes. First reads each of the named nodes again that was last read longer ago than `max_age`.
+    /// Reads each of the named nodes again that was last read longer ago than `max_age`. Then returns all nodes.
     pub fn again(&self, names: &[String], max_age: Duration) -> Result<ListedNodes, CacheError> {
         let mut state = turn(&self.state);
         if state.polled.is_none() {
@@ -138,8 +141,9 @@ impl NodeCache {
         Ok(state.view())
     }
 
-    /// Stores a node that is the answer to a write of ours that began at `begun`. A node that is not known is left to
-    /// the next poll. A node that was read after the write began is kept, because it may be newer than the answer.
+    /// Stores the node that the API server returned for a write of ours. The write began at `begun`. Nothing is stored
+    /// when the node is not in the cache yet. Nothing is stored either when the cached node was read after the write
+    /// began, because the cached node may be newer.
     pub fn written(&self, node: KubeNode, begun: Instant) {
         let mut state = turn(&self.state);
         let known = state.note_of(&node);
@@ -148,8 +152,8 @@ impl NodeCache {
         }
     }
 
-    /// Returns when this process received the first answer with this node, which is identified by its UID. `None` when
-    /// the node is not known, or when another node has its name.
+    /// Returns when this process received its first answer that contained this node. The node is identified by its UID.
+    /// Returns `None` when the cache does not have the node.
     pub fn first_seen(&self, node: &KubeNode) -> Option<Instant> {
         let state = turn(&self.state);
         state.note_of(node).map(|note| note.first_seen)
@@ -172,12 +176,12 @@ impl State {
         View::new(Arc::clone(&self.nodes), asked)
     }
 
-    /// Returns the place of the node with this name. The error is the place where the node would be.
+    /// Returns the index of the node with this name. The error is the index at which this node would be inserted.
     fn place(&self, name: &str) -> Result<usize, usize> {
         self.nodes.binary_search_by(|node| node.name().cmp(name))
     }
 
-    /// Returns the note about the node. `None` when the node is not known, or when another node has its name.
+    /// Returns the note about the node. Returns `None` when the cache has no node with this name and UID.
     fn note_of(&self, node: &KubeNode) -> Option<&Note> {
         let place = self.place(node.name()).ok()?;
         let is_same = self.nodes[place].metadata.uid == node.metadata.uid;
@@ -187,7 +191,8 @@ impl State {
     /// Reads all nodes whole.
     fn list(&mut self, kube: &KubeClient, from: ReadFrom) -> Result<(), CacheError> {
         let asked = clock::now();
-        // The notes of the known nodes, by UID. A node in the new list keeps its time of the first read.
+        // These are the notes about the cached nodes, by UID. A node that is also in the new list keeps its
+        // `first_seen`.
         let known = self.nodes.iter().zip(&self.notes);
         let known: HashMap<String, Note> =
             known.map(|(node, note)| (node.metadata.uid.clone(), *note)).collect();
@@ -255,7 +260,8 @@ impl State {
         Ok(())
     }
 
-    /// Returns the names of the nodes whose rows in the table of nodes differ from the known nodes.
+    /// Returns the names of the nodes that have changed since they were cached: the row of the node differs from the
+    /// cached node, is new, or is missing.
     fn changed_rows(&self, rows: Vec<NodeRow>) -> Vec<String> {
         let mut is_shown = vec![false; self.nodes.len()];
         let mut changed = Vec::new();

@@ -6,12 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// The largest number of Secrets of one namespace that are kept, and of all Secrets. A Secret may have 130 kB of PEM,
-/// and usually has 6 kB.
+/// How many Secrets are cached at most, of one namespace (`OF_NAMESPACE`) and in total (`OF_ALL`). A Secret has up to
+/// 130 kB of PEM, and usually 6 kB.
 const OF_NAMESPACE: usize = 50;
 const OF_ALL: usize = 200;
 
-/// A change of a Secret is seen after this time at the latest.
+/// Each Secret is checked for changes when its last check is older than this.
 const MAX_AGE: Duration = Duration::from_secs(60);
 
 type Name = (String, String);
@@ -22,8 +22,8 @@ pub(super) struct Secrets {
     known: Mutex<KnownSecrets>,
 }
 
-/// The known Secrets, in two parts with the same limits. Because of the two parts, unusable Secrets never take the
-/// places of usable Secrets. Unusable Secrets are read again once a minute too, so they are kept and limited as well.
+/// The cached Secrets. Usable Secrets and others are counted apart, with the same limits, so that unusable Secrets
+/// never take the places of usable ones. Unusable Secrets are cached too, so that each is read at most once a minute.
 #[derive(Default)]
 struct KnownSecrets {
     usable: BTreeMap<Name, CheckedSecret>,
@@ -54,7 +54,7 @@ impl Secrets {
             }
             let before = known.remove(name).map(|(_, held)| held);
             let namespace = name.0.as_str();
-            // The content of the Secret is not known yet, and may turn out not to be usable.
+            // It is not known yet whether the Secret is usable, so it first needs a place among the unusable Secrets.
             let mut has_room =
                 || !full.contains(namespace) && make_room(&mut known.others, namespace);
             if before.is_none() && !has_room() {
@@ -114,8 +114,8 @@ fn shown(held: &Held) -> TlsSecret {
     held.and_then(|held| held.at(clock::timestamp()))
 }
 
-/// Returns whether one more Secret of this namespace may be stored. When all places are taken, first removes a Secret
-/// of the namespace with the most Secrets. That namespace must have at least two Secrets more than this namespace.
+/// Returns whether one more Secret of this namespace may be cached. When all places are taken, first removes a Secret
+/// of the namespace with the most Secrets, if that namespace has at least two Secrets more than this namespace.
 fn make_room<T>(places: &mut BTreeMap<Name, T>, namespace: &str) -> bool {
     let own = places.keys().filter(|name| name.0 == namespace).count();
     if own >= OF_NAMESPACE || places.len() < OF_ALL {
@@ -139,7 +139,7 @@ fn too_many() -> String {
     )
 }
 
-/// Reads a Secret whole only when its version differs from that of the known content.
+/// Reads the version of a Secret, and reads the whole Secret only when it has changed since it was last read.
 fn read(
     kube: &kube::KubeClient,
     (namespace, name): &Name,

@@ -1,4 +1,4 @@
-//! The servers of both APIs as they were read, and whether they satisfy what plans need of them.
+//! The lists of servers of both APIs, and the check whether they are new enough for a plan.
 
 use super::cached::{CacheError, View};
 use crate::provider::{self, Instance, InstanceId, Servers};
@@ -8,30 +8,30 @@ use std::time::{Duration, Instant};
 /// All servers of one API, with their age.
 pub type ListedServers = View<Vec<Instance>>;
 
-/// The servers of both APIs. When one API does not answer, the servers of the other API are still known.
+/// The servers of both APIs. When an API did not answer, its list is replaced by the error.
 #[derive(Clone)]
 pub struct AllServers {
     pub cloud: Result<ListedServers, provider::ProviderError>,
     pub dedicated: Result<ListedServers, provider::ProviderError>,
-    /// The servers that were read again by name after the rest of the list was read. `None` means that the whole list
-    /// was read at once.
+    /// The cloud servers that were read again by name after the whole list was read. `None` means that no server was
+    /// read again by name.
     pub(super) named: Option<HashSet<InstanceId>>,
 }
 
-/// The conditions that a list of servers must fulfil so that a plan may be made from it.
+/// The conditions that the lists of servers must fulfil before a plan may be made from them.
 #[derive(Clone, Debug)]
 pub struct ServerNeeds {
-    /// The longest time that may have passed since the list of cloud servers was answered.
+    /// The longest time that may have passed since the answer with the cloud servers came.
     pub max_age: Duration,
     /// The list of cloud servers must have been requested at this moment or later.
     pub since: Option<Instant>,
-    /// The list of dedicated servers must have been requested at this moment or later. How old that list
-    /// may be is a setting.
+    /// The list of dedicated servers must have been requested at this moment or later. The greatest age of that list is
+    /// not set here, but by `ROBOT_CACHE_TIMEOUT`.
     pub dedicated_since: Option<Instant>,
     pub covers: Covers,
 }
 
-/// The cloud servers that must have been read again by the last read.
+/// The cloud servers that must have been read by the most recent read. A read by name reads only some of the servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Covers {
     Nothing,
@@ -40,14 +40,14 @@ pub enum Covers {
 }
 
 impl ServerNeeds {
-    /// The needs of a plan that every list of servers satisfies, however old the list is.
+    /// The needs that every list of servers satisfies, however old the list is.
     pub const NONE: ServerNeeds = ServerNeeds::max_age(Duration::MAX);
 
     pub const fn max_age(max_age: Duration) -> ServerNeeds {
         ServerNeeds { max_age, since: None, dedicated_since: None, covers: Covers::Nothing }
     }
 
-    /// Returns the needs of both plans together.
+    /// Returns the combined needs of two plans. Servers that satisfy the result satisfy the needs of each plan.
     pub fn and(self, other: ServerNeeds) -> ServerNeeds {
         let is_same = self.covers == other.covers;
         ServerNeeds {
@@ -68,8 +68,8 @@ impl AllServers {
         AllServers { cloud: Ok(cloud), dedicated, named: Some(named) }
     }
 
-    /// Whether a plan with these needs may be made from these servers. An API that does not answer stands in the way of
-    /// no plan, because nothing is planned for its servers.
+    /// Whether a plan with these needs may be made from these servers. When an API did not answer, the needs concerning
+    /// its servers count as satisfied, because nothing is planned for these servers.
     pub fn satisfy(&self, needs: &ServerNeeds) -> bool {
         self.satisfy_of_cloud(needs) && self.satisfy_of_dedicated(needs)
     }

@@ -1,4 +1,4 @@
-//! An answer: its head, its status, and its body, which is parsed while it streams in.
+//! An answer: its head, its status, and its body, which is parsed while it arrives.
 
 use super::error::{Head, HttpError, HttpErrorKind, describe_io};
 use super::request::{HttpSettings, Parse, Reading};
@@ -10,18 +10,18 @@ use std::io::{self, BufReader, Read};
 use std::time::Duration;
 use ureq::http::HeaderMap;
 
-/// The size of the pieces in which an answer is read for the parser, in bytes.
+/// How many bytes of an answer are read at once for the parser, at most.
 const PIECE_BYTES: usize = 16 * 1024;
 
-/// How many bytes of a body are read into memory first, before the body is parsed or logged. Of the body of an error
-/// only this beginning is read.
+/// How many bytes of a body are read before the body is parsed or logged. Of the body of an error, only
+/// these bytes are read.
 const BEGINNING_BYTES: u64 = 16 * 1024;
 
-/// How much of a body is read first when the body may have the content of an earlier answer, in bytes. The rows of some
+/// How many bytes of a body are read first when the body may have the content of an earlier answer. The rows of some
 /// 1,000 nodes fit into this size.
 const KNOWN_BYTES: u64 = 256 * 1024;
 
-/// The length to which a body is cut in the log, in characters.
+/// How many characters of a body the log shows at most.
 const SHOWN_CHARACTERS: usize = 2 * 1024;
 
 /// The length to which a content type is cut in messages, in characters.
@@ -30,7 +30,7 @@ const CONTENT_TYPE_CHARACTERS: usize = 100;
 /// The longest `X-Correlation-Id`, in bytes. The IDs of Hetzner have 16 digits.
 const CORRELATION_ID_BYTES: usize = 64;
 
-/// The status of a call that succeeded and has no content. Its body is read as null.
+/// The status of a call that succeeded and whose answer has no content. The answer is read as `null`.
 const NO_CONTENT: u16 = 204;
 
 /// An answer that was parsed whole.
@@ -93,14 +93,13 @@ impl SentRequest<'_> {
         let parsed = match (head.status, begun) {
             (200..300, Ok(read)) if is_known(read) => null("what was known", how),
             (200..300, Ok(read)) => {
-                // The buffer is no larger than a short answer needs.
+                // A short answer gets a small buffer.
                 let piece = PIECE_BYTES.min(read);
                 let body = BufReader::with_capacity(piece, start.as_slice().chain(&mut body));
                 parse(body, &head, timeout, how)
             }
             (200..300, Err(error)) => Err(describe_io(&error, timeout)),
-            // An error status whose body cannot be read whole is reported as this status. The failure to read the body
-            // is not reported.
+            // When the status is an error and the body cannot be read whole, only the status is reported.
             _ => Err(HttpErrorKind::Status(start)),
         };
         match parsed {
@@ -147,7 +146,8 @@ fn date(text: &str) -> Option<Timestamp> {
     DateTimeParser::new().parse_timestamp(text).ok()
 }
 
-/// Returns the value of an answer without content.
+/// Returns the value that the parser makes of `null`, for an answer that has no content or known content. `answered`
+/// says in the error message what the answer was.
 fn null<P: Parse>(answered: &str, how: P) -> Result<P::Value, HttpErrorKind> {
     how.parse(serde_json::Value::Null).map_err(|_| {
         HttpErrorKind::Malformed(format!("answered {answered}, without the requested content"))

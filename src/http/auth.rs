@@ -15,29 +15,28 @@ use std::sync::{Arc, Mutex};
 /// The user agent, which is sent with every request, to a proxy too.
 pub(super) const USER_AGENT: &str = concat!("ccm-from-scratch/", env!("CARGO_PKG_VERSION"));
 
-/// The issuer of the credentials with which every call is authenticated.
+/// The object that issues the credentials for every call.
 pub type Login = Arc<dyn Issuer>;
 
-/// An issuer hands out credentials before every call.
+/// An object that returns the credentials for each call, before the call is sent.
 pub trait Issuer: Send + Sync {
-    /// Returns the credentials that are in force. The error is a message for the user. When there is an error, the call
-    /// is not sent.
+    /// Returns the current credentials. The error is a message for the user, and the call is then not sent.
     fn current(&self) -> Result<Credentials, String>;
 
-    /// Tells the issuer that the API refused the credentials with this sequence number.
+    /// Tells the issuer that the API has refused the credentials with this sequence number.
     fn refused(&self, _number: u64) {}
 }
 
 /// The credentials with which one call is authenticated.
 #[derive(Clone, Default)]
 pub struct Credentials {
-    /// The sequence number of these credentials. An issuer numbers the credentials that it issues from 1.
+    /// The sequence number of these credentials. Their issuer counts from 1.
     pub number: u64,
     /// The value of the header `Authorization`.
     pub header: Option<Secret>,
-    /// The client certificate that replaces the one of the TLS settings.
+    /// The client certificate for this call. `None` means that the client certificate of the TLS settings is used.
     pub identity: Option<ClientIdentity>,
-    /// Every form in which the secret may come back.
+    /// All forms of the secret that an answer may repeat. They are redacted in output.
     pub secrets: Vec<Secret>,
 }
 
@@ -78,17 +77,17 @@ impl Credentials {
 /// How much of a secret's file is read at most, in bytes. A token has a few kilobytes at most.
 const FILE_LIMIT_BYTES: u64 = 64 * 1024;
 
-/// A secret of the settings, and the file from which the secret is read. All clones of a source share the secret that
-/// was read last.
+/// A secret, or the file that contains it. All clones of a source share the secret that was read most recently.
 #[derive(Clone, Debug)]
 pub struct SecretSource {
     /// The kind of secret: `token`, `password`, …
     what: &'static str,
     /// The check that the content of the file must pass.
     check: SecretCheck,
-    /// The file, which is small and is read before every call, so that a rotated secret is used from the next call on.
+    /// The file with the secret. It is small, and is read before every call, so that a new secret is used
+    /// from the next call on.
     file: Option<PathBuf>,
-    /// The secret. For a file, this is the content that was last read successfully.
+    /// The secret. When the secret is in a file, this is the content after the last successful read.
     last: Arc<Mutex<Option<Secret>>>,
 }
 
@@ -105,7 +104,7 @@ impl SecretSource {
         }
     }
 
-    /// Returns a source without a secret, for a client certificate or for a server that needs no login.
+    /// Returns a source without a secret. It is used with a client certificate, or when the server needs no login.
     pub fn none() -> SecretSource {
         SecretSource::new(None, None)
     }
@@ -114,25 +113,26 @@ impl SecretSource {
         SecretSource::new(None, Some(secret))
     }
 
-    /// Returns a source that reads a token from a file. `first` is the token that was already read from the file,
-    /// because a pipe, such as a shell's `<(pass hcloud)`, can be read only once.
+    /// Returns a source that reads a token from a file. `first` is the token if the caller has already read the file. A
+    /// pipe, such as a shell's `<(pass hcloud)`, can be read only once.
     pub fn file(path: PathBuf, first: Option<Secret>) -> SecretSource {
         SecretSource::new(Some(path), first)
     }
 
-    /// Returns the source for a secret that is no token.
+    /// Turns the source of a token into the source of another kind of secret. `what` is the word for it, and `check` is
+    /// the check that the secret must pass.
     pub fn of(self, what: &'static str, check: SecretCheck) -> SecretSource {
         SecretSource { what, check, ..self }
     }
 
-    /// Returns the length of the secret that was read last, in bytes.
+    /// Returns the length of the most recently read secret, in bytes.
     pub fn length(&self) -> usize {
         lock(&self.last).as_ref().map_or(0, Secret::len)
     }
 
-    /// Returns the secret to send now. When the file cannot be read or is empty, the secret that was read before is
-    /// returned, because the file is probably being replaced. The same happens when the file is a pipe, which can be
-    /// read only once.
+    /// Returns the secret for the next call. When the file cannot be read or is empty, returns the secret that was read
+    /// before, because the file is probably being replaced at this moment. A pipe can be read only once, so its secret
+    /// is returned again too.
     pub fn current(&self) -> Result<Option<Secret>, String> {
         let mut last = lock(&self.last);
         let Some(path) = &self.file else {
@@ -170,11 +170,11 @@ fn read(path: &Path, check: SecretCheck) -> Result<Secret, String> {
     Ok(secret)
 }
 
-/// The reasons why a secret or the TLS settings could not be read again, as they were last logged. The key is the name
-/// of what was read. Several clients of a process read the same files, so they share these reasons.
+/// The reason that was last logged for each secret, or for the TLS settings, why it could not be read again. All
+/// clients share these reasons, because several clients may read the same file.
 static COMPLAINTS: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
 
-/// Logs why something could not be read again, unless the same reason was the last one that was logged for it.
+/// Logs why `what` could not be read again. Logs nothing when the last log line about `what` had the same reason.
 pub(super) fn raise(what: &str, why: String) {
     let is_news = lock(&COMPLAINTS).get(what) != Some(&why);
     if is_news {
@@ -183,7 +183,7 @@ pub(super) fn raise(what: &str, why: String) {
     }
 }
 
-/// Forgets why something could not be read, because reading it has now succeeded.
+/// Forgets why `what` could not be read. The next failure is then logged, even if it has the same reason.
 pub(super) fn resolved(what: &str) {
     lock(&COMPLAINTS).remove(what);
 }

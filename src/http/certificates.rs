@@ -1,5 +1,5 @@
-//! Certificates and keys from PEM. Both are checked before a connection is made with them, because only here a message
-//! can say which of the two is wrong, and how.
+//! Certificates and keys from PEM. They are checked before they are used, because a later error could not say which of
+//! the two is wrong, and how.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -18,7 +18,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A client certificate with its key. The two are known to fit each other.
+/// A client certificate and the key that belongs to it.
 #[derive(Clone)]
 pub struct ClientIdentity(pub(super) Arc<CertifiedKey>);
 
@@ -29,7 +29,7 @@ impl PartialEq for ClientIdentity {
     }
 }
 
-/// A PEM text, and the name that messages use for the text.
+/// A PEM text, and the name that messages give it.
 pub struct Pem {
     pub bytes: Vec<u8>,
     pub origin: String,
@@ -41,7 +41,7 @@ impl Pem {
     }
 }
 
-/// Returns all certificates of a PEM text. The error says why no certificate is returned.
+/// Returns all certificates of a PEM text. The error says why there are none.
 fn parse_certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let certificates: Vec<_> = CertificateDer::pem_slice_iter(pem)
         .collect::<Result<_, _>>()
@@ -59,17 +59,17 @@ fn no_certificate(pem: &[u8]) -> &'static str {
     }
 }
 
-/// The authorities that are trusted.
+/// The authorities that are trusted, from a PEM text.
 #[derive(Debug, Default)]
 pub struct Authorities {
     pub certificates: Vec<CertificateDer<'static>>,
-    /// How many other certificates the same text has that are damaged or of a kind that cannot be used here.
+    /// How many other certificates in the PEM text are damaged, or of a kind that is not supported.
     pub unusable: usize,
 }
 
 impl Authorities {
-    /// Returns the usable authorities of a PEM text, or an error that says why there are none. A bundle of a hundred
-    /// certificates is not refused because one of them cannot be used.
+    /// Returns the usable authorities of a PEM text. Unusable ones are only counted, so that one of them does not make
+    /// a bundle of a hundred useless. The error says why no authority is usable.
     pub fn parse(pem: &[u8]) -> Result<Authorities, String> {
         let mut store = RootCertStore::empty();
         let mut found = Authorities::default();
@@ -111,14 +111,14 @@ impl ClientIdentity {
     }
 }
 
-/// The certificate chain by which a server proves its identity.
+/// The certificate chain of a server.
 pub struct Chain {
-    /// The certificates in PEM. All other text that stood beside them is dropped.
+    /// The certificates as PEM. Other text of the PEM file is left out.
     pub pem: String,
     pub certificates: usize,
     /// The SHA-256 hash of all certificates together, in hexadecimal digits.
     pub digest: String,
-    /// When the first certificate, which is the server's own, becomes valid.
+    /// When the server's own certificate, which is the first of the chain, becomes valid.
     pub not_before: Timestamp,
     pub not_after: Timestamp,
 }
@@ -138,7 +138,8 @@ impl Chain {
                 pem += "\n";
             }
             pem += "-----END CERTIFICATE-----\n";
-            // Each certificate is hashed with its length, so that the digest depends on where a certificate ends.
+            // Each certificate is hashed together with its length, so that the hash also shows where each
+            // certificate ends.
             all.extend((der.len() as u64).to_be_bytes());
             all.extend_from_slice(der);
         }

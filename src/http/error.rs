@@ -1,4 +1,4 @@
-//! The failure of one call, before the client of either API decides what the failure means.
+//! The failure of one call. The clients of the two APIs decide what the failure means for them.
 
 use super::secret::{Secret, redact};
 use crate::text::cut;
@@ -28,8 +28,8 @@ pub enum HttpErrorKind {
     Unreachable(String),
     /// The call did not end within its time limit, which is the value.
     TimedOut(Duration),
-    /// The server's certificate is not accepted, because of an unknown authority, another
-    /// name, or its expiry. Nothing was sent.
+    /// The server's certificate is not accepted, because of an unknown authority, another name, or its expiry. The
+    /// request was not sent.
     Untrusted(String),
     /// The TLS handshake failed for another reason.
     Tls(String),
@@ -41,7 +41,7 @@ pub enum HttpErrorKind {
     TooLarge(u64),
 }
 
-/// The status and the headers of an answer, as far as they are used.
+/// The status and those headers of an answer that this program uses.
 #[derive(Clone, Debug, Default)]
 pub struct Head {
     pub status: u16,
@@ -59,7 +59,7 @@ pub struct Head {
 /// The length to which an error message of an API is cut, in characters.
 const MESSAGE_CHARACTERS: usize = 1000;
 
-/// Returns the message of an API on one line, cut to a length that a person reads.
+/// Returns the message of an API on one line, cut to [`MESSAGE_CHARACTERS`].
 pub fn shortened(message: &str) -> String {
     let line = message.split_whitespace().collect::<Vec<_>>().join(" ");
     cut(&line, MESSAGE_CHARACTERS).into_owned()
@@ -71,7 +71,7 @@ impl HttpError {
     }
 
     /// Returns the error with these secrets redacted. Errors are printed, and any part of a server's answer may repeat
-    /// what the server received.
+    /// what was sent to the server.
     pub(super) fn without_secrets(mut self, secrets: &[Secret]) -> HttpError {
         match &mut self.kind {
             HttpErrorKind::TimedOut(_) | HttpErrorKind::TooLarge(_) => {}
@@ -88,8 +88,8 @@ impl HttpError {
         }
         if let Some(head) = &mut self.head {
             head.content_type = redact(&head.content_type, secrets);
-            // An ID that contains a secret is dropped and not redacted, because a part of a correlation ID is
-            // of no use.
+            // A correlation ID that contains a secret is removed. With only a part of the ID left, support
+            // could not use it.
             head.correlation_id =
                 head.correlation_id.take().filter(|id| redact(id, secrets) == *id);
         }
@@ -114,7 +114,7 @@ impl HttpError {
 }
 
 impl HttpErrorKind {
-    /// Returns the reason why there is no answer, as the single word that metrics use.
+    /// Returns the reason why there is no answer as one word, which is the value of a metric's label.
     pub fn word(&self) -> &'static str {
         match self {
             HttpErrorKind::Unreachable(_) => "unreachable",

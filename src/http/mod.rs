@@ -1,9 +1,10 @@
 //! One blocking JSON client for both APIs.
 //!
-//! A request passes through layers that each do one thing: the gate (writes only), the credentials (`auth`), the bytes
-//! (`request`, with ureq), the log and the count, the status of the answer and the streaming parse (`answer`), and, for
-//! reads only, the next try (`request`). Below ureq are our own connections. `transport` connects directly or through a
-//! `proxy` and moves no byte after the call's deadline, and `tls` encrypts. `secret` redacts.
+//! A call passes through layers that each do one thing. The gate allows or refuses a write. `auth` adds the
+//! credentials. `request` sends the request with ureq. The try is logged and counted. `answer` checks the status and
+//! parses the body while it arrives. Finally, `request` decides whether a failed read is tried again. ureq uses our own
+//! connections: `transport` connects directly or through a `proxy` and enforces the call's deadline, and `tls`
+//! encrypts. `secret` redacts.
 //!
 //! This module knows nothing of the objects or errors of either API. It imports only `text` and `provider`, from which
 //! it needs the gate, the heartbeat after every call, and the two clocks.
@@ -48,8 +49,8 @@ pub type Pass = fn(&(dyn Gate + 'static), &str) -> Result<(), Refused>;
 /// The data of a write without its body.
 #[derive(Clone, Copy)]
 pub struct HttpWrite<'a> {
-    /// The method of the gate that is asked for permission. It is [`Gate::pass`], or [`Gate::pass_at_end`] for a write
-    /// at the end of the process.
+    /// The gate's method that is called before this write: [`Gate::pass`], or [`Gate::pass_at_end`] for a write at the
+    /// end of the process.
     pub pass: Pass,
     pub method: Method,
     /// The path and query below the base, beginning with `/`.
@@ -70,8 +71,8 @@ pub struct HttpClient {
     is_reached: AtomicBool,
 }
 
-/// Runs `work` with a time limit, which is measured by the machine's clock. All reads that this thread makes in `work`
-/// end when the limit is over, and are then not tried again.
+/// Runs `work` with a time limit, which is measured by the machine's clock. Reads that this thread makes in `work` end
+/// at the limit and are then not tried again.
 pub fn within<T>(limit: Duration, work: impl FnOnce() -> T) -> T {
     let _held = hold_deadline(clock::now() + clock::from_machine(limit));
     work()
@@ -247,8 +248,7 @@ impl HttpClient {
         outcome
     }
 
-    /// Does the work that follows every try of a call, whether it succeeded or failed: the heartbeat, the log line
-    /// and the counting.
+    /// Reports a try that has ended to the heartbeat, the log and `watch`, whether the try succeeded or failed.
     fn ended(&self, call: &HttpCall, line: &str, outcome: Result<u16, &HttpError>, took: Duration) {
         heartbeat::beat();
         self.is_reached.fetch_or(outcome.is_ok(), Ordering::Relaxed);

@@ -97,24 +97,24 @@ impl ProxyEnvironment {
     }
 }
 
-/// The data that a tunnel through one proxy needs.
+/// A proxy, and what is needed to open tunnels through it.
 #[derive(Debug)]
 pub(super) struct Tunnel {
     pub(super) proxy: Proxy,
-    /// The variable or field that named the proxy.
+    /// The variable or the kubeconfig field that sets the proxy, for messages.
     pub(super) named_by: &'static str,
     /// The encryption of a proxy that is reached over TLS.
     pub(super) tls: Option<Encrypt>,
 }
 
-/// The field of a kubeconfig that names a proxy.
+/// The field of a kubeconfig that sets a proxy.
 pub(super) const PROXY_URL: &str = "proxy-url";
 
-/// The description of the forms of a proxy's URL, for error messages. As in Go, a text that is not a URL is taken as
-/// the `host:port` of an HTTP proxy.
+/// A part of error messages that says how a proxy's URL is written. A text that is not a URL is read as the `host:port`
+/// of an HTTP proxy, as in Go.
 const FORMS: &str = "write it like http://proxy.example.com:3128, https://… or socks5://…, with user:password@ before the host if needed";
 
-/// A proxy, with the login that the proxy wants. `Debug` and `Display` leave the login out.
+/// A proxy, with the login that it requires. `Debug` and `Display` do not show the login.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Proxy {
     pub protocol: ProxyScheme,
@@ -192,7 +192,7 @@ impl fmt::Debug for Proxy {
 }
 
 impl ProxyScheme {
-    /// Returns the scheme, and the port that is used when none is written.
+    /// Returns the scheme and its default port.
     fn scheme_and_port(self) -> (&'static str, u16) {
         match self {
             ProxyScheme::Http => ("http", 80),
@@ -217,7 +217,7 @@ pub(super) fn authority(host: &str, port: u16) -> String {
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
-/// The entries of `NO_PROXY`, in the forms that Go accepts. The second value is the port of the entry, and `None`
+/// The entries of `NO_PROXY`, in the forms that Go accepts. Each entry has its hosts and its port. `None`
 /// means every port.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct NoProxy(Vec<(Hosts, Option<u16>)>);
@@ -236,7 +236,7 @@ enum Hosts {
 }
 
 impl NoProxy {
-    /// Parses the value of `NO_PROXY`. An entry in another form covers no host, as in Go.
+    /// Parses the value of `NO_PROXY`. An entry that Go does not understand is ignored, as in Go.
     pub(super) fn parse(text: &str) -> NoProxy {
         NoProxy(text.split(',').filter_map(Hosts::parse).collect())
     }

@@ -21,8 +21,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use ureq::unversioned::transport::Connector;
 
-/// How long a write may take from the gate's permission to the last byte of the answer. Only tests use another time.
-/// The gate relies on this time, so it is the same for every write.
+/// How long a write may take from the gate's permission to the last byte of the answer. The gate relies on this time,
+/// so it is the same for every write. Only tests use another time.
 pub const WRITE_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// The settings from which a client is made.
@@ -32,14 +32,15 @@ pub struct HttpSettings {
     pub tls: TlsSource,
     pub proxies: Proxies,
     pub login: Login,
-    /// How long resolving, connecting and TLS may take together, in the machine's time, which tests do not shorten.
+    /// How long resolving, connecting and the TLS handshake may take together, measured by the machine's clock, which
+    /// tests do not shorten.
     pub connect_timeout: Duration,
     pub timing: Timing,
     /// Which reads the client tries again.
     pub retry: Retry,
     /// The longest body of an answer. A longer body is an error.
     pub body_limit_bytes: u64,
-    /// Whether the log also shows the beginnings of bodies, and not only one line for each call.
+    /// Whether the log also shows the beginning of each body. Otherwise the log has only one line for each call.
     pub log_bodies: bool,
     /// The gate, which is asked before every write.
     pub gate: Arc<dyn Gate>,
@@ -51,11 +52,10 @@ pub struct HttpSettings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
     All,
-    /// Reads are tried again unless the answer was 429. The caller keeps a budget of calls, and must learn of
-    /// every 429 before the next request is sent. With `All`, a read that was answered with 429 is tried again
-    /// after a short `Retry-After`.
+    /// Reads are tried again unless the answer was 429. The caller has a rate budget, and must know of every 429 before
+    /// the next request is sent. With `All`, a read is also tried again after a 429 with a short `Retry-After`.
     NotRateLimited,
-    /// No read is tried again. This is for an API that allows only few calls.
+    /// No read is tried again, because the API allows only few calls.
     Never,
 }
 
@@ -64,18 +64,18 @@ pub enum Retry {
 pub enum TryStage<'a> {
     /// The request is about to be sent.
     Begun,
-    /// The try was answered with this status, or failed for this reason. The duration of the try is measured by
-    /// the machine's clock.
+    /// The API answered with this status, or the try failed for this reason. The duration of the try is
+    /// measured by the machine's clock.
     Ended(Result<u16, &'a HttpErrorKind>, Duration),
 }
 
-/// How long calls may take, and how long the client waits before it tries a read again. These times are in the
-/// program's time, which a test can shorten.
+/// How long calls may take, and how long the client waits before it tries a read again. These times are measured by the
+/// program's clock, which tests can shorten.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
-    /// How long a read may take from its first byte to the last byte of the answer.
+    /// How long a read may take from its beginning to the last byte of the answer.
     pub read_timeout: Duration,
-    /// How long a write may take. The value is [`WRITE_TIMEOUT`] outside of tests.
+    /// How long a write may take. The value is always [`WRITE_TIMEOUT`], except in tests.
     pub write_timeout: Duration,
     /// The wait before the second try of a read. The wait doubles with each further try.
     pub retry_wait: Duration,
@@ -94,7 +94,7 @@ named! {
 /// A function that gets a whole body and says whether the body has the same content as an earlier answer.
 pub type IsKnown<'a> = dyn Fn(&[u8]) -> bool + 'a;
 
-/// A way to turn an answer into a value while the answer streams in. The parser is copied for each try of a call.
+/// A way to parse an answer while it arrives. Each try of a call gets a copy of the parser.
 pub trait Parse: Copy {
     type Value;
 
@@ -113,22 +113,22 @@ impl<T: DeserializeOwned> Parse for PhantomData<T> {
 /// The options of a read besides its path.
 #[derive(Clone, Copy)]
 pub struct Reading<'a> {
-    /// The form of the answer, as the header `Accept` names it.
+    /// The value of the header `Accept`, which requests a form of the answer.
     pub accept: &'a str,
-    /// A function that says whether a body has the same content as an earlier answer. If so, and if the body has less
-    /// than 256 KiB, it is not parsed and counts as `null`.
+    /// A function that says whether a body has the same content as an earlier answer. If so, the body is not parsed,
+    /// and the answer is read as `null`. The function is not called for bodies of 256 KiB or more.
     pub is_known: Option<&'a IsKnown<'a>>,
-    /// The longest body that is read. `None` means the limit of the client.
+    /// The longest body that is read. `None` means that the client's limit applies.
     pub body_limit_bytes: Option<u64>,
 }
 
 impl Reading<'static> {
-    /// The options for a JSON document that is not compared with an earlier answer.
+    /// The options for reading a JSON document that is not compared with an earlier answer.
     pub const JSON: Reading<'static> =
         Reading { accept: "application/json", is_known: None, body_limit_bytes: None };
 }
 
-/// A request as it is before the credentials are added.
+/// A request without its credentials.
 pub(super) struct HttpCall<'a> {
     pub(super) method: Method,
     /// The path and query below the base, beginning with `/`.
@@ -136,7 +136,7 @@ pub(super) struct HttpCall<'a> {
     pub(super) reading: Reading<'a>,
     pub(super) content_type: &'a str,
     pub(super) body: Vec<u8>,
-    /// The secrets in the body, which logs and errors must not repeat.
+    /// The secrets in the body. Logs and errors must not contain them.
     pub(super) secrets: &'a [Secret],
 }
 
@@ -150,12 +150,12 @@ impl Method {
 /// How often one read is tried, including the first try.
 const TRIES: u32 = 3;
 
-/// The longest `Retry-After` for which the client itself waits. When the API asks for a longer wait,
-/// the caller decides.
+/// The longest `Retry-After` after which the client itself tries again. After a longer one, the client returns the
+/// error, and the caller decides.
 const LONGEST_WAIT: Duration = Duration::from_secs(3);
 
-/// Returns how long to wait before the next try of a read that was tried `tries` times, or `None` when there is no next
-/// try. `first` is the wait before the second try. The wait doubles with each further try.
+/// Returns how long to wait before the next try of a read that was tried `tries` times. Returns `None` when the read
+/// must not be tried again. `first` is the wait before the second try, and the wait doubles with each further try.
 pub(super) fn wait_after(
     tries: u32,
     first: Duration,
@@ -170,9 +170,9 @@ pub(super) fn wait_after(
     Some(wait).filter(|wait| *wait <= LONGEST_WAIT)
 }
 
-/// Whether trying a failed read again may help. A call that timed out is not tried again, because it has taken long
-/// enough. A call that the API refused would be refused again. A 429 is tried again only when the answer says when,
-/// because a try that is too early uses up the small rate limit.
+/// Whether another try of a failed read may help. A call that timed out is not tried again, because it has taken long
+/// enough. A call that the API refused would be refused again. A 429 is tried again only after the time in the answer's
+/// `Retry-After`, because a try that is too early uses up the small rate limit.
 fn may_succeed_later(retry: Retry, error: &HttpError) -> bool {
     let head = error.head.as_ref();
     match (&error.kind, error.status()) {
@@ -185,17 +185,18 @@ fn may_succeed_later(retry: Retry, error: &HttpError) -> bool {
     }
 }
 
-/// Returns a random time between half of a wait and the whole wait, so that many clients do not come back together.
+/// Returns a random time between half of `wait` and all of it, so that many clients do not try again at the
+/// same moment.
 fn jittered(wait: Duration) -> Duration {
     let share = 0.5 + (clock::random() as f64 / u64::MAX as f64) / 2.0;
     wait.mul_f64(share)
 }
 
-/// The agent and the credentials with which one call is made.
+/// The agent and the credentials for one call.
 pub(super) struct Session {
     agent: ureq::Agent,
     pub(super) credentials: Credentials,
-    /// The sequence number of the TLS settings with which the session's connections are made.
+    /// The number of the agent, which is raised when a new agent is made.
     number: u64,
 }
 
@@ -204,8 +205,8 @@ pub(super) struct Sessions(Mutex<Connections>);
 struct Connections {
     source: TlsSource,
     agent: ureq::Agent,
-    /// The number of changes of the TLS settings when the agent was made. A new agent is made when this number has
-    /// changed, or when the credentials have another client certificate.
+    /// The number of changes of the TLS settings before the agent was made. When the TLS settings change again, or when
+    /// the credentials have another client certificate, a new agent is made.
     changes: u64,
     identity: Option<ClientIdentity>,
     number: u64,
@@ -235,7 +236,7 @@ impl Sessions {
             if credentials.identity.is_some() {
                 tls.identity.clone_from(&credentials.identity);
             }
-            // The idle connections of the old agent are closed with that agent.
+            // When the old agent is dropped, its idle connections are closed.
             connections.agent = api_agent(settings, &tls);
             connections.changes = changes;
             connections.identity.clone_from(&credentials.identity);
@@ -244,8 +245,8 @@ impl Sessions {
         Ok(Session { agent: connections.agent.clone(), credentials, number: connections.number })
     }
 
-    /// Returns a newer session when a call with the session `used` has failed, and the failure may come from outdated
-    /// credentials or TLS settings.
+    /// Returns a session with newer credentials or TLS settings after a call with the session `used` has failed.
+    /// Returns `None` when the failure has another cause than these, or when nothing newer exists.
     pub(super) fn newer(
         &self,
         settings: &HttpSettings,
@@ -268,15 +269,15 @@ impl Sessions {
     }
 }
 
-/// How long an idle connection is kept. The time is longer than the slowest of our intervals that should reuse a
-/// connection, and shorter than the idle time-outs of both APIs.
+/// How long an idle connection is kept. Each connection that a controller should use again is used more often than
+/// that. Both APIs close idle connections later.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// How many idle connections are kept at most. As many as are used at the same time must be kept, because a writer
-/// whose connection is not kept would have to connect again for each write.
+/// How many idle connections are kept at most. The number must not be smaller than the number of connections that are
+/// used at the same time. Otherwise a writer would have to connect again for each write.
 const IDLE_AT_MOST: usize = 100;
 
-/// Makes the agent for the API. `tls` are the TLS settings that are in force now.
+/// Makes the agent for the API. `tls` are the current TLS settings.
 fn api_agent(settings: &HttpSettings, tls: &Tls) -> ureq::Agent {
     let proxy = settings.proxies.tunnel(&settings.base, tls);
     agent(proxy, settings.connect_timeout, tls)
@@ -285,10 +286,10 @@ fn api_agent(settings: &HttpSettings, tls: &Tls) -> ureq::Agent {
 fn agent(proxy: Option<Tunnel>, connect_timeout: Duration, tls: &Tls) -> ureq::Agent {
     let config = ureq::Agent::config_builder()
         .http_status_as_error(false)
-        // The APIs send no redirects. A redirect would come from a proxy, and following it would send the token
-        // to another host.
+        // The APIs never send redirects, but a proxy may. Following such a redirect would send the token to
+        // another host.
         .max_redirects(0)
-        // ureq decides about proxies by other rules than Go. `proxy` has Go's rules.
+        // ureq's rules for proxies differ from those of Go. The module `proxy` has Go's rules.
         .proxy(None)
         .user_agent(USER_AGENT)
         .input_buffer_size(BUFFER_BYTES)
@@ -341,8 +342,8 @@ fn run<B: ureq::AsSendBody>(
 /// The longest text that [`fetch_text`] reads, in bytes. The metadata of a server is never longer.
 const TEXT_LIMIT_BYTES: u64 = 64 * 1024;
 
-/// Returns the body behind an `http` URL, read without any proxy within `timeout` of the machine's time. The error says
-/// in one line why there is no body.
+/// Returns the body at an `http` URL. No proxy is used, and the read takes no longer than `timeout`, measured by the
+/// machine's clock. The error says in one line why there is no body.
 pub fn fetch_text(url: &str, timeout: Duration) -> Result<String, String> {
     let _held = hold_deadline(clock::now() + clock::from_machine(timeout));
     let _waiting = waiting_for(|| format!("GET {url}"));

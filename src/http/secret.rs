@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::sync::Mutex;
 
 impl Secret {
-    /// Returns the secret as it is written inside a JSON text.
+    /// Returns the secret as it is written in a JSON string, without the quotes.
     pub(super) fn in_json(&self) -> Secret {
         let quoted = serde_json::Value::from(self.expose()).to_string();
         let inner = quoted.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
@@ -24,8 +24,8 @@ impl Secret {
         }
     }
 
-    /// Checks whether the secret can be sent as a password. A password is sent encoded, so it may
-    /// hold any characters that fit on one line.
+    /// Checks whether the secret can be sent as a password. A password is encoded before it is sent, so every character
+    /// is allowed that fits on one line.
     pub fn check_line(&self) -> Result<(), &'static str> {
         if self.expose().contains(char::is_control) {
             return Err(
@@ -35,9 +35,9 @@ impl Secret {
         Ok(())
     }
 
-    /// Returns the texts by which the secret is found in output: the plain text and pieces of base64. When a text that
-    /// contains the secret is encoded, the middle part of the encoded secret depends only on how many bytes stand
-    /// before the secret. These middle parts are the pieces.
+    /// Returns the texts that are searched for to find the secret in output: the secret itself, and parts of base64
+    /// texts. When a longer text that contains the secret is encoded in base64, a part of the result depends only on
+    /// the secret, and on the number of bytes before the secret modulo three.
     fn forms(&self) -> Vec<String> {
         if self.is_empty() {
             return Vec::new();
@@ -59,31 +59,31 @@ impl Secret {
     }
 }
 
-/// Returns the text without these secrets, whatever escapes the text uses for their characters.
+/// Returns the text with these secrets redacted. A secret is also found when characters of it are escaped.
 pub fn redact(text: &str, secrets: &[Secret]) -> String {
     redacted(text, secrets).into_owned()
 }
 
-/// The text that stands in place of a secret.
+/// The text that replaces a secret in output.
 const REDACTED: &str = "[redacted]";
 
-/// The shortest piece of base64 that is searched for. A shorter piece would be found in unrelated texts.
+/// The shortest part of a base64 form that is searched for. A shorter part could occur in other texts by chance.
 const BASE64_CHARACTERS: usize = 16;
 
-/// The largest number of backslashes before a character that are recognized as an escape. A JSON text has this many
-/// when it is nested in two other JSON texts.
+/// How many backslashes before a character are read as a part of its escape, at most. A JSON text that is nested in two
+/// other JSON texts has this many.
 const BACKSLASHES_AT_MOST: usize = 8;
 
-/// The shortest secret that is searched for in everything that is printed.
+/// The shortest secret that is searched for in output, in bytes.
 const SHORTEST_KNOWN: usize = 8;
 
-/// How many secrets are remembered. These are the secrets in use, and some that were replaced earlier.
+/// How many secrets are remembered at most: those in use, and some that were replaced.
 const KNOWN_AT_MOST: usize = 16;
 
 /// The secrets that this process has sent to an API, the newest last.
 static KNOWN: Mutex<Vec<Secret>> = Mutex::new(Vec::new());
 
-/// Remembers the secrets, so that no later output holds them: see [`without_known_secrets`].
+/// Remembers these secrets, so that [`without_known_secrets`] redacts them.
 pub(super) fn remember(secrets: &[Secret]) {
     let mut known = lock(&KNOWN);
     for secret in secrets {
@@ -97,10 +97,10 @@ pub(super) fn remember(secrets: &[Secret]) {
     }
 }
 
-/// Returns a text that is about to be printed, logged or written into an event, without the secrets that this process
-/// has sent to an API.
+/// Returns the text without the secrets that this process has sent to an API. The text is about to be printed, logged
+/// or written into an event.
 ///
-/// An answer of an API may repeat what was sent to the API, in any field of any object.
+/// The answer of an API may repeat what was sent to the API, in any field of any object.
 pub fn without_known_secrets(text: &str) -> Cow<'_, str> {
     redacted(text, &lock(&KNOWN))
 }
@@ -113,7 +113,7 @@ fn redacted<'a>(text: &'a str, secrets: &[Secret]) -> Cow<'a, str> {
     }
     let begins = |c: char| is_first[usize::from(c.encode_utf8(&mut [0; 4]).as_bytes()[0])];
     let mut shown = String::new();
-    // The text before the position `copied` is finished, because it was either copied to `shown` or redacted.
+    // Everything before the position `copied` was already copied to `shown` or was redacted.
     let mut copied = 0;
     let mut at = 0;
     while let Some(plain) = text[at..].chars().next() {
@@ -136,8 +136,8 @@ fn redacted<'a>(text: &'a str, secrets: &[Secret]) -> Cow<'a, str> {
     }
 }
 
-/// Returns how many bytes the secret takes at the beginning of a text, or `None` when the text does not begin with the
-/// secret. Each character may be escaped in the text.
+/// Returns the length of the secret at the beginning of a text, in bytes. Each character of the secret may be escaped
+/// there. Returns `None` when the text does not begin with the secret.
 fn written(text: &str, secret: &str) -> Option<usize> {
     let mut rest = text;
     for c in secret.chars() {
@@ -152,9 +152,9 @@ fn written(text: &str, secret: &str) -> Option<usize> {
     Some(text.len() - rest.len())
 }
 
-/// Returns the first character of a text after unescaping, and how many bytes express the character. `plain` is the
-/// first character before unescaping. A `k` may be written as `k`, `%6b`, `\u006b` or `\x6b`, a quote as `\"`, and all
-/// escapes may have more backslashes in a JSON text inside a JSON text.
+/// Returns the first character of a text after unescaping, and the number of bytes that express it. `plain` is the
+/// first character as it stands in the text. A `k` may be written as `k`, `%6b`, `\u006b` or `\x6b`, and a quote as
+/// `\"`. In a JSON text inside another JSON text, escapes have more backslashes.
 fn unit(text: &str, plain: char) -> (char, usize) {
     let row = text.bytes().take(BACKSLASHES_AT_MOST).take_while(|byte| *byte == b'\\').count();
     let after = &text[row..];

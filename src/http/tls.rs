@@ -1,5 +1,5 @@
-//! TLS over a connection. ureq's own TLS can trust either Mozilla's authorities or given ones. Here both may be trusted
-//! together, and a proxy gets none of our certificates.
+//! TLS over a connection. ureq's own TLS trusts either Mozilla's authorities or given ones. This file can trust both
+//! together, and never sends our client certificate to a proxy.
 
 use super::auth::{raise, resolved};
 use super::certificates::ClientIdentity;
@@ -19,34 +19,35 @@ use ureq::unversioned::transport::time::Instant as UreqInstant;
 use ureq::unversioned::transport::{Buffers, ConnectionDetails, Connector, Either, LazyBuffers};
 use ureq::unversioned::transport::{NextTimeout, Transport, TransportAdapter};
 
-/// The authorities that are trusted, and our own certificate.
+/// The authorities that are trusted, and our client certificate.
 #[derive(Clone, Default, PartialEq)]
 pub struct Tls {
     pub roots: Roots,
     pub identity: Option<ClientIdentity>,
-    /// The authorities of `SSL_CERT_FILE`, which are trusted in addition whenever the built-in authorities are trusted.
-    /// There may be hundreds.
+    /// The authorities of `SSL_CERT_FILE`. They are trusted whenever the built-in authorities are trusted. There may be
+    /// hundreds of them.
     pub more_authorities: Arc<[CertificateDer<'static>]>,
-    /// The value of `tls-server-name`: the name that a server's certificate must have when the name is not the URL's
-    /// host. The address, `Host`, proxies and the pool of connections still follow the URL.
+    /// The value of `tls-server-name`. The server's certificate must have this name instead of the URL's host.
+    /// Everything else, such as the address and the header `Host`, still comes from the URL.
     pub server_name: Option<ServerName<'static>>,
 }
 
-/// How often the files of the TLS settings are read again while no call fails because of TLS or credentials.
+/// How often the files of the TLS settings are read again. A call that fails because of TLS or credentials makes the
+/// client read them at once.
 pub(super) const READ_EVERY: Duration = Duration::from_secs(15);
 
-/// The name under which problems with the certificates and keys of the kubeconfig are logged. All clients use the same
-/// name, so that each problem is logged once.
+/// The word for the TLS settings in log lines about their files. All clients use the same word, so that
+/// each problem is logged once.
 const TLS: &str = "TLS";
 
 /// The TLS settings, and how to read them again from their files.
 #[derive(Clone)]
 pub struct TlsSource {
-    /// The TLS settings that are used now.
+    /// The current TLS settings.
     pub tls: Tls,
     /// The number of changes of the settings so far.
     pub(super) changes: u64,
-    /// The function that reads the settings from their files again. `None` means that the settings never change.
+    /// A function that reads the settings from their files again. `None` means that the settings never change.
     read: Option<Arc<ReadTls>>,
     read_at: Instant,
 }
@@ -69,8 +70,8 @@ impl TlsSource {
         TlsSource { read: Some(Arc::new(read)), ..tls.into() }
     }
 
-    /// Reads the files again when they were last read at least `after` ago. While the files are incomplete or do not
-    /// fit each other, the present settings stay in force.
+    /// Reads the files again if their last read is at least `after` ago. When the files cannot be used, e.g. because
+    /// the key does not fit the certificate, the current settings stay.
     pub(super) fn refresh(&mut self, after: Duration) {
         if let Some(read) = &self.read
             && clock::since(self.read_at) >= after
@@ -95,9 +96,9 @@ pub enum Roots {
     /// Mozilla's authorities, which are compiled into this program.
     #[default]
     BuiltIn,
-    /// These authorities and no others.
+    /// Only these authorities are trusted.
     Only(Vec<CertificateDer<'static>>),
-    /// No authority is needed, because `insecure-skip-tls-verify` accepts any certificate.
+    /// Any certificate is accepted, because `insecure-skip-tls-verify` is set.
     Any,
 }
 
@@ -105,12 +106,12 @@ pub enum Roots {
 #[derive(Debug)]
 pub(super) struct Encrypt {
     config: Result<Arc<ClientConfig>, Error>,
-    /// The name that the certificate must have instead of the URL's host.
+    /// The name that the server's certificate must have. `None` means the host of the URL.
     name: Option<ServerName<'static>>,
 }
 
-/// The size of a buffer, in bytes. ureq's default is 128 kB for each direction of a connection, which would be most of
-/// a small daemon's memory.
+/// The size of a buffer, in bytes. ureq's default is 128 kB for each direction of a connection. Such buffers would take
+/// most of the memory of a small daemon.
 pub(super) const BUFFER_BYTES: usize = 16 * 1024;
 
 impl Encrypt {
@@ -118,7 +119,7 @@ impl Encrypt {
         Encrypt { config: client_config(tls).map(Arc::new), name: tls.server_name.clone() }
     }
 
-    /// Makes the TLS handshake with a server that has a certificate for `name`.
+    /// Makes the TLS handshake with a server whose certificate must have the name `name`.
     pub(super) fn wrap(
         &self,
         inner: Box<dyn Transport>,
@@ -155,7 +156,7 @@ impl<In: Transport> Connector<In> for Encrypt {
         let mut timeout = details.timeout;
         let now = (details.current_time)();
         if let (UreqInstant::Exact(begun), UreqInstant::Exact(now)) = (details.now, now) {
-            // The time-out is shortened by the time that connecting has taken.
+            // Connecting has already taken a part of the time-out, so only the rest is left for the handshake.
             let taken = now.saturating_duration_since(begun);
             timeout.after = timeout.after.saturating_sub(taken).into();
         }
@@ -178,7 +179,7 @@ pub(super) fn bare_host(uri: &ureq::http::Uri) -> &str {
     uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']')
 }
 
-/// A TLS connection as a transport of ureq.
+/// A TLS connection in the form that ureq requires.
 pub(super) struct Encrypted {
     stream: StreamOwned<ClientConnection, TransportAdapter>,
     buffers: LazyBuffers,
@@ -193,7 +194,7 @@ impl Transport for Encrypted {
         self.stream.sock.set_timeout(timeout);
         let output = &self.buffers.output()[..amount];
         self.stream.write_all(output)?;
-        // All output is sent before the client waits for an answer.
+        // Everything must be sent before the client waits for the answer.
         Ok(self.stream.flush()?)
     }
 

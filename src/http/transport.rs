@@ -1,12 +1,12 @@
-//! Opens a TCP connection to the host of a URL. Either the name is resolved, or the proxy on the way opens a tunnel. No
-//! byte of the connection moves after the call's deadline.
+//! Opens a TCP connection to the host of a URL, either directly or through a tunnel of a proxy. No byte is sent or
+//! received after the call's deadline.
 //!
-//! ureq, which uses the socket, computes how long each step may take before the step begins. When the process is paused
-//! in between, or when a peer sends a byte now and then, the steps together take longer than they should. A write must
-//! not outlive the lease that allowed it, so the deadline itself is held here and is checked before every single system
-//! call. The monotonic clock stands still while a machine is suspended, so a call is also over when the monotonic clock
-//! and the wall clock have jumped apart during the call. Everything is blocking, so a call is on one thread from its
-//! beginning to its end.
+//! ureq computes how long each step of a call may take before the step begins. When the process is paused in between,
+//! or when a peer sends a byte now and then, the whole call takes longer than its deadline. A write must not happen
+//! after the lease that allowed it has expired. This file therefore stores the deadline of each thread and checks it
+//! before every system call. The monotonic clock stands still while a machine is suspended, so a call is also over when
+//! the two clocks, monotonic and wall clock, have not advanced equally during the call. All calls are blocking, so a
+//! call stays on one thread from its beginning to its end.
 
 use super::proxy::Tunnel;
 use super::tls::BUFFER_BYTES;
@@ -33,17 +33,19 @@ thread_local! {
 #[derive(Clone, Copy)]
 struct Deadline {
     end: Instant,
-    /// The moment when this thread set its first deadline.
+    /// The moment when the outermost deadline of this thread was set.
     begun: Moment,
 }
 
-/// A deadline that is held. Until this guard is dropped, no byte of this thread's calls moves after the deadline.
+/// A guard of a deadline. As long as the guard exists, the calls of this thread send and receive nothing
+/// after the deadline.
 #[must_use]
 pub(super) struct HeldDeadline {
     before: Option<Deadline>,
 }
 
-/// Sets a deadline for the calls of this thread. When this thread has a deadline already, the earlier deadline applies.
+/// Sets a deadline for the calls of this thread until the returned guard is dropped. When this thread has a deadline
+/// already, the earlier one applies.
 pub(super) fn hold_deadline(deadline: Instant) -> HeldDeadline {
     hold_at(deadline, Moment::now())
 }
@@ -62,15 +64,15 @@ fn capped(deadline: Instant) -> Instant {
     DEADLINE.get().map_or(deadline, |held| held.end.min(deadline))
 }
 
-/// Runs `work` as if this thread held no deadline. In a simulation the same thread may make calls of another process in
-/// `work`, and the deadline does not apply to these calls.
+/// Runs `work` as if this thread had no deadline. In a simulation, `work` may make calls of another process, to which
+/// the deadline of this process does not apply.
 pub fn apart<T>(work: impl FnOnce() -> T) -> T {
     let _held = HeldDeadline { before: DEADLINE.take() };
     work()
 }
 
-/// Whether the deadline of this thread has passed. When the clocks have jumped, so that the passed time is not known,
-/// the deadline counts as passed. Without a deadline, returns `false`.
+/// Whether the deadline of this thread has passed. It counts as passed when the clocks do not agree about how much time
+/// has passed. Returns `false` when this thread has no deadline.
 pub(super) fn is_deadline_over() -> bool {
     is_over_at(Moment::now())
 }
@@ -85,18 +87,18 @@ impl Drop for HeldDeadline {
     }
 }
 
-/// Connects to the host of a URL, either directly or through a proxy. The connection is encrypted afterwards.
+/// Connects to the host of a URL, either directly or through a proxy. The result is not encrypted yet.
 #[derive(Debug)]
 pub(super) struct Connect {
-    /// The tunnel through the proxy. `None` means that the connection is direct.
+    /// The tunnel through the proxy. `None` means that no proxy is used.
     pub(super) proxy: Option<Tunnel>,
-    /// How long resolving, connecting and the proxy's answer may take together. This is the machine's time, which tests
-    /// do not shorten.
+    /// How long resolving, connecting and the proxy's answer may take together, measured by the machine's clock, which
+    /// tests do not shorten.
     pub(super) timeout: Duration,
 }
 
-/// A resolver that resolves nothing. A connection that is still open needs no address, a proxy resolves names itself,
-/// and [`Connect`] resolves all other names.
+/// A resolver that resolves nothing, because [`Connect`] resolves names only when a new connection needs an address. An
+/// idle connection needs none, and a proxy resolves names itself.
 #[derive(Debug)]
 pub(super) struct Unresolved;
 
@@ -155,14 +157,14 @@ struct Socket {
     buffers: LazyBuffers,
     /// Whether bytes were sent after the last bytes were received.
     is_unanswered: bool,
-    /// The kind of error with which the first step failed. Each later step fails with the same
-    /// kind; see [`Socket::step`].
+    /// The kind of the first error of this socket. All later steps fail with the same kind of error; see
+    /// [`Socket::step`].
     failure: Option<ErrorKind>,
 }
 
 impl Socket {
-    /// Tries one address after the other. Each address but the last gets only half of the time that is left, so that
-    /// time remains for the next address when this address never answers.
+    /// Tries one address after the other. Each address except the last gets only half of the remaining time, so that
+    /// time remains for the next address.
     fn connect(addresses: &[SocketAddr], by: Instant) -> io::Result<Socket> {
         let by = capped(by);
         let mut outcome = Err(io::Error::from(ErrorKind::AddrNotAvailable));
@@ -184,9 +186,9 @@ impl Socket {
         })
     }
 
-    /// Makes one step. When a step has failed, each later step fails for the same reason. The reason must be
-    /// remembered, because the kernel names it ("timed out") only once and says "broken pipe" from then on, and because
-    /// TLS does not pass on the first error of a write.
+    /// Runs one step, which sends or receives. After the first error, each further step returns an error of the same
+    /// kind. The kind must be stored for two reasons: the kernel reports "timed out" only once and "broken pipe" from
+    /// then on, and TLS hides the first error of a write.
     fn step<T>(
         &mut self,
         during: Timeout,
@@ -202,13 +204,13 @@ impl Socket {
         })
     }
 
-    /// Sends all bytes or returns an error. The bytes may need many sends, because the peer may take only few bytes at
-    /// a time. The time-out of each send is therefore the time that is left for all bytes.
+    /// Sends all bytes until the moment `by`, or returns an error. The peer may accept only a few bytes at a time. The
+    /// time-out of each system call is therefore the time that remains for all bytes.
     fn send(stream: &TcpStream, mut bytes: &[u8], by: Instant) -> io::Result<()> {
         while !bytes.is_empty() {
             let left = left_until(by)?;
             stream.set_write_timeout(Some(left))?;
-            // The kernel must stop resending unconfirmed bytes when the time that is left is over.
+            // When the remaining time is over, the kernel must stop resending bytes that the peer has not acknowledged.
             SockRef::from(stream).set_tcp_user_timeout(Some(left.max(SHORTEST_USER_TIMEOUT)))?;
             match { stream }.write(bytes) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
@@ -232,8 +234,8 @@ impl Socket {
 }
 
 /// Closes the socket. When a call was given up, its bytes may still be in the kernel's buffer. The kernel must not send
-/// them later, because they may be a write. The socket is therefore closed without lingering, which resets the
-/// connection and discards the buffer.
+/// them later, because they may be a write. The socket is therefore closed so that the kernel resets the connection and
+/// discards the buffer.
 impl Drop for Socket {
     fn drop(&mut self) {
         if self.is_unanswered || is_deadline_over() {
@@ -265,8 +267,8 @@ impl Transport for Socket {
         Ok(count > 0)
     }
 
-    /// Whether an idle connection can still be used. A connection is useless when the peer has closed it, or when bytes
-    /// have arrived without a request.
+    /// Whether an idle connection can still be used. It cannot be used when the peer has closed it, or has sent bytes
+    /// that nobody requested.
     fn is_open(&mut self) -> bool {
         let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
         let peeked =
@@ -275,7 +277,7 @@ impl Transport for Socket {
     }
 }
 
-/// A connection to a server in a simulation.
+/// A connection to a simulated server.
 #[derive(Debug)]
 struct InMemory {
     authority: String,
@@ -309,8 +311,8 @@ impl Transport for InMemory {
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, ureq::Error> {
         if !self.request.is_empty() {
             let request = std::mem::take(&mut self.request);
-            // ureq's time-outs are in the machine's time and not in simulated time, so the deadline that this thread
-            // holds is used instead.
+            // ureq's time-outs are measured by the machine's clock and not by the simulated clock, so the deadline of
+            // this thread is used instead.
             let until = DEADLINE.get().map_or_else(clock::now, |held| held.end);
             let answer =
                 left_until(until).and_then(|_| clock::exchange(&self.authority, &request, until));
@@ -327,7 +329,7 @@ impl Transport for InMemory {
     }
 }
 
-/// Returns the error as an error of ureq. A time-out is a type of error of its own there.
+/// Returns the error as an error of ureq, which has an error type of its own for time-outs.
 fn in_ureq_terms(error: io::Error, during: Timeout) -> ureq::Error {
     match error.kind() {
         ErrorKind::TimedOut | ErrorKind::WouldBlock => ureq::Error::Timeout(during),
@@ -335,8 +337,7 @@ fn in_ureq_terms(error: io::Error, during: Timeout) -> ureq::Error {
     }
 }
 
-/// Returns the moment at which a step of ureq must end. This moment is never later than the deadline that
-/// this thread holds.
+/// Returns the moment when a step of ureq must end. It is never later than the deadline of this thread.
 fn end_of(timeout: NextTimeout) -> Instant {
     let now = clock::now();
     // ureq's time-out "never" is longer than an `Instant` can hold.
@@ -345,15 +346,15 @@ fn end_of(timeout: NextTimeout) -> Instant {
     capped(now.checked_add(after).unwrap_or(never))
 }
 
-/// Returns how much of the machine's time is left until `by`. Returns an error when the deadline of this thread has
-/// passed, or when no time is left, because a time-out of zero would mean no time-out.
+/// Returns how much time is left until `by`, measured by the machine's clock. Returns an error when no time is left or
+/// when the deadline of this thread has passed, because a time-out of zero would mean that there is no time-out.
 fn left_until(by: Instant) -> io::Result<Duration> {
     let left = clock::machine_until(by);
     if left.is_zero() || is_deadline_over() { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }
 }
 
-/// The shortest TCP user time-out. The kernel counts whole milliseconds, and zero would
-/// mean its default of a quarter of an hour.
+/// The shortest TCP user time-out that is set. The kernel counts whole milliseconds, and a zero would mean its default
+/// of a quarter of an hour.
 const SHORTEST_USER_TIMEOUT: Duration = Duration::from_millis(1);
 
 #[cfg(test)]

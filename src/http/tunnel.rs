@@ -38,7 +38,7 @@ struct Opening<'a, S> {
     port: u16,
 }
 
-/// Connects to the proxy, and has the proxy connect to the host of the URL that is called.
+/// Connects to the proxy, and makes the proxy connect to the host of the called URL.
 pub(super) fn open(
     tunnel: &Tunnel,
     details: &ConnectionDetails,
@@ -236,8 +236,8 @@ impl<S: Read + Write> Opening<'_, S> {
         })
     }
 
-    /// Returns the error for a proxy that refuses the connection. The message suggests `NO_PROXY` when a variable names
-    /// the proxy. A proxy that a kubeconfig names is used whatever `NO_PROXY` says.
+    /// Returns the error for a proxy that refuses the connection. The message suggests `NO_PROXY` when the proxy comes
+    /// from an environment variable. For a proxy of a kubeconfig, `NO_PROXY` has no effect.
     fn not_let_through(&self, to: &str) -> HttpErrorKind {
         let remedy = match self.named_by {
             PROXY_URL => "the kubeconfig's proxy-url must name another proxy or none",

@@ -1,5 +1,5 @@
 //! Limits the memory that all Services take. There is one limit for each namespace and one for all namespaces together.
-//! Within each limit the oldest Services come first.
+//! When a limit is exceeded, the oldest Services are kept whole.
 //!
 //! A list is read Service by Service. The large fields of a Service that is above a limit are dropped at once, so that
 //! the Services in memory never exceed the limits. Once a Service is above a limit, all younger Services are above the
@@ -8,20 +8,19 @@
 use jiff::Timestamp;
 use std::collections::{BTreeMap, HashMap};
 
-/// Up to this size, in bytes, a Service counts towards no limit. Of a larger Service, only the bytes beyond this size
-/// count. Eight usual annotations and three ports have this size. A Service of at most this size is therefore always
-/// read whole, however large other Services are.
+/// Of each Service, this many bytes are not counted. Eight usual annotations and three ports have this size. A Service
+/// of at most this size is therefore always kept whole, however large other Services are.
 const ALWAYS_KEPT: usize = 1 << 10;
 
-/// How many bytes the Services of one namespace may take together, beyond the [`ALWAYS_KEPT`] of each Service. 130
-/// Services of the largest size that is read fit into this limit.
+/// How many bytes the Services of one namespace may take together, without the first [`ALWAYS_KEPT`] bytes of each
+/// Service. 130 Services of the largest size that is read fit into this limit.
 const OF_NAMESPACE: usize = 4 << 20;
 
-/// How many bytes all Services together may take beyond the [`ALWAYS_KEPT`] of each Service. The shipped memory limit
-/// of the Pod is 64 MiB, and planning a Service needs up to three copies of its annotations.
+/// How many bytes all Services together may take, without the first [`ALWAYS_KEPT`] bytes of each Service. The shipped
+/// memory limit of the Pod is 64 MiB, and planning a Service needs up to three copies of its annotations.
 const IN_TOTAL: usize = 8 << 20;
 
-/// The limit that a Service is above.
+/// The limit that is exceeded, so that a Service is not kept whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Above {
     Namespace,
@@ -31,18 +30,18 @@ pub enum Above {
 /// The creation time and the UID of a Service. The older of two Services has the smaller value.
 pub(super) type Age = (Option<Timestamp>, String);
 
-/// The budget of a list. While the list is read, it says which Services are kept whole. Afterwards it says which
-/// Services are above a limit.
+/// Decides which Services are kept whole, so that all Services together take limited memory. While a list is read, the
+/// budget counts the Services. Afterwards it says whether a Service that is read alone is kept whole.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ServiceBudget {
     namespaces: HashMap<String, LimitShare>,
     total: LimitShare,
 }
 
-/// The Services that count towards one of the limits.
+/// The Services that count towards one of the limits, which is the limit of a namespace or the limit of all.
 #[derive(Clone, Debug, Default)]
 struct LimitShare {
-    /// The Services that count towards the limit and are below it, the oldest first.
+    /// The Services that are kept whole and count towards the limit, the oldest first.
     kept: BTreeMap<Age, CountedService>,
     bytes: usize,
     /// The age of the oldest Service that is above the limit. All younger Services are above the limit too.
@@ -57,7 +56,7 @@ struct CountedService {
 }
 
 impl Above {
-    /// Returns what is wrong with the Service, and what to do.
+    /// Returns a message for the user that says what is wrong with the Service, and what to do.
     pub fn message(self, namespace: &str) -> String {
         let (whose, limit) = match self {
             Above::Namespace => (format!("the Services of namespace {namespace}"), OF_NAMESPACE),
@@ -73,8 +72,8 @@ impl Above {
 }
 
 impl ServiceBudget {
-    /// Adds a Service of this size, which has this place in the list. Returns the places of all Services that the
-    /// addition puts above a limit. The added Service itself may be among them.
+    /// Adds a Service of this size, which has the index `place` in the list. Returns the indexes of all Services that
+    /// this Service puts above a limit. The added Service itself may be among them.
     pub(super) fn add(
         &mut self,
         namespace: &str,
@@ -105,7 +104,7 @@ impl ServiceBudget {
         above.into_iter().map(|(_, one)| one.place).collect()
     }
 
-    /// Forgets the Services from this position of the list on, because that part of the list is read again.
+    /// Forgets the Services from index `place` of the list on, because that part of the list is read again.
     pub(super) fn forget_from(&mut self, place: usize) {
         if place == 0 {
             *self = ServiceBudget::default();
@@ -118,14 +117,14 @@ impl ServiceBudget {
         }
     }
 
-    /// Returns the limit because of which a Service of this age and size is not read whole, judged by the last list.
-    /// `None` means that the Service is below all limits.
+    /// Returns the limit because of which a Service of this age and size is not kept whole. The last list decides.
+    /// `None` means that the Service is kept whole.
     pub(super) fn is_above(&self, namespace: &str, age: &Age, bytes: usize) -> Option<Above> {
         if bytes <= ALWAYS_KEPT { None } else { self.cut(namespace, age) }
     }
 
-    /// Returns the limit that a Service of this age exceeds. `None` when no limit is exceeded, or when the Service is
-    /// not larger than [`ALWAYS_KEPT`].
+    /// Returns the limit above which a Service of this age is, if its size counts at all. Returns `None` when the age
+    /// is below all limits.
     pub(super) fn cut(&self, namespace: &str, age: &Age) -> Option<Above> {
         let is_cut = |share: &LimitShare| share.cut.as_ref().is_some_and(|cut| cut <= age);
         if self.namespaces.get(namespace).is_some_and(is_cut) {
@@ -135,8 +134,8 @@ impl ServiceBudget {
         }
     }
 
-    /// Returns the part of the budget that is needed after the list was read. This part decides whether a Service that
-    /// is later read alone is above a limit.
+    /// Returns only the part of the budget that is needed after the list was read. This part decides whether a Service
+    /// that is later read alone is kept whole.
     pub(super) fn ended(mut self) -> ServiceBudget {
         self.namespaces.retain(|_, share| share.cut.is_some());
         let shares = self.namespaces.values_mut().chain([&mut self.total]);
@@ -146,7 +145,7 @@ impl ServiceBudget {
 }
 
 impl LimitShare {
-    /// Adds a Service. Returns the Services that this addition puts above the limit, the youngest first.
+    /// Adds a Service. Returns the Services that are above the limit because of it, the youngest first.
     fn add(
         &mut self,
         age: &Age,

@@ -21,41 +21,42 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a read may take. This is enough time for 5,000 nodes of 25 kB over a slow line.
+/// How long a read may take. Over a slow network, this is enough time for 5,000 nodes of 25 kB each.
 pub const READ_TIMEOUT: Duration = Duration::from_secs(30);
-/// The longest answer that is read, in bytes. The limit is twice the size of the largest list that we expect. An answer
-/// is parsed while it streams in, so this limit bounds time and not memory.
+/// The longest answer that is read, in bytes. The limit is twice the size of the largest list that we
+/// expect. An answer is parsed while it arrives and is never in memory as a whole, so this limit bounds the
+/// time of a read and not its memory.
 const BODY_LIMIT_BYTES: u64 = 256 << 20;
-/// The longest list of Services that is read as one answer, in bytes. Tenants make Services, and each Service may have
-/// 1.5 MB of fields that are not read. A longer list is read in smaller parts.
+/// The longest list of Services that is read as one answer, in bytes. Users create Services, and each Service may have
+/// 1.5 MB of fields that are skipped. A longer list is read in several pages.
 const SERVICES_LIMIT_BYTES: u64 = 64 << 20;
 const PAGE_ITEMS: u32 = 500;
-/// After an answer that was too long, the page size is divided by this number.
+/// When an answer was too long, the number of items on a page is divided by this number.
 const SMALLER_PAGE: u32 = 5;
-/// The smallest size of a page. The largest objects that etcd takes have 1.5 MB, so a
-/// page of this size fits into any limit.
+/// The smallest number of items on a page. An object in etcd has at most 1.5 MB, so a page with this many objects is
+/// below every limit of length.
 const SMALLEST_PAGE_ITEMS: u32 = 20;
-/// The largest number of items in a list that is read. It is ten times what Kubernetes supports.
+/// How many items of a list are read at most. This is ten times the number that Kubernetes supports.
 const ITEMS_AT_MOST: u32 = 50_000;
-/// How often a list is read from its beginning at most, when its `continue` token expires on the way.
+/// How often one list is begun at most. A list is begun again when its `continue` token expires before the last page.
 const LIST_TRIES: u32 = 3;
 
 const NODES: &str = "/api/v1/nodes";
 pub(super) const JSON: &str = "application/json";
 pub(super) const SERVICE_LIST: &str = "ServiceList";
-/// The kind of a list that has the metadata of objects alone.
+/// The `kind` of a list that contains only the metadata of its objects.
 pub(super) const PARTIAL: &str = "PartialObjectMetadataList";
 pub(super) const MERGE_PATCH: &str = "application/merge-patch+json";
 const STRATEGIC_MERGE_PATCH: &str = "application/strategic-merge-patch+json";
 
-/// The method by which the gate is asked for permission before a usual write.
+/// The gate's method that is called before a usual write, and that allows or refuses the write.
 pub(super) const PASS: http::Pass = <dyn Gate>::pass;
-/// The method by which the gate is asked before a write at the end of the process. Such a write is an event, or the
-/// release of the Lease.
+/// The gate's method that is called before a write at the end of the process. Such a write is an event, or the release
+/// of the Lease.
 pub(super) const PASS_AT_END: http::Pass = <dyn Gate>::pass_at_end;
 
-/// The call that asks whether our user has a right, in the form in which the gate gets it. The call is a
-/// POST, but changes nothing.
+/// The call that asks the API server whether our user has a right, as the gate sees the call. Although the call is a
+/// POST, it changes nothing.
 pub const ACCESS_REVIEW: &str = "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 
 /// The answer of `/version`. A missing field is empty.
@@ -78,7 +79,7 @@ pub struct AllowedVerb<'a> {
     /// The API group, which is empty for the core group.
     pub group: &'a str,
     pub resource: &'a str,
-    /// The subresource. An empty text means the resource itself.
+    /// The subresource, e.g. `status`. An empty text means the resource itself.
     pub subresource: &'a str,
     /// The namespace. An empty text means all namespaces, or a resource without namespaces.
     pub namespace: &'a str,
@@ -89,14 +90,14 @@ pub struct AllowedVerb<'a> {
 /// The source from which a list is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadFrom {
-    /// The API server's cache, which is cheap and may be a moment old.
+    /// The API server's cache. Such a read is cheap, and the answer may be a moment old.
     Cache,
-    /// etcd, which has the current state.
+    /// etcd. The answer has the current state.
     Latest,
 }
 
-/// A hash of the items of a list, by which an unchanged list is recognized. `None` means that no answer was hashed, or
-/// that the list had several pages.
+/// A hash of the items of a list. An equal hash means that the list is unchanged. `None` means that no hash was
+/// computed, e.g. because the list had several pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Print(Option<u64>);
 
@@ -108,16 +109,16 @@ pub struct KubeClient {
     http: http::HttpClient,
     namespace: Option<String>,
     origin: String,
-    /// Decides which of the Services that are read are ours.
+    /// Decides which Services are ours.
     pub scope: ServiceScope,
-    /// The budget of the list that was read last. It decides which Services are above a limit.
+    /// The budget as it was at the end of the last list of Services. It decides whether a Service that is
+    /// read alone is kept whole.
     pub(super) budget: Mutex<ServiceBudget>,
-    /// The number of items to request for a page, for each kind of list that was too long to be read in one answer.
+    /// How many items of a page are requested, for each kind of list that was too long for one answer.
     large_lists: Mutex<BTreeMap<String, u32>>,
 }
 
-/// A list to read. `query` is the part of the query that selects the items of the
-/// list, and each of its terms begins with `&`.
+/// A list to read. `query` contains further query parameters that select the items, each with `&` at its beginning.
 #[derive(Clone, Copy)]
 pub(super) struct ListOf<'a> {
     pub(super) path: &'a str,
@@ -126,8 +127,8 @@ pub(super) struct ListOf<'a> {
     pub(super) from: ReadFrom,
 }
 
-/// The result of reading one page. It has the token of the next page, which is empty after the last page, and the
-/// number of bytes of the answer.
+/// The result of reading one page: the token of the next page (empty after the last page), and the length
+/// of the answer in bytes.
 pub(super) struct PageEnd {
     pub(super) token: String,
     pub(super) bytes: u64,
@@ -135,20 +136,19 @@ pub(super) struct PageEnd {
 
 /// The part of a list that is requested next.
 struct NextPage {
-    /// How many items the page may have.
+    /// How many items the API server may put on the page at most.
     items: u32,
-    /// The part of the query that says where the page begins. The text is empty for the first page.
+    /// The query parameter that says where the page begins. The text is empty for the first page.
     place: String,
 }
 
-/// The part of the query that requests the whole list from the API server's cache. The server may then ignore the limit
-/// and send everything in one answer.
+/// The query parameter that requests the whole list from the API server's cache. The API server may then ignore the
+/// limit of items and send everything in one answer.
 const WHOLE: &str = "&resourceVersion=0";
 
 impl NextPage {
-    /// Makes the next request smaller after an answer that was too long. A list that was requested in one answer
-    /// is then requested in pages, and a page is then requested with fewer items. Returns false when the page
-    /// cannot become smaller.
+    /// Makes the next request smaller after an answer that was too long. Requests pages instead of the whole list
+    /// first, and then fewer items on a page. Returns `false` when the page cannot become smaller.
     fn shrink(&mut self) -> bool {
         if self.place == WHOLE {
             self.place.clear();
@@ -213,14 +213,14 @@ impl KubeClient {
         self.http.base()
     }
 
-    /// Returns the namespace that is used for objects whose namespace the user does not give. As in kubectl, it is
-    /// `default` when the context sets none.
+    /// Returns the namespace for objects for which the user gives no namespace. It is the namespace of the context, or
+    /// `default` when the context sets none, as in kubectl.
     pub fn namespace(&self) -> &str {
         let named = self.namespace.as_deref().map(str::trim);
         named.filter(|name| !name.is_empty()).unwrap_or("default")
     }
 
-    /// Returns where the configuration comes from, e.g. `kubeconfig /home/me/.kube/config, context prod`.
+    /// Returns the source of the configuration for messages, e.g. `kubeconfig /home/me/.kube/config, context prod`.
     pub fn origin(&self) -> &str {
         &self.origin
     }
@@ -240,8 +240,9 @@ impl KubeClient {
         self.list::<ListPage<KubeNode>>(NODES, "", "NodeList", from)
     }
 
-    /// Returns one row for each node from the API server's cache, or an error when the table is not complete. Returns
-    /// `None` when the hash of the rows is still `print`, which means that no row has changed.
+    /// Returns one row for each node, read from the API server's cache. Returns an error when the table is not
+    /// complete. Returns `None` when the hash of the rows equals `print`, so that no row has changed. Otherwise `print`
+    /// becomes the new hash.
     pub fn node_table(
         &self,
         detail: Detail,
@@ -263,7 +264,7 @@ impl KubeClient {
         self.get("/version")
     }
 
-    /// Asks the API server whether our user has the right to do this.
+    /// Asks the API server whether our user has the right to do the action `verb`.
     pub fn may(&self, verb: &AllowedVerb) -> Result<bool, KubeError> {
         let review = json!({
             "apiVersion": "authorization.k8s.io/v1",
@@ -275,7 +276,7 @@ impl KubeClient {
         Ok(answer["status"]["allowed"] == true)
     }
 
-    /// Returns a whole object that always exists, and that must have the field `field`.
+    /// Returns an object with all its fields. The object must exist and must have the field `field`.
     pub(super) fn document(&self, path: &str, field: &str) -> Result<Value, KubeError> {
         let document: Value = self.get(path)?;
         if document[field].is_null() {
@@ -309,12 +310,12 @@ impl KubeClient {
         }
     }
 
-    /// Sends a merge patch of metadata and spec. The patch must carry `metadata.resourceVersion`.
+    /// Changes the metadata and the spec of a node by a merge patch. The patch must contain `metadata.resourceVersion`.
     pub fn patch_node(&self, name: &str, patch: &impl Serialize) -> Result<KubeNode, KubeError> {
         self.write(PASS, Method::Patch, &node_path(name), MERGE_PATCH, patch)
     }
 
-    /// Merge-patches the status. The patch must carry `metadata.resourceVersion`.
+    /// Changes the status of a node by a merge patch. The patch must contain `metadata.resourceVersion`.
     pub fn patch_node_status(
         &self,
         name: &str,
@@ -324,16 +325,16 @@ impl KubeClient {
         self.write(PASS, Method::Patch, &path, MERGE_PATCH, patch)
     }
 
-    /// Sets one condition of a node, which is chosen by its type, and leaves the kubelet's conditions unchanged. For
-    /// this it uses a strategic merge patch, because a merge patch would replace the whole list of conditions. The
-    /// patch must carry `metadata.resourceVersion`.
+    /// Sets one condition of a node and leaves the other conditions unchanged. The type of the condition identifies it.
+    /// The patch is a strategic merge patch, because a merge patch would replace the whole list of conditions. The
+    /// patch must contain `metadata.resourceVersion`.
     pub fn patch_node_condition(&self, name: &str, patch: &Value) -> Result<KubeNode, KubeError> {
         let path = format!("{}/status", node_path(name));
         self.write(PASS, Method::Patch, &path, STRATEGIC_MERGE_PATCH, patch)
     }
 
-    /// Deletes the node only if it still has this UID and this resource version. A new node with the same name is
-    /// therefore not deleted.
+    /// Deletes the node only if it still has this UID and this resource version. A new node with the same
+    /// name is not deleted.
     pub fn delete_node(&self, name: &str, uid: &str, version: &str) -> Result<(), KubeError> {
         let options = json!({
             "apiVersion": "v1",
@@ -355,8 +356,8 @@ impl KubeClient {
         Ok(self.http.write(write, Some(body))?.value)
     }
 
-    /// Returns the objects at `path` that `query` selects (each term of the query begins with `&`), read as a list of
-    /// that kind. Returns an error when the list is not complete.
+    /// Returns the objects of the list at `path`. `query` contains further query parameters that select the objects,
+    /// each with `&` at its beginning. Returns an error when the list is not complete, or is not of the kind `kind`.
     pub(super) fn list<P: PageForm>(
         &self,
         path: &str,
@@ -368,8 +369,8 @@ impl KubeClient {
         list.map(Option::unwrap_or_default)
     }
 
-    /// Reads a list like [`list`](Client::list). Returns `None` when the hash of the items is still `print`, which
-    /// means that no item has changed. Afterwards `print` is the hash of the new answer.
+    /// Reads a list like [`list`](Client::list). Returns `None` when the hash of the items equals `print`, so that no
+    /// item has changed. Otherwise `print` becomes the new hash.
     pub(super) fn list_new<P: PageForm>(
         &self,
         path: &str,
@@ -387,9 +388,9 @@ impl KubeClient {
     }
 
     /// Reads a list page by page. `begin` makes an empty value, and `read_page` adds a page to the value, or returns
-    /// `None` when the answer is `null`. When the `continue` token of the list expires on the way, the list is read
-    /// again from its beginning, but only a few times. A list from the API server's cache is read in one answer, or in
-    /// pages when that answer is too long.
+    /// `None` when the answer is `null`. When the `continue` token expires before the last page, the list is read again
+    /// from its beginning, but only a few times. A list from the API server's cache is requested in one answer. When
+    /// that answer is too long, the list is read in pages instead.
     pub(super) fn read_pages<T>(
         &self,
         list: ListOf,
@@ -458,7 +459,7 @@ impl KubeClient {
                 if is_first {
                     *print = answered.get();
                 }
-                // When all pages together have less than half of the limit, the next read requests this list in
+                // When all pages together are shorter than half of the limit, the next read requests the whole list in
                 // one answer again.
                 if large.is_some() && bytes < body_limit(kind) / 2 {
                     lock(&self.large_lists).remove(kind);
@@ -473,15 +474,15 @@ impl KubeClient {
         Err(self.unreadable(folder, why))
     }
 
-    /// Returns a hash of the items of an answer, which begin at the first `[` of the body. The version of the list is
-    /// not hashed, because it changes even when the items do not change.
+    /// Returns a hash of the items in a body. The items begin at the first `[`. The version of the list stands before
+    /// them and is not hashed, because it changes even when the items do not change.
     fn print(&self, body: &[u8]) -> Print {
         let begin = body.iter().position(|byte| *byte == b'[');
         Print(begin.map(|begin| self.hasher.hash_one(&body[begin..])))
     }
 
-    /// Reads one page. `token` is called with the parsed answer, and returns the token of the next page or the reason
-    /// why the answer is not a page. `token` returns `None` when the answer is `null`.
+    /// Reads one page. `token` is called with the parsed answer. It returns the token of the next page, or the reason
+    /// why the answer is not a page, or `None` when the answer is `null`.
     pub(super) fn page<P: http::Parse>(
         &self,
         path: &str,
@@ -505,8 +506,8 @@ impl KubeClient {
     }
 }
 
-/// Returns the value of the header `Accept`. An API server can send any list as `PartialObjectMetadataList` or as
-/// `Table`, and does so when `Accept` names this form.
+/// Returns the value of the header `Accept` for a list of this kind. The API server sends any list as
+/// `PartialObjectMetadataList` or as `Table` when the header requests this.
 fn accepted(kind: &str) -> String {
     match kind {
         PARTIAL | "Table" => format!("{JSON};as={kind};v=v1;g=meta.k8s.io"),
@@ -514,8 +515,7 @@ fn accepted(kind: &str) -> String {
     }
 }
 
-/// Returns the longest answer that is read of a list of this kind. A list of
-/// metadata alone is always a list of Services.
+/// Returns how many bytes of a list of this kind are read at most. Lists of metadata are always lists of Services.
 fn body_limit(kind: &str) -> u64 {
     match kind {
         SERVICE_LIST | PARTIAL => SERVICES_LIMIT_BYTES,
@@ -527,12 +527,12 @@ fn node_path(name: &str) -> String {
     format!("{NODES}/{}", percent_encoded(name))
 }
 
-/// Returns the path of the objects of a namespace.
+/// Returns the path of all objects of a resource in a namespace.
 pub(super) fn folder(api: &str, namespace: &str, resource: &str) -> String {
     format!("/{api}/namespaces/{}/{resource}", percent_encoded(namespace))
 }
 
-/// Counts a try in the metrics, by the resource in its path.
+/// Counts a try of a call in the metrics, by the resource in the path.
 fn count(method: Method, path: &str, stage: TryStage) {
     match stage {
         TryStage::Begun => {}
@@ -544,7 +544,7 @@ fn count(method: Method, path: &str, stage: TryStage) {
     }
 }
 
-/// Turns a path into its resource, without any name: `/api/v1/nodes/worker-1/status?…` becomes `nodes/status`.
+/// Returns the resource of a path, without any name: `/api/v1/nodes/worker-1/status?…` becomes `nodes/status`.
 fn resource(path: &str) -> String {
     let mut segments = path.split('?').next().unwrap_or_default().split('/').skip(1);
     let version = match segments.next() {

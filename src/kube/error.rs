@@ -8,13 +8,13 @@ use std::fmt;
 pub enum KubeError {
     /// The API answered with a `Status`.
     Status(Box<KubeStatus>),
-    /// There is no answer of the API, because of the network or TLS, or because a proxy answered.
+    /// There is no answer of the API, because of the network or TLS, or because a proxy answered in its place.
     Http(Box<http::HttpError>),
     /// The answer does not have the expected form. `call` is the method and the URL.
     Unreadable { call: String, why: String },
 }
 
-/// The `Status` of a failure. Code decides by `reason` and `code`; people read `message`.
+/// The `Status` of a failed call. The code depends only on `reason` and `code`. People read `message`.
 #[derive(Debug)]
 pub struct KubeStatus {
     /// The method and the URL of the call.
@@ -22,7 +22,7 @@ pub struct KubeStatus {
     pub code: u16,
     pub reason: String,
     pub message: String,
-    /// Whether the namespace of the object is being deleted and takes no new objects. No role would change that.
+    /// Whether the API server refused the call because the namespace is being deleted. Another role would not help.
     pub is_namespace_terminating: bool,
 }
 
@@ -31,8 +31,8 @@ impl KubeError {
         matches!(self, KubeError::Status(status) if status.code == code && status.reason == reason)
     }
 
-    /// Whether the object changed or was created since it was read. The caller reads the object again
-    /// and plans again ([`retry_on_conflict`]).
+    /// Whether the write failed because another writer has changed or created the object in the meantime. The caller
+    /// then reads the object again and plans again ([`retry_on_conflict`]).
     pub fn is_conflict(&self) -> bool {
         self.is(409, "Conflict") || self.is_already_exists()
     }
@@ -46,14 +46,14 @@ impl KubeError {
         self.is(404, "NotFound")
     }
 
-    /// Whether a `continue` token or resource version is too old. The caller then reads the list again
-    /// from its beginning.
+    /// Whether the `continue` token or the resource version of a list request is too old. The caller then reads the
+    /// list again from its beginning.
     pub fn is_expired(&self) -> bool {
         self.is(410, "Expired")
     }
 
-    /// Returns why the API server does not send the requested form. Either the API server does not know this form, or
-    /// it has answered in another form.
+    /// Returns the reason why the answer does not have the requested form, or `None` when the call failed for another
+    /// reason. The API server may not know the form, or may have answered in another form.
     pub fn no_such_form(&self) -> Option<String> {
         match self {
             KubeError::Unreadable { why, .. } => Some(why.clone()),
@@ -61,7 +61,7 @@ impl KubeError {
         }
     }
 
-    /// Returns why the API has not answered, or `None` when the API has answered.
+    /// Returns the reason why the API has not answered, or `None` when the API has answered.
     fn unanswered(&self) -> Option<&http::HttpErrorKind> {
         match self {
             KubeError::Http(error) => Some(&error.kind),
@@ -82,13 +82,12 @@ impl KubeError {
         self.is(403, "Forbidden")
     }
 
-    /// Whether the API server refused a new object because the namespace is being deleted. A change of the role
-    /// would not help.
+    /// Whether the API server refused a new object because the namespace is being deleted. Another role would not help.
     pub fn is_namespace_terminating(&self) -> bool {
         matches!(self, KubeError::Status(status) if status.is_namespace_terminating)
     }
 
-    /// Whether the answer is longer than the limit, or has begun but did not end before the time-out.
+    /// Whether the answer was longer than the limit, or began and did not end before the time-out.
     pub fn is_too_long(&self) -> bool {
         match self {
             KubeError::Http(error) => match error.kind {
@@ -183,12 +182,12 @@ impl fmt::Display for KubeError {
     }
 }
 
-/// How many times an object is planned and written at most when another writer is faster each time.
+/// How many times an object is planned and written at most, when another writer changes the object each time.
 pub const CONFLICT_TRIES: u32 = 5;
 
-/// Runs `attempt`, and runs it again, a few times at most, when another writer has changed the object first. The first
-/// attempt gets `true` and may use the object as it was read before. Each later attempt gets `false`, reads the object
-/// again and plans again.
+/// Runs `attempt`. Runs it again, a few times at most, when another writer has changed the object in the meantime. The
+/// first attempt gets `true` and may use an older copy of the object. Each later attempt gets `false`, and must read
+/// the object again and plan again.
 pub fn retry_on_conflict<T>(
     mut attempt: impl FnMut(bool) -> Result<T, KubeError>,
 ) -> Result<T, KubeError> {

@@ -1,8 +1,9 @@
-//! Events, with which `kubectl describe` shows what we did. An event may be lost, and their number is limited.
+//! Events, which `kubectl describe` shows. They report what this program did. An event may be lost, and the number of
+//! events is limited.
 //!
-//! A process that restarts does not know which events it has written before. An event's name is therefore made
-//! from its object, UID, reason and message. When an event of this name exists, its count is raised and no second
-//! event is written.
+//! A process that restarts does not know which events it has written before. The name of an event is
+//! therefore made from its object, UID, reason and message. When an event of this name exists, its count is
+//! raised and no second event is written.
 
 use super::client::{
     JSON, KubeClient, MERGE_PATCH, PASS_AT_END, ReadFrom, folder, percent_encoded,
@@ -27,9 +28,9 @@ pub struct Event {
     pub message: String,
     /// When the event happened. The API server may receive the event later.
     pub at: Timestamp,
-    /// Whether an existing event that is equal to this event is left unchanged. Otherwise the count of the existing
-    /// event is raised. A process that has just started leaves the existing event unchanged, because that event may
-    /// already be about what the process sees.
+    /// Whether an equal event that exists already is left unchanged. Otherwise the count of that event is raised. A
+    /// process that has just started leaves it unchanged, because the process before it may have written the event for
+    /// the same failure.
     pub only_new: bool,
 }
 
@@ -39,7 +40,7 @@ impl Event {
     }
 }
 
-/// An event that was written earlier and names one of our components as its author.
+/// An event that was written earlier, with one of our components as its author.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PastEvent {
@@ -61,7 +62,7 @@ pub struct PastEvent {
     /// How often the event happened. 0 means that the author of the event does not count repetitions.
     #[serde(default, deserialize_with = "null_as_default")]
     pub count: u32,
-    /// When the event was last counted up. Controllers that never count leave the field out.
+    /// When the event happened most recently. Controllers that do not count repetitions leave the field out.
     #[serde(default, rename(serialize = "lastSeen"))]
     last_timestamp: Option<String>,
 }
@@ -82,8 +83,8 @@ struct EventSource {
     component: String,
 }
 
-/// The object that an event is about. The UID alone does not identify the object, because an event
-/// in another namespace can hold any UID.
+/// The object that an event is about. All four fields together identify the object, because anybody who may write
+/// events in a namespace can write any UID into them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct Involved {
@@ -105,9 +106,9 @@ impl From<&ObjectReference> for Involved {
 }
 
 impl PastEvent {
-    /// Whether the event names one of these components as its author and is in the namespace of its object. Anybody who
-    /// may write events in this namespace can claim to be such a component, so the text of an event may only be quoted
-    /// and is never trusted.
+    /// Whether the author of the event is one of these components, and the event is in the namespace of its object.
+    /// Anybody who may write events in this namespace can write such an author, so the text of an event may be quoted,
+    /// and must never be trusted.
     fn is_of(&self, components: &[&str]) -> bool {
         let author = match self.source.component.as_str() {
             "" => &*self.reporting_component,
@@ -124,7 +125,7 @@ impl PastEvent {
         (self.at(), version.unwrap_or_default())
     }
 
-    /// Returns when the event was last seen.
+    /// Returns when the event happened most recently.
     pub fn at(&self) -> Option<Timestamp> {
         let last = self.last_timestamp.as_ref().and_then(|text| text.parse().ok());
         last.or(self.metadata.creation_timestamp)
@@ -132,8 +133,8 @@ impl PastEvent {
 }
 
 impl KubeClient {
-    /// Returns the events of these components about one Service, or about all Services. The
-    /// daemon's role does not allow this call.
+    /// Returns the events that these components wrote about one Service, or about all Services. The daemon's role does
+    /// not allow this call.
     pub fn service_events(
         &self,
         one: Option<&ObjectReference>,

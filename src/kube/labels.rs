@@ -1,8 +1,8 @@
-//! Labels and annotations, read pair by pair while they stream in. A pair that is not needed takes no memory.
+//! Labels and annotations, read pair by pair while an answer arrives. A pair that is not needed takes no memory.
 //!
-//! Thousands of objects have the same few labels, so the texts of labels are interned. The annotations of nodes are
-//! interned too. A Service has up to 256 kB of annotations, which differ from Service to Service. Only the annotations
-//! that the provider reads are kept, up to a limit, and a few names of annotations that the provider does not know.
+//! Thousands of objects have the same few labels and node annotations, so their texts are interned. A Service has up to
+//! 256 kB of annotations, which differ from Service to Service. Only the annotations that the provider reads are
+//! stored, up to a limit, and a few names of annotations that the provider does not know.
 
 pub use crate::provider::NodeLabels as Labels;
 use crate::provider::{
@@ -14,30 +14,30 @@ use serde::{Deserialize, Deserializer};
 use std::fmt;
 use std::sync::Arc;
 
-/// The longest value that is kept, in characters. A longer value is cut and marked, so that no cut value reads as a
-/// valid one. Values that this program uses are never that long (the value of a label has 63 characters at most), but
-/// other programs keep kilobytes in annotations.
+/// The longest value that is stored, in characters. A longer value is cut and marked as cut, so that it is not taken
+/// for a valid value. Values that this program uses are never that long (the value of a label has 63 characters at
+/// most), but other programs store kilobytes in annotations.
 const VALUE_CHARACTERS: usize = 256;
 
 /// The longest value of the annotation [`SERVER_LABELS`] that is kept, in characters.
 const SERVER_LABELS_CHARACTERS: usize = 2_048;
 
-/// The size of the annotations that the API server accepts for one object, in bytes. Up to this much of a Service's
-/// annotations is held in memory while the Service is read.
+/// The largest size of the annotations that the API server accepts for one object, in bytes. A Service's annotations
+/// may take this much memory while the Service is read.
 const BYTES_OF_OBJECT: usize = 256 << 10;
 
-/// How many unknown annotations of a Service are kept. Annotations that the provider does not know are reported by
-/// their names, without their values.
+/// How many names of unknown annotations are stored for each Service. An annotation is unknown when it is in the
+/// provider's domain and the provider does not know its name. Messages show the names and not the values.
 const UNKNOWN_AT_MOST: usize = 10;
 
-/// The largest size of the keys and values of a Service's annotations together, in bytes. Ten annotations for each of
-/// the 30 ports that the largest load balancer takes have 22 kB.
+/// The largest size of a Service's annotations, keys and values together, in bytes. The largest load balancer takes 30
+/// ports, and ten annotations for each of them have 22 kB.
 const BYTES_AT_MOST: usize = 32 << 10;
 
 /// How many annotations of a Service are read at most.
 const COUNT_AT_MOST: usize = 500;
 
-/// Whether the provider reads annotations with this key.
+/// Whether this is the key of an annotation in the provider's domain.
 fn is_for_provider(key: &str) -> bool {
     let domain = key.split_once('/').map(|(domain, _)| domain);
     domain.is_some_and(|domain| domain.ends_with(ANNOTATION_DOMAIN))
@@ -103,13 +103,13 @@ fn labels_where<'de, D: Deserializer<'de>>(
 
 type Pair = (Box<str>, Box<str>);
 
-/// The annotations of a Service that the provider reads. All of them are dropped when they are too many or too large.
+/// The annotations of a Service that the provider reads. When they are too many or too large, none of them is stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Annotations {
-    /// The pairs. All versions of a Service that have equal annotations share this memory.
+    /// The keys and values. All versions of a Service with equal annotations share this memory.
     pairs: Arc<[Pair]>,
     is_too_large: bool,
-    /// The number of further annotations that the provider does not know. Their names are not kept.
+    /// The number of unknown annotations whose names are not stored, because there are more than [`UNKNOWN_AT_MOST`].
     pub(super) more_unknown: usize,
 }
 
@@ -118,7 +118,7 @@ impl Annotations {
         self.pairs.iter().map(|(key, value)| (&**key, &**value))
     }
 
-    /// Replaces these annotations by those of `other` when both are equal, so that both share the same memory.
+    /// Lets these annotations share the memory of `other` when both are equal.
     pub fn share(&mut self, other: &Annotations) {
         if self == other {
             self.pairs = Arc::clone(&other.pairs);
@@ -176,7 +176,7 @@ impl Annotations {
         Ok(Annotations { pairs: pairs.into(), is_too_large, more_unknown: 0 })
     }
 
-    /// Returns a message when there are more annotations than are read.
+    /// Returns a message for the user when the annotations are too many or too large.
     pub fn too_large(&self) -> Option<String> {
         self.is_too_large.then(|| {
             format!(
@@ -198,21 +198,21 @@ pub(super) fn labels_of_service<'de, D: Deserializer<'de>>(d: D) -> Result<Annot
     Annotations::read_where(|_| true, BYTES_AT_MOST, COUNT_AT_MOST, d)
 }
 
-/// Decides which Services are ours, by `--load-balancer-class` and `--service-selector`,
-/// and which of their annotations are kept.
+/// Decides which Services are ours, by `--load-balancer-class` and `--service-selector`, and which of their
+/// annotations are stored.
 #[derive(Clone, Debug, Default)]
 pub struct ServiceScope {
     /// The `spec.loadBalancerClass` of our Services. `None` means that our Services have no class.
     pub class: Option<String>,
     /// The label selector that our Services must match.
     pub selector: Selector,
-    /// The function that says what the provider does with the annotation of a key. `None` means that the provider
-    /// reads every annotation.
+    /// A function that says whether the provider knows the annotation with this key. `None` means that
+    /// every annotation is stored.
     pub annotations: Option<fn(&str) -> AnnotationKind>,
 }
 
 impl ServiceScope {
-    /// Returns why a Service is not ours, or `None` when the Service is ours.
+    /// Returns the reason why a Service is not ours, or `None` when the Service is ours.
     pub(super) fn left_alone(
         &self,
         class: &Option<String>,

@@ -1,7 +1,7 @@
 //! Leases, as client-go's leader election reads and writes them.
 //!
-//! A Lease is kept whole, as JSON, and only the five fields of leader election are changed. A PUT replaces the object,
-//! and everything that others wrote into the object must survive.
+//! A Lease is stored whole, as JSON, and only the five fields of leader election are changed. A PUT replaces the whole
+//! object, and everything that other programs wrote into the Lease must stay.
 
 use super::client::{JSON, KubeClient, PASS, PASS_AT_END, folder, percent_encoded};
 use super::error::KubeError;
@@ -13,12 +13,11 @@ use std::fmt;
 
 const API_VERSION: &str = "coordination.k8s.io/v1";
 
-/// The annotation with the time when a login to the API of dedicated servers was refused, in RFC 3339. The next
-/// process waits because of this time too.
+/// The annotation with the time, in RFC 3339, when the API of dedicated servers refused a login. After a restart, the
+/// next process waits from this time on before it logs in again.
 const LOGIN_REFUSED: &str = "ccm-from-scratch/robot-login-refused";
 
-/// The annotation that holds the UIDs that identify the cluster, and the UID of the Lease to
-/// which the annotation was written, as JSON.
+/// The annotation with the UIDs that identify the cluster, and the UID of the Lease itself, as JSON.
 const IDENTITY: &str = "ccm-from-scratch/identity";
 
 /// The longest value of the annotation [`IDENTITY`] that is read, in bytes. The present UID and ten former UIDs need
@@ -28,7 +27,8 @@ const IDENTITY_BYTES: usize = 1024;
 /// How many former identities are remembered.
 const FORMER_AT_MOST: usize = 10;
 
-/// The longest UID, in characters. A UID becomes the value of a label.
+/// The length of the longest UID that is accepted, in characters. A UID becomes the value of a label, which
+/// is no longer.
 const UID_LENGTH: usize = 63;
 
 /// The namespace and the name of a Lease.
@@ -38,20 +38,21 @@ pub struct LeaseKey {
     pub name: String,
 }
 
-/// The UIDs that the Service `default/kubernetes` has had one after the other. They identify the cluster.
+/// The UIDs that the Service `default/kubernetes` has had over time. They identify the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identities {
-    /// The first UID that was seen. An empty text means that no UID was seen.
+    /// The first UID, which is the identity of the cluster. An empty text means that no UID is known yet.
     pub identity: String,
-    /// The other UIDs that the Service had after the first one, at most [`FORMER_AT_MOST`], the newest last. A process
-    /// that cannot read the Lease takes one of these UIDs for the identity.
+    /// The UIDs that the Service had after the first one, the newest last, and at most [`FORMER_AT_MOST`]. A process
+    /// that cannot read the Lease may have taken one of these UIDs for the identity.
     pub former: Vec<String>,
 }
 
 /// The value of the annotation [`IDENTITY`].
 #[derive(Serialize, Deserialize)]
 struct IdentityNote {
-    /// The UID of the Lease. A Lease that was restored in another cluster has another UID.
+    /// The UID of the Lease on which the identities were noted. When the Lease is restored in another cluster, the new
+    /// Lease has another UID, and the identities do not apply there.
     lease: String,
     #[serde(flatten)]
     known: Identities,
@@ -62,8 +63,8 @@ struct IdentityNote {
 #[serde(try_from = "Map<String, Value>")]
 pub struct Lease(Map<String, Value>);
 
-/// The fields of leader election. Their times are of the holder's clock. The times distinguish one renewal from
-/// another, and are never compared with our clock.
+/// The fields of leader election. Their times are measured by the clock of the holder. They only show whether the Lease
+/// was renewed, and are never compared with our clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LeaseSpec {
@@ -84,8 +85,7 @@ pub struct LeaseSpec {
 }
 
 impl Lease {
-    /// Returns the fields of leader election. A text that is missing is returned as empty, and a number that is
-    /// missing as 0.
+    /// Returns the fields of leader election. A missing text is returned as an empty text, and a missing number as 0.
     pub fn spec(&self) -> LeaseSpec {
         let spec = self.0.get("spec").unwrap_or(&Value::Null);
         let text = |name: &str| spec[name].as_str().unwrap_or_default().to_owned();
@@ -108,8 +108,7 @@ impl Lease {
         annotations.get(LOGIN_REFUSED)?.as_str()?.parse().ok()
     }
 
-    /// Returns the Lease with the time of a refused login in an annotation. When `login_refused` is `None`, the
-    /// annotation is removed.
+    /// Returns the Lease with an annotation that contains the time of a refused login. `None` removes the annotation.
     pub fn noting(self, login_refused: Option<Timestamp>) -> Lease {
         let at = login_refused.map(|at| at.to_string());
         self.annotated(LOGIN_REFUSED, at)
@@ -211,7 +210,7 @@ impl Identities {
     }
 }
 
-/// Whether the text can be the value of a label, and a part of a label selector.
+/// Whether the text has the form of a UID. Such a text can be the value of a label and a part of a label selector.
 fn is_uid(text: &str) -> bool {
     let fits = |letter: u8| letter.is_ascii_alphanumeric() || letter == b'-';
     (1..=UID_LENGTH).contains(&text.len()) && text.bytes().all(fits)
@@ -245,8 +244,8 @@ impl KubeClient {
         self.get_if_there(&path(key))
     }
 
-    /// Writes the fields of leader election into the Lease that was read. The write fails when the Lease was changed
-    /// after it was read. When no Lease was read, creates a Lease.
+    /// Writes the fields of leader election into the Lease `read`, and fails when the Lease was changed after it was
+    /// read. When `read` is `None`, creates a Lease.
     pub fn write_lease(
         &self,
         key: &LeaseKey,
@@ -262,8 +261,8 @@ impl KubeClient {
             });
             return self.write(PASS, Method::Post, &leases(key), JSON, &lease);
         };
-        // A process releases its Lease while it ends, so a release uses the gate's check for writes at the end of the
-        // process. The `resourceVersion` makes the release fail when another process has changed the Lease.
+        // A write without a holder releases the Lease. A process releases its Lease while it ends, so the gate is asked
+        // with `PASS_AT_END`. The `resourceVersion` makes the release fail when another process has changed the Lease.
         let pass = if spec.holder.is_empty() { PASS_AT_END } else { PASS };
         self.write(pass, Method::Put, &path(key), JSON, &read.with(spec))
     }

@@ -1,5 +1,5 @@
-//! Nodes as a table, which is what `kubectl get` shows. A table has a sixtieth of the bytes of a list, and is enough to
-//! see that something happened. A write is never based on a table.
+//! Nodes as a table, which is what `kubectl get` shows. A table has a sixtieth of the bytes of a list of nodes, and
+//! shows which nodes have changed in an important way. A write is never based on a table.
 
 use super::labels::Labels;
 use super::types::{ListMeta, PageForm};
@@ -7,12 +7,12 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-/// The data that each row of a table contains.
+/// The data in each row of a table of nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
-    /// The cells alone, about 200 bytes a node.
+    /// Only the cells, about 200 bytes for each node.
     Cells,
-    /// The cells and the metadata of the node, about 1,100 bytes a node.
+    /// The cells, and the metadata of the node, about 1,100 bytes for each node.
     Metadata,
 }
 
@@ -21,7 +21,7 @@ pub enum Detail {
 pub struct NodeRow {
     pub name: String,
     pub is_ready: bool,
-    /// The metadata of the node, which only a table with [`Detail::Metadata`] has.
+    /// The metadata of the node. `None` when the table was requested with [`Detail::Cells`].
     pub meta: Option<RowMeta>,
 }
 
@@ -57,11 +57,11 @@ struct Column {
     name: String,
 }
 
-/// The first two columns of every table of nodes. They are read. The columns after them make up most of a table and
-/// are not kept.
+/// The first two columns of every table of nodes. Only these columns are read. The other columns make up most of a
+/// table and are skipped.
 const COLUMNS: [&str; 2] = ["Name", "Status"];
 
-/// A row that was read, or the reason why it cannot be read.
+/// A row of the table, or the reason why the row cannot be used.
 #[derive(Deserialize)]
 #[serde(from = "SentRow")]
 struct Row(Result<NodeRow, String>);

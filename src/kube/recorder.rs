@@ -1,12 +1,12 @@
-//! Writes events from a bounded queue in a thread of its own, so that events delay no work.
+//! Writes events from a bounded queue in a thread of its own, so that no other work waits for the writes.
 //!
-//! Warnings are limited in rate. Fifty warnings may be written at once and then one a second, so that a lasting failure
-//! costs the API server little. Other events are not limited, because each of them stands for a change that was made.
-//! Events of one object are written in their order. Namespaces take turns. When the queue is full, the next event to be
-//! dropped is from the namespace that has most events waiting.
+//! Warnings are limited in rate: fifty may be written at once, and then one each second. A lasting failure therefore
+//! costs the API server little. Other events are not limited, because each of them reports a change that was made.
+//! Events of one object are written in their order. Namespaces take turns. When the queue is full, an event of the
+//! namespace that has the most waiting events is dropped.
 //!
-//! The recorder also remembers which findings were reported about which object, and when. This memory contains hashes
-//! and no texts.
+//! The recorder also remembers which findings were reported about which object, and when. It stores hashes of the
+//! findings and no texts.
 
 use super::client::KubeClient;
 use super::events::Event;
@@ -18,24 +18,24 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// How many warnings may be written in direct succession.
+/// How many warnings may be written one directly after the other.
 const BURST: u32 = 50;
 
-/// One more warning may be written after this time, once the burst is used up.
+/// After the burst, one warning may be written in each period of this length.
 const ONE_WARNING_EACH: Duration = Duration::from_secs(1);
 
-/// No event is written for this long after the API server did not answer the write of an event, or not in time.
+/// For this long no event is written after the API server did not answer the write of an event in time.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// The time after which a simulation looks for new events in the queue again.
+/// A simulation looks for new events in the queue again after this time.
 const LOOKS_FOR_EVENTS: Duration = Duration::from_millis(100);
 
-/// The longest time for which events are held back while other work writes. The machine's clock measures this time,
-/// because the API server's speed does not depend on the program's clock.
+/// The longest time for which events wait so that other writes come first, measured by the machine's clock. The API
+/// server's speed does not depend on the simulated clock of tests.
 const WAITS_FOR_WORK: Duration = Duration::from_secs(10);
 
-/// The largest number of events that are held back while other work writes. It is far below the number of waiting
-/// events at which events are dropped.
+/// When more events than this wait, they no longer wait for other writes. The number is far below the number at which
+/// events are dropped.
 const WAIT_FOR_WORK_AT_MOST: usize = OTHERS_AT_MOST / 4;
 
 /// How many warnings wait to be written at most. Each warning has at most 5 kB, so all of them have at most 1 MB.
@@ -44,14 +44,15 @@ const WARNINGS_AT_MOST: usize = 200;
 /// How many waiting events that are not warnings are kept at most. Each of them has a few hundred bytes.
 const OTHERS_AT_MOST: usize = 4000;
 
-/// How many waiting events are searched at most for the next event to write.
+/// How many of the waiting events are searched at most to find the next event to write.
 const CONSIDERED_AT_MOST: usize = 256;
 
-/// The shortest time between two log lines about dropped events, in the machine's time, which tests do not shorten.
+/// The shortest time between two log lines about dropped events, measured by the machine's clock, which
+/// tests do not shorten.
 const DROPS_LOGGED_EACH: Duration = Duration::from_secs(600);
 
-/// How long a client command waits before it ends until its events are written. This is the machine's time, which tests
-/// do not shorten.
+/// How long a client command waits at its end until its events are written. The time is measured by the machine's
+/// clock, which tests do not shorten.
 const END_OF_COMMAND: Duration = Duration::from_secs(10);
 
 /// The findings that were reported, and the queue of the events that wait to be written.
@@ -68,11 +69,11 @@ struct Queue {
     warnings: usize,
     /// The namespace of the event that was written last.
     last_namespace: String,
-    /// Each warning that is written moves this moment later by [`ONE_WARNING_EACH`]. The burst limits how far in the
-    /// future the moment may be. `None` means that no warning was written.
+    /// This moment moves by [`ONE_WARNING_EACH`] into the future with each warning that is written. When it is further
+    /// in the future than the burst allows, no warning may be written. `None` means that no warning was written yet.
     warned_until: Option<Instant>,
     paused_until: Option<Instant>,
-    /// Until this moment no event is written, so that the writes of other work come first.
+    /// No event is written before this moment, so that other writes come first.
     work_until: Option<Instant>,
     /// Whether an event is being written.
     is_busy: bool,
@@ -88,27 +89,27 @@ enum NextEvent {
 }
 
 impl Recorder {
-    /// Returns the record of what was reported about each object.
+    /// Returns the record of the findings that were reported about each object.
     pub fn reported(&self) -> MutexGuard<'_, Reported> {
         lock(&self.reported)
     }
 
-    /// Hands over an event to be written.
+    /// Puts an event into the queue of the events to be written.
     pub fn queue(&self, event: Event) {
         lock(&self.queue).push(event, clock::now());
         self.changed.notify_all();
     }
 
-    /// Writes events until [`end`](Recorder::end). The one thread that writes events runs this function.
+    /// Writes events until [`end`](Recorder::end) is called. Only one thread runs this function.
     pub fn write_events(&self, client: &KubeClient) {
         while let Some(event) = self.next() {
             self.write(client, &event);
         }
     }
 
-    /// Writes the events that may be written now. Returns how long to wait before calling this function again, or
-    /// `None` when the recorder has ended. A simulation calls this function itself, because it has no thread that
-    /// waits for events.
+    /// Writes all events that may be written now. Returns how long to wait before the next call of this
+    /// function, or `None` when the recorder has ended. A simulation calls this function, because it has no
+    /// thread that waits for events.
     pub fn write_due(&self, client: &KubeClient) -> Option<Duration> {
         loop {
             let now = clock::now();
@@ -122,9 +123,9 @@ impl Recorder {
         }
     }
 
-    /// Does work that makes many writes, and holds back new events until the work is done. Events are held back for ten
-    /// seconds at most, and a thousand events at most. Otherwise events would take a third of the requests that the API
-    /// server can handle.
+    /// Runs `work`, which makes many writes, and lets events wait until `work` has ended. Otherwise events would take a
+    /// third of the requests that the API server can handle. The events no longer wait when `work` takes more than ten
+    /// seconds, or when more than a thousand events wait.
     pub fn first<T>(&self, work: impl FnOnce() -> T) -> T {
         lock(&self.queue).work_until = Some(clock::now() + clock::from_machine(WAITS_FOR_WORK));
         let done = work();
@@ -133,8 +134,8 @@ impl Recorder {
         done
     }
 
-    /// Does the work while another thread writes the events of the work. Returns after the work is done and its last
-    /// event is written.
+    /// Runs `work` while another thread writes the events of `work`. Returns when the events are written too, or when
+    /// the time for them is over.
     pub fn alongside<T>(&self, client: &KubeClient, work: impl FnOnce() -> T) -> T {
         let is_simulated = clock::is_simulated();
         lock(&self.queue).is_ending = is_simulated;
@@ -151,8 +152,8 @@ impl Recorder {
         })
     }
 
-    /// Waits until the waiting events are written, but no longer than `at_most`. The
-    /// events that still wait then are dropped.
+    /// Waits until all events in the queue are written, but no longer than `at_most`. The events that are then still in
+    /// the queue are dropped.
     pub fn end(&self, at_most: Duration) {
         let mut queue = lock(&self.queue);
         queue.is_ending = true;
@@ -162,7 +163,8 @@ impl Recorder {
         queue.drop_all();
     }
 
-    /// Waits for the next event to write and returns it. Returns `None` at the end.
+    /// Waits until an event may be written, and returns the event. Returns `None` when the recorder has ended and the
+    /// queue is empty.
     fn next(&self) -> Option<Event> {
         let mut queue = lock(&self.queue);
         queue.is_busy = false;
@@ -224,9 +226,9 @@ impl Queue {
         self.waiting.push_back(event);
     }
 
-    /// Returns the place of the event that is dropped to make room for `event`. This is the newest
-    /// event in the namespace that has most events of the same kind (warnings or others) waiting.
-    /// `None` means that `event` itself is dropped.
+    /// Returns the index of the event that is dropped to make room for `event`. Among the waiting events of the same
+    /// kind (warnings or others), this is the newest event of the namespace that has the most. `None` means that
+    /// `event` itself is dropped.
     fn most_crowded(&self, event: &Event) -> Option<usize> {
         let is_kind = |other: &&Event| other.is_warning() == event.is_warning();
         let mut counts: HashMap<&str, usize> = HashMap::new();
@@ -255,7 +257,7 @@ impl Queue {
             return NextEvent::At(until);
         }
         let ahead = ONE_WARNING_EACH * (BURST - 1);
-        // Reads the configuration of the access to a cluster. No call is made.
+        // No warning may be written while `warned_until` is further in the future than `ahead`.
         let warned_until = self.warned_until.map_or(now, |until| until.max(now));
         let may_warn = self.is_ending || warned_until <= now + ahead;
         let Some(place) = self.whose_turn(may_warn) else {
@@ -275,9 +277,9 @@ impl Queue {
         NextEvent::Event(event)
     }
 
-    /// Returns the place of the next event to write. This is the oldest event that may be written now and does not have
-    /// to wait for an earlier event of the same object. Events are preferred whose namespace differs from that of the
-    /// event written last.
+    /// Returns the index of the next event to write. This is the oldest event that may be written now and
+    /// for whose object no earlier event waits. Events of another namespace than the namespace of the last
+    /// written event come first.
     fn whose_turn(&self, may_warn: bool) -> Option<usize> {
         let mut first = None;
         let mut seen = HashSet::new();
@@ -327,23 +329,23 @@ impl Queue {
     }
 }
 
-/// The time after which a lasting finding is reported again. People read the events, so this is the machine's time,
-/// which tests do not shorten.
+/// A finding that lasts is reported again after this time. People read the events, so the time is measured by the
+/// machine's clock, which tests do not shorten.
 const REPEAT_AFTER: Duration = Duration::from_secs(600);
 
-/// How many findings are remembered about all objects together. A finding takes about 50 bytes, so all of them take 1
-/// MB. When there are more, the oldest half is forgotten. A forgotten finding may be reported again, which costs no
-/// more than a log line and a PATCH.
+/// How many findings are remembered for all objects together. A finding takes about 50 bytes, so all of them take 1 MB.
+/// When there are more, the older half is forgotten. A forgotten finding may be reported again, which costs only a log
+/// line and a PATCH.
 const ENTRIES_AT_MOST: usize = 20_000;
 
 /// How many findings are remembered for one object. All controllers together have fewer findings about one object
 /// at any time.
 const OF_ONE_OBJECT_AT_MOST: usize = 40;
 
-/// The findings about each object that this process has reported.
+/// The findings that this process has reported about each object, and when.
 #[derive(Default)]
 pub struct Reported {
-    /// The findings. The key is made of the hash of the object's UID, and of the hash of controller, reason
+    /// The findings. The key consists of two hashes: one of the object's UID, and one of controller, reason
     /// and message.
     entries: BTreeMap<(u64, u64), Entry>,
 }
@@ -351,7 +353,7 @@ pub struct Reported {
 #[derive(Clone, Copy)]
 struct Entry {
     at: Instant,
-    /// The hash of the name of the controller.
+    /// The hash of the name of the controller that reported the finding.
     controller: u32,
     /// The hash of the object's kind.
     kind: u32,
@@ -359,9 +361,9 @@ struct Entry {
 }
 
 impl Reported {
-    /// Whether the finding must be reported now, because it is new or was last reported long enough ago. When the
-    /// function returns true, it records the finding as reported. A success that a controller reports after a failure
-    /// is always new, and so is a failure after a success.
+    /// Whether the finding must be reported now, because it is new or because its last report is old enough. If so,
+    /// records that it was reported now. A success is always new when the controller has reported a failure of the
+    /// object since the last success, and a failure is always new after a success.
     pub fn is_due(
         &mut self,
         object: &ObjectReference,
@@ -378,8 +380,8 @@ impl Reported {
         self.is_due_beside_failures(object, controller, reason, message, now)
     }
 
-    /// Like [`is_due`](Reported::is_due), but the failures of the object stay remembered. This is for the success of
-    /// one part of an object while another part still fails.
+    /// Does the same as [`is_due`](Reported::is_due), but a success does not make the next failure of the object new.
+    /// This is for the success of one part of an object while another part still fails.
     pub fn is_due_beside_failures(
         &mut self,
         object: &ObjectReference,
@@ -414,7 +416,7 @@ impl Reported {
         self.forget(object, controller, Reason::is_failure)
     }
 
-    /// Forgets the findings about objects of this kind whose UIDs are not among `uids`.
+    /// Forgets the findings about all objects of this kind, except about those with the given UIDs.
     pub fn keep<'a>(&mut self, kind: &str, uids: impl Iterator<Item = &'a str>) {
         let (kind, kept) = (short_hash(kind), HashSet::<u64>::from_iter(uids.map(hash)));
         self.entries.retain(|(of, _), entry| entry.kind != kind || kept.contains(of));

@@ -1,8 +1,8 @@
-//! Reads Secrets of type `kubernetes.io/tls`. The metadata of a Secret says whether the Secret has changed. The
+//! Reads Secrets of type `kubernetes.io/tls`. The metadata of a Secret shows whether the Secret has changed. The
 //! certificate and the key are only in the whole Secret.
 //!
-//! No error repeats the content of a Secret. For this reason the content is parsed here, and not while the
-//! answer is read.
+//! No error repeats the content of a Secret. For this reason the content is not parsed by serde while the answer
+//! arrives, but by this file.
 
 use super::client::{KubeClient, folder, percent_encoded};
 use super::error::KubeError;
@@ -18,12 +18,13 @@ use std::sync::Arc;
 
 const TLS: &str = "kubernetes.io/tls";
 
-/// The longest `tls.crt` and the longest `tls.key` that are read, in bytes. Clouds accept no longer certificate or key.
+/// The longest `tls.crt` and the longest `tls.key` that are read, in bytes. No cloud accepts a longer
+/// certificate or key.
 const BYTES_AT_MOST: usize = 64 << 10;
 
 /// A Secret as it was when it was read.
 pub struct ReadSecret {
-    /// The UID and the resource version of the Secret. This text differs after each change of the Secret.
+    /// The UID and the resource version of the Secret. The text changes whenever the Secret changes.
     pub version: String,
     pair: Result<ValidPair, String>,
 }
@@ -53,7 +54,8 @@ fn path(namespace: &str, name: &str) -> String {
     format!("{secrets}/{}", percent_encoded(name))
 }
 
-/// Returns the message for a namespace whose Secrets we may not read. The message says how to allow the reading.
+/// Returns the message for the user when this program may not read the Secrets of a namespace. The message
+/// says how to allow it.
 pub fn without_rights(error: &KubeError, namespace: &str) -> String {
     let role: &[&dyn Display] = &[&namespace, &"-k", &"manifests/tls-secrets"];
     let apply = shell_command("kubectl apply -n", role);
@@ -71,8 +73,7 @@ impl ReadSecret {
         self.pair.is_ok()
     }
 
-    /// Returns the pair of the Secret when the certificate is valid at this time. The
-    /// error says why there is no valid pair.
+    /// Returns the certificate and the key if the certificate is valid at the time `now`. The error says why not.
     pub fn at(&self, now: Timestamp) -> TlsSecret {
         let valid = self.pair.as_ref().map_err(String::clone)?;
         let (begin, end) = (valid.not_before, valid.not_after);

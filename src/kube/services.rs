@@ -32,18 +32,18 @@ pub const SERVICE: &str = "Service";
 /// may have protocols that a load balancer does not speak.
 const PORTS_AT_MOST: usize = 250;
 
-/// How many source ranges of a Service are read at most. Source ranges are used only to name them in a message.
+/// How many source ranges of a Service are read at most. Only a message to the user shows them.
 const RANGES_AT_MOST: usize = 100;
 
 const FINALIZERS_AT_MOST: usize = 100;
 
-/// The size of a port without its name, in bytes.
+/// The size of one port in memory, without its name, in bytes.
 const BYTES_OF_A_PORT: usize = size_of::<provider::ServicePort>();
 
 const SERVICES: &str = "/api/v1/services";
 const LOAD_BALANCER: &str = "LoadBalancer";
 
-/// A Service.
+/// A Service, with the fields that this program uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct KubeService {
     pub metadata: ServiceMeta,
@@ -51,11 +51,11 @@ pub struct KubeService {
     pub spec: ServiceSpec,
     #[serde(default)]
     pub status: ServiceStatus,
-    /// The reason why this Service is not managed by us. `None` means that the Service is ours,
-    /// as [`ServiceScope`] says.
+    /// Why this Service is not ours. `None` means that the Service is ours, as [`ServiceScope`] decides.
     #[serde(skip)]
     pub left_alone: Option<&'static str>,
-    /// The limit because of which the annotations of this Service were dropped: older Services have used it up.
+    /// The limit because of which the large fields of this Service were dropped. The older Services already take all
+    /// the memory of this limit.
     #[serde(skip)]
     pub above: Option<Above>,
 }
@@ -71,8 +71,7 @@ pub struct ServiceMeta {
     pub uid: String,
     #[serde(deserialize_with = "not_empty")]
     pub resource_version: String,
-    /// The labels. They are compared with the selector when the Service is read, and are then
-    /// dropped: see [`KubeService::left_alone`].
+    /// The labels. They are only needed to decide whether the Service is ours, and are then dropped.
     #[serde(default, deserialize_with = "labels_of_service")]
     pub labels: Annotations,
     #[serde(default)]
@@ -130,8 +129,7 @@ pub struct AnyServiceMeta {
     pub has_our_finalizer: bool,
 }
 
-/// Reads the finalizers of a Service and returns whether our finalizer is among them. The finalizers themselves
-/// are not kept.
+/// Reads the finalizers of a Service and returns whether our finalizer is among them. The finalizers are not stored.
 fn has_our_finalizer<'de, D: Deserializer<'de>>(d: D) -> Result<bool, D::Error> {
     Ok(has_ours(&Finalizers::deserialize(d)?))
 }
@@ -173,8 +171,8 @@ impl KubeService {
         }
     }
 
-    /// Returns a message when parts of the Service were dropped, because it has too many ports or too large
-    /// annotations, or because it is above a limit. No load balancer can be made from such a Service.
+    /// Returns a message for the user when the Service has too many ports or too large annotations, or is above a
+    /// limit, so that parts of it were dropped. No load balancer can be made from such a Service.
     pub fn too_large(&self) -> Option<String> {
         let many_ports = self.spec.ports.too_many("ports");
         let too_large = many_ports.or_else(|| self.metadata.annotations.too_large());
@@ -182,7 +180,7 @@ impl KubeService {
         too_large.or_else(above)
     }
 
-    /// Returns the size of everything that tenants may make long in a Service, in bytes.
+    /// Returns the size of all parts of the Service that its author can make long, in bytes.
     fn bytes(&self) -> usize {
         let ports = self.spec.ports.iter().map(|port| BYTES_OF_A_PORT + port.name.len());
         let ranges = self.spec.load_balancer_source_ranges.iter().map(String::len);
@@ -194,8 +192,8 @@ impl KubeService {
         (self.metadata.creation_timestamp, self.metadata.uid.clone())
     }
 
-    /// Drops the annotations, source ranges and ports, because their size counts towards the limits. The ports stay
-    /// when the load balancer still has to be deleted, because the deletion needs them.
+    /// Drops the large fields: the annotations, source ranges and ports. The ports stay when the load balancer still
+    /// has to be deleted, because the deletion needs them.
     fn leave_out(&mut self) {
         self.metadata.annotations = Annotations::default();
         self.spec.load_balancer_source_ranges = First::default();
@@ -204,7 +202,8 @@ impl KubeService {
         }
     }
 
-    /// Shares the annotations with another version of the Service when both are equal, so that memory holds them once.
+    /// Compares the annotations with those of another version of the Service. When both are equal, the two Services
+    /// share one copy in memory.
     pub fn share_annotations(&mut self, other: &KubeService) {
         self.metadata.annotations.share(&other.metadata.annotations);
     }
@@ -213,8 +212,8 @@ impl KubeService {
         self.has_our_finalizer() && !self.wants_load_balancer()
     }
 
-    /// Leaves out the large fields of this Service when the budget of the most recent list says that the Service is
-    /// above a limit.
+    /// Drops the large fields of this Service when the budget of the most recent list says that the Service
+    /// is above a limit.
     fn limit(&mut self, budget: &ServiceBudget) {
         let above = budget.is_above(&self.metadata.namespace, &self.age(), self.bytes());
         if above.is_some() {
@@ -223,8 +222,8 @@ impl KubeService {
         }
     }
 
-    /// Returns a message when the Service has more finalizers than are read. The finalizers of such a Service must not
-    /// be written, because the finalizers that were not read would be lost.
+    /// Returns a message for the user when not all finalizers of the Service were read. The finalizers of such a
+    /// Service must not be written, because a patch would delete those that were not read.
     pub fn too_many_finalizers(&self) -> Option<String> {
         let why = self.metadata.finalizers.too_many("finalizers")?;
         Some(self.above.map_or(why, |above| above.message(&self.metadata.namespace)))
@@ -277,19 +276,18 @@ impl KubeService {
     }
 }
 
-/// The Services of a list, and the hash by which an unchanged list is recognized.
+/// The Services of a list, and a hash. A new list with the same hash is unchanged.
 #[derive(Debug, Default)]
 pub struct ServiceList {
     pub items: Arc<Vec<Arc<KubeService>>>,
     print: Print,
 }
 
-/// The Services of a list while the list is read. What is not kept of a Service is dropped as soon as the
-/// Service is read.
+/// The Services of a list that is being read. The fields that are not needed are dropped as soon as a Service is read.
 struct Collected<'a> {
     scope: &'a ServiceScope,
-    /// The Services of the list that was read before, by UID. A Service that is equal to the Service with the same UID
-    /// in that list shares memory with it, so that reading an unchanged list again needs no more memory.
+    /// The Services of the previous list, by UID. An unchanged Service shares its memory with the Service in this map,
+    /// so that reading an unchanged list again needs no more memory.
     known: &'a HashMap<&'a str, &'a Arc<KubeService>>,
     services: Vec<Arc<KubeService>>,
     budget: ServiceBudget,
@@ -298,7 +296,7 @@ struct Collected<'a> {
 }
 
 impl Collected<'_> {
-    /// Drops the Services that an earlier try of the same page has added, so that each try begins with only the
+    /// Drops the Services that an earlier try of the current page has added. Each try then begins with only the
     /// Services of the earlier pages.
     fn begin_page(&mut self) {
         self.services.truncate(self.before_page);
@@ -315,14 +313,14 @@ impl Collected<'_> {
         for place in above {
             let service = Arc::make_mut(&mut self.services[place]);
             service.leave_out();
-            // Before a Service is written, it is read again alone with all its finalizers. From the list, only our own
-            // finalizer is needed.
+            // From the list, only our own finalizer is needed, because a Service is read again alone, with all its
+            // finalizers, before it is written.
             if !service.is_to_end() {
                 let finalizers = &mut service.metadata.finalizers;
                 finalizers.keep(|finalizer| finalizer == LOAD_BALANCER_FINALIZER);
             }
-            // The method `end` sets the limit later, because it knows all Services. Until then, this value
-            // is a placeholder.
+            // The method `end` sets the right limit when it knows all Services. Until then, this value only
+            // marks the Service.
             service.above = Some(Above::Total);
         }
     }
@@ -339,7 +337,7 @@ impl Collected<'_> {
         }
     }
 
-    /// Returns the Services, and the part of the budget that later decides about a single Service.
+    /// Returns the Services, and the part of the budget that decides about Services that are later read alone.
     fn end(mut self) -> (Vec<Arc<KubeService>>, ServiceBudget) {
         for place in 0..self.services.len() {
             let service = &self.services[place];
@@ -354,7 +352,7 @@ impl Collected<'_> {
 }
 
 /// Parses a page of Services and adds each Service to the collected Services. The parsed value is the token of the next
-/// page, or the reason why the answer is not a page. The value is `None` when the answer is null.
+/// page, or the reason why the answer is not a page of Services. The value is `None` when the answer is `null`.
 #[derive(Clone, Copy)]
 struct ServicePage<'a, 'b>(&'a RefCell<Collected<'b>>);
 

@@ -1,4 +1,4 @@
-//! The few fields of Kubernetes' objects that we use. Everything else is dropped while an answer streams in.
+//! The few fields of Kubernetes' objects that this program uses. All other fields are skipped while an answer is read.
 
 use super::labels::{self, Labels};
 use crate::provider::{Interned, NodeAddress};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// The kind of a node in references to it.
 pub const NODE: &str = "Node";
 
-/// The `metadata` of an object. Only annotations that are read are kept.
+/// The `metadata` of an object. Only the annotations that this program uses are stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectMeta {
@@ -22,8 +22,8 @@ pub struct ObjectMeta {
     pub name: String,
     #[serde(deserialize_with = "not_empty")]
     pub uid: String,
-    /// The version of the object. It is never empty, because a patch with an empty version would be a write without a
-    /// precondition. An object without a version is no answer of an API server.
+    /// The version of the object. An empty version is an error. A patch with an empty version would be a
+    /// write without a precondition.
     #[serde(deserialize_with = "not_empty")]
     pub resource_version: String,
     #[serde(default)]
@@ -35,7 +35,7 @@ pub struct ObjectMeta {
     pub deletion_timestamp: Option<String>,
 }
 
-/// A machine that runs pods.
+/// A node, with the fields that this program uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct KubeNode {
     pub metadata: ObjectMeta,
@@ -55,13 +55,13 @@ pub struct NodeSpec {
     pub pod_cidrs: PodCidrs,
 }
 
-/// The ranges from which the pods of a node get their addresses, at most one of IPv4 and one of IPv6. They are kept as
-/// text, because thousands of nodes have ranges, and a short text takes little memory.
+/// The IP ranges of a node's pods, at most one IPv4 range and one IPv6 range. They are stored as one text, which takes
+/// less memory than parsed ranges when there are thousands of nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PodCidrs(Box<str>);
 
-/// A taint with all its fields. A merge patch replaces the whole list of taints, so every field of the other taints
-/// must be written back.
+/// A taint with all its fields. A merge patch replaces the whole list of taints, so it must contain every field of the
+/// taints that do not change.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Taint {
@@ -71,7 +71,7 @@ pub struct Taint {
     pub time_added: Option<Interned>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<Interned>,
-    /// Fields that a later Kubernetes may add.
+    /// Fields of which this program knows nothing, e.g. of a later Kubernetes.
     #[serde(flatten)]
     pub rest: BTreeMap<String, Value>,
 }
@@ -101,7 +101,7 @@ pub struct Condition {
 pub struct ObjectReference {
     pub kind: &'static str,
     pub name: String,
-    /// The namespace, which is empty for cluster-wide objects. Events about those go to `default`.
+    /// The namespace, which is empty for cluster-wide objects. Events about such objects are in `default`.
     pub namespace: String,
     pub uid: String,
 }
@@ -136,7 +136,7 @@ pub struct ListMeta {
     pub continue_token: String,
 }
 
-/// One page of a list. An answer without the field `items` is refused, because it is not a list.
+/// One page of a list. An answer without the field `items` is an error, because it is not a list.
 #[derive(Debug, Deserialize)]
 #[serde(bound = "T: Deserialize<'de>")]
 pub(super) struct ListPage<T> {
@@ -147,7 +147,7 @@ pub(super) struct ListPage<T> {
     items: Vec<Shared<T>>,
 }
 
-/// One page of a list, as the API server answers it. Lists are read as several types of pages.
+/// A type that one page of a list can be parsed into. Different lists use different types.
 pub(super) trait PageForm: DeserializeOwned {
     type Item;
 
@@ -168,8 +168,8 @@ impl<T: DeserializeOwned> PageForm for ListPage<T> {
     }
 }
 
-/// An item of a list, which is put into an `Arc` as soon as it is parsed. When the list grows, only pointers are then
-/// moved. (serde's own `Arc` boxes the item first, which costs a megabyte with 5,000 nodes.)
+/// An item of a list, which is put into an `Arc` as soon as it is parsed. When the vector of the list grows, only the
+/// pointers move. (serde's own `Arc` would allocate the item twice, which costs a megabyte with 5,000 nodes.)
 #[derive(Debug)]
 struct Shared<T>(Arc<T>);
 
@@ -192,7 +192,7 @@ impl KubeNode {
         self.spec.taints.iter().find(|taint| taint.key == key)
     }
 
-    /// Returns the condition of the node that has this type.
+    /// Returns the node's condition of this type.
     fn find(&self, kind: &str) -> Option<&Condition> {
         self.status.conditions.iter().find(|condition| condition.kind == kind)
     }
@@ -207,9 +207,8 @@ impl KubeNode {
         self.condition("Ready") == Some("True")
     }
 
-    /// Returns the time since when the node is not ready, according to its `Ready` condition. A node that has no
-    /// such condition yet is not ready since its creation. Returns `None` when the node is ready, or when the time
-    /// is not known.
+    /// Returns since when the node is not ready, according to its `Ready` condition. Without such a condition, this is
+    /// the time when the node was created. Returns `None` when the node is ready, or when the condition has no time.
     pub fn not_ready_since(&self) -> Option<Timestamp> {
         match self.find("Ready") {
             _ if self.is_ready() => None,
@@ -224,15 +223,14 @@ impl PodCidrs {
         self.0.is_empty()
     }
 
-    /// Returns each entry as a range, or as its text when the text is no range.
+    /// Returns each entry as an IP range. An entry that is not an IP range is returned as an error with its text.
     pub fn iter(&self) -> impl Iterator<Item = Result<IpNet, &str>> {
         let texts = self.0.split(',').filter(|text| !text.is_empty());
         texts.map(|text| text.parse::<IpNet>().map(|net| net.trunc()).map_err(|_| text))
     }
 }
 
-/// Reads a time of RFC 3339. A text that is not a time counts as missing, so that an object with a wrong time can
-/// still be read.
+/// Reads a time of RFC 3339. Another text is read as `None`, so that an object with a wrong time can still be used.
 pub(super) fn timestamp<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Timestamp>, D::Error> {
     let text: Option<String> = Option::deserialize(d)?;
     Ok(text.and_then(|text| text.parse().ok()))
@@ -245,8 +243,8 @@ pub(super) fn null_as_default<'de, D: Deserializer<'de>, T: Default + Deserializ
     Ok(Option::deserialize(d)?.unwrap_or_default())
 }
 
-/// Reads a list into a vector that takes no more room than its items. A vector
-/// that has grown has up to twice that room.
+/// Reads a list and frees the unused memory of its vector. A vector that has grown has up to twice the
+/// memory that its items need.
 fn fitting<'de, D: Deserializer<'de>, T: Deserialize<'de>>(d: D) -> Result<Vec<T>, D::Error> {
     let mut list: Vec<T> = null_as_default(d)?;
     list.shrink_to_fit();
@@ -258,7 +256,7 @@ fn joined<'de, D: Deserializer<'de>>(d: D) -> Result<PodCidrs, D::Error> {
     Ok(PodCidrs(list.join(",").into()))
 }
 
-/// At most the first `N` items of a list, and the number of the other items.
+/// The first `N` items of a list at most, and the number of the items that were left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "Option<Vec<T>>", bound = "T: Deserialize<'de>")]
 pub struct First<T, const N: usize> {
@@ -267,13 +265,13 @@ pub struct First<T, const N: usize> {
 }
 
 impl<T, const N: usize> First<T, N> {
-    /// Returns a message when the list has more items than are read. `what` names the items.
+    /// Returns a message for the user when the list has more than `N` items. `what` is the word for the items.
     pub fn too_many(&self, what: &str) -> Option<String> {
         let count = self.kept.len() + self.left_out;
         (self.left_out > 0).then(|| format!("it has {count} {what}, but ccm reads at most {N}"))
     }
 
-    /// Removes the items that do not fulfil `is_kept`.
+    /// Removes the items for which `is_kept` returns `false`. They count as left out.
     pub(super) fn keep(&mut self, is_kept: impl Fn(&T) -> bool) {
         let count = self.kept.len();
         self.kept.retain(is_kept);

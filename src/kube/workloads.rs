@@ -1,5 +1,5 @@
-//! Reads Deployments and DaemonSets. `doctor` looks at the workloads that run beside ours. A client command reads the
-//! flags and variables of the daemon's container, so that the command works with the daemon's settings.
+//! Reads Deployments and DaemonSets. The command `doctor` checks the workloads that run beside ours. A client command
+//! reads the flags and variables of the daemon's container, and then uses the same settings as the daemon.
 
 use super::client::{KubeClient, folder, percent_encoded};
 use super::error::KubeError;
@@ -14,20 +14,20 @@ pub struct Workload {
     pub images: Vec<String>,
     /// The port numbers that the probes of the workload's containers use.
     pub probed_ports: Vec<u64>,
-    /// How many pods are ready, and how many the workload should have. `None` means that the workload's controller has
-    /// not reported these counts yet.
+    /// How many pods are ready, and how many pods the workload should have. `None` means that Kubernetes has not
+    /// counted the pods yet.
     pub pods: Option<(u64, u64)>,
 }
 
-/// The flags and variables that a container is started with, as far as the workload object itself contains them.
+/// The flags and variables that a container is started with, if their values are in the workload object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Container {
-    /// The words of the command line after the program.
+    /// The arguments of the command line, after the program.
     pub words: Vec<String>,
     /// The names and values of the environment variables.
     pub variables: Vec<(String, String)>,
-    /// The variables and flags whose value is not in the workload object. Each comes with the place of the value,
-    /// e.g. `a Secret`.
+    /// The variables and flags whose values are not in the workload object. Each has a text that says where the value
+    /// is, e.g. `a Secret`.
     pub elsewhere: Vec<(String, &'static str)>,
     /// Whether the container imports all variables of a ConfigMap or Secret, without a list of their names.
     pub imports: bool,
@@ -35,14 +35,14 @@ pub struct Container {
 
 const APPS: &str = "apis/apps/v1";
 
-/// The names of containers that run a cloud-controller-manager begin with one of these texts.
+/// A container whose name begins with one of these texts is taken for a cloud-controller-manager.
 const NAMES: [&str; 2] = ["ccm", "hcloud-cloud-controller-manager"];
 
-/// The texts by which a daemon is recognized. The name of its workload or container, or of its image, contains
-/// one of them.
+/// A workload is taken for a cloud-controller-manager when its name, or the name or image of one of its containers,
+/// contains one of these texts.
 const DAEMONS: [&str; 2] = ["ccm-from-scratch", NAMES[1]];
 
-/// The fields that `valueFrom` can have. Each comes with the name that messages use for the place of the value.
+/// The fields that `valueFrom` can have, each with the text that says in messages where the value is.
 const PLACES: [(&str, &str); 4] = [
     ("secretKeyRef", "a Secret"),
     ("configMapKeyRef", "a ConfigMap"),
@@ -56,11 +56,12 @@ impl KubeClient {
         Ok(self.running(namespace)?.iter().map(workload).collect())
     }
 
-    /// Returns the objects of all Deployments and DaemonSets that are not scaled to zero, each with its resource.
+    /// Returns the objects of all Deployments and DaemonSets that are not scaled to zero. Each comes with its resource,
+    /// `deployments` or `daemonsets`.
     fn running(&self, namespace: &str) -> Result<Vec<(&'static str, Value)>, KubeError> {
         let mut all = Vec::new();
         for resource in ["deployments", "daemonsets"] {
-            // Without a limit the list comes in one answer. Deployments and DaemonSets are few.
+            // A list without a limit of items comes in one answer. There are few Deployments and DaemonSets.
             let mut list = self.document(&folder(APPS, namespace, resource), "items")?;
             if let Value::Array(items) = list["items"].take() {
                 let running =
@@ -71,8 +72,9 @@ impl KubeClient {
         Ok(all)
     }
 
-    /// Returns the cloud-controller-managers of a namespace, ours or upstream's. Each comes with its resource,
-    /// `deployment` or `daemonset`. The list is empty when the API server does not have these resources.
+    /// Returns the workloads of a namespace that run a cloud-controller-manager, ours or
+    /// hcloud-cloud-controller-manager. Each comes with `deployment` or `daemonset`. The list is empty when the API
+    /// server does not have these resources.
     pub fn daemons(&self, namespace: &str) -> Result<Vec<(&'static str, Value)>, KubeError> {
         let all = match self.running(namespace) {
             Err(error) if error.is_not_found() => return Ok(Vec::new()),
@@ -82,7 +84,8 @@ impl KubeClient {
         Ok(daemons.map(|(resource, one)| (resource.trim_end_matches('s'), one)).collect())
     }
 
-    /// Returns a whole object of `apps/v1`, or `None` when the API server itself says that the object does not exist.
+    /// Returns a Deployment or DaemonSet with all its fields, or `None` when the API server itself says
+    /// that it does not exist.
     pub fn workload(
         &self,
         plural: &str,
@@ -146,7 +149,8 @@ fn containers(workload: &Value) -> &[Value] {
     items(&workload["spec"]["template"]["spec"]["containers"])
 }
 
-/// Returns the container that runs a cloud-controller-manager. The error says why no container could be chosen.
+/// Returns the container that runs a cloud-controller-manager. The error says why it is not clear which
+/// container that is.
 pub fn container(workload: &Value) -> Result<Container, String> {
     let all = containers(workload);
     let name = |container: &Value| text(&container["name"]).to_owned();
@@ -182,7 +186,7 @@ pub fn container(workload: &Value) -> Result<Container, String> {
 impl Container {
     fn variable(&mut self, variable: &Value) {
         let name = text(&variable["name"]).to_owned();
-        // When several variables have the same name, the last of them is used.
+        // When several variables have the same name, the last one is valid.
         self.variables.retain(|(other, _)| *other != name);
         self.elsewhere.retain(|(other, _)| *other != name);
         let from = &variable["valueFrom"];
@@ -208,7 +212,7 @@ impl Container {
     }
 
     /// Replaces `$(NAME)` by the value of the variable `NAME`, as the kubelet does. Returns an error when the text
-    /// contains `$$`, or a variable whose value is not in the workload object.
+    /// contains `$$`, or a variable whose value is not in the workload object. The error says where the value is.
     fn expanded(&self, text: &str) -> Result<String, &'static str> {
         let expand = |text: String, (name, value): &(String, String)| {
             text.replace(&format!("$({name})"), value)

@@ -1,5 +1,5 @@
-//! Turns a context of a kubeconfig into the way to reach its cluster as its user. Every
-//! field is either used or refused by name.
+//! Reads the cluster and the user of a kubeconfig's context, and returns how the cluster is reached. A field that is
+//! not supported is an error that names the field, so that no field is ignored.
 
 use super::entry::{KubeconfigCluster, KubeconfigContext, KubeconfigEntry, User};
 use super::exec::{Plugin, Program};
@@ -17,24 +17,25 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a credential plugin may run. The limit is so short that a thread that waits for a plugin is not
-/// taken for dead.
+/// How long a credential plugin may run. During this time a thread may wait for the plugin. The limit is so short that
+/// the health check does not take such a thread for dead.
 pub const EXEC_TIME_LIMIT: Duration = Duration::from_secs(30);
 
-/// The sources of the configuration that the settings and the environment name.
+/// What the command line and the environment say about the cluster.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The files of `--kubeconfig`, or else of `$KUBECONFIG`. The files are merged, and the first file wins.
+    /// The files of `--kubeconfig`, or of `$KUBECONFIG` when the flag is not set. The files are merged. When several
+    /// files set a value, the first file wins.
     pub kubeconfig: Vec<PathBuf>,
     /// The name of the context in `--context`.
     pub context: Option<String>,
-    /// The value of `--master`: an address that replaces the one of the kubeconfig or the pod.
+    /// The value of `--master`. This address replaces the address in the kubeconfig or in the pod.
     pub master: Option<String>,
     /// The values of `$KUBERNETES_SERVICE_HOST` and `$KUBERNETES_SERVICE_PORT`.
     pub service: Option<(String, String)>,
     /// The value of `$HOME`.
     pub home: Option<PathBuf>,
-    /// The value that a test uses instead of [`EXEC_TIME_LIMIT`].
+    /// The time limit that a test uses instead of [`EXEC_TIME_LIMIT`].
     pub exec_time_limit: Option<Duration>,
 }
 
@@ -43,11 +44,11 @@ pub struct Access {
     /// The scheme, host and port of the API server, without a trailing slash.
     pub server: String,
     pub tls: TlsSource,
-    /// The proxy of `proxy-url`, which is used even when the environment names another proxy.
-    /// `None` means that the environment decides.
+    /// The proxy of the field `proxy-url`, which takes precedence over the environment. `None` means that
+    /// the environment decides.
     pub proxy: Option<Proxy>,
     pub login: Login,
-    /// The namespace that the context sets. It is used for objects whose namespace the user does not give.
+    /// The namespace of the context. It is used for objects for which the user gives no namespace.
     pub namespace: Option<String>,
     /// The source of the configuration, for messages.
     pub origin: String,
@@ -56,7 +57,7 @@ pub struct Access {
 }
 
 impl Access {
-    /// Returns the access to a server that requires no credentials.
+    /// Returns an `Access` without credentials, for a server that requires none.
     pub fn without_credentials(server: &str) -> Access {
         Access {
             server: server.to_owned(),
@@ -69,8 +70,8 @@ impl Access {
         }
     }
 
-    /// Whether somebody on the network can read the credentials. A proxy on another machine is reached over the network
-    /// even when the server is on this machine.
+    /// Whether the credentials can be read by others on the network, because they are sent without TLS. This is also
+    /// the case when the server is on this machine and the proxy is not.
     pub fn is_unencrypted(&self) -> bool {
         let scheme = self.server.split("://").next().unwrap_or_default();
         let proxy = self.proxy.as_ref();
@@ -79,11 +80,11 @@ impl Access {
     }
 }
 
-/// The name of the extension of a cluster that is meant for credential plugins.
+/// The name of a cluster's extension with data for credential plugins.
 const EXEC_EXTENSION: &str = "client.authentication.k8s.io/exec";
 
-/// Reads the kubeconfig and returns how to reach the cluster of its context. `paths` are the
-/// files of the options, or the default file.
+/// Reads the kubeconfig and returns how the cluster of the chosen context is reached. `paths` are the files of the
+/// options, or the default file.
 pub(super) fn load(paths: &[PathBuf], options: &Options) -> Result<Access, String> {
     let merged = file::read(paths)?;
     let (name, wanted_by) = match (&options.context, &merged.current_context) {
@@ -177,7 +178,7 @@ fn roots(cluster: &KubeconfigEntry<KubeconfigCluster>) -> Result<Roots, String> 
     }
 }
 
-/// Returns the `Cluster` of client.authentication.k8s.io, which tells a credential plugin about the cluster.
+/// Returns the object `Cluster` of client.authentication.k8s.io. It tells a credential plugin about the cluster.
 fn for_plugin(cluster: &KubeconfigEntry<KubeconfigCluster>) -> Result<Value, String> {
     let fields = &cluster.fields;
     let pem = authority(cluster)?.map(|pem| STANDARD.encode(pem.bytes));
@@ -207,9 +208,9 @@ fn exec_extension(cluster: &KubeconfigEntry<KubeconfigCluster>) -> Result<Option
     })
 }
 
-/// Returns the login with which every call is authenticated. Only one kind of login is used, as in kubectl. A token or
-/// a user name with a password comes first, then a client certificate (the login is then `None`), then a plugin. A
-/// plugin may ask for the cluster's data, and its run time is limited.
+/// Returns the credentials for every call. As in kubectl, only one kind is used. A token, or a user name with a
+/// password, comes first. A client certificate comes next, and `None` is then returned because the certificate is a
+/// part of the TLS settings. A plugin comes last.
 fn login(
     user: &KubeconfigEntry<User>,
     cluster: &KubeconfigEntry<KubeconfigCluster>,

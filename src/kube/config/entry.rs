@@ -1,7 +1,7 @@
 //! The entries of a kubeconfig as types: one cluster, context or user. Errors name the file, the entry and the field.
 //!
-//! No message repeats a value, because the value may be a secret. When a line is missing in the file, even the value
-//! of a harmless field may be a secret.
+//! No message repeats the value of a field, because the value may be a secret. When the user has forgotten a line of
+//! the file, a secret may even be the value of a harmless field.
 
 use crate::http::{Pem, read_file};
 use crate::text::quoted;
@@ -17,14 +17,14 @@ use std::path::{Path, PathBuf};
 /// kilobytes at most.
 const PEM_LIMIT_BYTES: u64 = 4 << 20;
 
-/// How many letters and digits in a row make a text look like a secret. Names that people choose have no such part.
+/// A text with this many letters and digits in a row looks like a secret. Names that people choose have no such part.
 const SECRET_CHARACTERS: usize = 32;
 
-/// How many letters and digits in a row make a text look like a secret when
-/// capitals, small letters and digits are mixed.
+/// A text with this many letters and digits in a row looks like a secret if they include capitals, small
+/// letters and digits.
 const MIXED_CHARACTERS: usize = 16;
 
-/// The fields of `contexts[].context`. Empty fields count as missing, here and in the types below.
+/// The fields of `contexts[].context`. Empty fields are read as missing. This also applies to the types below.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct KubeconfigContext {
@@ -46,10 +46,10 @@ pub(super) struct KubeconfigCluster {
     pub(super) insecure_skip_tls_verify: bool,
     pub(super) tls_server_name: Option<String>,
     pub(super) proxy_url: Option<String>,
-    /// Whether compression is off. Nothing is compressed here, so the field only matters to credential plugins.
+    /// Whether compression is off. This program never compresses, so the field is only passed on to credential plugins.
     #[serde(default)]
     pub(super) disable_compression: bool,
-    /// Data for other programs. One of the extensions is meant for credential plugins.
+    /// Data for other programs. One of the extensions contains data for credential plugins.
     pub(super) extensions: Option<Value>,
 }
 
@@ -95,8 +95,8 @@ pub(super) struct PluginVariable {
     pub(super) value: String,
 }
 
-/// An entry of a kubeconfig. Other entries refer to an entry by its name. Relative paths in an entry are relative to
-/// the file that contains the entry.
+/// An entry of a kubeconfig. Other entries refer to it by its name. Relative paths in the entry are relative to the
+/// file that contains the entry.
 #[derive(Clone)]
 pub(super) struct KubeconfigEntry<T> {
     /// The kind of the entry: `cluster`, `context` or `user`.
@@ -106,9 +106,8 @@ pub(super) struct KubeconfigEntry<T> {
     pub(super) fields: T,
 }
 
-/// Reads the fields of an entry into a type. The error is the name of a field, and what is wrong with the field. A
-/// field that cannot be used is an error and is never silently ignored, because it may have been set to make a
-/// connection safe, or may be a misspelling of such a field.
+/// Parses the fields of an entry. The error consists of the name of a field and what is wrong with it. A field that
+/// cannot be used is always an error. If it were ignored, a connection might be less safe than the user wants.
 pub(super) fn typed<T: DeserializeOwned>(fields: &Mapping) -> Result<T, (String, String)> {
     let mut set = fields.clone();
     set.retain(|_, value| !value.is_null() && value.as_str() != Some(""));
@@ -142,8 +141,8 @@ impl<T> KubeconfigEntry<T> {
         format!("{}: {field}: {why}", self.place())
     }
 
-    /// Returns the content of the field `…-data`, or else of the file that the field itself names.
-    /// Returns `None` when neither field is set.
+    /// Returns the content of the field `FIELD-data`. Without that field, returns the content of the file to which
+    /// `field` is the path. Returns `None` when neither field is set.
     pub(super) fn pem(
         &self,
         field: &str,
@@ -175,8 +174,8 @@ impl<T> KubeconfigEntry<T> {
         }
     }
 
-    /// Returns the error for a field that names a file that does not exist. The message does not repeat the value of
-    /// the field, because the value may be the secret itself.
+    /// Returns the error for a field whose value is not the path of an existing file. The message does not repeat the
+    /// value, because the value may be the secret itself.
     pub(super) fn no_file(&self, field: &str, instead: &str) -> String {
         self.error(
             field,
@@ -187,14 +186,15 @@ impl<T> KubeconfigEntry<T> {
         )
     }
 
-    /// Returns the path of a field, which is relative to the kubeconfig that contains the field.
+    /// Returns the file to which the value of a field points. Such a path is relative to the kubeconfig
+    /// that contains the field.
     pub(super) fn path(&self, text: &str) -> PathBuf {
         self.file.parent().unwrap_or(Path::new("")).join(text)
     }
 }
 
-/// Whether the text contains an unbroken sequence of letters and digits that is too long for a name that people write.
-/// Such a text may be a token, a password or base64.
+/// Whether a run of letters and digits in the text is longer than in names that people choose. Such a text may be a
+/// token, a password or base64.
 pub(super) fn may_be_secret(text: &str) -> bool {
     text.split(|c: char| !c.is_ascii_alphanumeric()).any(|run| {
         let has = |is: fn(&char) -> bool| run.chars().any(|c| is(&c));
@@ -205,8 +205,7 @@ pub(super) fn may_be_secret(text: &str) -> bool {
     })
 }
 
-/// Returns a name in quotes for messages. When the name looks like a secret, returns a text that says so
-/// without the name.
+/// Returns a name in quotes for messages. A name that looks like a secret is replaced by a text that says so.
 pub(super) fn shown(name: &str) -> String {
     if may_be_secret(name) { "[not shown: looks like a secret]".into() } else { quoted(name) }
 }
@@ -221,7 +220,7 @@ fn decoded(data: &str) -> Result<Vec<u8>, &'static str> {
         .map_err(|_| "is not base64; copy all of it, or create it again with base64 -w0 FILE")
 }
 
-/// Returns the parser's message. Values that the parser quotes are left out, because they may be secrets.
+/// Returns the message of a parser's error without the values that the parser quotes, because they may be secrets.
 pub(super) fn explained(error: &serde_yaml::Error) -> String {
     let message = error.to_string();
     let message = message.rsplit_once(" at line ").unwrap_or((&message, "")).0;
@@ -235,8 +234,8 @@ pub(super) fn explained(error: &serde_yaml::Error) -> String {
     }
     match (found.split_once("invalid type: "), error.location()) {
         (Some((place, _)), _) => {
-            // The user may have written a number or a boolean. It cannot be taken as text, because YAML turns
-            // `0123` into `83`.
+            // The user may have written a number or a boolean. It must not be taken as text, because YAML has changed
+            // it: `0123` becomes `83`.
             let text = expected.replace("a string", "text; put it in quotes");
             format!("{place}must be {}", text.replace("a sequence", "a list"))
         }

@@ -1,8 +1,8 @@
-//! Credential plugins: the `exec` of a user names a program that prints a token or
-//! a client certificate (client.authentication.k8s.io).
+//! Credential plugins: the `exec` of a user is a program that prints a token or a client certificate
+//! (client.authentication.k8s.io).
 //!
-//! The program runs when a call needs credentials and there are none, shortly before the current credentials end, and
-//! once after each 401. Threads share one run, and the clients of a process share one plugin.
+//! The program runs when a call needs credentials and there are none, shortly before the current credentials expire,
+//! and once after each 401. All threads wait for the same run, and all clients of a process share one plugin.
 
 use super::entry::{Exec, KubeconfigEntry, User, may_be_secret, shown, typed};
 use crate::http::{self, ClientIdentity, Issuer, Pem, Secret};
@@ -24,18 +24,19 @@ use std::time::{Duration, Instant};
 /// Credentials are renewed this long before they expire, or a tenth of their lifetime before, whichever is shorter.
 const RENEWED_BEFORE: Duration = Duration::from_secs(60);
 
-/// A program that has failed is not run again during this pause. Without the pause, every thread that needs
-/// credentials would run the program again. The pause is short enough for a Lease to be renewed in time, and is
-/// measured by the machine's clock.
+/// After a failure, the program is not run again for this time, measured by the machine's clock. Otherwise
+/// every thread that needs credentials would run the program again. The pause is so short that the Lease
+/// can still be renewed in time.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(2);
 
 /// A credential plugin: a program, and the credentials that it printed last.
 pub(super) struct Plugin {
-    /// The file, user and field of the plugin, for messages.
+    /// The file, the user and the field that the plugin is from, for messages.
     place: String,
     program: Program,
     time_limit: Duration,
-    /// The present credentials and the last failure. The lock is held while the program runs.
+    /// The current credentials and the last failure. The lock is held while the program runs, so that other threads
+    /// wait for the result.
     held: Mutex<HeldCredentials>,
 }
 
@@ -50,19 +51,18 @@ struct HeldCredentials {
 #[derive(Clone)]
 struct PluginCredentials {
     issued: http::Credentials,
-    /// When the credentials are due to be renewed. `None` means that they are renewed only after the API server
-    /// has refused them.
+    /// When the credentials are renewed. `None` means that they are renewed only after the API server has refused them.
     renew_at: Option<Timestamp>,
-    /// When the credentials end. They are not used afterwards.
+    /// When the credentials expire. They are not sent after this time.
     end_at: Option<Timestamp>,
 }
 
-/// The plugins of this process. All clients of a daemon share one plugin and therefore one program.
+/// The plugins of this process. All clients share an equal plugin, so that its program runs only once.
 static PLUGINS: Mutex<Vec<Weak<Plugin>>> = Mutex::new(Vec::new());
 
 impl Plugin {
-    /// Returns the plugin that runs this program for the user. When this process already has an equal plugin, returns
-    /// that plugin, so that the program runs only once.
+    /// Returns a plugin that runs this program for the user. When this process already has an equal plugin,
+    /// returns that plugin.
     pub(super) fn of(
         user: &KubeconfigEntry<User>,
         program: Program,
@@ -105,8 +105,8 @@ impl Plugin {
 }
 
 impl HeldCredentials {
-    /// Returns the credentials, and whether they are due to be renewed. Returns `None` when there are no credentials,
-    /// or when they have expired at `now`.
+    /// Returns the credentials, and whether it is time to renew them. Returns `None` when there are no credentials, or
+    /// when they have expired at the time `now`.
     fn good(&self, now: Timestamp) -> Option<(http::Credentials, bool)> {
         let credentials = self.credentials.as_ref()?;
         let is_past = |end: Option<Timestamp>| end.is_some_and(|end| end <= now);
@@ -121,14 +121,14 @@ impl HeldCredentials {
     }
 }
 
-/// Returns how long before their time of expiry, `end`, the credentials are renewed.
+/// Returns how long before the moment `end`, at which they expire, the credentials are renewed.
 fn lead(end: Timestamp) -> Duration {
     let life = Duration::try_from(end.duration_since(clock::timestamp())).unwrap_or_default();
     RENEWED_BEFORE.min(life / 10)
 }
 
 impl Issuer for Plugin {
-    /// Returns credentials from memory as long as they are not due to be renewed.
+    /// Returns the stored credentials. Runs the program first when there are none or when it is time to renew them.
     fn current(&self) -> Result<http::Credentials, String> {
         let mut held = lock(&self.held);
         let is_due = held.good(clock::timestamp()).is_none_or(|(_, is_due)| is_due);
@@ -144,7 +144,8 @@ impl Issuer for Plugin {
         }
     }
 
-    /// Runs the program again, unless other credentials have already replaced the refused credentials.
+    /// Runs the program again if the refused credentials are still the stored ones. Otherwise they were
+    /// already replaced.
     fn refused(&self, number: u64) {
         let mut held = lock(&self.held);
         let is_refused = |it: &mut PluginCredentials| it.issued.number == number;
@@ -176,8 +177,8 @@ struct Status {
     expiration_timestamp: Option<String>,
 }
 
-/// Returns the credentials with their sequence number, and when they expire. The error is a message for the user, and
-/// does not repeat fields that may be secret.
+/// Parses what the program printed. Returns the credentials, and when they expire. The error is a message for the user
+/// and does not repeat fields that may be secret.
 fn parse(
     printed: &[u8],
     version: &str,
@@ -232,7 +233,7 @@ fn parse(
     Ok((issued, end.flatten()))
 }
 
-/// Returns when credentials end. `None` means that they never end.
+/// Returns when the credentials expire. `None` means never.
 fn end(text: &str) -> Result<Option<Timestamp>, String> {
     match text.parse::<Timestamp>() {
         Ok(end) if end > clock::timestamp() => Ok(Some(end)),
@@ -247,11 +248,11 @@ fn end(text: &str) -> Result<Option<Timestamp>, String> {
 const V1: &str = "client.authentication.k8s.io/v1";
 const V1BETA1: &str = "client.authentication.k8s.io/v1beta1";
 
-/// How much of the program's output is read at most, in bytes. The output with the credentials has some kilobytes.
+/// How many bytes of the program's output are read at most. The output with the credentials has some kilobytes.
 const STDOUT_LIMIT_BYTES: usize = 1 << 20;
 
-/// The pause between two checks of whether the plugin has ended or printed something. The pause is the machine's time,
-/// which tests do not shorten.
+/// How long to wait before checking again whether the plugin has ended or printed something. The time is measured by
+/// the machine's clock, which tests do not shorten.
 const POLL: Duration = Duration::from_millis(5);
 
 /// The capacity of a pipe on Linux, in bytes.
@@ -260,13 +261,13 @@ const PIPE_BYTES: usize = 64 << 10;
 /// A program, and how it is run.
 #[derive(PartialEq, Eq)]
 pub(super) struct Program {
-    /// The program's name as it stands in the kubeconfig, for messages.
+    /// The program's name for messages, as the kubeconfig has it.
     name: String,
     path: PathBuf,
     exec: Exec,
     /// The value of the variable `KUBERNETES_EXEC_INFO`.
     info: String,
-    /// The `apiVersion` that the program's answer must have.
+    /// The `apiVersion` that the program's output must have.
     pub(super) version: &'static str,
 }
 
@@ -314,8 +315,8 @@ impl Program {
             .env("KUBERNETES_EXEC_INFO", &self.info)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            // The program's standard error may hold a secret. It is passed on to a terminal, where a person reads it,
-            // and is otherwise discarded, so that no log keeps it.
+            // The program's standard error may contain a secret. It is shown at a terminal, where a person reads it.
+            // Otherwise it is discarded, so that no log contains it.
             .stderr(if std::io::stderr().is_terminal() { Stdio::inherit() } else { Stdio::null() })
             // The program gets a process group of its own. Ending the group then also ends the processes that
             // the program started.
@@ -323,17 +324,17 @@ impl Program {
             .spawn()
             .map_err(|error| format!("{name} can't be started: {error}"))?;
         let begun = clock::now();
-        // A pipe that cannot be made non-blocking is not read, because a read could then wait for ever.
+        // A pipe that cannot be made non-blocking is not read, because a read could wait for ever.
         let mut pipe = child.stdout.take();
         pipe = pipe.filter(|pipe| SockRef::from(pipe).set_nonblocking(true).is_ok());
         let mut printed = Vec::new();
         let mut buffer = vec![0; PIPE_BYTES];
-        // The pipe is read while the program runs, because a program whose pipe is full would wait for us. Reading
-        // stops when the program has ended. It does not wait for the end of the pipe, because a child that outlives the
-        // program may hold the pipe open for ever.
+        // The pipe is read while the program runs, because otherwise a program that fills the pipe would wait for ever.
+        // The loop ends when the program has ended. The end of the pipe may come much later, because a child of the
+        // program may hold the pipe open.
         let status = loop {
-            // The status is checked before the pipe is read: everything that the program printed
-            // before its end is in the pipe by then.
+            // The status is checked before the pipe is read. If the program has ended, everything that it printed is in
+            // the pipe by now.
             let status = child.try_wait();
             let read = pipe.as_mut().map(|pipe| pipe.read(&mut buffer));
             let count = read.and_then(Result::ok).unwrap_or(0);
@@ -367,7 +368,7 @@ impl Program {
     }
 }
 
-/// Ends the program, and every process that it has started and that has not made a group of its own.
+/// Kills the program and every process that it has started, except processes that have made a group of their own.
 #[allow(unsafe_code)]
 fn end_group(child: &Child) {
     let Ok(group) = libc::pid_t::try_from(child.id()) else {
@@ -389,7 +390,8 @@ fn version(text: Option<&str>) -> Result<&'static str, String> {
     }
 }
 
-/// Returns an error when the program needs a standard input, because programs never get a standard input here.
+/// Returns an error when the kubeconfig says that the program needs a standard input, because here programs
+/// never get one.
 fn check_interactive(mode: Option<&str>, version: &str) -> Result<(), String> {
     match mode {
         Some("Never" | "IfAvailable") => Ok(()),

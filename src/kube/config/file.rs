@@ -9,8 +9,8 @@ use serde::de::DeserializeOwned;
 use serde_yaml::Mapping;
 use std::path::{Path, PathBuf};
 
-/// The largest kubeconfig that is read, in bytes. A usual kubeconfig has a few kilobytes, or some tens
-/// of kilobytes with inline certificates.
+/// The largest kubeconfig that is read, in bytes. A usual kubeconfig has a few kilobytes. With inline certificates it
+/// has some tens of kilobytes.
 const LIMIT_BYTES: u64 = 16 << 20;
 
 /// The content of one file of a kubeconfig.
@@ -23,8 +23,7 @@ struct File {
     users: Option<Vec<Named>>,
 }
 
-/// An item of a list in a kubeconfig. The fields of the item are under a key that is the kind of the
-/// item, e.g. `cluster`.
+/// An item of a list in a kubeconfig. Its fields are under a key that says what the item is, e.g. `cluster`.
 #[derive(Deserialize)]
 #[serde(expecting = "an entry with a name and its fields")]
 struct Named {
@@ -41,8 +40,8 @@ pub(super) struct Merged {
     entries: Vec<KubeconfigEntry<Mapping>>,
 }
 
-/// Reads the files. When there are several files, some may be missing or empty, as in
-/// kubectl. A single file must have content.
+/// Reads the files. When there are several files, some of them may be missing or empty, as in kubectl. A single file
+/// must exist and have content.
 pub(super) fn read(paths: &[PathBuf]) -> Result<Merged, String> {
     let mut merged = Merged::default();
     let mut empty = None;
@@ -77,8 +76,8 @@ pub(super) fn list(paths: &[PathBuf]) -> String {
 }
 
 impl Merged {
-    /// Returns the entry of this kind and name, with its fields parsed into their types. `wanted_by` says who asked for
-    /// the entry, and stands in the error message.
+    /// Returns the entry of this kind and name, with parsed fields. `wanted_by` is the flag or field that names the
+    /// entry. Error messages begin with it.
     pub(super) fn find<T: DeserializeOwned>(
         &self,
         kind: &str,

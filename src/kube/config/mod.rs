@@ -1,5 +1,5 @@
-//! Decides how the API server is reached. The sources are `--kubeconfig`, `$KUBECONFIG`, the in-cluster service
-//! account and `~/.kube/config`, in this order.
+//! Decides how the API server is reached. The first of these sources that exists is used: `--kubeconfig`,
+//! `$KUBECONFIG`, the service account of the pod, `~/.kube/config`.
 
 mod context;
 mod entry;
@@ -14,7 +14,7 @@ use entry::shown;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Reads the configuration and returns how to reach the cluster. No call is made.
+/// Reads the configuration and returns how the cluster is reached. The function makes no call.
 pub fn load(options: &Options) -> Result<Access, String> {
     let context = options.context.as_deref();
     let mut access = if !options.kubeconfig.is_empty() {
@@ -46,8 +46,8 @@ fn default_path(options: &Options) -> Option<PathBuf> {
     options.home.as_ref().map(|home| home.join(".kube/config"))
 }
 
-/// Returns how to reach the cluster when neither a flag, nor a variable, nor a pod names a cluster. The result comes
-/// from the file that kubectl reads by default, or from the address of `--master` alone.
+/// Returns how the cluster is reached when no flag, variable or pod says it: as `~/.kube/config` says, or without
+/// credentials at the address of `--master`.
 fn by_default(options: &Options, context: Option<&str>) -> Result<Access, String> {
     if let Some(path) = default_path(options).filter(|path| path.exists()) {
         return context::load(&[path], options);
@@ -62,8 +62,8 @@ fn by_default(options: &Options, context: Option<&str>) -> Result<Access, String
     ))
 }
 
-/// Returns an error when `--context` is set although there is no kubeconfig. No other cluster may be used instead of
-/// the one that `--context` names.
+/// Returns an error when `--context` is set although no kubeconfig is used. Otherwise the program would use another
+/// cluster than the user wants.
 fn no_context(context: Option<&str>, why: &str) -> Result<(), String> {
     match context {
         None => Ok(()),
@@ -78,7 +78,7 @@ fn no_context(context: Option<&str>, why: &str) -> Result<(), String> {
 /// The folder of a pod in which Kubernetes mounts `ca.crt`, `token` and `namespace`.
 const MOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/// The largest file with the CAs of a cluster that is read, in bytes.
+/// The largest file with a cluster's CA certificates that is read, in bytes.
 const CA_LIMIT_BYTES: u64 = 4 << 20;
 
 /// Returns how a pod reaches the API server with its service account.
