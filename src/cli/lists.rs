@@ -25,7 +25,7 @@ pub(super) struct Table<Plans, Row> {
     pub(super) name: fn(&Row) -> String,
 }
 
-/// What a list shows at one moment.
+/// The contents of a list of a command at one moment. With `--watch`, such a list is made again and again.
 pub(super) struct List<Plans> {
     pub(super) plans: Plans,
     /// The text that says why there are no rows.

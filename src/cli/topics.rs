@@ -235,8 +235,7 @@ const NARROWEST: usize = 24;
 const FURTHEST: usize = 40;
 const BELOW: usize = 31;
 
-/// The additional indent of the second line of a row's left side, compared with the first line. A line that is indented
-/// by `TEXT` or more is running text, and not a row.
+/// The second line of a row's left side is indented by this much more than its first line.
 const ROW_INDENT: usize = 4;
 const TEXT: usize = 8;
 

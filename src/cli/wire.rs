@@ -174,8 +174,8 @@ fn client(settings: &Settings, gate: Arc<dyn Gate>, timing: Timing) -> Result<Ku
     Ok(KubeClient::new(access, proxies()?, timing, gate))
 }
 
-/// Returns a time that belongs to the Lease, or to a write that must end before the lease does. A test may shorten this
-/// time to a tenth at most, because the renewal of a Lease takes real time.
+/// Returns a duration for the Lease, or for a write that must end before the lease does. A test may shorten it, but not
+/// to less than a tenth, because the renewal of a Lease takes real time.
 pub(super) fn for_lease(time: Duration) -> Duration {
     clock::at_least(time, time / 10)
 }

@@ -86,7 +86,7 @@ pub(super) fn around<T, E>(
             u32::try_from(page).unwrap_or(PAGES_AT_MOST)
         };
         let mut number = expected(moved).min(last);
-        // The lowest ID of the next page when that page was the last one that was read, otherwise `None`.
+        // The lowest ID of the page after this one, if that page was read just before. Otherwise `None`.
         let mut next_low = None;
         let mut steps = 0;
         while open.contains(&wanted) {

@@ -50,7 +50,8 @@ metrics! {
     ROBOT_REMAINING: Gauge "ccm_robot_budget_remaining" ["endpoint"],
         "Calls of the Robot web service left of ccm's own budget by endpoint (server, reset), at the last call; the web service itself allows more.";
 
-    /// The metric is a point in time and not the remaining time, because a point in time stays right between two calls.
+    /// The value is the time at which Robot's block ends, and not the remaining time. The end stays right while no call
+    /// to Robot is made.
     ROBOT_BLOCKED: Gauge "ccm_robot_blocked_until_timestamp_seconds" ["reason"],
         "When ccm calls the Robot web service again, in seconds since 1970, by the reason for the pause: login (credentials were refused), rate_limit. 0: no pause.";
 

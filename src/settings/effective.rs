@@ -244,7 +244,7 @@ impl Candidate {
     }
 }
 
-/// Returns a parser for candidates that parses only the text, and ignores where the text comes from.
+/// Returns a parser for the possible values of a setting. It parses only their text, and ignores their source.
 pub(super) fn parsed<T>(
     parse: impl Fn(&str) -> Result<T, String>,
 ) -> impl Fn(&Candidate) -> Result<T, String> {

@@ -36,8 +36,8 @@ const KUBERNETES: &[Credential] = &[Credential::Kubernetes];
 const CLOUD: &[Credential] = &[Credential::Cloud];
 const BOTH: &[Credential] = &[Credential::Kubernetes, Credential::Cloud];
 
-/// The stages in the order in which they are read. The login of Robot is not among the credentials of the stages,
-/// because the client of Robot itself sends a refused login only once in ten minutes.
+/// The stages in the order in which they are read. They do not need the login of Robot among their credentials, because
+/// Robot's client itself sends a refused login only once in ten minutes.
 #[rustfmt::skip] // Each row has what is read, the check that reports it, what it needs, and what it sends.
 const STAGES: &[ReadStage] = &[
     stage("the token", "token", &[], &[], |view, may| {

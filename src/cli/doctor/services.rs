@@ -100,11 +100,10 @@ fn left_over_ports(external: &[Balancer], plans: &[ServicePlan]) -> Vec<CheckOut
     outcomes.collect()
 }
 
-/// Returns why the port probably belonged to a Service, or `None`. One reason is that the port sends traffic to the
-/// node port of a Service that has the same port but left the load balancer, or that now uses another port of the load
-/// balancer. Another reason is that no target answers on this port, although Services use the load balancer. The result
-/// is `None` when a Service with the same port and node port uses the load balancer, because the port then gets the
-/// label of that Service again.
+/// Returns why the port probably belonged to a Service. There are two reasons. Either the port sends traffic to the
+/// node port of a Service, and that Service has left the load balancer or uses another port of it now. Or no target
+/// answers on the port, although Services use the load balancer. Returns `None` when a Service with the same port and
+/// node port uses the load balancer, because the port then gets the label of that Service again.
 fn why_left_over(balancer: &Balancer, port: &PortOwner, plans: &[ServicePlan]) -> Option<String> {
     let to = port.destination?;
     let uses =
@@ -166,7 +165,7 @@ fn lacking(view: &DoctorView, plan: &ServicePlan) -> Option<CheckOutcome> {
     Some(CheckOutcome::bad(is_late(plan), message, remedy))
 }
 
-/// Whether the Service has waited longer than a working daemon would let it wait for its address or its end.
+/// Whether the Service has waited for its address, or for its deletion, longer than it would wait for a working daemon.
 fn is_late(plan: &ServicePlan) -> bool {
     let service = &plan.service;
     let metadata = &service.metadata;

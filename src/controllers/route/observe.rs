@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 /// After this time, routes are compared even when no node has changed.
 const COMPARE_PERIOD: Duration = Duration::from_secs(300);
 
-/// How many routes are remembered. A Network can have 100 routes. A route beyond this number is not
-/// deleted, but reported.
+/// How many routes are remembered. A Network can have 100 routes. A route that is not remembered is not deleted, but
+/// reported, because nothing shows that this program made it.
 const REMEMBERED_AT_MOST: usize = 1000;
 
 /// How often nodes are read, by a table that the other controllers read as well.

@@ -40,8 +40,8 @@ struct DesiredRoutes {
     /// The plan for the node. Its obstacle is the reason why one of the routes can't be made.
     plan: NodeRoutePlan,
     server: InstanceId,
-    /// The name of another node to which this server belongs. Because of that node, no missing route is
-    /// added for this one.
+    /// The name of another node that has the server of this node. Because of that other node, no missing route is added
+    /// for this node.
     kept_by: Option<String>,
     /// Whether the list of servers has the server.
     has_server: bool,
@@ -121,7 +121,8 @@ struct Planner<'a> {
     is_anchored: bool,
     /// Whether a route that blocks a node's route may belong to another cluster that uses the same Network.
     is_in_doubt: bool,
-    /// Whether adding the routes that are not blocked may settle the doubt.
+    /// Whether it may become clear that no route belongs to another cluster, when the routes that are not
+    /// blocked are added.
     may_become_clear: bool,
 }
 

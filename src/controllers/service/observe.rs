@@ -170,7 +170,7 @@ pub(super) fn known_group(apis: &Apis) -> impl Fn(&KubeService) -> Option<String
     }
 }
 
-/// Returns the namespaces and names of the Secrets for which ports of these Services ask.
+/// Returns the namespace and name of each Secret that a port of these Services names.
 pub(super) fn tls_secret_names<'a>(
     provider: &dyn Provider,
     services: impl IntoIterator<Item = &'a Arc<KubeService>>,

@@ -293,8 +293,8 @@ impl<'a> AnnotationParser<'a> {
         }
     }
 
-    /// Returns the TCP port of the Service that the text after the dot in an annotation's key names. `None` means that
-    /// the annotation has no effect, which the parser has then reported.
+    /// Returns the TCP port of the Service that has the name or number behind the dot in an annotation's key. `None`
+    /// means that the annotation has no effect. The parser has then reported why.
     fn port(&mut self, annotation: &Annotation, key: &str, suffix: &str) -> Option<u16> {
         if annotation.scope != AnnotationScope::Port {
             self.problem(format!(

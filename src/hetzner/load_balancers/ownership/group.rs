@@ -87,7 +87,7 @@ pub(crate) enum GroupUse<'a> {
 /// Who owns a port of a load balancer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// The planned Service.
+    /// The Service for which the plan is made.
     This,
     /// Another Service of the group.
     Member,

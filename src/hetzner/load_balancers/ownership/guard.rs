@@ -32,8 +32,8 @@ impl Guard {
         Guard { seen: seen.into(), ..Guard::default() }
     }
 
-    /// Returns the guard of a write that changes the labels so that they state the ownership `to`. `balancer` is `None`
-    /// when the load balancer is to be created.
+    /// Returns the condition for a write that changes the labels so that they state the ownership `to`. `balancer` is
+    /// `None` when the load balancer is created by the write.
     pub(crate) fn to(balancer: Option<Labelled>, to: &Ownership) -> Guard {
         let from = balancer.map(|balancer| balancer.ownership.clone()).unwrap_or_default();
         let seen = balancer.map(|labelled| SeenState::from(labelled.balancer));
