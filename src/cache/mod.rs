@@ -311,8 +311,8 @@ impl Apis {
         Ok(view?.map(|(_, servers)| Arc::clone(servers)))
     }
 
-    /// Returns how many pages of the list of all servers have to be read to find the servers with these IDs, judged by
-    /// the last list.
+    /// Returns how many pages of the list of all servers must be read to find the servers with these IDs. The last list
+    /// shows on which pages they should be.
     pub fn pages_around(&self, numbers: &BTreeSet<u64>) -> usize {
         let known = self.instances_last().unwrap_or_default();
         pages_of(&known, numbers) as usize

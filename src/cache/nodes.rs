@@ -226,7 +226,7 @@ impl State {
         self.agreed = Default::default();
     }
 
-    /// Reads the table of nodes, and then reads those nodes whole whose rows changed.
+    /// Reads the table of nodes, and then reads the whole nodes whose rows have changed.
     fn read_table(&mut self, kube: &KubeClient, detail: Detail) -> Result<(), CacheError> {
         let asked = clock::now();
         let mut print = self.agreed[detail as usize];

@@ -98,7 +98,8 @@ impl AllServers {
         Servers { cloud: slice(&self.cloud), dedicated: slice(&self.dedicated) }
     }
 
-    /// Returns the error of an API that did not answer, if there is one.
+    /// Returns the error of an API that did not answer, or `None` when both APIs answered. When neither answered,
+    /// returns the error of the cloud's API.
     pub fn outage(&self) -> Option<CacheError> {
         let cloud = self.cloud.as_ref().err().cloned().map(CacheError::Cloud);
         cloud.or(self.dedicated.as_ref().err().cloned().map(CacheError::Dedicated))

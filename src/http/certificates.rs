@@ -68,8 +68,8 @@ pub struct Authorities {
 }
 
 impl Authorities {
-    /// Returns the usable authorities of a PEM text. Unusable ones are only counted, so that one of them does not make
-    /// a bundle of a hundred useless. The error says why no authority is usable.
+    /// Returns the usable authorities of a PEM text. Unusable authorities are only counted, so that one of them does
+    /// not spoil a whole bundle. The error says why no authority is usable.
     pub fn parse(pem: &[u8]) -> Result<Authorities, String> {
         let mut store = RootCertStore::empty();
         let mut found = Authorities::default();
@@ -158,9 +158,10 @@ impl Chain {
     }
 }
 
-/// Returns the first and the last moment at which a certificate is valid. The certificate is verified at the earliest
-/// and at the latest possible moment, and the two errors of the library contain the limits. The issuer is unknown here,
-/// which does not matter because the library checks the validity first.
+/// Returns the first and the last moment at which a certificate is valid. The TLS library tells these
+/// moments only in errors. The certificate is therefore verified at the earliest and at the latest possible
+/// moment, and each of the two errors contains one of them. The issuer is unknown here, which does not
+/// matter because the library checks the validity first.
 fn validity(certificate: &ParsedCertificate) -> Option<(Timestamp, Timestamp)> {
     let at = |seconds: u64| {
         let at = UnixTime::since_unix_epoch(Duration::from_secs(seconds));

@@ -56,7 +56,7 @@ pub struct Head {
     pub date: Option<Timestamp>,
 }
 
-/// The length to which an error message of an API is cut, in characters.
+/// How many characters of an API's error message are shown at most.
 const MESSAGE_CHARACTERS: usize = 1000;
 
 /// Returns the message of an API on one line, cut to [`MESSAGE_CHARACTERS`].

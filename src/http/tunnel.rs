@@ -25,7 +25,7 @@ const IPV4: u8 = 1;
 const NAME: u8 = 3;
 const IPV6: u8 = 4;
 
-/// The longest head of an answer that is read, in bytes. The cookies of a login page fit in.
+/// The longest head of an answer that is read, in bytes. Even the head of a login page with its cookies is shorter.
 const HEAD_BYTES: usize = 16 * 1024;
 
 /// A tunnel that is being opened.

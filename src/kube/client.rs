@@ -459,8 +459,8 @@ impl KubeClient {
                 if is_first {
                     *print = answered.get();
                 }
-                // When all pages together are shorter than half of the limit, the next read requests the whole list in
-                // one answer again.
+                // When all pages together are shorter than half of the limit for one answer, the next read requests the
+                // whole list in one answer again.
                 if large.is_some() && bytes < body_limit(kind) / 2 {
                     lock(&self.large_lists).remove(kind);
                 }

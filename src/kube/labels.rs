@@ -43,8 +43,8 @@ fn is_for_provider(key: &str) -> bool {
     domain.is_some_and(|domain| domain.ends_with(ANNOTATION_DOMAIN))
 }
 
-/// Reads a map of strings and calls `take` with each pair whose key `is_read` accepts. The values of the other pairs are
-/// skipped without a copy. Go writes a nil map as `null`.
+/// Reads a map of strings and calls `take` with each pair whose key `is_read` accepts. The values of the other pairs
+/// are skipped without a copy. A `null` is read as an empty map, because Go writes a nil map as `null`.
 struct Pairs<R, T> {
     is_read: R,
     take: T,

@@ -509,7 +509,7 @@ impl KubeClient {
         Ok(found)
     }
 
-    /// Drops the fields that are not kept from a Service that was read alone. The scope and the limits are the same as
+    /// Drops the fields that are not needed from a Service that was read alone. The scope and the limits are the same as
     /// for the Services of a list.
     fn cut(&self, service: &mut KubeService) {
         service.select(&self.scope);

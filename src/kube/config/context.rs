@@ -255,7 +255,7 @@ fn identity(user: &KubeconfigEntry<User>) -> Result<Option<ClientIdentity>, Stri
     }
 }
 
-/// Returns the user's token. The file of a token wins over an inline token, as in kubectl.
+/// Returns the user's token. As in kubectl, a token in a file takes precedence over a token in the kubeconfig.
 fn token(user: &KubeconfigEntry<User>) -> Result<Option<Login>, String> {
     if let Some(path) = &user.fields.token_file {
         let file = user.path(path);
