@@ -257,7 +257,8 @@ impl Queue {
             return NextEvent::At(until);
         }
         let ahead = ONE_WARNING_EACH * (BURST - 1);
-        // No warning may be written while `warned_until` is further in the future than `ahead`.
+        // No warning may be written while `warned_until` is further in the future than `ahead`. At its end the process
+        // adds no more events, so that the rate of the warnings is not limited any more.
         let warned_until = self.warned_until.map_or(now, |until| until.max(now));
         let may_warn = self.is_ending || warned_until <= now + ahead;
         let Some(place) = self.whose_turn(may_warn) else {
