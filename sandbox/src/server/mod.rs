@@ -25,7 +25,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use socket2::SockRef;
+use socket2::{Domain, SockRef, Socket, Type};
 
 use crate::Half;
 use crate::calls::CallLog;
@@ -158,6 +158,26 @@ impl Server {
     /// Returns the number of connections that are open now.
     pub fn connections(&self) -> usize {
         self.shared.state().open.len()
+    }
+}
+
+/// A port that is bound, but on which nothing listens. While this value exists, a connection to the port is refused, and
+/// no other program gets the port as a free one.
+#[derive(Debug)]
+pub struct KeptPort {
+    _socket: Socket,
+}
+
+impl KeptPort {
+    /// Binds the port. Connections of a server that has just ended are no obstacle.
+    ///
+    /// # Errors
+    /// An error means that the port is in use, or that this process may not use it.
+    pub fn new(address: SocketAddr) -> io::Result<KeptPort> {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+        socket.set_reuse_address(true)?;
+        socket.bind(&address.into())?;
+        Ok(KeptPort { _socket: socket })
     }
 }
 

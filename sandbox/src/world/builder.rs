@@ -247,6 +247,7 @@ impl Builder {
         Ok(Sandbox {
             kubelets,
             served: Default::default(),
+            kept: Default::default(),
             ports: ports.into(),
             cloud,
             cluster,

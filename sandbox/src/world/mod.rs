@@ -23,7 +23,7 @@ use crate::kubeconfig::{Context, Kubeconfig, Login, Material};
 use crate::kubelet::{Kubelets, NodeSpec};
 use crate::kubernetes::{Cluster, PolicyRule, User};
 use crate::robot::Robot;
-use crate::server::{self, Config, Ending, Exchanged, Server};
+use crate::server::{self, Config, Ending, Exchanged, KeptPort, Server};
 pub use access::{Account, admin_rules, official_rules};
 use access::{Accounts, Folder, Tokens};
 pub use builder::Builder;
@@ -42,6 +42,8 @@ pub struct Sandbox {
     kubelets: Kubelets,
     /// The APIs that answer requests, each with its HTTP server. A sandbox in memory has no HTTP servers.
     served: Mutex<HashMap<Half, Option<Server>>>,
+    /// The ports of the APIs that were stopped. No other program can get them before the APIs are served again.
+    kept: Mutex<HashMap<Half, KeptPort>>,
     /// The addresses on which the APIs listen. The real port is stored when an API is first served, so that an API that
     /// was stopped is served at the same address again.
     ports: Mutex<Ports>,
@@ -223,10 +225,12 @@ impl Sandbox {
         SocketAddr::new(ports.address, ports.of(half))
     }
 
-    /// Stops an API. Connections to its address are refused from now on.
+    /// Stops an API. Connections to its address are refused from now on, and no other program gets its port.
     pub fn stop(&self, half: Half) {
         let server = self.served().remove(&half);
-        drop(server);
+        let address = server.flatten().map(|server| server.address());
+        let kept = address.and_then(|address| KeptPort::new(address).ok());
+        self.kept().extend(kept.map(|port| (half, port)));
     }
 
     /// Serves an API. An API that was stopped gets its previous address again. Nothing happens when the API
@@ -242,6 +246,7 @@ impl Sandbox {
             served.insert(half, None);
             return Ok(());
         }
+        self.kept().remove(&half);
         let mut ports = self.ports();
         let server = Server::start(Config {
             address: ports.address,
@@ -487,6 +492,10 @@ impl Sandbox {
 
     fn served(&self) -> MutexGuard<'_, HashMap<Half, Option<Server>>> {
         self.served.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn kept(&self) -> MutexGuard<'_, HashMap<Half, KeptPort>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn ports(&self) -> MutexGuard<'_, Ports> {

@@ -1,6 +1,7 @@
 //! What a sandbox holds when it has started, and what is left when it has ended.
 
-use std::net::{Ipv4Addr, Ipv6Addr, TcpStream};
+use std::io::ErrorKind;
+use std::net::{Ipv6Addr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,6 +11,7 @@ use std::thread;
 use sandbox::kubeconfig::Login;
 use sandbox::{Builder, Half, Sandbox};
 use serde_json::{Value, json};
+use socket2::{Domain, Socket, Type};
 
 fn variable(sandbox: &Sandbox, name: &str) -> Option<String> {
     sandbox.env().into_iter().find(|(other, _)| other == name).map(|(_, value)| value)
@@ -154,20 +156,32 @@ fn a_user_that_is_added_has_a_kubeconfig_too() {
 
 #[test]
 fn a_half_that_was_stopped_starts_again_at_its_address() {
-    // An address of its own: no other test can get the port meanwhile.
-    let sandbox =
-        Sandbox::builder().address(Ipv4Addr::new(127, 0, 0, 9).into()).heartbeats(false).start();
+    let sandbox = Sandbox::builder().heartbeats(false).start();
     for half in [Half::Hetzner, Half::Kubernetes] {
         stop_and_resume(&sandbox, half);
         sandbox.resume(half).unwrap();
     }
 }
 
+/// Another program could otherwise get the port, and answer in the place of the API.
+#[test]
+fn a_half_that_was_stopped_keeps_its_port() {
+    let sandbox = Sandbox::builder().heartbeats(false).start();
+    for half in [Half::Hetzner, Half::Kubernetes] {
+        let address = sandbox.address(half);
+        sandbox.stop(half);
+        let other = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        let taken = other.bind(&address.into()).map_err(|error| error.kind());
+        assert_eq!(taken, Err(ErrorKind::AddrInUse), "{half}");
+        sandbox.resume(half).unwrap();
+        assert!(TcpStream::connect(address).is_ok());
+    }
+}
+
 /// A child has a copy of each socket until it runs its own program.
 #[test]
 fn a_half_that_was_stopped_is_closed_for_processes_that_start_meanwhile_too() {
-    let sandbox =
-        Sandbox::builder().address(Ipv4Addr::new(127, 0, 0, 10).into()).heartbeats(false).start();
+    let sandbox = Sandbox::builder().heartbeats(false).start();
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         let children = scope.spawn(|| {
