@@ -14,8 +14,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Turns each row into a static with the name in the row, and lists the statics in [`TABLE`] in the order of the rows.
 macro_rules! metrics {
-    ($($(#[$doc:meta])* $static:ident: $kind:ident $name:literal $labels:tt, $help:literal;)*) => {
-        $($(#[$doc])* pub static $static: Metric = Metric::new(MetricKind::$kind, $name, &$labels, $help);)*
+    ($($(#[doc = $help:literal])+ $static:ident: $kind:ident $name:literal $labels:tt;)*) => {
+        $(
+            $(#[doc = $help])+
+            pub static $static: Metric = Metric::new(
+                MetricKind::$kind, $name, &$labels, concat!($($help),+).trim_ascii_start(),
+            );
+        )*
 
         /// All metrics, in the order in which they are exposed.
         pub static TABLE: &[&Metric] = &[$(&$static),*];
@@ -23,100 +28,109 @@ macro_rules! metrics {
 }
 
 metrics! {
-    /// The metrics of the Hetzner Cloud API have the names and labels of hcloud-go, so that dashboards for
-    /// hcloud-go go on working.
-    HCLOUD_REQUESTS: Counter "hcloud_api_requests_total" ["method", "api_endpoint", "code"],
-        "Answers of the Hetzner Cloud API by method, path with IDs as -, and HTTP status.";
+    // The metrics of the Hetzner Cloud API have the names and labels of hcloud-go, so that dashboards for
+    // hcloud-go go on working.
+    /// Answers of the Hetzner Cloud API by method, path with IDs as -, and HTTP status.
+    HCLOUD_REQUESTS: Counter "hcloud_api_requests_total" ["method", "api_endpoint", "code"];
 
-    HCLOUD_DURATION: Histogram "hcloud_api_request_duration_seconds" ["method"],
-        "How long an answer of the Hetzner Cloud API took, in seconds.";
+    /// How long an answer of the Hetzner Cloud API took, in seconds.
+    HCLOUD_DURATION: Histogram "hcloud_api_request_duration_seconds" ["method"];
 
-    HCLOUD_IN_FLIGHT: Gauge "hcloud_api_in_flight_requests" [],
-        "Requests to the Hetzner Cloud API that wait for an answer.";
+    /// Requests to the Hetzner Cloud API that wait for an answer.
+    HCLOUD_IN_FLIGHT: Gauge "hcloud_api_in_flight_requests" [];
 
-    HCLOUD_LIMIT: Gauge "ccm_hcloud_rate_limit" [],
-        "Limit of the project in calls an hour, from the last answer.";
+    /// Limit of the project in calls an hour, from the last answer.
+    HCLOUD_LIMIT: Gauge "ccm_hcloud_rate_limit" [];
 
-    HCLOUD_REMAINING: Gauge "ccm_hcloud_rate_limit_remaining" [],
-        "Calls left of the project's limit, from the last answer; one call is added each second.";
+    /// Calls left of the project's limit, from the last answer; one call is added each second.
+    HCLOUD_REMAINING: Gauge "ccm_hcloud_rate_limit_remaining" [];
 
-    /// The metrics of Robot have the labels of the metrics of the Hetzner Cloud API.
-    ROBOT_REQUESTS: Counter "robot_api_requests_total" ["method", "api_endpoint", "code"],
-        "Answers of the Robot web service by method, path with numbers as -, and HTTP status.";
+    // The metrics of Robot have the labels of the metrics of the Hetzner Cloud API.
+    /// Answers of the Robot web service by method, path with numbers as -, and HTTP status.
+    ROBOT_REQUESTS: Counter "robot_api_requests_total" ["method", "api_endpoint", "code"];
 
-    ROBOT_DURATION: Histogram "robot_api_request_duration_seconds" ["method"],
-        "How long an answer of the Robot web service took, in seconds.";
+    /// How long an answer of the Robot web service took, in seconds.
+    ROBOT_DURATION: Histogram "robot_api_request_duration_seconds" ["method"];
 
-    ROBOT_REMAINING: Gauge "ccm_robot_budget_remaining" ["endpoint"],
-        "Calls of the Robot web service left of ccm's own budget by endpoint (server, reset), at the last call; the web service itself allows more.";
+    /// Calls of the Robot web service left of ccm's own budget by endpoint (server, reset), at the last call; the web
+    /// service itself allows more.
+    ROBOT_REMAINING: Gauge "ccm_robot_budget_remaining" ["endpoint"];
 
-    /// The value is the time at which Robot's block ends, and not the remaining time. The end stays right while no call
-    /// to Robot is made.
-    ROBOT_BLOCKED: Gauge "ccm_robot_blocked_until_timestamp_seconds" ["reason"],
-        "When ccm calls the Robot web service again, in seconds since 1970, by the reason for the pause: login (credentials were refused), rate_limit. 0: no pause.";
+    // The value is the time at which Robot's block ends, and not the remaining time. The end stays right while no call
+    // to Robot is made.
+    /// When ccm calls the Robot web service again, in seconds since 1970, by the reason for the pause: login
+    /// (credentials were refused), rate_limit. 0: no pause.
+    ROBOT_BLOCKED: Gauge "ccm_robot_blocked_until_timestamp_seconds" ["reason"];
 
-    KUBERNETES_REQUESTS: Counter "ccm_kubernetes_requests_total" ["method", "resource", "code"],
-        "Answers of the Kubernetes API by method, resource and HTTP status.";
+    /// Answers of the Kubernetes API by method, resource and HTTP status.
+    KUBERNETES_REQUESTS: Counter "ccm_kubernetes_requests_total" ["method", "resource", "code"];
 
-    UNANSWERED: Counter "ccm_unanswered_requests_total" ["api", "reason"],
-        "Requests without an answer by API (hcloud, robot, kubernetes) and reason (unreachable, timeout, tls, other).";
+    /// Requests without an answer by API (hcloud, robot, kubernetes) and reason (unreachable, timeout, tls, other).
+    UNANSWERED: Counter "ccm_unanswered_requests_total" ["api", "reason"];
 
-    TICKS: Counter "ccm_ticks_total" ["controller", "result"],
-        "Ticks by controller and result: ok, failed (an object could not be synced), outage (an API did not answer).";
+    /// Ticks by controller and result: ok, failed (an object could not be synced), outage (an API did not answer).
+    TICKS: Counter "ccm_ticks_total" ["controller", "result"];
 
-    TICK_DURATION: Histogram "ccm_tick_duration_seconds" ["controller"],
-        "How long a tick took, in seconds.";
+    /// How long a tick took, in seconds.
+    TICK_DURATION: Histogram "ccm_tick_duration_seconds" ["controller"];
 
-    PLANNED: Gauge "ccm_planned_changes" ["controller"],
-        "Changes that the last tick planned.";
+    /// Changes that the last tick planned.
+    PLANNED: Gauge "ccm_planned_changes" ["controller"];
 
-    CHANGES: Counter "ccm_changes_total" ["controller", "kind", "result"],
-        "Writes by controller, kind and result: ok, failed, conflict (the object changed, was deleted or was busy; planned again).";
+    /// Writes by controller, kind and result: ok, failed, conflict (the object changed, was deleted or was busy;
+    /// planned again).
+    CHANGES: Counter "ccm_changes_total" ["controller", "kind", "result"];
 
-    FINDINGS: Counter "ccm_findings_total" ["controller", "reason"],
-        "Findings reported, by controller and reason; a finding that lasts is reported again every ten minutes.";
+    /// Findings reported, by controller and reason; a finding that lasts is reported again every ten minutes.
+    FINDINGS: Counter "ccm_findings_total" ["controller", "reason"];
 
-    EVENTS: Counter "ccm_events_total" ["result"],
-        "Events by result: written, failed (the API server did not accept it), dropped (too many to write).";
+    /// Events by result: written, failed (the API server did not accept it), dropped (too many to write).
+    EVENTS: Counter "ccm_events_total" ["result"];
 
-    /// Each node is counted in one state only, which is the first state in the help text that fits.
-    NODES: Gauge "ccm_nodes" ["state"],
-        "Nodes by state: foreign (a provider ID that is not ours), unmatched (could not be initialised yet), uninitialized, shutdown (its server is off), ready, not_ready.";
+    // Each node is counted in one state only, which is the first state in the help text that fits.
+    /// Nodes by state: foreign (a provider ID that is not ours), unmatched (could not be initialised yet),
+    /// uninitialized, shutdown (its server is off), ready, not_ready.
+    NODES: Gauge "ccm_nodes" ["state"];
 
-    LOAD_BALANCERS: Gauge "ccm_load_balancers" ["state"],
-        "Load balancers by state: managed (its Service has an address), pending (no address yet), leaving (its Service needs no load balancer any more), orphaned (its Service does not exist).";
+    /// Load balancers by state: managed (its Service has an address), pending (no address yet), leaving (its Service
+    /// needs no load balancer any more), orphaned (its Service does not exist).
+    LOAD_BALANCERS: Gauge "ccm_load_balancers" ["state"];
 
-    LOAD_BALANCERS_HEALTH: Gauge "ccm_load_balancers_health" ["state"],
-        "Load balancers of Services by how many of their targets are healthy, as of the last read: all, some, none, unknown (no target was checked yet). A target that was added just now counts only if there are no others.";
+    /// Load balancers of Services by how many of their targets are healthy, as of the last read: all, some, none,
+    /// unknown (no target was checked yet). A target that was added just now counts only if there are no others.
+    LOAD_BALANCERS_HEALTH: Gauge "ccm_load_balancers_health" ["state"];
 
-    LOAD_BALANCERS_USE: Gauge "ccm_load_balancers_use" ["use"],
-        "Load balancers of Services by their use, as of the last read: own, shared (by several Services), external, released.";
+    /// Load balancers of Services by their use, as of the last read: own, shared (by several Services), external,
+    /// released.
+    LOAD_BALANCERS_USE: Gauge "ccm_load_balancers_use" ["use"];
 
-    LOAD_BALANCERS_READ: Gauge "ccm_load_balancers_health_timestamp_seconds" [],
-        "When the health of these load balancers was last read, in seconds since 1970.";
+    /// When the health of these load balancers was last read, in seconds since 1970.
+    LOAD_BALANCERS_READ: Gauge "ccm_load_balancers_health_timestamp_seconds" [];
 
-    /// The metric has one value for all certificates together. A series for each certificate is not possible, because
-    /// labels never hold names of objects, and the series of a replaced certificate would remain.
-    CERTIFICATE_EXPIRY: Gauge "ccm_certificate_expiry_timestamp_seconds" [],
-        "When the next certificate that load balancers of Services use expires, in seconds since 1970, as of the last read; 0: no certificate is known.";
+    // The metric has one value for all certificates together. A series for each certificate is not possible, because
+    // labels never hold names of objects, and the series of a replaced certificate would remain.
+    /// When the next certificate that load balancers of Services use expires, in seconds since 1970, as of the last
+    /// read; 0: no certificate is known.
+    CERTIFICATE_EXPIRY: Gauge "ccm_certificate_expiry_timestamp_seconds" [];
 
-    ROUTES: Gauge "ccm_routes" ["state"],
-        "Routes of the private Network by state: ok, missing, wrong_gateway, blackhole, unwanted, stale, left_alone, not_ours, see ccm route list --help; only where the route controller runs.";
+    /// Routes of the private Network by state: ok, missing, wrong_gateway, blackhole, unwanted, stale, left_alone,
+    /// not_ours, see ccm route list --help; only where the route controller runs.
+    ROUTES: Gauge "ccm_routes" ["state"];
 
-    LEADER: Gauge "ccm_leader" [],
-        "1 while this process does the work, 0 while another process holds the Lease.";
+    /// 1 while this process does the work, 0 while another process holds the Lease.
+    LEADER: Gauge "ccm_leader" [];
 
-    BUILD: Gauge "ccm_build_info" ["version", "profile"],
-        "Always 1; version of the program and profile (--cloud-provider).";
+    /// Always 1; version of the program and profile (--cloud-provider).
+    BUILD: Gauge "ccm_build_info" ["version", "profile"];
 
-    PROCESS_START: Gauge "process_start_time_seconds" [],
-        "Start of the process, in seconds since 1970.";
+    /// Start of the process, in seconds since 1970.
+    PROCESS_START: Gauge "process_start_time_seconds" [];
 
-    PROCESS_CPU: Counter "process_cpu_seconds_total" [],
-        "Processor time used, in seconds.";
+    /// Processor time used, in seconds.
+    PROCESS_CPU: Counter "process_cpu_seconds_total" [];
 
-    PROCESS_MEMORY: Gauge "process_resident_memory_bytes" [],
-        "Memory in use, in bytes.";
+    /// Memory in use, in bytes.
+    PROCESS_MEMORY: Gauge "process_resident_memory_bytes" [];
 }
 
 /// How many combinations of label values one metric keeps.

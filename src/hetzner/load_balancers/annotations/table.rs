@@ -63,124 +63,197 @@ const fn of(scope: AnnotationScope, name: &'static str, form: &'static str) -> A
     Annotation { name, form, variable: None, scope, longest: 1024, meaning: "" }
 }
 
+/// Turns rows into statics. The comment above a row is its meaning.
 macro_rules! table {
-    ($($id:ident = $row:expr;)*) => {
-        $(pub static $id: Annotation = $row;)*
+    ($($(#[doc = $meaning:literal])* $id:ident = $row:expr;)*) => {
+        $(
+            $(#[doc = $meaning])*
+            pub static $id: Annotation =
+                Annotation { meaning: concat!($($meaning),*).trim_ascii_start(), ..$row };
+        )*
         /// All annotations, in the order in which `ccm help annotations` lists them.
         pub static TABLE: &[&Annotation] = &[$(&$id),*];
     };
 }
 
 table! {
-    NAME = of(Whole, "name", "text, e.g. `front`")
-        .meaning("Name of the load balancer. An existing load balancer of this name is adopted while it has no ports, all its targets are nodes of this cluster, and no label says that another program owns it (`ccm help services`). A later change renames it.");
-    TYPE = of(Whole, "type", "e.g. `lb11`")
-        .variable(HCLOUD_LOAD_BALANCERS_TYPE)
-        .meaning("Type of the load balancer, which limits targets, ports and certificates. Unset: a new load balancer is an `lb11`, an existing one keeps its type.");
-    LOCATION = of(Whole, "location", "e.g. `fsn1`")
-        .variable(HCLOUD_LOAD_BALANCERS_LOCATION)
-        .meaning("Location in which the load balancer is created; it can't be moved later. Wins over `network-zone`. An empty value unsets the environment default. Both unset: the location of most nodes (profile `hcloud`: an error).");
-    NETWORK_ZONE = of(Whole, "network-zone", "e.g. `eu-central`")
-        .variable(HCLOUD_LOAD_BALANCERS_NETWORK_ZONE)
-        .meaning("Network zone in which the load balancer is created, when the location does not matter.");
+    /// Name of the load balancer. An existing load balancer of this name is adopted while it has no ports, all its
+    /// targets are nodes of this cluster, and no label says that another program owns it (`ccm help services`). A later
+    /// change renames it.
+    NAME = of(Whole, "name", "text, e.g. `front`");
+
+    /// Type of the load balancer, which limits targets, ports and certificates. Unset: a new load balancer is an
+    /// `lb11`, an existing one keeps its type.
+    TYPE = of(Whole, "type", "e.g. `lb11`").variable(HCLOUD_LOAD_BALANCERS_TYPE);
+
+    /// Location in which the load balancer is created; it can't be moved later. Wins over `network-zone`. An empty
+    /// value unsets the environment default. Both unset: the location of most nodes (profile `hcloud`: an error).
+    LOCATION = of(Whole, "location", "e.g. `fsn1`").variable(HCLOUD_LOAD_BALANCERS_LOCATION);
+
+    /// Network zone in which the load balancer is created, when the location does not matter.
+    NETWORK_ZONE = of(Whole, "network-zone", "e.g. `eu-central`").variable(HCLOUD_LOAD_BALANCERS_NETWORK_ZONE);
+
+    /// Which target gets the next connection. Unset: `round_robin` (profile `hcloud`: left unchanged).
     ALGORITHM_TYPE = of(Whole, "algorithm-type", "`round_robin` or `least_connections`")
-        .variable(HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE)
-        .meaning("Which target gets the next connection. Unset: `round_robin` (profile `hcloud`: left unchanged).");
+        .variable(HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE);
+
+    /// Turn the load balancer's public interface off. Needs `use-private-ip`. Unset: left unchanged.
     DISABLE_PUBLIC_NETWORK = of(Whole, "disable-public-network", BOOLEAN)
-        .variable(HCLOUD_LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK)
-        .meaning("Turn the load balancer's public interface off. Needs `use-private-ip`. Unset: left unchanged.");
+        .variable(HCLOUD_LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK);
+
+    /// Leave the load balancer's private IPs out of the status of the Service.
     DISABLE_PRIVATE_INGRESS = of(Service, "disable-private-ingress", BOOLEAN)
-        .variable(HCLOUD_LOAD_BALANCERS_DISABLE_PRIVATE_INGRESS)
-        .meaning("Leave the load balancer's private IPs out of the status of the Service.");
-    USE_PRIVATE_IP = of(Whole, "use-private-ip", BOOLEAN)
-        .variable(HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP)
-        .meaning("Reach the nodes by their private IPs. Needs `HCLOUD_NETWORK`.");
-    PRIVATE_IPV4 = of(Whole, "private-ipv4", "IPv4 address, e.g. `10.0.0.5`")
-        .meaning("IP of the load balancer in the private Network. A different value detaches the load balancer and attaches it again. `HCLOUD_LOAD_BALANCERS_PRIVATE_IPV4_RANGES` limits which addresses Services may ask for. An address outside these ranges has no effect: the load balancer keeps its address, or gets one that Hetzner chooses.");
+        .variable(HCLOUD_LOAD_BALANCERS_DISABLE_PRIVATE_INGRESS);
+
+    /// Reach the nodes by their private IPs. Needs `HCLOUD_NETWORK`.
+    USE_PRIVATE_IP = of(Whole, "use-private-ip", BOOLEAN).variable(HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP);
+
+    /// IP of the load balancer in the private Network. A different value detaches the load balancer and attaches it
+    /// again. `HCLOUD_LOAD_BALANCERS_PRIVATE_IPV4_RANGES` limits which addresses Services may ask for. An address
+    /// outside these ranges has no effect: the load balancer keeps its address, or gets one that Hetzner chooses.
+    PRIVATE_IPV4 = of(Whole, "private-ipv4", "IPv4 address, e.g. `10.0.0.5`");
+
+    /// Subnet of the private Network to which the load balancer is attached. Used only when it is attached.
     PRIVATE_SUBNET_IP_RANGE = of(Whole, "private-subnet-ip-range", "e.g. `10.0.1.0/24`")
-        .variable(HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE)
-        .meaning("Subnet of the private Network to which the load balancer is attached. Used only when it is attached.");
-    IPV6_DISABLED = of(Service, "ipv6-disabled", BOOLEAN)
-        .variable(HCLOUD_LOAD_BALANCERS_DISABLE_IPV6)
-        .meaning("Leave the load balancer's IPv6 address out of the status of the Service.");
-    HOSTNAME = of(Service, "hostname", "text, e.g. `web.example.com`")
-        .meaning("The status of the Service has this name instead of IPs. Pods of the cluster then reach the Service through the load balancer.");
-    IPV4_RDNS = of(Whole, "ipv4-rdns", "host name, e.g. `web.example.com`")
-        .meaning("Reverse DNS of the load balancer's IPv4 address. Unset: left unchanged.");
-    IPV6_RDNS = of(Whole, "ipv6-rdns", "host name, e.g. `web.example.com`")
-        .meaning("Reverse DNS of the load balancer's IPv6 address. Unset: left unchanged.");
-    NODE_SELECTOR = of(Whole, "node-selector", "label selector, e.g. `pool=web`").long()
-        .meaning("Which nodes become targets, as in `kubectl get nodes -l`.");
-    DELETION_PROTECTION = of(Whole, "deletion-protection", BOOLEAN)
-        .meaning("Whether Hetzner refuses to delete the load balancer. A protected load balancer stays when its Service is deleted, and costs money. Unset: left unchanged.");
+        .variable(HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE);
+
+    /// Leave the load balancer's IPv6 address out of the status of the Service.
+    IPV6_DISABLED = of(Service, "ipv6-disabled", BOOLEAN).variable(HCLOUD_LOAD_BALANCERS_DISABLE_IPV6);
+
+    /// The status of the Service has this name instead of IPs. Pods of the cluster then reach the Service through the
+    /// load balancer.
+    HOSTNAME = of(Service, "hostname", "text, e.g. `web.example.com`");
+
+    /// Reverse DNS of the load balancer's IPv4 address. Unset: left unchanged.
+    IPV4_RDNS = of(Whole, "ipv4-rdns", "host name, e.g. `web.example.com`");
+
+    /// Reverse DNS of the load balancer's IPv6 address. Unset: left unchanged.
+    IPV6_RDNS = of(Whole, "ipv6-rdns", "host name, e.g. `web.example.com`");
+
+    /// Which nodes become targets, as in `kubectl get nodes -l`.
+    NODE_SELECTOR = of(Whole, "node-selector", "label selector, e.g. `pool=web`").long();
+
+    /// Whether Hetzner refuses to delete the load balancer. A protected load balancer stays when its Service is
+    /// deleted, and costs money. Unset: left unchanged.
+    DELETION_PROTECTION = of(Whole, "deletion-protection", BOOLEAN);
+
+    /// Labels of the load balancer, 32 at most, in addition to those of the environment default; where both set a key,
+    /// the annotation's value wins. Keys that begin with `ccm-from-scratch/` or `hetzner.cloud/` are refused. Keys by
+    /// which other programs recognize their load balancers have no effect: `caph-cluster-*`, `kubernetes.io/*`,
+    /// `*.kubernetes.io/*`, `hcloud/*` and `hcloud-ccm/*`. A label stays on the load balancer when its key is removed.
     LABELS = of(Whole, "labels", "labels, with commas, e.g. `team=web,cost=42`").long()
-        .variable(HCLOUD_LOAD_BALANCERS_LABELS)
-        .meaning("Labels of the load balancer, 32 at most, in addition to those of the environment default; where both set a key, the annotation's value wins. Keys that begin with `ccm-from-scratch/` or `hetzner.cloud/` are refused. Keys by which other programs recognize their load balancers have no effect: `caph-cluster-*`, `kubernetes.io/*`, `*.kubernetes.io/*`, `hcloud/*` and `hcloud-ccm/*`. A label stays on the load balancer when its key is removed.");
-    PUBLIC_NET_IPV4 = of(Whole, "public-net-ipv4", "ID, name or address, e.g. `203.0.113.4`")
-        .meaning("Primary IP with which the load balancer is created. You keep the address when the load balancer is deleted. It must be free, must not have auto-delete, and must match `HCLOUD_LOAD_BALANCERS_PRIMARY_IP_SELECTOR`. It decides the location when none is set. An existing load balancer keeps its address. Profile `hcloud`: ID only.");
-    PUBLIC_NET_IPV6 = of(Whole, "public-net-ipv6", "ID, name or address, e.g. `2001:db8::1`")
-        .meaning("Primary IP for the load balancer's IPv6 address, with the rules of `public-net-ipv4`.");
-    SHARE = of(Service, "share", "name, e.g. `edge`, or `NAMESPACE/NAME`")
-        .meaning("Use one load balancer together with the other Services that share it by this name, in this namespace or, if a Service there allows it, in another namespace (`ccm help services`).");
-    SHARE_NAMESPACES = of(Service, "share-namespaces", "namespaces, with commas, e.g. `web,shop`, or `*`").long()
-        .meaning("Namespaces whose Services may share the load balancer of this Service.");
-    EXTERNAL = of(Service, "external", "ID or name, e.g. `edge-lb`")
-        .meaning("Put the ports on an existing load balancer, which is not changed otherwise. Its owner must allow this by the label `ccm-from-scratch/external=NAMESPACE` (`ccm help services`).");
-    EXTERNAL_TARGETS = of(Service, "external-targets", BOOLEAN)
-        .meaning("`false`: the nodes do not become targets of the external load balancer for this Service.");
-    KEEP = of(Whole, "keep", BOOLEAN)
-        .meaning("`true`: the load balancer stays, without ports and targets, when the Service is deleted or its type changes. A Service of the same namespace can take it over again with the annotation `name` (`ccm help services`).");
-    PROTOCOL = of(Port, "protocol", PROTOCOLS)
-        .meaning("Protocol of the ports. Unset: `tcp`.");
-    USES_PROXYPROTOCOL = of(Port, "uses-proxyprotocol", BOOLEAN)
-        .variable(HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL)
-        .meaning("Send the PROXY protocol to the targets. The status of the Service then has `ipMode: Proxy`.");
-    HTTP_COOKIE_NAME = of(Port, "http-cookie-name", "text, e.g. `SESSION`")
-        .meaning("Name of the cookie of sticky sessions. Unset: `HCLBSTICKY`.");
-    HTTP_COOKIE_LIFETIME = of(Port, "http-cookie-lifetime", DURATION)
-        .meaning("Lifetime of the cookie of sticky sessions. Unset: `300s`.");
-    HTTP_TIMEOUT_IDLE = of(Port, "http-timeout-idle", "duration from `30s` to `300s`")
-        .meaning("Idle time after which a connection is closed. Unset: left unchanged.");
-    HTTP_STICKY_SESSIONS = of(Port, "http-sticky-sessions", BOOLEAN)
-        .meaning("Sticky sessions: a client stays with its target.");
-    HTTP_REDIRECT_HTTP = of(Port, "http-redirect-http", BOOLEAN)
-        .meaning("Redirect port 80 to this `https` port. The Service must not have its own port 80.");
-    CERTIFICATE_TYPE = of(Port, "certificate-type", "`uploaded` or `managed`")
-        .meaning("Certificates of `https` ports: `uploaded` means those of `http-certificates`; `managed` means the Service's own certificate, which is ordered if it does not exist.");
-    HTTP_CERTIFICATES = of(Port, "http-certificates", "IDs or names, with commas, e.g. `web,shop`").long()
-        .meaning("Certificates of the project for `https` ports. A certificate from a Secret of another namespace is refused. Others must match `HCLOUD_LOAD_BALANCERS_CERTIFICATE_SELECTOR`, or be made by a Service of the namespace.");
-    HTTP_TLS_SECRET = of(Port, "http-tls-secret", "names, with commas, e.g. `web-tls`").long()
-        .meaning("Secrets of type `kubernetes.io/tls` in the namespace of the Service, for `https` ports. Their certificates are uploaded, renewed when the Secret changes, and deleted when nothing uses them. Needs the right to read the Secret (`ccm help services`). Not together with `http-certificates` or `managed` on one port.");
-    HTTP_MANAGED_CERTIFICATE_NAME = of(Port, "http-managed-certificate-name", "text, e.g. `web`")
-        .meaning("Name of the managed certificate. Unset: `ccm-managed-certificate-` and the UID of the Service. An existing certificate of this name is reused when its domains are the same and no existing Service owns it. ccm never deletes a managed certificate.");
-    HTTP_MANAGED_CERTIFICATE_DOMAINS = of(Port, "http-managed-certificate-domains", "names, with commas, e.g. `example.com,www.example.com`").long()
-        .meaning("Domains of the managed certificate. They must be in DNS zones of this project, and `HCLOUD_LOAD_BALANCERS_CERTIFICATE_DOMAINS` must allow them. An existing certificate keeps its domains: for other domains choose another name.");
-    HTTP_MANAGED_CERTIFICATE_ACME_STAGING = of(Port, "http-managed-certificate-acme-staging", BOOLEAN)
-        .meaning("Order the managed certificate from the test service of Let's Encrypt, which no browser trusts.");
-    HEALTH_CHECK = of(Port, "health-check", "`kube-proxy`")
-        .variable(HCLOUD_LOAD_BALANCERS_HEALTH_CHECK)
-        .meaning("Check the node, not the node port: `GET /healthz` on port 10256, status 200. There kube-proxy answers 503 when its node is about to be deleted (`ccm help services`). Only with `externalTrafficPolicy: Cluster`. An annotation that describes another check wins: `health-check-protocol`, `health-check-port`, `health-check-http-*`, `http-status-codes`. Unset: see `health-check-protocol`.");
-    HEALTH_CHECK_PROTOCOL = of(Port, "health-check-protocol", PROTOCOLS)
-        .meaning("Protocol of the health check; `https` is `http` over TLS. Unset: the protocol of the port when another `health-check-*` is set, else `tcp`. With `externalTrafficPolicy: Local` the check is `GET /healthz` on the health check node port of the Service, unless this, `health-check-port` or `health-check-http-path` is set.");
-    HEALTH_CHECK_PORT = of(Port, "health-check-port", "port number, e.g. `8080`")
-        .meaning("Port of the health check. Unset: the port that gets the traffic.");
+        .variable(HCLOUD_LOAD_BALANCERS_LABELS);
+
+    /// Primary IP with which the load balancer is created. You keep the address when the load balancer is deleted. It
+    /// must be free, must not have auto-delete, and must match `HCLOUD_LOAD_BALANCERS_PRIMARY_IP_SELECTOR`. It decides
+    /// the location when none is set. An existing load balancer keeps its address. Profile `hcloud`: ID only.
+    PUBLIC_NET_IPV4 = of(Whole, "public-net-ipv4", "ID, name or address, e.g. `203.0.113.4`");
+
+    /// Primary IP for the load balancer's IPv6 address, with the rules of `public-net-ipv4`.
+    PUBLIC_NET_IPV6 = of(Whole, "public-net-ipv6", "ID, name or address, e.g. `2001:db8::1`");
+
+    /// Use one load balancer together with the other Services that share it by this name, in this namespace or, if a
+    /// Service there allows it, in another namespace (`ccm help services`).
+    SHARE = of(Service, "share", "name, e.g. `edge`, or `NAMESPACE/NAME`");
+
+    /// Namespaces whose Services may share the load balancer of this Service.
+    SHARE_NAMESPACES = of(Service, "share-namespaces", "namespaces, with commas, e.g. `web,shop`, or `*`").long();
+
+    /// Put the ports on an existing load balancer, which is not changed otherwise. Its owner must allow this by the
+    /// label `ccm-from-scratch/external=NAMESPACE` (`ccm help services`).
+    EXTERNAL = of(Service, "external", "ID or name, e.g. `edge-lb`");
+
+    /// `false`: the nodes do not become targets of the external load balancer for this Service.
+    EXTERNAL_TARGETS = of(Service, "external-targets", BOOLEAN);
+
+    /// `true`: the load balancer stays, without ports and targets, when the Service is deleted or its type changes. A
+    /// Service of the same namespace can take it over again with the annotation `name` (`ccm help services`).
+    KEEP = of(Whole, "keep", BOOLEAN);
+
+    /// Protocol of the ports. Unset: `tcp`.
+    PROTOCOL = of(Port, "protocol", PROTOCOLS);
+
+    /// Send the PROXY protocol to the targets. The status of the Service then has `ipMode: Proxy`.
+    USES_PROXYPROTOCOL = of(Port, "uses-proxyprotocol", BOOLEAN).variable(HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL);
+
+    /// Name of the cookie of sticky sessions. Unset: `HCLBSTICKY`.
+    HTTP_COOKIE_NAME = of(Port, "http-cookie-name", "text, e.g. `SESSION`");
+
+    /// Lifetime of the cookie of sticky sessions. Unset: `300s`.
+    HTTP_COOKIE_LIFETIME = of(Port, "http-cookie-lifetime", DURATION);
+
+    /// Idle time after which a connection is closed. Unset: left unchanged.
+    HTTP_TIMEOUT_IDLE = of(Port, "http-timeout-idle", "duration from `30s` to `300s`");
+
+    /// Sticky sessions: a client stays with its target.
+    HTTP_STICKY_SESSIONS = of(Port, "http-sticky-sessions", BOOLEAN);
+
+    /// Redirect port 80 to this `https` port. The Service must not have its own port 80.
+    HTTP_REDIRECT_HTTP = of(Port, "http-redirect-http", BOOLEAN);
+
+    /// Certificates of `https` ports: `uploaded` means those of `http-certificates`; `managed` means the Service's own
+    /// certificate, which is ordered if it does not exist.
+    CERTIFICATE_TYPE = of(Port, "certificate-type", "`uploaded` or `managed`");
+
+    /// Certificates of the project for `https` ports. A certificate from a Secret of another namespace is refused.
+    /// Others must match `HCLOUD_LOAD_BALANCERS_CERTIFICATE_SELECTOR`, or be made by a Service of the namespace.
+    HTTP_CERTIFICATES = of(Port, "http-certificates", "IDs or names, with commas, e.g. `web,shop`").long();
+
+    /// Secrets of type `kubernetes.io/tls` in the namespace of the Service, for `https` ports. Their certificates are
+    /// uploaded, renewed when the Secret changes, and deleted when nothing uses them. Needs the right to read the
+    /// Secret (`ccm help services`). Not together with `http-certificates` or `managed` on one port.
+    HTTP_TLS_SECRET = of(Port, "http-tls-secret", "names, with commas, e.g. `web-tls`").long();
+
+    /// Name of the managed certificate. Unset: `ccm-managed-certificate-` and the UID of the Service. An existing
+    /// certificate of this name is reused when its domains are the same and no existing Service owns it. ccm never
+    /// deletes a managed certificate.
+    HTTP_MANAGED_CERTIFICATE_NAME = of(Port, "http-managed-certificate-name", "text, e.g. `web`");
+
+    /// Domains of the managed certificate. They must be in DNS zones of this project, and
+    /// `HCLOUD_LOAD_BALANCERS_CERTIFICATE_DOMAINS` must allow them. An existing certificate keeps its domains: for
+    /// other domains choose another name.
+    HTTP_MANAGED_CERTIFICATE_DOMAINS = of(Port, "http-managed-certificate-domains", "names, with commas, e.g. `example.com,www.example.com`").long();
+
+    /// Order the managed certificate from the test service of Let's Encrypt, which no browser trusts.
+    HTTP_MANAGED_CERTIFICATE_ACME_STAGING = of(Port, "http-managed-certificate-acme-staging", BOOLEAN);
+
+    /// Check the node, not the node port: `GET /healthz` on port 10256, status 200. There kube-proxy answers 503 when
+    /// its node is about to be deleted (`ccm help services`). Only with `externalTrafficPolicy: Cluster`. An annotation
+    /// that describes another check wins: `health-check-protocol`, `health-check-port`, `health-check-http-*`,
+    /// `http-status-codes`. Unset: see `health-check-protocol`.
+    HEALTH_CHECK = of(Port, "health-check", "`kube-proxy`").variable(HCLOUD_LOAD_BALANCERS_HEALTH_CHECK);
+
+    /// Protocol of the health check; `https` is `http` over TLS. Unset: the protocol of the port when another
+    /// `health-check-*` is set, else `tcp`. With `externalTrafficPolicy: Local` the check is `GET /healthz` on the
+    /// health check node port of the Service, unless this, `health-check-port` or `health-check-http-path` is set.
+    HEALTH_CHECK_PROTOCOL = of(Port, "health-check-protocol", PROTOCOLS);
+
+    /// Port of the health check. Unset: the port that gets the traffic.
+    HEALTH_CHECK_PORT = of(Port, "health-check-port", "port number, e.g. `8080`");
+
+    /// Interval of the health check. Unset: `15s` (profile `hcloud`: left unchanged).
     HEALTH_CHECK_INTERVAL = of(Port, "health-check-interval", DURATION)
-        .variable(HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL)
-        .meaning("Interval of the health check. Unset: `15s` (profile `hcloud`: left unchanged).");
+        .variable(HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL);
+
+    /// Timeout of the health check. Unset: `10s` (profile `hcloud`: left unchanged).
     HEALTH_CHECK_TIMEOUT = of(Port, "health-check-timeout", DURATION)
-        .variable(HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT)
-        .meaning("Timeout of the health check. Unset: `10s` (profile `hcloud`: left unchanged).");
+        .variable(HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT);
+
+    /// How many checks in a row change the health of a target. Unset: 3 (profile `hcloud`: left unchanged).
     HEALTH_CHECK_RETRIES = of(Port, "health-check-retries", "whole number from 1, e.g. `3`")
-        .variable(HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_RETRIES)
-        .meaning("How many checks in a row change the health of a target. Unset: 3 (profile `hcloud`: left unchanged).");
-    HEALTH_CHECK_HTTP_DOMAIN = of(Port, "health-check-http-domain", "text, e.g. `web.example.com`")
-        .meaning("`Host` header of an HTTP check. Unset: none.");
-    HEALTH_CHECK_HTTP_PATH = of(Port, "health-check-http-path", "path, e.g. `/healthz`")
-        .meaning("Path of an HTTP check. Unset: `/`.");
-    HTTP_STATUS_CODES = of(Port, "http-status-codes", "e.g. `2??,301`").long()
-        .meaning("HTTP status codes that count as healthy. Unset: `2??,3??`.");
-    HEALTH_CHECK_HTTP_VALIDATE_CERTIFICATE = of(Port, "health-check-http-validate-certificate", BOOLEAN)
-        .meaning("Make the HTTP check over TLS. The API does not validate the certificate.");
+        .variable(HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_RETRIES);
+
+    /// `Host` header of an HTTP check. Unset: none.
+    HEALTH_CHECK_HTTP_DOMAIN = of(Port, "health-check-http-domain", "text, e.g. `web.example.com`");
+
+    /// Path of an HTTP check. Unset: `/`.
+    HEALTH_CHECK_HTTP_PATH = of(Port, "health-check-http-path", "path, e.g. `/healthz`");
+
+    /// HTTP status codes that count as healthy. Unset: `2??,3??`.
+    HTTP_STATUS_CODES = of(Port, "http-status-codes", "e.g. `2??,301`").long();
+
+    /// Make the HTTP check over TLS. The API does not validate the certificate.
+    HEALTH_CHECK_HTTP_VALIDATE_CERTIFICATE = of(Port, "health-check-http-validate-certificate", BOOLEAN);
     // According to its documentation, hcloud-cloud-controller-manager writes these annotations. No program reads them.
     ID = of(Service, "id", "");
     IPV4 = of(Service, "ipv4", "");
@@ -195,11 +268,6 @@ impl Annotation {
 
     const fn long(mut self) -> Annotation {
         self.longest = LONG;
-        self
-    }
-
-    const fn meaning(mut self, meaning: &'static str) -> Annotation {
-        self.meaning = meaning;
         self
     }
 
