@@ -110,6 +110,7 @@ pub(super) fn provider(
             authorities.unusable
         );
     }
+    let (user, password) = (&settings.robot_user.value, &settings.robot_password.value);
     let has_load_balancers = settings.load_balancers_enabled.value;
     Ok(Hetzner::new(hetzner::HetznerSettings {
         profile: settings.cloud_provider.value,
@@ -134,21 +135,16 @@ pub(super) fn provider(
             label_prefixes: settings.label_prefixes.value.clone(),
             zone_label: settings.zone_label_enabled.clone(),
         },
-        robot: robot(settings),
+        robot: settings.robot_enabled.value.then(|| robot::RobotSettings {
+            endpoint: settings.robot_endpoint.value.clone(),
+            credentials: user.clone().zip(password.clone()),
+            rate_limit_wait: settings.robot_rate_limit_wait_time.value,
+            forward_internal_ips: settings.robot_forward_internal_ips.clone(),
+        }),
         load_balancers: has_load_balancers.then(|| Arc::new(settings.load_balancers.clone())),
         gate,
         urgency: writes,
     }))
-}
-
-fn robot(settings: &Settings) -> Option<robot::RobotSettings> {
-    let (user, password) = (&settings.robot_user.value, &settings.robot_password.value);
-    settings.robot_enabled.value.then(|| robot::RobotSettings {
-        endpoint: settings.robot_endpoint.value.clone(),
-        credentials: user.clone().zip(password.clone()),
-        rate_limit_wait: settings.robot_rate_limit_wait_time.value,
-        forward_internal_ips: settings.robot_forward_internal_ips.clone(),
-    })
 }
 
 /// Returns a client of the cluster that the settings name. No call is made.

@@ -14,7 +14,9 @@ use std::time::Duration;
 pub(super) struct Ticks {
     apis: &'static Apis,
     stop: &'static Stop,
-    outages: TickOutages,
+    /// For each controller that can't work, the reason. A reason is logged once when it begins and once when it ends,
+    /// whatever the number of ticks and controllers.
+    outages: Mutex<BTreeMap<&'static str, &'static str>>,
     /// Whether no controller can work before a setting, a credential or a role is fixed.
     pub(super) failed: AtomicBool,
     /// How many controllers have not ended their first tick.
@@ -54,7 +56,7 @@ impl Ticks {
         Ticks {
             apis,
             stop,
-            outages: TickOutages::default(),
+            outages: Mutex::default(),
             failed: AtomicBool::new(false),
             first_ticks: AtomicUsize::new(controllers.len()),
         }
@@ -93,8 +95,7 @@ impl Ticks {
             .is_none_or(|it| matches!(it.error, cache::CacheError::Dedicated(_)))
             && self.apis.provider.is_reached();
         measure(name, &report, clock::took(begun));
-        let (outage, fails) = (report.outage.as_ref(), self.apis.dedicated_fails());
-        self.outages.note(name, outage, fails, interval);
+        self.note_outage(name, report.outage.as_ref(), interval);
         log_report(&report);
         if std::mem::take(&mut ticking.is_first) {
             self.first_ticks.fetch_sub(1, Ordering::Relaxed);
@@ -114,48 +115,13 @@ impl Ticks {
                 cache::CacheError::Dedicated(_) => true,
             }
     }
-}
 
-fn measure(name: &str, report: &Report, took: Duration) {
-    let result = match &report.outage {
-        Some(_) => "outage",
-        None if report.failures.is_empty() => "ok",
-        None => "failed",
-    };
-    TICKS.count(&[name, result]);
-    TICK_DURATION.observe(&[name], took);
-    PLANNED.set(&[name], report.planned as f64);
-}
-
-/// Logs the failures that no finding reports. Findings and changes are not logged here, because each was
-/// logged when it occurred.
-pub fn log_report(report: &Report) {
-    for failure in report.failures.iter().filter(|failure| failure.finding.is_none()) {
-        let object = failure.object.as_str();
-        log::warn!(object; "{object}: {}", failure.short_why());
-    }
-}
-
-/// The reasons why controllers can't work. Each reason is logged once when it begins and once when it ends, whatever
-/// the number of ticks and controllers.
-#[derive(Default)]
-struct TickOutages {
-    states: Mutex<BTreeMap<&'static str, &'static str>>,
-}
-
-impl TickOutages {
     /// Records how a controller's tick ended, and logs a change of the controller's state.
-    fn note(
-        &self,
-        controller: &'static str,
-        outage: Option<&Outage>,
-        dedicated_fails: bool,
-        interval: Duration,
-    ) {
-        let mut states = lock(&self.states);
+    fn note_outage(&self, controller: &'static str, outage: Option<&Outage>, interval: Duration) {
+        let mut states = lock(&self.outages);
         let state = outage.map(|outage| outage.error.state());
         let is_robot = states.get(controller).is_some_and(|before| before.starts_with("robot "));
-        if state.is_none() && dedicated_fails && is_robot {
+        if state.is_none() && is_robot && self.apis.dedicated_fails() {
             // This tick did not call the API of dedicated servers, so an outage of that API may still last.
             return;
         }
@@ -186,5 +152,25 @@ impl TickOutages {
         } else if before.is_some() && !was_put_off && states.len() == count(PUT_OFF) {
             log::info!(controller; "{controller}: both APIs answer again");
         }
+    }
+}
+
+fn measure(name: &str, report: &Report, took: Duration) {
+    let result = match &report.outage {
+        Some(_) => "outage",
+        None if report.failures.is_empty() => "ok",
+        None => "failed",
+    };
+    TICKS.count(&[name, result]);
+    TICK_DURATION.observe(&[name], took);
+    PLANNED.set(&[name], report.planned as f64);
+}
+
+/// Logs the failures that no finding reports. Findings and changes are not logged here, because each was
+/// logged when it occurred.
+pub fn log_report(report: &Report) {
+    for failure in report.failures.iter().filter(|failure| failure.finding.is_none()) {
+        let object = failure.object.as_str();
+        log::warn!(object; "{object}: {}", failure.short_why());
     }
 }

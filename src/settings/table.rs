@@ -197,9 +197,7 @@ settings! {
     }
 
     /// Whether nodes get the zone labels (topology.kubernetes.io/zone and its older beta form).
-    HCLOUD_INSTANCES_ZONE_LABEL_ENABLED zone_label_enabled: bool = parsed(boolean) => {
-        default: Some("true"),
-    }
+    HCLOUD_INSTANCES_ZONE_LABEL_ENABLED zone_label_enabled: bool = parsed(boolean) => { default: Some("true"), }
 
     // A maximum age of zero means that the list of servers is read anew for every decision.
     /// How old a list of servers may be when a decision uses it. A longer time saves API calls (a project has 3600 an
@@ -212,9 +210,7 @@ settings! {
 
     /// Whether nodes may be dedicated servers of the Robot web service. Without ROBOT_USER and ROBOT_PASSWORD their
     /// nodes stay unchanged: nothing is looked up, set or deleted.
-    ROBOT_ENABLED robot_enabled: bool = parsed(boolean) => {
-        default: Some("false"),
-    }
+    ROBOT_ENABLED robot_enabled: bool = parsed(boolean) => { default: Some("false"), }
 
     // User and password are set together or not at all when `robot_enabled` is true.
     /// User of the Robot web service (Robot → Settings → Web service and app settings). The file form is read again
@@ -255,33 +251,23 @@ settings! {
     }
 
     /// Whether the node of a dedicated server keeps the InternalIPs that its kubelet was given (--node-ip).
-    ROBOT_FORWARD_INTERNAL_IPS robot_forward_internal_ips: bool = parsed(boolean) => {
-        default: Some("true"),
-    }
+    ROBOT_FORWARD_INTERNAL_IPS robot_forward_internal_ips: bool = parsed(boolean) => { default: Some("true"), }
 
     (Group::Hetzner, WITH_LOAD_BALANCERS, by variable)
 
     /// Whether Services get load balancers. false leaves all of them unchanged.
-    HCLOUD_LOAD_BALANCERS_ENABLED load_balancers_enabled: bool = parsed(boolean) => {
-        default: Some("true"),
-    }
+    HCLOUD_LOAD_BALANCERS_ENABLED load_balancers_enabled: bool = parsed(boolean) => { default: Some("true"), }
 
     /// Type of load balancers whose Service sets no type, e.g. lb21. Unset: a new load balancer is an lb11, an existing
     /// one keeps its type.
-    HCLOUD_LOAD_BALANCERS_TYPE [kind = parsed(values::text)] => {
-        kind: ValueKind::Text("TYPE"),
-    }
+    HCLOUD_LOAD_BALANCERS_TYPE [kind = parsed(values::text)] => { kind: ValueKind::Text("TYPE"), }
 
     /// Location in which load balancers are created, e.g. fsn1. Not together with HCLOUD_LOAD_BALANCERS_NETWORK_ZONE.
     /// Unset: the location of most nodes; in profile hcloud the Service must then set it.
-    HCLOUD_LOAD_BALANCERS_LOCATION [location = parsed(values::text)] => {
-        kind: ValueKind::Text("LOCATION"),
-    }
+    HCLOUD_LOAD_BALANCERS_LOCATION [location = parsed(values::text)] => { kind: ValueKind::Text("LOCATION"), }
 
     /// Network zone in which load balancers are created, e.g. eu-central, when the location does not matter.
-    HCLOUD_LOAD_BALANCERS_NETWORK_ZONE [network_zone = parsed(values::text)] => {
-        kind: ValueKind::Text("ZONE"),
-    }
+    HCLOUD_LOAD_BALANCERS_NETWORK_ZONE [network_zone = parsed(values::text)] => { kind: ValueKind::Text("ZONE"), }
 
     /// Which target gets the next connection. Unset: round_robin; profile hcloud leaves it unchanged.
     HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE [algorithm = choice] => {
@@ -317,9 +303,7 @@ settings! {
     /// kube-proxy: nodes are checked by GET /healthz on port 10256, where kube-proxy answers 503 when its node is about
     /// to be deleted. This is for ports of Services with externalTrafficPolicy: Cluster that set no other check. The
     /// load balancers must reach that port: ccm help services. Unset: the node port is checked.
-    HCLOUD_LOAD_BALANCERS_HEALTH_CHECK [health_check.kind = choice] => {
-        kind: ValueKind::Choice(&["kube-proxy"]),
-    }
+    HCLOUD_LOAD_BALANCERS_HEALTH_CHECK [health_check.kind = choice] => { kind: ValueKind::Choice(&["kube-proxy"]), }
 
     /// Interval of health checks, in whole seconds. Unset: 15s; profile hcloud leaves it unchanged.
     HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL [health_check.interval_s = parsed(whole_seconds)] => {
@@ -332,9 +316,7 @@ settings! {
     }
 
     /// How many checks in a row change the health of a target. Unset: 3; profile hcloud leaves it unchanged.
-    HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_RETRIES [health_check.retries = parsed(count)] => {
-        kind: ValueKind::Integer,
-    }
+    HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_RETRIES [health_check.retries = parsed(count)] => { kind: ValueKind::Integer, }
 
     /// Whether targets of a Service with externalTrafficPolicy: Local are checked on its health check node port. Unset:
     /// yes; profile hcloud: no.
@@ -342,9 +324,7 @@ settings! {
 
     /// Labels of all load balancers of Services, e.g. team=web,cost=42. A label stays on the load balancer when its key
     /// is removed.
-    HCLOUD_LOAD_BALANCERS_LABELS [labels = parsed(Labels::parse)] => {
-        kind: ValueKind::List("KEY=VALUE"),
-    }
+    HCLOUD_LOAD_BALANCERS_LABELS [labels = parsed(Labels::parse)] => { kind: ValueKind::List("KEY=VALUE"), }
 
     /// Labels of the Primary IPs that Services may claim, e.g. use=services; written like a selector of kubectl -l.
     /// Unset: they may claim any free Primary IP of the project.
@@ -386,10 +366,7 @@ settings! {
     /// URL of the Kubernetes API server, instead of the one in the kubeconfig or, in a pod, the cluster's own. The
     /// credentials of the kubeconfig, in a pod the token of the service account, are sent to this URL: use only an
     /// address of the same cluster.
-    MASTER master: Option<String> = parsed(unless_empty(values::url)) => {
-        flags: &["master"],
-        kind: ValueKind::Url,
-    }
+    MASTER master: Option<String> = parsed(unless_empty(values::url)) => { flags: &["master"], kind: ValueKind::Url, }
 
     /// Use the settings of the daemon that runs there (or NAMESPACE/daemonset/NAME): its arguments and variables. Your
     /// own settings win. Values in Secrets and ConfigMaps are not read, but reported. Tokens, API addresses and output
@@ -618,10 +595,7 @@ settings! {
     (Group::Controllers, DAEMON, by flag)
 
     /// Run every enabled controller once, then exit: for cron and CronJobs.
-    ONCE once: bool = parsed(boolean) => {
-        flags: &["once"],
-        default: Some("false"),
-    }
+    ONCE once: bool = parsed(boolean) => { flags: &["once"], default: Some("false"), }
 
     /// Print the planned changes. Write nothing to either API.
     DRY_RUN dry_run: bool = parsed(boolean) => {
@@ -736,10 +710,7 @@ settings! {
     }
 
     /// Log every request to the Hetzner Cloud API and its answer, with secrets redacted.
-    DEBUG debug: bool = parsed(boolean) => {
-        variables: &[Value(variables::HCLOUD_DEBUG)],
-        default: Some("false"),
-    }
+    DEBUG debug: bool = parsed(boolean) => { variables: &[Value(variables::HCLOUD_DEBUG)], default: Some("false"), }
 
     /// Serve /metrics for Prometheus. false removes only /metrics: the probes stay.
     METRICS_ENABLED metrics_enabled: bool = parsed(boolean) => {
