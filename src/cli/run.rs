@@ -78,8 +78,9 @@ pub(super) fn run(words: Vec<OsString>) -> Result<Exit, Exit> {
     let Parts { settings, stop, lease, apis, controllers } = parts;
     metrics::begin();
     metrics::BUILD.set(&[env!("CARGO_PKG_VERSION"), apis.provider.name()], 1.0);
-    let health =
-        daemon::DaemonHealth::start(wire::health_settings(&settings), apis, stop, lease.clone());
+    let (address, has_metrics) = (settings.metrics_address.value, settings.metrics_enabled.value);
+    let served = daemon::HealthSettings { address, has_metrics };
+    let health = daemon::DaemonHealth::start(served, apis, stop, lease.clone());
     let exit = leader::lead(&settings, lease.as_ref(), || {
         let running = daemon::begin(apis, controllers, stop, |name| health.watch(name));
         Exit::Done.fail_if(matches!(running.until_stopped(), DaemonEnd::Blocked))

@@ -3,7 +3,6 @@
 
 use crate::cache::Apis;
 use crate::controllers::{lifecycle, node, route, service};
-use crate::daemon;
 use crate::hetzner::{self, CloudConnection, Hetzner, NodeSettings, robot};
 use crate::http::{
     self, Authorities, Proxies, SecretSource, Timing, Tls, WRITE_TIMEOUT, read_file, without_tls,
@@ -257,13 +256,6 @@ pub(super) struct RoutesOff {
     pub(super) why: String,
     /// Whether the settings ask for routes. If so, the reason is logged as a warning.
     pub(super) is_wanted: bool,
-}
-
-pub(super) fn health_settings(settings: &Settings) -> daemon::HealthSettings {
-    daemon::HealthSettings {
-        address: settings.metrics_address.value,
-        has_metrics: settings.metrics_enabled.value,
-    }
 }
 
 fn timing(read_timeout: Duration) -> Timing {

@@ -485,7 +485,7 @@ impl<T> Execution<T> {
             // The change would remove the last target, so neither this change nor the changes that rest on it are made.
             self.queue.clear();
             let why = format!(
-                "{}: not done yet, because no other target could be added",
+                "{}: not done yet, because the targets that must be added before could not be added",
                 change.description()
             );
             self.result.refused.push(ProviderError::new(ErrorKind::Other, why));

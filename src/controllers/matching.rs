@@ -227,13 +227,14 @@ impl<'a> MatchIndex<'a> {
         let (name, id, other) = (&instance.name, instance.id, rival.node.name());
         let message = if rival.is_keeper {
             format!(
-                "node {other:?} has server {name} ({id}), and this node names the same server: this node gets no data of \
-                 the server; delete the node that does not run there"
+                "server {name} ({id}) belongs to node {other:?}, and the provider ID or the name of this node names the \
+                 same server, so ccm sets nothing on this node; delete the node that does not run on the server"
             )
         } else {
             format!(
-                "server {name} ({id}) is named by the provider IDs of several new nodes, node {other:?} among them, and none \
-                 of these nodes has the server's name: none is initialised; delete the nodes that do not run there"
+                "several new nodes, node {other:?} among them, name server {name} ({id}) in their provider IDs, and \
+                 none of them has the server's name, so ccm initialises none of them; delete the nodes that do not run \
+                 on the server"
             )
         };
         Some(Finding::warning(Reason::ServerClaimedTwice, message))

@@ -83,7 +83,7 @@ pub fn recovered(apis: &Apis, controller: &'static str, object: &ObjectReference
     let has_failed = apis.recorder.reported().recovered(object, controller);
     if has_failed {
         let name = object.for_people();
-        log::info!(target: FINDINGS, controller, object = name.as_str(); "{name}: is as it should be again");
+        log::info!(target: FINDINGS, controller, object = name.as_str(); "{name}: the problem has ended");
     }
     has_failed
 }

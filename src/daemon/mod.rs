@@ -89,7 +89,7 @@ impl RunningDaemon {
             clock::sleep(clock::from_machine(Duration::from_millis(5)));
         }
         if is_open() {
-            log::warn!("ending, although an answer is still missing");
+            log::warn!("ccm ends, although an API has not answered yet");
         }
         // The last events may be written until the deadline, but for no less than
         // `EVENTS_AT_LEAST` and no more than `EVENTS_AT_MOST`.

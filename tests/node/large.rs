@@ -152,7 +152,7 @@ fn a_server_that_its_page_shows_counts_as_existing() {
     let lie = Effect::hetzner_error(404, "not_found", "no");
     sandbox.fault(on("/v1/servers/*", lie));
     sandbox.set_ready("worker-2", "Unknown");
-    daemon.logs("the list of servers has it");
+    daemon.logs("the list of servers contains the server");
     assert!(sandbox.has_node("worker-2"));
 }
 

@@ -183,7 +183,7 @@ fn a_stuck_controller_fails_liveness_with_its_name_until_it_continues() {
         told = body;
         status == 500
     });
-    assert!(told.starts_with(&format!("{CONTROLLER}: no sign of life for ")), "{told}");
+    assert!(told.starts_with(&format!("{CONTROLLER}: no progress for ")), "{told}");
     assert_eq!(get(address, "/healthz").0, 500);
     assert_eq!(get(address, "/readyz"), ok(), "once ready, always ready");
     sandbox.faults().remove(rule);

@@ -67,13 +67,15 @@ pub(super) fn lease(view: &DoctorView) -> CheckResult {
         None => "there is no leader, so nothing is done".to_owned(),
         Some((holder, Some(age_s), spec)) if age_s <= i64::from(spec.duration_seconds) => {
             return Ok(vec![CheckOutcome::ok(format!(
-                "{key}: {holder} is the leader, and renewed it {age_s} s ago"
+                "{key}: {holder} is the leader, and renewed the Lease {age_s} s ago"
             ))]);
         }
         Some((holder, Some(age_s), _)) => {
-            format!("{holder} held it, but has not renewed it for {age_s} s, so there is no leader")
+            format!(
+                "{holder} held the Lease, but has not renewed it for {age_s} s, so there is no leader"
+            )
         }
-        Some((holder, None, _)) => format!("{holder} holds it, but never renewed it"),
+        Some((holder, None, _)) => format!("{holder} holds the Lease, but never renewed it"),
     };
     let pods = shell_command("kubectl -n", &[&key.namespace, &"get", &"pods"]);
     Ok(vec![CheckOutcome::warn(

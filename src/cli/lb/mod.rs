@@ -98,7 +98,7 @@ fn plan_and_ask(
 ) -> Result<Exit, Exit> {
     services.context.check_profile()?;
     check_answer(&services, services.command.name())?;
-    services.controller.set_management(management);
+    services.controller.management = management;
     let selection = services.context.or_exit(services.selection())?;
     let plans = services.context.or_exit(services.evaluate(&selection))?;
     let Services { context, controller, .. } = &mut services;

@@ -158,7 +158,7 @@ impl Observation<'_> {
             match list.value.is_empty() {
                 // Robot answers with an error when an account has no server, so an empty list proves nothing.
                 true => {
-                    let why = format!("the account of {ROBOT_USER} lists no server at all");
+                    let why = format!("the account of {ROBOT_USER} has no servers");
                     let unclear = |id| (id, Fact::Unclear(why.clone()));
                     facts.extend(missing.into_iter().map(unclear));
                 }
@@ -177,15 +177,17 @@ impl Observation<'_> {
         at_least: usize,
     ) -> Facts {
         let there: BTreeSet<InstanceId> = list.iter().map(|it| it.id).collect();
-        let fact = |id: &InstanceId| match there.contains(id) {
+        let fact = |id: &InstanceId| {
+            match there.contains(id) {
             true => Fact::Unclear(
-                "the list of servers has it, but a read of it alone says that it does not exist"
+                "the list of servers contains the server, but a read of this server alone says that it does not exist"
                     .into(),
             ),
             false => Fact::Gone {
                 others_are_visible: there.len() >= at_least
                     && self.claimed.iter().any(|other| there.contains(other)),
             },
+        }
         };
         missing.into_iter().map(|id| (id, fact(&id))).collect()
     }

@@ -429,4 +429,4 @@ fn count_states(nodes: &[Arc<KubeNode>], provider: &dyn Provider, backoff: &Back
 /// The reason why a changed node is not planned again: another node may have its name now, and the old list of servers
 /// may lack the server of that node.
 const TOO_OLD: &str =
-    "another program changed it, and the list of servers is too old to plan again";
+    "another program changed the node, and the list of servers is too old to plan again";

@@ -100,11 +100,6 @@ impl ServiceController {
         }
     }
 
-    /// Sets the wish of a person for the Services for which `evaluate` and `sync` are called from now on.
-    pub fn set_management(&mut self, management: Management) {
-        self.management = management;
-    }
-
     /// Returns the plans of a pass over these Services, and the plans that delete what no Service needs any more.
     pub fn evaluate_pass(
         &self,

@@ -216,7 +216,7 @@ pub(super) fn delete(
             if came_up {
                 let name = plan.name();
                 log::info!(
-                    "{name}: a Service of the same name was created meanwhile, so it is left alone"
+                    "{name}: a Service of the same name was created, so the load balancer is left unchanged"
                 );
                 report.note(name, Progress::Unreached);
                 continue;

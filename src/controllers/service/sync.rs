@@ -38,7 +38,7 @@ const PLANS_AT_MOST: u32 = CONFLICT_TRIES;
 /// The controller of Services, with the state that is kept from one tick to the next.
 pub struct ServiceController {
     pub(super) settings: ServiceSettings,
-    pub(super) management: Management,
+    pub management: Management,
     pub(super) agenda: Agenda,
     pub(super) admission: Admission,
     /// The executions that change the load balancers of Services. They are continued in the next tick.
@@ -235,12 +235,12 @@ impl ServiceSync<'_> {
         let (left, failed): (Vec<_>, Vec<_>) = tasks.into_iter().partition(is_left);
         self.leave(&left);
         for task in failed {
-            let not_done = format!("not done after {PLANS_AT_MOST} plans");
+            let planned = format!("not done in {PLANS_AT_MOST} tries, because each time");
             let why = match &task.overtaken {
-                Some(line) => format!(
-                    "{line}: {not_done}, because the API says each time that something else changed meanwhile"
-                ),
-                None => format!("{not_done}: the Service changed during each of them"),
+                Some(line) => {
+                    format!("{line}: {planned} the API answered that something else had changed")
+                }
+                None => format!("{planned} the Service changed"),
             };
             let reason = plan::want(&task.service).failed();
             let object = task.service.object();
@@ -401,7 +401,7 @@ impl ServiceSync<'_> {
             for change in &mut changes {
                 if let Some(rest) = change.without_parts() {
                     log::warn!(
-                        "{name}: {}: the refused parts are left out at first",
+                        "{name}: {}: everything except the refused parts is written first",
                         rest.description()
                     );
                     *change = rest;

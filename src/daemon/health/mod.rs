@@ -106,7 +106,7 @@ fn live(threads: &[Watched], silence_limit: Duration) -> ProbeAnswer {
             None => text.push_str(&format!("{name}: has ended\n")),
             Some(silent) if silent > silence_limit => {
                 let silent_s = silent.as_secs_f64();
-                text.push_str(&format!("{name}: no sign of life for {silent_s:.1} s\n"));
+                text.push_str(&format!("{name}: no progress for {silent_s:.1} s\n"));
             }
             Some(_) => {}
         }
@@ -153,7 +153,7 @@ mod tests {
         }
         let silent = live(&threads, Duration::ZERO);
         assert_eq!(silent.status, 500);
-        assert!(silent.text.starts_with("first: no sign of life for 0.0 s\n"));
+        assert!(silent.text.starts_with("first: no progress for 0.0 s\n"));
     }
 
     #[test]

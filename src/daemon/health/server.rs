@@ -60,7 +60,7 @@ pub(super) fn start(
 fn spawn(work: impl FnOnce() + Send + 'static) {
     let thread = std::thread::Builder::new().name("health".into()).stack_size(STACK_BYTES);
     if let Err(error) = thread.spawn(work) {
-        log::warn!("health server: can't start a thread: {error}");
+        log::warn!("the health server can't start a thread: {error}");
     }
 }
 

@@ -172,7 +172,7 @@ impl LeaderElection {
     fn pass_now(&self) -> Result<(), Refused> {
         match self.answer() {
             MayWrite::Pass => Ok(()),
-            MayWrite::Wait => Err(Refused("the lease may expire before it is done".into())),
+            MayWrite::Wait => Err(Refused("the Lease may expire before the write ends".into())),
             MayWrite::Never => Err(Refused("this ccm does not lead".into())),
         }
     }

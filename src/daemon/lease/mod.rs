@@ -81,9 +81,11 @@ impl LeaderElection {
         let key = &self.settings.key;
         match result.recv_timeout(RELEASE_TIMEOUT) {
             Ok(Ok(())) => log::info!("{key}: released"),
-            Ok(Err(error)) => log::warn!("{key}: not released: {error}; it expires by itself"),
+            Ok(Err(error)) => {
+                log::warn!("{key}: the Lease was not released: {error}; it expires by itself")
+            }
             Err(_) => log::warn!(
-                "{key}: not released within {} s; it expires by itself",
+                "{key}: the Lease was not released within {} s; it expires by itself",
                 RELEASE_TIMEOUT.as_secs()
             ),
         }

@@ -80,7 +80,7 @@ fn a_lease_without_a_live_leader_is_reported_with_the_fix() {
             "start the daemon, or find out why it does not run: kubectl -n kube-system get pods"),
         ("handed back", |world| world.leads("", 5), "lease: warn", &["no leader"], "start the daemon"),
         ("not renewed", |world| world.leads("worker-1_4711", 4000), "lease: warn",
-            &["worker-1_4711 held it", "has not renewed it for 400"], "start the daemon"),
+            &["worker-1_4711 held the Lease", "has not renewed it for 400"], "start the daemon"),
         ("held by another", |world| {
             world
                 .sandbox

@@ -219,7 +219,7 @@ fn a_service_that_always_changes_during_its_sync_has_failed() {
     let in_use = on("POST /v1/load_balancers", in_use);
     world.faults().add(in_use);
     world.create("clash", &[], &[80]);
-    world.wait_for_event("clash", "SyncLoadBalancerFailed", &["5 plans"]);
+    world.wait_for_event("clash", "SyncLoadBalancerFailed", &["not done in 5 tries"]);
     // The Service is retried with the growing backoff of a failure.
     world.ticks(20);
     let mark = world.mark();

@@ -183,14 +183,18 @@ fn foreign_part(target: &ApiTarget, cluster: &Cluster) -> Option<String> {
         ApiTarget::LabelSelector { label_selector, targets } => {
             let selector = &label_selector.selector;
             match targets.as_deref() {
-                None => {
-                    Some(format!("it is not known which servers its target {selector:?} selects"))
+                None => Some(format!(
+                    "it is not known which servers its label-selector target {selector:?} selects"
+                )),
+                Some([]) => {
+                    Some(format!("its label-selector target {selector:?} selects no server"))
                 }
-                Some([]) => Some(format!("its target {selector:?} selects no server")),
                 Some(servers) => servers
                     .iter()
                     .find_map(|selected| foreign_server(selected.server.id))
-                    .map(|why| format!("its target {selector:?} selects servers, but {why}")),
+                    .map(|why| {
+                        format!("its label-selector target {selector:?} selects servers, but {why}")
+                    }),
             }
         }
         ApiTarget::Unknown => Some("it has a target of an unknown type".to_owned()),
