@@ -1,4 +1,5 @@
-//! The ticks of the controllers, each controller on a thread of its own, and the state that these threads share.
+//! Makes the ticks of the controllers. Each controller has a thread of its own, and all threads share the state in
+//! [`Ticks`].
 
 use super::stop::Stop;
 use crate::cache::{self, Apis, PUT_OFF};
@@ -10,22 +11,22 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// The state that the threads of all controllers share.
+/// The state that is shared by the threads of all controllers.
 pub(super) struct Ticks {
     apis: &'static Apis,
     stop: &'static Stop,
     outages: TickOutages,
-    /// Whether no controller can work before a setting, a credential or a role is fixed.
+    /// Whether no controller can work before an operator corrects a setting, a credential or an RBAC role.
     pub(super) failed: AtomicBool,
-    /// How many controllers have not ended their first tick.
+    /// How many controllers have not finished their first tick yet.
     first_ticks: AtomicUsize,
 }
 
 pub(super) struct Ticking {
     controller: Box<dyn Controller>,
-    /// Whether the controller has not ended a tick yet.
+    /// Whether the controller has not finished its first tick yet.
     is_first: bool,
-    /// Whether both APIs have answered this controller at least once.
+    /// Whether a tick of this controller has ended without an outage of the Kubernetes or the cloud API.
     worked_once: bool,
 }
 
@@ -35,8 +36,8 @@ impl Ticking {
     }
 }
 
-/// Calls the cloud when it has not answered any call yet. The call shows whether the token and the Network are right,
-/// even when no controller has called the cloud.
+/// Makes a call to the cloud if the cloud has not answered any call yet. The call shows whether the token and the
+/// Network are right, even when no controller needs the cloud.
 pub fn reach_cloud(apis: &Apis) -> Result<(), cache::CacheError> {
     if apis.provider.is_reached() {
         Ok(())
@@ -60,8 +61,8 @@ impl Ticks {
         }
     }
 
-    /// Does one tick of a controller. Returns the pause until the next tick, or `None` when the controller can't
-    /// work at all.
+    /// Makes one tick of a controller. Returns the pause before the next tick, or `None` when the controller can't work
+    /// at all.
     pub(super) fn tick(&self, ticking: &mut Ticking) -> Option<Duration> {
         let controller = &mut ticking.controller;
         let (name, interval) = (controller.name(), controller.interval());
@@ -71,8 +72,9 @@ impl Ticks {
         let others_may_ask =
             self.first_ticks.load(Ordering::Relaxed) > usize::from(ticking.is_first);
         if !others_may_ask && report.outage.is_none() {
-            // No controller called the cloud in its first tick, so this thread calls the cloud for all of them. Until
-            // the cloud has answered, the daemon is not ready, and it is not known whether the token is valid.
+            // All other controllers have finished their first tick. If the cloud was not called in these ticks, it is
+            // called now. Without an answer of the cloud, it is not known whether the token is valid, and the readiness
+            // probe fails.
             let waiting = String::new();
             report.outage = reach_cloud(self.apis).err().map(|error| Outage { error, waiting });
         }
@@ -81,7 +83,7 @@ impl Ticks {
             && !ticking.worked_once
             && !self.is_rotation(&outage.error)
         {
-            // The first controller that notices the outage logs it, and the others do not.
+            // Only the first controller that notices the outage logs it.
             if !self.failed.swap(true, Ordering::Relaxed) {
                 log::error!(controller = name; "{name}: {outage}");
             }
@@ -99,13 +101,15 @@ impl Ticks {
         if std::mem::take(&mut ticking.is_first) {
             self.first_ticks.fetch_sub(1, Ordering::Relaxed);
         }
-        // A tick with unfinished changes has lasted a whole interval, so the next tick begins at once and continues.
+        // A tick with unfinished changes has used its whole interval to wait for the cloud. The next tick begins
+        // without a pause and continues with these changes.
         let pause = if report.has(Progress::Unfinished) { Duration::ZERO } else { interval };
         heartbeat::pause(pause);
         Some(pause)
     }
 
-    /// Whether the error may come from a rotation of the credentials: they were accepted earlier, and are refused now.
+    /// Whether an API that accepted the credentials earlier refuses them now. The credentials are probably being
+    /// replaced, so the daemon goes on.
     fn is_rotation(&self, error: &cache::CacheError) -> bool {
         error.is_unauthorized()
             && match error {
@@ -127,8 +131,8 @@ fn measure(name: &str, report: &Report, took: Duration) {
     PLANNED.set(&[name], report.planned as f64);
 }
 
-/// Logs the failures that no finding reports. Findings and changes are not logged here, because each was
-/// logged when it occurred.
+/// Logs the failures that come from errors. Failures that come from findings, and changes, were already logged when
+/// they occurred.
 pub fn log_report(report: &Report) {
     for failure in report.failures.iter().filter(|failure| failure.finding.is_none()) {
         let object = failure.object.as_str();
@@ -136,15 +140,15 @@ pub fn log_report(report: &Report) {
     }
 }
 
-/// The reasons why controllers can't work. Each reason is logged once when it begins and once when it ends, whatever
-/// the number of ticks and controllers.
+/// The outages because of which controllers can't work at present. Each outage is logged once when it begins and once
+/// when it ends, however many ticks and controllers it concerns.
 #[derive(Default)]
 struct TickOutages {
     states: Mutex<BTreeMap<&'static str, &'static str>>,
 }
 
 impl TickOutages {
-    /// Records how a controller's tick ended, and logs a change of the controller's state.
+    /// Records whether the controller's tick ended with an outage, and logs when this has changed since the last tick.
     fn note(
         &self,
         controller: &'static str,
@@ -156,7 +160,7 @@ impl TickOutages {
         let state = outage.map(|outage| outage.error.state());
         let is_robot = states.get(controller).is_some_and(|before| before.starts_with("robot "));
         if state.is_none() && dedicated_fails && is_robot {
-            // This tick did not call the API of dedicated servers, so an outage of that API may still last.
+            // This tick made no call to the API of dedicated servers, so the outage of that API may still last.
             return;
         }
         let before = match state {
