@@ -1,4 +1,4 @@
-//! The time at which an object is tried again. The waits of an object double, up to a limit.
+//! Decides when an object is tried again after a failure. The waits of each object double, up to a limit.
 
 use crate::provider::clock;
 use std::collections::HashMap;
@@ -10,8 +10,8 @@ pub(super) struct Backoff {
     failed: HashMap<String, Entry>,
     first: Duration,
     longest: Duration,
-    /// The ends of waits are moved to points in time at equal distances, counted from this moment, so that objects are
-    /// tried together. `None` means that the ends are not moved.
+    /// The start of a row of points in time with equal distances. Each wait is lengthened until the next of these
+    /// points, so that objects are tried together. `None` means that waits are not lengthened.
     grid: Option<Instant>,
     /// The factor by which each wait is multiplied. A factor above 1 makes retries rarer, e.g. to save API calls.
     pub(super) stretch: f64,
@@ -57,8 +57,8 @@ impl Backoff {
         self.failed.get(uid).is_some_and(|entry| entry.next > now)
     }
 
-    /// Records that a plan for the object has ended. When `is_tried_again` is true, the next wait of the object begins.
-    /// Otherwise the object is forgotten.
+    /// Records that the work on the object has ended. When `is_tried_again` is true, the object now waits for its next
+    /// try. Otherwise the object is forgotten.
     pub(super) fn ended(&mut self, uid: &str, is_tried_again: bool) {
         if is_tried_again {
             self.failed(uid, clock::now());
@@ -84,8 +84,8 @@ impl Backoff {
     }
 }
 
-/// Delays a try to the next point of a grid that begins at `origin`. Its points are half a wait apart. Objects with
-/// equal waits are then tried together, and the data for them are read only once.
+/// Delays a try to the next of a row of points in time that starts at `origin`. The points are half a wait apart.
+/// Objects with equal waits are then tried together, and the data for them are read only once.
 fn on_grid(next: Instant, origin: Instant, width: Duration) -> Instant {
     let since = next.duration_since(origin).as_secs_f64();
     let cells = (since / width.as_secs_f64()).ceil();

@@ -1,4 +1,5 @@
-//! The interface of a controller, which is one tick over a selection of objects, and the report of what the tick did.
+//! The trait of all controllers. A controller works in ticks. Each tick checks some objects, makes the necessary
+//! changes, and returns a report.
 
 use crate::cache::{self, Apis, Poll, ReadFrom};
 use crate::provider::{Description, Reason};
@@ -145,12 +146,13 @@ pub struct Failure {
     /// The name of the object, e.g. `node/worker-1`.
     pub object: String,
     pub why: String,
-    /// The reason of the finding from which this failure comes. `None` means that the failure comes from an error.
+    /// The reason of the finding by which the log and the events already report this failure. `None` when no finding
+    /// reports the failure.
     pub finding: Option<Reason>,
 }
 
 impl Failure {
-    /// Returns the reason of the failure at the length of a log message.
+    /// Returns the reason of the failure, cut to the greatest length of a log message.
     pub fn short_why(&self) -> Cow<'_, str> {
         text::cut(&self.why, MESSAGE_CHARACTERS_AT_MOST)
     }
@@ -199,7 +201,7 @@ impl Report {
         *known = progress.max(*known);
     }
 
-    /// Adds what another controller did to the same objects in the same tick.
+    /// Adds the report of another controller that worked on the same objects in the same tick.
     pub fn merge(&mut self, other: Report) {
         self.outage = self.outage.take().or(other.outage);
         self.orphans = other.orphans.or(self.orphans);

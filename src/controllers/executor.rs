@@ -29,32 +29,34 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(3);
 /// When no further change waits for the end of an action, the cloud is asked about the action only after this time.
 const ASKED_AFTER: Duration = Duration::from_secs(30);
 
-/// How long an action may run before its execution fails.
+/// How long an action may run. After that, the execution to which the action belongs fails.
 const LONGEST_ACTION: Duration = Duration::from_secs(120);
 
-/// How often a change is sent again after the cloud answered "busy", or after few API calls were left under the rate
-/// limit.
+/// How often a change is sent again at most. This happens when the cloud answers "busy", or when few API calls are left
+/// under the rate limit.
 const TRIES_AT_MOST: u32 = 10;
 
 /// A change is delayed by this many times [`FIRST_PAUSE`] at most when few API calls are left under the rate limit.
 /// When it would have to wait longer, the change fails.
 const PUT_OFF_AT_MOST: u32 = 8;
 
-/// After this many failed requests in a row for the state of actions, every execution that has a running action fails.
+/// When this many requests in a row for the state of running actions have failed, every execution that has a running
+/// action fails.
 const QUESTIONS_AT_MOST: u32 = 5;
 
 /// A wait is cut into parts of this length, so that the process notices soon that it should end. The length is real
 /// time, even in tests that simulate the clock.
 const SLICE: Duration = Duration::from_millis(100);
 
-/// All executions of one controller. Executions that are unfinished at the end of a tick continue in the next tick.
+/// All executions of one controller. An execution makes the changes of one object. It can begin in one tick and
+/// continue in the next tick.
 pub(super) struct Executor<T> {
     controller: &'static str,
     executions: Vec<Execution<T>>,
     last_id: u64,
     /// How many requests for the state of actions have failed in a row.
     unanswered: u32,
-    /// Whether the changes are sent one execution after the other, see [`Executor::in_turn`].
+    /// Whether the objects are changed one after the other, see [`Executor::in_turn`].
     is_in_turn: bool,
     /// Whether the cloud has answered "busy" to any change so far.
     was_busy: bool,
@@ -76,8 +78,8 @@ pub(super) struct Execution<T> {
     running: Vec<RunningAction>,
     /// The next change is not sent before this moment.
     not_before: Instant,
-    /// The execution is stopped when its first change was not sent until this moment. `None` means that there is no
-    /// such moment.
+    /// The latest time at which the first change may be sent. When it was not sent by then, the execution is stopped.
+    /// `None` means that there is no limit.
     begins_by: Option<Instant>,
     /// How often the next change was already sent and has to be sent again, because the cloud was busy or few API calls
     /// were left.
@@ -85,7 +87,7 @@ pub(super) struct Execution<T> {
     pub(super) result: ExecutionResult,
 }
 
-/// The outcome of the changes of an execution.
+/// What came of the changes of one object.
 #[derive(Default)]
 pub(super) struct ExecutionResult {
     /// The changes that were made in the cloud.
@@ -99,15 +101,15 @@ pub(super) struct ExecutionResult {
     pub(super) is_stopped: bool,
 }
 
-/// The reason why no more changes of an execution are made.
+/// The reason why no more changes are made for an object.
 #[derive(Debug, Default)]
 pub(super) enum End {
     /// All changes were made, except those that were refused.
     #[default]
     AllMade,
-    /// The remaining changes were dropped, because the change that was just made has changed what the plan was based
-    /// on. A new plan is needed. The value is a snapshot from the answer to the creation of the load balancer, or
-    /// `None` when there is no such snapshot.
+    /// The remaining changes were dropped, because the change that was just made has changed the state from which the
+    /// plan was made. A new plan is needed. The value is a snapshot of the load balancer from the answer to its
+    /// creation, or `None` when there is no such snapshot.
     PlanAgain(Option<Arc<dyn Snapshot>>),
     /// The remaining changes were dropped, because something in the cloud had changed since the plan was made. A new
     /// plan is needed. The text describes the change that could not be made.
@@ -118,7 +120,7 @@ pub(super) enum End {
     Failed(ProviderError),
 }
 
-/// A change that the cloud carries out as an action.
+/// A change that the cloud is carrying out as an action.
 struct RunningAction {
     action: ActionId,
     change: Box<dyn Change>,
@@ -172,8 +174,8 @@ impl<T> Executor<T> {
         Executor { is_in_turn: true, ..Executor::new(controller) }
     }
 
-    /// Begins an execution whose `payer` is `None`, and returns it. The execution is stopped when its first change was
-    /// not sent by `begins_by`, because its plan is too old after that moment.
+    /// Adds an execution that makes these changes for one object, and returns it. Its `payer` is `None`. When its first
+    /// change was not sent by `begins_by`, the plan is too old, and none of the changes is sent.
     pub(super) fn begin(
         &mut self,
         object: String,
@@ -205,8 +207,8 @@ impl<T> Executor<T> {
     }
 
     /// Drops the changes that were not sent yet, in each execution for which `is_stale` returns `true`. Such an
-    /// execution ends when its open request was answered and its running actions have ended. Every order of changes is
-    /// safe to stop after any change, because the process can also be killed at any time.
+    /// execution ends when its open request was answered and its running actions have ended. Changes are always ordered
+    /// so that a stop between two of them does no harm, because the process can also be killed there.
     pub(super) fn stop(&mut self, is_stale: impl Fn(&Execution<T>) -> bool) {
         for execution in &mut self.executions {
             if is_stale(execution) {
@@ -242,9 +244,9 @@ impl<T> Executor<T> {
             }
             let why = format!("it still runs after {} s", LONGEST_ACTION.as_secs());
             self.abandon(ErrorKind::Unavailable, &why, |execution| execution.is_late(now));
-            // An executor that is not allowed to ask about actions only waits for answers to open requests. The time
-            // for its next question must not limit that wait: once this time has come, the wait would end at once,
-            // again and again.
+            // No question about actions is sent while another question is open, or while the process is ending. The
+            // time of the next question must not limit the wait then. When that time has passed, the wait would end at
+            // once, again and again.
             let may_ask = !requests.is_asking && requests.actions.may_wait();
             let question = self.next_question().filter(|_| may_ask);
             if question.is_some_and(|question| question <= now) {
@@ -370,8 +372,8 @@ impl<T> Executor<T> {
         }
     }
 
-    /// Charges the API calls that asked about these actions to the executions that the actions belong to. Every action
-    /// counts equally.
+    /// Subtracts the API calls that asked about these actions from the shares of the executions to which the actions
+    /// belong. Every action counts equally.
     fn share_out(&self, actions: &[ActionId], calls: u64) {
         let each = calls as f64 / actions.len().max(1) as f64;
         for execution in &self.executions {
@@ -447,7 +449,8 @@ impl<T> Execution<T> {
         self.is_in_flight || !self.running.is_empty() || !self.result.made.is_empty()
     }
 
-    /// Whether the execution failed for a reason that also makes other changes of the same object fail.
+    /// Whether the execution failed for a reason because of which the changes of other executions would fail as well,
+    /// e.g. because the API does not answer.
     fn fails_for_all(&self) -> bool {
         let kind = self.error().map(|error| &error.kind);
         !matches!(kind, None | Some(ErrorKind::Other | ErrorKind::NotFound))
@@ -474,7 +477,7 @@ impl<T> Execution<T> {
             })
     }
 
-    /// Whether the next step of the execution is possible only after one of its running actions has ended.
+    /// Whether the execution can do nothing before one of its running actions has ended.
     fn waits_for_actions(&self) -> bool {
         !self.running.is_empty() && !self.is_in_flight && !self.can_send()
     }
@@ -487,15 +490,15 @@ impl<T> Execution<T> {
             && asked.any(|running| now.saturating_duration_since(running.since) > LONGEST_ACTION)
     }
 
-    /// Takes the next change out of the queue. Returns `None` when the queue is empty, or when the change must not be
-    /// made. Then the queue is emptied.
+    /// Takes the next change out of the queue. When that change must not be made, this function empties the queue and
+    /// returns `None`.
     fn next_change(&mut self) -> Option<Box<dyn Change>> {
         let change = self.queue.pop_front()?;
         let has_no_other = self.result.is_target_refused
             && !self.result.made.iter().any(|change| adds_target(&**change));
         if change.needs_another_first() && has_no_other {
-            // This change would remove the last target of the load balancer. Neither this change nor any later one is
-            // made.
+            // This change would remove the last target of the load balancer, and no new target could be added before.
+            // Neither this change nor any later one is made.
             self.queue.clear();
             let why = format!(
                 "{}: not done yet, because no other target could be added",

@@ -28,8 +28,9 @@ pub(super) fn server_of(node: &KubeNode, provider: &dyn Provider) -> Option<Inst
 
 /// Returns the node that keeps a server or an address which all these nodes name. The kubelet itself writes the
 /// provider ID and the addresses, so they prove nothing. The oldest initialised node is chosen, because kubelets can't
-/// change the creation time. When all these nodes are uninitialised, the only node is chosen, or the node with this
-/// `name`. The UID decides between nodes that were created in the same second, because nobody can choose a UID.
+/// change the creation time. Without an initialised node, a node that is alone in the list is chosen, or else the node
+/// with this `name`. The UID decides between nodes that were created in the same second, because nobody can choose a
+/// UID.
 fn keeper<'a>(nodes: &[&'a KubeNode], name: Option<&str>) -> Option<&'a KubeNode> {
     fn age(node: &KubeNode) -> impl Ord {
         let created = node.metadata.creation_timestamp;
@@ -83,8 +84,7 @@ impl<'a> Claims<'a> {
         self.keeper(id).is_some_and(is_keeper).then_some(id)
     }
 
-    /// Whether the node's provider ID names a server that belongs to another node, or about which it is not decided yet
-    /// to which node it belongs.
+    /// Whether the node's provider ID names a server that belongs to another node, or whose node is not decided yet.
     pub(super) fn is_second(&self, node: &KubeNode) -> bool {
         server_of(node, self.provider).is_some() && self.server_of(node).is_none()
     }
@@ -295,7 +295,8 @@ impl<'a> MatchIndex<'a> {
         Some(rival(all.map(|(node, _)| *node), node, None)?.node.name())
     }
 
-    /// Returns the servers that have one of the reported addresses and that no node names, each with that address.
+    /// Returns the servers that have one of the reported addresses and that belong to no node by provider ID or name.
+    /// Each is returned with that address.
     fn recognised(
         &self,
         instances: &dyn Instances,
@@ -347,15 +348,15 @@ pub struct SharedAddress<'a> {
     pub ip: IpAddr,
     /// The name of the other node.
     pub other: &'a str,
-    /// Whether the status of the asking node already has this address.
+    /// Whether the address is already in the status of the node whose kubelet asks for it.
     pub is_kept: bool,
 }
 
 /// A node because of which another node does not get a server or an address.
 struct Rival<'a> {
     node: &'a KubeNode,
-    /// Whether the rival keeps the server or address that both nodes name. If not, all nodes that name it are new, and
-    /// none of them gets it.
+    /// Whether the rival (the other node) keeps the server or address that both nodes name. If not, all nodes that name
+    /// it are new, and none of them gets it.
     is_keeper: bool,
 }
 

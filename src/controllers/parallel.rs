@@ -57,8 +57,8 @@ mod tests {
     #[test]
     fn results_have_the_order_of_their_items_and_so_many_are_made_at_once() {
         for threads in [1, 2, 5] {
-            // The first thread waits until every thread has begun an item, which shows that all threads work at the
-            // same time.
+            // The work on each item waits here until every thread has begun an item. The test therefore ends only if
+            // all threads work at the same time.
             let all = Barrier::new(threads);
             let items: Vec<usize> = (0..20 * threads).collect();
             let work = |item: &usize| {

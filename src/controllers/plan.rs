@@ -1,5 +1,5 @@
-//! The plan for one object: the writes, the findings, and data of the controller. All controllers have plans of this
-//! type.
+//! The plan for one object: the writes, the findings (messages for the operator), and data of the controller. All
+//! controllers have plans of this type.
 
 use super::controller::Proposal;
 use crate::kube::ObjectReference;

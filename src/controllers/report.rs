@@ -1,5 +1,5 @@
-//! Writes findings to the log, to events and to metrics, and writes changes to the log and to metrics. No other code
-//! does this.
+//! Writes findings (messages for the operator) to the log, to events and to metrics, and writes changes to the log and
+//! to metrics. No other code does this.
 
 use super::controller::MESSAGE_CHARACTERS_AT_MOST;
 pub(super) use super::controller::{Outage, Report};
@@ -55,7 +55,7 @@ pub(super) fn count_change(
 /// How many findings of one object are reported at once. For the remaining findings, only their number is reported.
 const FINDINGS_AT_MOST: usize = 10;
 
-/// Reports findings about an object as log lines, and as events if the reason of the finding is one for events. A
+/// Reports findings about an object as log lines. Findings whose reason is meant for events also become events. A
 /// finding that was reported less than ten minutes ago is skipped. When there are more than [`FINDINGS_AT_MOST`]
 /// findings, failures come first, and only the number of the remaining findings is reported.
 pub fn publish(

@@ -24,7 +24,8 @@ pub(super) enum Why {
     Asked,
     /// The object is new, or has changed since its last plan.
     Changed,
-    /// The last plan can't be used any more: it was not carried out, or other objects that it depends on have changed.
+    /// The last plan can't be used any more: it was not carried out, or other objects that the plan depends on have
+    /// changed.
     Overtaken,
     /// The last try failed, and the wait after that failure is over.
     Retried,
@@ -46,8 +47,8 @@ impl Schedule {
         self.compared.is_none_or(|last| now.duration_since(last) >= period)
     }
 
-    /// Returns how old the cloud's data may be for plans with these reasons, and how urgent calls for newer data are.
-    /// `period` is the time between two comparisons of all objects.
+    /// Returns how old the cloud's data may be for plans that are made for these reasons, and how urgent calls for
+    /// newer data are. `period` is the time between two comparisons of all objects.
     pub(super) fn reads(&self, whys: impl Iterator<Item = Why> + Clone, period: Duration) -> Reads {
         let ages = whys.clone().map(|why| why.reads(period).max_age);
         let since_write = self.last_write.map(clock::since);
@@ -59,9 +60,9 @@ impl Schedule {
 }
 
 impl Why {
-    /// Returns how old the data for a plan with this reason may be, and how urgent calls for newer data are. For a
-    /// changed object, cached data of any age are enough, because everything is read again before a write. Only calls
-    /// for the regular comparison can be put off.
+    /// Returns how old the data for a plan that is made for this reason may be, and how urgent calls for newer data
+    /// are. For a changed object, cached data of any age are enough, because everything is read again before a write.
+    /// Only calls for the regular comparison can be put off.
     fn reads(self, period: Duration) -> Reads {
         let (max_age, urgency) = match self {
             Why::Asked => (Duration::ZERO, Urgency::Asked),

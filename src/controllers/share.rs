@@ -75,7 +75,8 @@ impl CallShare {
         self.at(now, |bucket| bucket.left >= AT_ONCE.into())
     }
 
-    /// First adds the calls that have come back until `now`. Then calls `ask` with the bucket, and returns its result.
+    /// First adds the calls that have come back by `now`. Then passes the updated numbers to `ask`, and returns the
+    /// result of `ask`.
     fn at<T>(&self, now: Instant, ask: impl FnOnce(&mut ShareBucket) -> T) -> T {
         let mut bucket = lock(&self.bucket);
         let passed = now.saturating_duration_since(bucket.at);
@@ -108,8 +109,8 @@ mod tests {
         let start = Instant::now();
         let share = CallShare::full(start);
         let at = |seconds: u64| start + Duration::from_secs(seconds);
-        // The first number is how many calls a second are tried. The second number is how many of them are allowed in
-        // one hour.
+        // The first number is how many calls are tried in each second. The second number is how many of them are
+        // allowed in one hour.
         for (each_second, expected) in [(1, 900 + 900), (7, 900 + 900), (100, 900 + 900)] {
             let share = CallShare::full(start);
             let mut made = 0;
@@ -136,8 +137,8 @@ mod tests {
         assert!(!share.is_full(at(3600)));
     }
 
-    /// Whatever is charged and at whatever time, the calls are no more than a full share, the calls that came back, and
-    /// the last charge.
+    /// Whatever is charged and at whatever time, the number of calls is at most a full share, plus the calls that came
+    /// back, plus the last charge.
     #[test]
     fn never_more_than_the_share_and_what_came_back() {
         let mut seed = 1_u64;

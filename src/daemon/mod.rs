@@ -29,7 +29,8 @@ use ticks::{Ticking, Ticks};
 /// by default. These times are real time, even in a test that makes time run faster.
 const GRACE: Duration = Duration::from_millis(8_500);
 
-/// The longest time that an ending daemon waits until its last events are written. It holds the Lease for this time.
+/// The longest time that an ending daemon waits until its last events are written. The daemon still holds the Lease
+/// during this wait.
 const EVENTS_AT_MOST: Duration = Duration::from_secs(1);
 /// How long the command `run --once` waits at its end until its events are written. When the command was asked to end,
 /// it waits for [`EVENTS_AT_MOST`] instead.
@@ -46,7 +47,7 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 pub enum DaemonEnd {
     /// The daemon was asked to end.
     Stopped,
-    /// The daemon could not work at all before an operator corrects a setting, a credential or an RBAC role.
+    /// The daemon ended because it can't work until an operator corrects a setting, a credential or an RBAC role.
     Blocked,
 }
 

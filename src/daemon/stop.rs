@@ -39,7 +39,7 @@ impl Stop {
         *lock(&self.is_set)
     }
 
-    /// Waits for this time, or until the process has to end. Returns whether the process has to end.
+    /// Waits for this time, or until the process has to end. Returns `true` when the process has to end.
     pub fn wait(&self, time: Duration) -> bool {
         let unset = |is_set: &mut bool| !*is_set;
         *clock::wait_at_most(&self.ended, lock(&self.is_set), time, unset)

@@ -16,7 +16,7 @@ pub(super) struct Ticks {
     apis: &'static Apis,
     stop: &'static Stop,
     outages: TickOutages,
-    /// Whether no controller can work before an operator corrects a setting, a credential or an RBAC role.
+    /// Whether no controller can work until an operator corrects a setting, a credential or an RBAC role.
     pub(super) failed: AtomicBool,
     /// How many controllers have not finished their first tick yet.
     first_ticks: AtomicUsize,
@@ -131,8 +131,7 @@ fn measure(name: &str, report: &Report, took: Duration) {
     PLANNED.set(&[name], report.planned as f64);
 }
 
-/// Logs the failures that come from errors. Failures that come from findings, and changes, were already logged when
-/// they occurred.
+/// Logs the failures that no finding has reported. Findings and changes were already logged when they occurred.
 pub fn log_report(report: &Report) {
     for failure in report.failures.iter().filter(|failure| failure.finding.is_none()) {
         let object = failure.object.as_str();
@@ -160,7 +159,8 @@ impl TickOutages {
         let state = outage.map(|outage| outage.error.state());
         let is_robot = states.get(controller).is_some_and(|before| before.starts_with("robot "));
         if state.is_none() && dedicated_fails && is_robot {
-            // This tick made no call to the API of dedicated servers, so the outage of that API may still last.
+            // This tick made no call to the API of dedicated servers. An outage of that API may still last, so it is
+            // not logged as ended.
             return;
         }
         let before = match state {

@@ -1,6 +1,6 @@
-//! Tests executions against a fake cloud, which gives each change the answers that the test lists. Most tests simulate
-//! the clock: then each call takes a second of simulated time. Tests of what happens at the same time use real threads
-//! and real time.
+//! Tests the executor with a fake cloud, which gives each change the answers that the test lists. Most tests simulate
+//! the clock, and each call then takes a second of simulated time. Tests of what happens at the same time use real
+//! threads and real time.
 
 mod fake;
 
@@ -289,8 +289,8 @@ fn a_slow_request_holds_up_no_other_one() {
     assert_eq!(fake.most_in_flight.load(Relaxed), 2);
 }
 
-/// An action is still running when a tick ends. Its execution goes on in the next tick, and an execution that begins
-/// then does not wait for the action.
+/// An action is still running when a tick ends. The changes that wait for this action are made in the next tick.
+/// Changes of other objects that begin in that tick do not wait for it.
 #[test]
 fn what_runs_at_the_end_of_a_tick_goes_on_in_the_next() {
     let _simulated = simulated();
@@ -326,7 +326,8 @@ fn what_runs_at_the_end_of_a_tick_goes_on_in_the_next() {
     );
 }
 
-/// A tick whose reads take longer than its interval calls `work` with an `until` that has already passed.
+/// A tick whose reads take longer than its interval calls `work` with an `until` that has already passed. Answers must
+/// be handled even then.
 #[test]
 fn answers_are_seen_and_actions_asked_about_when_the_time_is_over() {
     for answer in [Answer::Done, Answer::Runs(2)] {
@@ -362,8 +363,8 @@ fn a_change_that_is_put_off_again_and_again_fails() {
     assert_eq!(fake.sent().len(), TRIES_AT_MOST as usize + 1);
 }
 
-/// An execution is stopped while its first change runs. The action of the first change is awaited, and the second
-/// change is never sent.
+/// The changes of one object are stopped while its first change runs. The action of the first change is awaited, and
+/// the second change is never sent.
 #[test]
 fn a_stopped_execution_ends_with_what_it_has_sent() {
     let _simulated = simulated();
@@ -515,8 +516,8 @@ fn changes_in_turn_share_questions() {
     assert!(asked as f64 <= intervals + 2.0, "{asked} questions in {intervals} intervals");
 }
 
-/// When a share of API calls is used up, changes that were not sent yet are dropped. They are sent nevertheless when
-/// the payer's `can_stop` is false.
+/// When the share of API calls is used up and `can_stop` is true, the changes that were not sent yet are dropped. When
+/// `can_stop` is false, they are still sent.
 #[test]
 fn an_execution_stops_when_its_share_is_used_up() {
     use crate::controllers::share::{CallShare, Payer};

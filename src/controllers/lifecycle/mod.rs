@@ -61,7 +61,7 @@ pub struct LifecycleController {
     settings: LifecycleSettings,
     /// The pauses between two reads of the server of a node that is not ready.
     pauses: Backoff,
-    /// The backoff of ready nodes whose shutdown taint could not be removed.
+    /// The waits of ready nodes before the next try to remove their shutdown taint, after a try has failed.
     backoff: Backoff,
 }
 
@@ -109,8 +109,7 @@ impl LifecycleController {
             Err(error) => return (Report::outage(error, String::new()), Vec::new()),
         };
         self.forget(apis);
-        // In a large project, so many reads would use up the API calls. The pauses between the reads are therefore
-        // lengthened.
+        // In a large project, reads after these pauses would use up the API calls. The pauses are therefore lengthened.
         let longest = apis.look_period(LONGEST_PAUSE);
         self.pauses.stretch = longest.div_duration_f64(LONGEST_PAUSE);
         let mut report = Report {

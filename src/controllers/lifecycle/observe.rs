@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 const READ_AT_MOST: usize = 20;
 
 /// How many dedicated servers the list must have before the absence of a server from it counts. A list with only one
-/// server may belong to a login that sees no other server.
+/// server may come from a login for that server, which sees no other server.
 const SEEN_AT_LEAST: usize = 2;
 
 /// After this many failed reads of single servers, the API counts as not answering, and no more servers are read.
@@ -101,10 +101,10 @@ impl Observation<'_> {
         Ok(facts)
     }
 
-    /// Confirms that servers which single reads did not find are deleted, by a list of servers from this tick. In a
-    /// large project, only those pages of the list are read on which the servers would be. These pages are enough when
-    /// they also show the server of another node. Otherwise the list of all servers is read. `around` are these pages
-    /// if they were already read in this tick.
+    /// Confirms by a list of servers from this tick that the servers in `missing` are deleted, which single reads did
+    /// not find. In a large project, the pages of the list on which the servers would be are enough, if they show the
+    /// server of another node. Otherwise the list of all servers is read. `around` has these pages if this tick has
+    /// already read them.
     fn cloud_witness(
         &self,
         missing: Vec<InstanceId>,
@@ -129,8 +129,8 @@ impl Observation<'_> {
         Ok(self.second_witness(missing, &list.value, 1))
     }
 
-    /// Returns the facts about dedicated servers. That a server exists is seen in the list of all dedicated servers,
-    /// which other controllers use as well. Further calls ask about each single server, and only a few of them are
+    /// Returns the facts about dedicated servers. The list of all dedicated servers, which other controllers read as
+    /// well, shows which servers exist. A further call asks about each single server, and only a few such calls are
     /// allowed in an hour. When no such call is left, there is no fact about the server in this tick.
     fn of_dedicated(&self, numbers: BTreeSet<u64>) -> Result<Facts, provider::ProviderError> {
         let apis = self.apis;

@@ -1,4 +1,5 @@
-//! Plans what should be done to nodes that are not ready, as a pure function of nodes and facts.
+//! Plans what should be done to nodes that are not ready. The plan is a pure function of the node and of what the cloud
+//! says about its server.
 
 use crate::controllers::matching::server_of;
 use crate::controllers::{NodeChange, Plan};
@@ -22,8 +23,8 @@ pub enum Fact {
     /// The server does not exist. A read of this server found nothing, and a list of servers from this tick does not
     /// hold it.
     Gone {
-        /// Whether that list of servers holds the server of another node. This proves that the token belongs to the
-        /// right project.
+        /// Whether the list of servers that lacks this server holds the server of another node. This proves that the
+        /// token belongs to the right project.
         others_are_visible: bool,
     },
     /// It is not known whether the server exists. The text says why.

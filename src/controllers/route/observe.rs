@@ -18,8 +18,9 @@ use std::time::{Duration, Instant};
 /// The time after which routes are compared even when no node has changed.
 const COMPARE_PERIOD: Duration = Duration::from_secs(300);
 
-/// How many needed routes are remembered. A Network can have only 100 routes. An unneeded route to a server without a
-/// node is deleted only if it is remembered. Otherwise it is reported, because nothing shows that this program made it.
+/// How many routes that nodes of this cluster needed are remembered at most. A Network can have only 100 routes. An
+/// unneeded route to a server without a node is deleted only if it is remembered. Otherwise it is reported, because
+/// nothing shows that this program made it.
 const REMEMBERED_AT_MOST: usize = 1000;
 
 /// How often the list of nodes is checked for changes. The other controllers use the same reads.
@@ -28,7 +29,7 @@ pub(super) const POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// A node that was deleted and created again with the same name is noticed after this time at the latest.
 const METADATA_MAX_AGE: Duration = Duration::from_secs(30);
 
-/// How many nodes without pod CIDRs are read again in one comparison.
+/// How many nodes without pod CIDRs are read again in one comparison at most.
 const UNASSIGNED_AT_MOST: usize = 10;
 
 /// Up to this age, a node without a pod CIDR is read again and again, because kube-controller-manager will probably set
@@ -71,7 +72,7 @@ pub(super) struct ObservedRoutes {
     pub(super) plan: RoutePlan,
     pub(super) network: cache::View<Network>,
     pub(super) instances: Arc<Vec<Instance>>,
-    /// The time at which the last of these data had been read.
+    /// The time at which all the data for the plan had been read.
     pub(super) complete: Instant,
 }
 
@@ -176,7 +177,8 @@ impl RouteController {
         let now = clock::now();
         let poll = Poll {
             table_max_age: self.interval() / 2,
-            // When the node controller runs, it reads complete nodes more often than this.
+            // When the node controller runs, it reads complete Node objects more often than this, so this limit then
+            // causes no read.
             whole_max_age: COMPARE_PERIOD * 2,
             metadata_max_age: Some(METADATA_MAX_AGE),
         };
@@ -185,8 +187,8 @@ impl RouteController {
         let is_ours = |node: &KubeNode| server_of(node, provider).is_some();
         let has_pods = |node: &Arc<KubeNode>| !node.spec.pod_cidrs.is_empty() && is_ours(node);
         if !nodes.iter().any(has_pods) {
-            // In this case no node needs a route. This can also be a mistake, so nothing is compared and no route is
-            // deleted.
+            // No node of this cloud has a pod CIDR, so no node needs a route. This can be a mistake, so nothing is
+            // compared and no route is deleted.
             return Ok(None);
         }
         let is_time = self.schedule.is_comparison_due(COMPARE_PERIOD, now);

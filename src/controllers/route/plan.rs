@@ -125,8 +125,8 @@ struct Planner<'a> {
     is_anchored: bool,
     /// Whether a needed route is blocked by a route that may belong to another cluster which uses the same Network.
     is_in_doubt: bool,
-    /// Whether routes that can be added now will probably show in the next comparison that the blocking routes belong
-    /// to no other cluster.
+    /// Whether the addition of the routes that are not blocked will probably show that the blocking routes belong to no
+    /// other cluster.
     may_become_clear: bool,
 }
 
@@ -303,7 +303,8 @@ impl<'a> Planner<'a> {
     /// program has added in such a doubtful state are not counted as proof.
     fn withdraw_doubtful(&mut self) {
         let (inputs, network) = (self.inputs, self.inputs.network);
-        // These are the routes within `--cluster-cidr` that lead to existing servers which no node names.
+        // These are the routes within `--cluster-cidr` that lead to existing servers which no node names, and that no
+        // node needed in an earlier comparison.
         let ours = network.routes.iter().filter(|route| self.is_ours(route));
         let theirs = ours.filter_map(|route| {
             let server = *self.servers.get(&route.gateway)?;
@@ -316,9 +317,9 @@ impl<'a> Planner<'a> {
         if !self.accepted.values().any(|(wanted, _)| is_blocked(wanted)) {
             return;
         }
-        // When all these routes lead to the same server, no other working cluster needs them, because a cluster with a
-        // single node needs no routes. They are probably left from an earlier cluster. They may be replaced as soon as
-        // the route of any node exists.
+        // When all routes that may belong to another cluster lead to the same server, no other working cluster needs
+        // them, because a cluster with a single node needs no routes. They are probably left from an earlier cluster.
+        // They may be replaced as soon as the route of any node exists.
         let servers: HashSet<InstanceId> = theirs.iter().map(|(_, server)| server.id).collect();
         let is_one = servers.len() == 1;
         let is_proof = |(route, place): &(Route, usize)| {
@@ -361,7 +362,7 @@ impl<'a> Planner<'a> {
         self.is_anchored = false;
     }
 
-    /// Returns the row for a route that exists in the network.
+    /// Returns the row of the plan for a route that exists in the network.
     fn row(&self, route: &Route) -> RouteRow {
         let server = self.servers.get(&route.gateway);
         let leads_to = server.and_then(|server| self.of_server(server));

@@ -176,8 +176,8 @@ impl<'a> RouteSync<'a> {
         is_complete
     }
 
-    /// Records the outcome of an execution, which holds the changes for one destination. When the execution failed, its
-    /// last changes were not made.
+    /// Records the outcome of the changes for one destination. When a change has failed, that change and the changes
+    /// after it were not made.
     fn ended(&mut self, over: Execution<Vec<RouteChange>>) {
         let (made, left) = over.subject.split_at(over.result.made.len());
         for change in made {

@@ -23,8 +23,8 @@ pub struct RouteFacts {
     pub rows: Vec<RouteRow>,
     /// The plans for the nodes that need a route or have a finding, sorted by the name of the node.
     pub nodes: Vec<NodeRoutePlan>,
-    /// Whether a needed route is blocked by a route that may belong to another cluster. After routes that are not
-    /// blocked were added, it is sometimes clear that it does not.
+    /// Whether a needed route is blocked by a route that may belong to another cluster. After the routes that are not
+    /// blocked were added, the next comparison sometimes shows that there is no other cluster.
     pub is_in_doubt: bool,
 }
 

@@ -110,8 +110,8 @@ fn serve(
     listener: &TcpListener,
     verdict: impl Fn(&str) -> Option<ProbeAnswer> + Copy + Send + 'static,
 ) {
-    // The open connections, the oldest first. The thread of a connection owns it, so the weak reference becomes invalid
-    // when the thread ends.
+    // The open connections, the oldest first. The thread of each connection owns that connection, so the weak reference
+    // becomes invalid when the thread ends.
     let mut open: VecDeque<Weak<Connection>> = VecDeque::new();
     loop {
         let connection = match listener.accept() {
@@ -270,7 +270,7 @@ fn response(verdict: &ProbeAnswer, with_body: bool) -> Vec<u8> {
     let ProbeAnswer { status, content_type, text } = verdict;
     let is_wrong_method = *status == StatusCode::METHOD_NOT_ALLOWED;
     let allow = if is_wrong_method { "Allow: GET, HEAD\r\n" } else { "" };
-    // The status is displayed as its number and its reason, e.g. `404 Not Found`.
+    // The status is written as its number and its reason phrase, e.g. `404 Not Found`.
     format!(
         "HTTP/1.1 {status}\r\n\
          Content-Type: {content_type}\r\n\

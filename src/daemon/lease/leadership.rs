@@ -46,8 +46,8 @@ pub enum Acquired {
     /// Another process is the leader and is alive. The text is that process's identity. This result exists only with
     /// `WaitPolicy::UntilRenewed`.
     HeldBy(String),
-    /// This process can't get the Lease before an operator corrects e.g. the credentials or the RBAC role. With
-    /// `WaitPolicy::UntilRenewed`, any error while it waits has this result.
+    /// This process can't get the Lease until an operator corrects e.g. the credentials or the RBAC role. With
+    /// `WaitPolicy::UntilRenewed`, any error while the process waits has this result.
     Failed(String),
 }
 

@@ -53,7 +53,7 @@ impl LeaderElection {
         self.stop.repeat(true, move || renewer.renew().then_some(pause));
     }
 
-    /// Returns the value that acquires the Lease and then renews it.
+    /// Creates the [`Renewer`], which acquires the Lease and then renews it.
     pub fn renewer(self: &Arc<Self>, policy: WaitPolicy) -> Renewer {
         Renewer {
             lease: Arc::clone(self),

@@ -51,7 +51,7 @@ pub(super) struct Cloud {
     pub(super) most_in_flight: AtomicI64,
     /// Whether the process is about to end.
     pub(super) is_ending: AtomicBool,
-    /// How often the executor asked whether the process is about to end.
+    /// How often the executor asked whether the process is about to end. A large number shows a busy loop.
     pub(super) rounds: AtomicU64,
 }
 
