@@ -29,7 +29,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(3);
 /// When no further change waits for the end of an action, the cloud is asked about the action only after this time.
 const ASKED_AFTER: Duration = Duration::from_secs(30);
 
-/// How long an action may run. After that, the execution to which the action belongs fails.
+/// How long an action may run. After that, the object of the action has failed, and its remaining changes are dropped.
 const LONGEST_ACTION: Duration = Duration::from_secs(120);
 
 /// How often a change is sent again at most. This happens when the cloud answers "busy", or when few API calls are left
@@ -40,8 +40,8 @@ const TRIES_AT_MOST: u32 = 10;
 /// When it would have to wait longer, the change fails.
 const PUT_OFF_AT_MOST: u32 = 8;
 
-/// When this many requests in a row for the state of running actions have failed, every execution that has a running
-/// action fails.
+/// When this many requests in a row for the state of running actions have failed, every object that has a running
+/// action has failed, and its remaining changes are dropped.
 const QUESTIONS_AT_MOST: u32 = 5;
 
 /// A wait is cut into parts of this length, so that the process notices soon that it should end. The length is real
@@ -67,8 +67,9 @@ pub(super) struct Execution<T> {
     pub(super) id: u64,
     /// The caller's value for this execution, e.g. the plan that the changes come from.
     pub(super) subject: T,
-    /// The share of API calls from which the calls of this execution are taken. When that share is used up, the
-    /// execution stops unless [`Payer::can_stop`] is false. `None` means that the calls are not limited by a share.
+    /// The share of API calls from which the calls for this object's changes are taken. When that share is used up, the
+    /// changes that were not sent yet are dropped, unless [`Payer::can_stop`] is false. `None` means that no share
+    /// limits the calls.
     pub(super) payer: Option<Payer>,
     controller: &'static str,
     /// The name of the object, e.g. `service/default/web`.
@@ -78,7 +79,7 @@ pub(super) struct Execution<T> {
     running: Vec<RunningAction>,
     /// The next change is not sent before this moment.
     not_before: Instant,
-    /// The latest time at which the first change may be sent. When it was not sent by then, the execution is stopped.
+    /// The latest time at which the first change may be sent. When it was not sent by then, all changes are dropped.
     /// `None` means that there is no limit.
     begins_by: Option<Instant>,
     /// How often the next change was already sent and has to be sent again, because the cloud was busy or few API calls
@@ -92,7 +93,7 @@ pub(super) struct Execution<T> {
 pub(super) struct ExecutionResult {
     /// The changes that were made in the cloud.
     pub(super) made: Vec<Box<dyn Change>>,
-    /// The errors of changes that the cloud refused, although the execution went on with its other changes.
+    /// The errors of changes that the cloud refused, although the changes after them were still made.
     pub(super) refused: Vec<ProviderError>,
     /// Whether the cloud refused to add a target to a load balancer.
     is_target_refused: bool,
@@ -142,10 +143,11 @@ pub(super) struct Requests<'scope, 'env> {
 }
 
 enum Response {
-    /// The answer to a change, with the ID of the execution that the change belongs to, and the number of API calls
-    /// that were made for the change.
+    /// The ID of the [`Execution`] to which a change belongs, the change, the cloud's answer to it, and the number of
+    /// API calls that were made for the change.
     Change(u64, Box<dyn Change>, (Result<Applied, ProviderError>, u64)),
-    /// The answer to the request which of these actions have ended, and the number of API calls that were made for it.
+    /// The actions whose state was requested, the answer which of them have ended, and the number of API calls that
+    /// were made for this request.
     Ended(Vec<ActionId>, (Result<EndedActions, ProviderError>, u64)),
 }
 
@@ -206,9 +208,10 @@ impl<T> Executor<T> {
         &self.executions
     }
 
-    /// Drops the changes that were not sent yet, in each execution for which `is_stale` returns `true`. Such an
-    /// execution ends when its open request was answered and its running actions have ended. Changes are always ordered
-    /// so that a stop between two of them does no harm, because the process can also be killed there.
+    /// Drops the changes that were not sent yet, in each execution (the changes of one object) for which `is_stale`
+    /// returns `true`. Such an execution ends when its open request was answered and its running actions have ended.
+    /// Changes are always ordered so that a stop between two of them does no harm, because the process can also be
+    /// killed there.
     pub(super) fn stop(&mut self, is_stale: impl Fn(&Execution<T>) -> bool) {
         for execution in &mut self.executions {
             if is_stale(execution) {
@@ -218,15 +221,16 @@ impl<T> Executor<T> {
         }
     }
 
-    /// Works on all executions until some have ended, and returns those. Returns an empty list when `until` has passed
-    /// or when there is no execution. The next call goes on with the executions that have not ended.
+    /// Makes changes until all changes of some objects have ended, and returns the executions of these objects. Returns
+    /// an empty list when `until` has passed or when there is no execution. The next call goes on with the remaining
+    /// objects.
     pub(super) fn work(
         &mut self,
         requests: &mut Requests,
         until: Option<Instant>,
     ) -> Vec<Execution<T>> {
         loop {
-            // Answers are handled even when `until` has passed. Otherwise an execution would never end in a controller
+            // Answers are handled even when `until` has passed. Otherwise no change would ever end in a controller
             // whose ticks always use up their time before this call.
             while let Some(response) = requests.next(Duration::ZERO) {
                 self.handle(response);
@@ -274,7 +278,8 @@ impl<T> Executor<T> {
         }
     }
 
-    /// Works until all executions have ended. Returns the executions in the order in which they were begun.
+    /// Makes the changes of all objects until the end. Returns the execution of each object, in the order in which they
+    /// were begun.
     pub(super) fn run(&mut self, actions: &dyn Actions, concurrency: usize) -> Vec<Execution<T>> {
         std::thread::scope(|scope| {
             let mut requests = Requests::new(scope, actions, concurrency);
@@ -287,8 +292,8 @@ impl<T> Executor<T> {
         })
     }
 
-    /// Sends changes until no execution can send one, or until as many requests are in flight as are allowed. The
-    /// execution that has waited longest sends first.
+    /// Sends changes until none can be sent, or until the allowed number of requests is in flight. The object that has
+    /// waited longest comes first.
     pub(super) fn send(&mut self, requests: &mut Requests) {
         let now = clock::now();
         self.stop(|execution| {
@@ -312,8 +317,8 @@ impl<T> Executor<T> {
         }
     }
 
-    /// Returns the index of the execution that sends the next change, and the time at which the change is sent. Returns
-    /// `None` when no change can be sent before an answer or the end of an action.
+    /// Returns the index of the execution whose change is sent next, and the time at which it is sent. An execution has
+    /// the changes of one object. Returns `None` when no change can be sent before an answer or the end of an action.
     fn next_to_send(&self) -> Option<(usize, Instant)> {
         let mut executions = self.executions.iter().enumerate();
         if !self.is_in_turn {
@@ -372,8 +377,8 @@ impl<T> Executor<T> {
         }
     }
 
-    /// Subtracts the API calls that asked about these actions from the shares of the executions to which the actions
-    /// belong. Every action counts equally.
+    /// Subtracts the API calls that asked about these actions from the shares of API calls of the objects that the
+    /// actions belong to. Every action counts equally.
     fn share_out(&self, actions: &[ActionId], calls: u64) {
         let each = calls as f64 / actions.len().max(1) as f64;
         for execution in &self.executions {
@@ -409,8 +414,8 @@ impl<T> Executor<T> {
         }
     }
 
-    /// Ends executions without waiting for their running actions. The cloud still carries out these actions, and the
-    /// next plan sees their results.
+    /// Gives up the objects for which `is_given_up` returns `true`, without waiting for their running actions. The
+    /// cloud still carries out these actions, and the next plan sees their results.
     fn abandon(&mut self, kind: ErrorKind, why: &str, is_given_up: impl Fn(&Execution<T>) -> bool) {
         for execution in self.executions.iter_mut().filter(|execution| is_given_up(execution)) {
             let running = execution.running.iter().map(|running| &running.change);
@@ -443,20 +448,20 @@ impl<T> Execution<T> {
         }
     }
 
-    /// Whether a change of the execution is being sent, is running in the cloud, or was made. A change that the cloud
+    /// Whether a change of the object is being sent, is running in the cloud, or was made. A change that the cloud
     /// refused as "busy" does not count.
     fn has_begun(&self) -> bool {
         self.is_in_flight || !self.running.is_empty() || !self.result.made.is_empty()
     }
 
-    /// Whether the execution failed for a reason because of which the changes of other executions would fail as well,
-    /// e.g. because the API does not answer.
+    /// Whether the object failed for a reason because of which the changes of other objects would fail as well, e.g.
+    /// because the API does not answer.
     fn fails_for_all(&self) -> bool {
         let kind = self.error().map(|error| &error.kind);
         !matches!(kind, None | Some(ErrorKind::Other | ErrorKind::NotFound))
     }
 
-    /// Returns the error that ended the execution, if it failed.
+    /// Returns the error because of which the object's remaining changes were dropped, if there is such an error.
     pub(super) fn error(&self) -> Option<&ProviderError> {
         match &self.result.end {
             End::Failed(error) => Some(error),
@@ -477,13 +482,13 @@ impl<T> Execution<T> {
             })
     }
 
-    /// Whether the execution can do nothing before one of its running actions has ended.
+    /// Whether nothing can be done for the object before one of its running actions has ended.
     fn waits_for_actions(&self) -> bool {
         !self.running.is_empty() && !self.is_in_flight && !self.can_send()
     }
 
-    /// Whether an action of the execution has been running for longer than [`LONGEST_ACTION`]. An action counts only
-    /// after the cloud was asked about it at least once.
+    /// Whether an action of the object has been running for longer than [`LONGEST_ACTION`]. An action counts only after
+    /// the cloud was asked about it at least once.
     fn is_late(&self, now: Instant) -> bool {
         let mut asked = self.running.iter().filter(|running| running.asked.is_some());
         !self.is_in_flight
@@ -572,7 +577,7 @@ impl<T> Execution<T> {
         }
         match error.kind {
             ErrorKind::InPart => self.end(End::RefusedInPart(error)),
-            // Such an error concerns only this change. The remaining changes of the execution are still made.
+            // Such an error concerns only this change. The object's remaining changes are still made.
             ErrorKind::Other | ErrorKind::NotFound | ErrorKind::Busy if change.may_fail_alone() => {
                 self.tries = 0;
                 self.refuse(&*change, error);
@@ -614,7 +619,7 @@ impl<T> Execution<T> {
         count_change(self.controller, change.word(), outcome);
     }
 
-    /// Adds the outcome of the execution to the report of the tick.
+    /// Adds the outcome of the object's changes to the report of the tick.
     pub(super) fn note_in(self, report: &mut Report) {
         for made in &self.result.made {
             report.add_changes(&self.object, &made.description());
@@ -630,8 +635,8 @@ impl<T> Execution<T> {
         self.result.refused.push(error);
     }
 
-    /// Drops the changes that were not sent yet, and stores why the execution ends. When the execution has already
-    /// failed, that failure stays the reason.
+    /// Drops the object's changes that were not sent yet, and stores the reason. When the object has already failed,
+    /// that failure stays the reason.
     fn end(&mut self, end: End) {
         self.queue.clear();
         if self.error().is_none() {

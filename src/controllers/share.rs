@@ -132,7 +132,8 @@ mod tests {
         share.charge_reads(10, at(405));
         let left = share.left_after_reads(at(405));
         assert!((-19.0..-18.0).contains(&left), "{left}");
-        // Threads can pass their times in the wrong order. A time before the last one adds no calls to the share.
+        // Threads can call this function in another order than they have read the clock. A time before the last one
+        // adds no calls to the share.
         share.charge(1.0, start);
         assert!(!share.is_full(at(3600)));
     }

@@ -17,7 +17,7 @@ impl<T> Execution<T> {
 }
 
 /// The name of a case, its changes, the names of the changes that are sent, the names of the changes that are made, how
-/// many changes are refused while the execution goes on, and the error that ends the execution.
+/// many refused changes did not stop the changes after them, and the error that stopped the changes.
 type Case = (
     &'static str,
     Vec<Step>,
@@ -253,8 +253,9 @@ fn who_is_to_end_does_not_wait() {
     assert!(fake.log().iter().all(|line| !line.starts_with("ask")));
 }
 
-/// The process is about to end. One execution has an action whose next check is due, and another execution waits for an
-/// answer. The executor must wait for this answer without a busy loop. A randomised test (seed 86) found this case.
+/// The process is about to end. The next check of one object's running action is due, and a change of another object
+/// was sent but not answered yet. The executor must wait for this answer without a busy loop. A randomised test (seed
+/// 86) found this case.
 #[test]
 fn who_is_to_end_waits_for_an_answer_without_spinning() {
     let fake = Fake::default();
@@ -425,8 +426,8 @@ fn the_question_about_one_action_is_not_put_off_by_others() {
     assert!(fake.sent().len() < 100, "{}", fake.sent().len());
 }
 
-/// Changes of different executions are sent without waiting for each other's actions. Within one execution, a change
-/// waits for the action of the change before it.
+/// Changes of different objects are sent without waiting for each other's actions. The second change of an object waits
+/// for the action of its first change.
 #[test]
 fn executions_in_turn_are_sent_in_their_order() {
     let _simulated = simulated();
@@ -479,7 +480,7 @@ fn what_fails_for_all_stops_the_executions_in_turn() {
     }
 }
 
-/// The limit `begins_by` is only for the first change of an execution. The second change is made at any time.
+/// The limit `begins_by` is only for the first change of an object. The second change is sent at any time.
 #[test]
 fn an_execution_that_begins_too_late_is_stopped() {
     let _simulated = simulated();

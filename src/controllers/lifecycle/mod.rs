@@ -154,8 +154,8 @@ impl LifecycleController {
         };
         let known: HashSet<String> = due.iter().map(|node| node.metadata.uid.clone()).collect();
         if !selection.is_explicit() {
-            // The nodes are read again only now, after the cloud has answered. When the cloud does not answer, this
-            // read would be useless.
+            // The nodes are read again only after the cloud has answered. Without an answer of the cloud nothing can be
+            // decided, and the read would be useless.
             let names: Vec<String> = due.iter().map(|node| node.name().to_owned()).collect();
             nodes = apis.nodes.again(&names, table_max_age)?;
         }

@@ -59,7 +59,8 @@ pub struct RouteController {
     pub(super) settings: RouteSettings,
     pub(super) memory: RouteMemory,
     pub(super) schedule: Schedule,
-    /// A hash of the nodes and servers that were compared last. While the hash stays the same, no node has changed.
+    /// A hash of the nodes and servers that were compared last. While the hash stays the same, nothing has changed for
+    /// which routes must be compared.
     compared: Option<u64>,
     begun: Option<Instant>,
     /// Whether the last sync deleted a route and could not add its replacement. The next try then need not wait for
@@ -87,8 +88,8 @@ pub(super) struct Ages {
 #[derive(Debug, Default)]
 pub(super) struct RouteMemory {
     /// The routes that nodes of this cluster needed. When such a node is deleted, its server's address can be given to
-    /// another server, and the route would no longer look like a route of this cluster. The memory shows that it is. A
-    /// route is forgotten when the Network does not contain it any more.
+    /// another server, and then nothing else shows that the route belongs to this cluster. A route is forgotten when
+    /// the Network does not contain it any more.
     pub(super) routes: HashSet<Route>,
     /// The time since which routes of nodes have been blocked by routes that may belong to another cluster. `None` when
     /// there is no such route.

@@ -473,9 +473,9 @@ impl<'a> Planner<'a> {
             // condition stays as it is.
             Some(_) if !desired.has_server => None,
             // The node's route is blocked by a route that may belong to another cluster. The node is marked as
-            // unavailable in three cases: when it is marked already, when this state has lasted for some time, or when
-            // its condition says that its route was made and the added routes will not end this state. A short run with
-            // the kubeconfig of another cluster therefore marks no node.
+            // unavailable in three cases: when it is marked already, when its route has been blocked for some time, or
+            // when its condition says that its route was made and no other added route can end the block. A short run
+            // with the kubeconfig of another cluster therefore marks no node.
             Some(_) if desired.plan.is_in_doubt => {
                 let is_marked = says == Some("True")
                     || self.inputs.is_in_doubt_for_long

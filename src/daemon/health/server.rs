@@ -96,7 +96,7 @@ fn bind(address: SocketAddr) -> io::Result<Vec<TcpListener>> {
     let both = match TcpListener::bind(address) {
         Ok(both) => both,
         Err(error) if error.kind() == ErrorKind::AddrInUse => return Err(error),
-        // Any other error means that the machine has no IPv6, so the server listens on IPv4 only.
+        // An error other than "address in use" means that the machine has no IPv6, so the server listens on IPv4 only.
         Err(_) => return Ok(vec![TcpListener::bind((Ipv4Addr::UNSPECIFIED, port))?]),
     };
     let port = both.local_addr()?.port();

@@ -28,7 +28,7 @@ pub(super) struct Election {
 struct SeenRecord {
     spec: LeaseSpec,
     since: Instant,
-    /// Whether this process saw other content of the Lease before.
+    /// Whether this process saw other content of the Lease before this content.
     changed: bool,
 }
 

@@ -347,15 +347,16 @@ mod tests {
             let sent = now();
             pass_time(&clock, monotonic_s, wall_s);
             assert_eq!(lease.answer(), expected, "{name}");
-            // A renewal that was sent before the clocks jumped does not change the answer, even when its response comes
-            // after the jump.
+            // The clocks have jumped in this case. A renewal that was sent before the jump does not change the answer,
+            // even when its response comes after the jump.
             lease.renewed(sent);
             assert_eq!(lease.answer(), expected, "{name}");
             assert!(!lease.is_lost(), "{name}: leadership does not end with it");
         }
         lease.renewed(now());
         assert_eq!(lease.pass("a write"), Ok(()));
-        // After the jump, a write waits for the next renewal. It is allowed after that renewal.
+        // The wall clock jumps by 60 s, as after a suspension of the machine. A write then waits for the next renewal,
+        // and is allowed after it.
         pass_time(&clock, 0, 60);
         let waiting = std::thread::spawn({
             let lease = Arc::clone(&lease);

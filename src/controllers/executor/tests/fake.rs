@@ -55,13 +55,14 @@ pub(super) struct Cloud {
     pub(super) rounds: AtomicU64,
 }
 
-/// Returns a change that waits for the actions of earlier changes. When the change fails, the execution ends.
+/// Returns a change that waits for the actions of earlier changes. When such a change fails, the changes after it are
+/// dropped.
 pub(super) fn step(name: &str, answers: &[Answer]) -> Step {
     step_of(name, answers, false, false)
 }
 
-/// Returns a change like the addition of a target. Such a change does not wait for the actions of earlier changes, and
-/// when it fails, the execution goes on.
+/// Returns a change like the addition of a target. Such a change does not wait for the actions of earlier changes. When
+/// it fails, the changes after it are still made.
 pub(super) fn target(name: &str, answers: &[Answer]) -> Step {
     step_of(name, answers, true, true)
 }
@@ -90,8 +91,8 @@ impl Deref for Fake {
 }
 
 impl Fake {
-    /// Makes the changes of all these lists until the end, one execution for each list. Returns the executions in the
-    /// order of the lists.
+    /// Makes the changes of all these lists until the end. Each list has the changes of one object. Returns the
+    /// executions in the order of the lists.
     pub(super) fn run(&self, lists: Vec<Vec<Step>>) -> Vec<Execution<usize>> {
         self.run_with(lists, 4)
     }
@@ -104,8 +105,8 @@ impl Fake {
         self.executor(lists).run(self, concurrency)
     }
 
-    /// Returns an executor with one execution for each of these lists. The subject of an execution is the index of its
-    /// list.
+    /// Returns an executor for the changes of these lists. Each list has the changes of one object, and the index of
+    /// the list is the `subject`.
     pub(super) fn executor(&self, lists: Vec<Vec<Step>>) -> Executor<usize> {
         let mut executor = Executor::new("test");
         for (place, steps) in lists.into_iter().enumerate() {
