@@ -10,8 +10,8 @@ pub(super) struct Backoff {
     failed: HashMap<String, Entry>,
     first: Duration,
     longest: Duration,
-    /// The start of a row of points in time with equal distances. Each wait is lengthened until the next of these
-    /// points, so that objects are tried together. `None` means that waits are not lengthened.
+    /// The start of a row of points in time with equal distances. The end of each wait is put off to the next of these
+    /// points, so that objects are tried together. `None` means that no end is put off.
     grid: Option<Instant>,
     /// The factor by which each wait is multiplied. A factor above 1 makes retries rarer, e.g. to save API calls.
     pub(super) stretch: f64,

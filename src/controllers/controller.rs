@@ -146,8 +146,8 @@ pub struct Failure {
     /// The name of the object, e.g. `node/worker-1`.
     pub object: String,
     pub why: String,
-    /// The reason of the finding by which the log and the events already report this failure. `None` when no finding
-    /// reports the failure.
+    /// A finding is a message for the operator in the log and the events. When a finding already describes this
+    /// failure, this is the reason of that finding. Otherwise it is `None`.
     pub finding: Option<Reason>,
 }
 

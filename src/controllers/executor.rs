@@ -65,7 +65,7 @@ pub(super) struct Executor<T> {
 /// The changes of one object, and how many of them have been made.
 pub(super) struct Execution<T> {
     pub(super) id: u64,
-    /// The caller's value for this execution, e.g. the plan that the changes come from.
+    /// A value of the caller that belongs to the object's changes, e.g. the plan that they come from.
     pub(super) subject: T,
     /// The share of API calls from which the calls for this object's changes are taken. When that share is used up, the
     /// changes that were not sent yet are dropped, unless [`Payer::can_stop`] is false. `None` means that no share
@@ -166,17 +166,17 @@ impl<T> Executor<T> {
     }
 
     /// Creates an executor for objects that are parts of one larger object, where the cloud makes only one change at a
-    /// time, e.g. the routes of a network. The changes are sent in the order of the executions, one execution after the
-    /// other.
+    /// time, e.g. the routes of a network. All changes of an object are sent before those of the next object, in the
+    /// order in which the objects were added.
     ///
-    /// Each change is sent a short pause after the change before it, when that change has usually ended. Once the cloud
-    /// has answered "busy", each change is sent only after the change before it has ended. A failure that would also
-    /// hit changes of other executions stops all executions.
+    /// Each change is sent a short pause after the change before it, because that change has usually ended by then.
+    /// Once the cloud has answered "busy", each change is sent only after the change before it has ended. When a
+    /// failure would also hit the changes of other objects, no more changes are sent.
     pub(super) fn in_turn(controller: &'static str) -> Executor<T> {
         Executor { is_in_turn: true, ..Executor::new(controller) }
     }
 
-    /// Adds an execution that makes these changes for one object, and returns it. Its `payer` is `None`. When its first
+    /// Adds the changes of one object, and returns them as an [`Execution`]. Its `payer` is `None`. When the first
     /// change was not sent by `begins_by`, the plan is too old, and none of the changes is sent.
     pub(super) fn begin(
         &mut self,
@@ -221,9 +221,9 @@ impl<T> Executor<T> {
         }
     }
 
-    /// Makes changes until all changes of some objects have ended, and returns the executions of these objects. Returns
-    /// an empty list when `until` has passed or when there is no execution. The next call goes on with the remaining
-    /// objects.
+    /// Makes changes until all changes of at least one object have ended, and returns the finished objects as
+    /// executions. Returns an empty list when `until` has passed or when there are no changes. The next call goes on
+    /// with the remaining objects.
     pub(super) fn work(
         &mut self,
         requests: &mut Requests,
@@ -278,8 +278,8 @@ impl<T> Executor<T> {
         }
     }
 
-    /// Makes the changes of all objects until the end. Returns the execution of each object, in the order in which they
-    /// were begun.
+    /// Makes the changes of all objects until the end. Returns one execution for each object, in the order in which the
+    /// objects were added.
     pub(super) fn run(&mut self, actions: &dyn Actions, concurrency: usize) -> Vec<Execution<T>> {
         std::thread::scope(|scope| {
             let mut requests = Requests::new(scope, actions, concurrency);
@@ -317,8 +317,8 @@ impl<T> Executor<T> {
         }
     }
 
-    /// Returns the index of the execution whose change is sent next, and the time at which it is sent. An execution has
-    /// the changes of one object. Returns `None` when no change can be sent before an answer or the end of an action.
+    /// Returns the index of the object whose change is sent next, and the time at which it is sent. Returns `None` when
+    /// no change can be sent before an answer or the end of an action.
     fn next_to_send(&self) -> Option<(usize, Instant)> {
         let mut executions = self.executions.iter().enumerate();
         if !self.is_in_turn {

@@ -103,7 +103,8 @@ pub struct MatchIndex<'a> {
     unmatched: Vec<(&'a KubeNode, Vec<IpAddr>)>,
     by_node_name: HashMap<&'a str, &'a KubeNode>,
     claims: Claims<'a>,
-    /// For each address that a kubelet asks for, the nodes that report this address or name it in an annotation.
+    /// For each address that a kubelet asks for, the nodes that report this address in their status or name it in an
+    /// annotation.
     asked_for: HashMap<IpAddr, Vec<&'a KubeNode>>,
 }
 
@@ -120,7 +121,7 @@ pub enum MatchOutcome<'a> {
     Foreign,
     /// The provider ID has the prefix of this cloud, but its server can't be looked up. The text says why.
     Unknown(String),
-    /// The node has no provider ID, and no server certainly belongs to it. The finding says why.
+    /// The node has no provider ID, and no server certainly belongs to it. The finding tells the operator why.
     Unmatched(Finding),
 }
 
@@ -220,8 +221,9 @@ impl<'a> MatchIndex<'a> {
         self.claims.nodes.keys().any(|id| self.by_id.contains_key(id))
     }
 
-    /// Returns a finding when `instance` was found for this node, but other nodes name this server as well and the node
-    /// must not get it. A new node without a provider ID counts as naming the server that has its name.
+    /// Returns a finding (a message for the operator) when `instance` was found for this node, but the node must not
+    /// get this server, because other nodes name it as well. A new node without a provider ID counts as naming the
+    /// server that has its name.
     pub fn claimed_twice(&self, instance: &Instance, node: &KubeNode) -> Option<Finding> {
         let namesake = self.by_node_name.get(instance.name.as_str()).copied();
         let is_new = |node: &&KubeNode| node.spec.provider_id.is_empty() && is_uninitialized(node);

@@ -211,8 +211,8 @@ impl<Facts> AppliedPlan<Facts> {
         self.error.is_none() && self.outdated.is_none()
     }
 
-    /// Adds the outcome for the node to the report. `reason` is the reason of the finding by which the caller has
-    /// already reported the error.
+    /// Adds the outcome for the node to the report. When the caller has already reported the error by a finding,
+    /// `reason` is the reason of that finding.
     pub(super) fn note_in(&self, report: &mut Report, object: String, reason: Option<Reason>) {
         report.planned += self.planned;
         for made in &self.made {

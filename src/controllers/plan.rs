@@ -58,12 +58,13 @@ impl<W: Write, Facts> Plan<W, Facts> {
         self.changes.iter().map(Write::json).collect()
     }
 
-    /// Returns the findings of severity `Warning`. They prevent no write, but an operator should know them.
+    /// Returns the findings (messages for the operator) of severity `Warning`. They prevent no write.
     pub fn warnings(&self) -> impl Iterator<Item = &Finding> {
         self.findings.iter().filter(|finding| finding.severity == Severity::Warning)
     }
 
-    /// Returns all findings about the object. The obstacle is the last one.
+    /// Returns all findings (messages for the operator) about the object. The obstacle, which is a finding as well,
+    /// comes last.
     pub fn all_findings(&self) -> impl Iterator<Item = &Finding> {
         self.findings.iter().chain(&self.obstacle)
     }
@@ -77,7 +78,7 @@ impl<W: Write, Facts> Plan<W, Facts> {
         }
     }
 
-    /// Adds a warning to the findings. The plan can still be carried out in full.
+    /// Adds a warning for the operator to the findings. The plan can still be carried out in full.
     pub(super) fn warn(&mut self, reason: Reason, message: impl Into<String>) {
         self.findings.push(Finding::warning(reason, message));
     }

@@ -12,7 +12,8 @@ use crate::provider::{
 use crate::text;
 use std::time::Instant;
 
-/// The log target of findings. Commands that print findings themselves turn off this log target.
+/// The log target of findings (messages for the operator). Commands that print findings themselves turn off this log
+/// target.
 pub const FINDINGS: &str = "ccm::findings";
 
 /// The log target of the lines that each report a change that was made.
@@ -52,7 +53,8 @@ pub(super) fn count_change(
     CHANGES.count(&[controller, kind, result]);
 }
 
-/// How many findings of one object are reported at once. For the remaining findings, only their number is reported.
+/// How many findings (messages for the operator) about one object are reported at once. For the remaining findings,
+/// only their number is reported.
 const FINDINGS_AT_MOST: usize = 10;
 
 /// Reports findings about an object as log lines. Findings whose reason is meant for events also become events. A
@@ -132,8 +134,8 @@ fn event_message(finding: &Finding) -> String {
     text::cut(&message, MESSAGE_CHARACTERS_AT_MOST).into_owned()
 }
 
-/// Reports the finding even if it was reported a moment ago. Callers use this function when the state of the object has
-/// changed. `only_new` is described at [`Event::only_new`].
+/// Reports the finding (a message for the operator) even if it was reported a moment ago. Callers use this function
+/// when the state of the object has changed. `only_new` is described at [`Event::only_new`].
 pub(super) fn publish_now(
     apis: &Apis,
     controller: &'static str,

@@ -5,7 +5,7 @@ use super::backoff::Backoff;
 use crate::provider::{Urgency, clock};
 use std::time::{Duration, Instant};
 
-/// The times at which a controller last compared and wrote, and the objects that it must try again.
+/// When a controller last compared its objects with the cloud and last wrote, and which objects it must try again.
 #[derive(Default)]
 pub(super) struct Schedule {
     /// The objects whose last plan failed, each with the time of its next try.

@@ -32,12 +32,12 @@ struct ShareBucket {
     reads: f64,
 }
 
-/// The share from which the API calls of an execution are subtracted. An execution makes the changes of one object.
+/// The share of API calls from which the calls for the changes of one object are subtracted.
 #[derive(Clone, Debug)]
 pub(super) struct Payer {
     pub(super) share: Arc<CallShare>,
-    /// Whether the execution stops when the share is used up. It goes on when its object is in another namespace than
-    /// the share, because that namespace has not caused the change.
+    /// Whether the changes of the object stop when the share is used up. They go on when the object is in another
+    /// namespace than the share, because that namespace has not caused the changes.
     pub(super) can_stop: bool,
 }
 
@@ -94,7 +94,7 @@ impl Payer {
         Payer { share: Arc::clone(&self.share), can_stop: false }
     }
 
-    /// Whether the execution must stop now, because the share is used up.
+    /// Whether the remaining changes of the object must be dropped, because the share is used up.
     pub(super) fn must_stop(&self, now: Instant) -> bool {
         self.can_stop && self.share.is_used_up(now)
     }

@@ -131,7 +131,8 @@ fn measure(name: &str, report: &Report, took: Duration) {
     PLANNED.set(&[name], report.planned as f64);
 }
 
-/// Logs the failures that no finding has reported. Findings and changes were already logged when they occurred.
+/// Logs the failures that were not yet reported by a finding (a message for the operator). Findings and changes were
+/// already logged when they occurred.
 pub fn log_report(report: &Report) {
     for failure in report.failures.iter().filter(|failure| failure.finding.is_none()) {
         let object = failure.object.as_str();

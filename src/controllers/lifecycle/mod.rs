@@ -159,8 +159,8 @@ impl LifecycleController {
             let names: Vec<String> = due.iter().map(|node| node.name().to_owned()).collect();
             nodes = apis.nodes.again(&names, table_max_age)?;
         }
-        // A node that has replaced a node of the same name since the first read is left out, because nothing was read
-        // about its server.
+        // A node that has replaced a node of the same name since the first read of the nodes is left out, because
+        // nothing was read about its server.
         let mut due = self.due(apis, &nodes.value, selection);
         due.retain(|node| known.contains(&node.metadata.uid));
         let guard = self.settings.deletion_guard;
@@ -245,8 +245,9 @@ fn is_deletion(plan: &LifecyclePlan) -> bool {
     matches!(plan.changes.first(), Some(NodeChange::DeleteNode { .. }))
 }
 
-/// Returns the finding about a change that could not be made. A conflict with another program's write to the node gives
-/// no finding, unless the change was a deletion. Such conflicts are common and are solved by the next try.
+/// Returns the finding (a message for the operator) about a change that could not be made. A conflict with another
+/// program's write to the node gives no finding, unless the change was a deletion. Such conflicts are common and are
+/// solved by the next try.
 fn not_written(change: &NodeChange, error: &kube::KubeError) -> Option<Finding> {
     let (reason, message) = match change {
         _ if error.is_refused() => return None,

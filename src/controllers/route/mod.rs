@@ -82,7 +82,8 @@ impl RouteController {
         Ok(plan)
     }
 
-    /// Compares all routes and makes all necessary changes, even if no comparison is due.
+    /// Compares the routes of the Network with the routes that the nodes need, and makes all necessary changes, even if
+    /// no comparison is due.
     pub fn sync(&mut self, apis: &Apis) -> Synced {
         let Some(cloud) = apis.provider.routes() else {
             return Synced::default();
@@ -93,8 +94,9 @@ impl RouteController {
         synced
     }
 
-    /// Compares the routes, if a comparison is due, with data from the cache that are young enough. When something must
-    /// be written, both APIs are read again and `sync` makes the changes.
+    /// If a comparison is due, compares the routes of the Network with the routes that the nodes need. The data come
+    /// from the cache if they are young enough. When something must be written, both APIs are read again and `sync`
+    /// makes the changes.
     fn compare(&mut self, apis: &Apis) -> Result<Report, CacheError> {
         let Some((nodes, ages)) = self.due(apis)? else {
             return Ok(Report::default());
@@ -117,8 +119,8 @@ impl RouteController {
         }
         let report = synced.report;
         let is_done = report.outage.is_none() && report.is_complete();
-        // A failure with a finding can be fixed only by an operator. It is not tried again before the next regular
-        // comparison.
+        // A failure that was reported as a finding (a message for the operator) can be fixed only by an operator. It is
+        // not tried again before the next regular comparison.
         let has_failed = report.failures.iter().any(|failure| failure.finding.is_none());
         if is_done {
             self.compared(apis, &nodes, &synced.instances);

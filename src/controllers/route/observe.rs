@@ -1,5 +1,6 @@
-//! Reads both APIs, and plans from these data and from what earlier comparisons remembered. Routes are compared when
-//! nodes or the addresses of their servers have changed, when the last try failed, and otherwise once in each period.
+//! Reads both APIs, and plans from these data and from what is remembered. The routes of the Network are compared with
+//! the routes that the nodes need: when nodes or the addresses of their servers have changed, when the last try failed,
+//! and otherwise once in each period.
 
 use super::plan::{Inputs, plan};
 use super::types::{RoutePlan, RouteRow, RouteStep, State};
@@ -15,7 +16,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The time after which routes are compared even when no node has changed.
+/// The time after which the routes of the Network are compared with the nodes again, even when no node has changed.
 const COMPARE_PERIOD: Duration = Duration::from_secs(300);
 
 /// How many routes that nodes of this cluster needed are remembered at most. A Network can have only 100 routes. An
@@ -29,7 +30,7 @@ pub(super) const POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// A node that was deleted and created again with the same name is noticed after this time at the latest.
 const METADATA_MAX_AGE: Duration = Duration::from_secs(30);
 
-/// How many nodes without pod CIDRs are read again in one comparison at most.
+/// How many nodes without pod CIDRs are read again at most before each comparison of routes.
 const UNASSIGNED_AT_MOST: usize = 10;
 
 /// Up to this age, a node without a pod CIDR is read again and again, because kube-controller-manager will probably set
@@ -47,20 +48,21 @@ pub struct RouteSettings {
     /// The pod ranges of the cluster. The controller changes only routes to destinations within these ranges. This is
     /// the setting `--cluster-cidr`.
     pub cluster_cidrs: Vec<IpNet>,
-    /// The shortest time between two comparisons. This is the setting `--route-reconciliation-period`.
+    /// The shortest time between two comparisons of the Network's routes with the nodes. This is the setting
+    /// `--route-reconciliation-period`.
     pub reconciliation_period: Duration,
     /// How old the list of servers may be from which a sync plans its writes. This is the setting
     /// `HCLOUD_SERVER_CACHE_MAX_AGE`.
     pub server_cache_max_age: Duration,
 }
 
-/// The route controller, and what it remembers between two comparisons.
+/// The route controller, and what it remembers between two comparisons of the Network's routes with the nodes.
 pub struct RouteController {
     pub(super) settings: RouteSettings,
     pub(super) memory: RouteMemory,
     pub(super) schedule: Schedule,
-    /// A hash of the nodes and servers that were compared last. While the hash stays the same, nothing has changed for
-    /// which routes must be compared.
+    /// A hash of the nodes and servers for which routes were last compared. While the hash stays the same, nothing has
+    /// changed for which routes must be compared again.
     compared: Option<u64>,
     begun: Option<Instant>,
     /// Whether the last sync deleted a route and could not add its replacement. The next try then need not wait for
@@ -84,7 +86,7 @@ pub(super) struct Ages {
     pub(super) urgency: Urgency,
 }
 
-/// What the controller remembers from earlier comparisons.
+/// What the route controller remembers from earlier reads and plans.
 #[derive(Debug, Default)]
 pub(super) struct RouteMemory {
     /// The routes that nodes of this cluster needed. When such a node is deleted, its server's address can be given to
@@ -172,8 +174,8 @@ impl RouteController {
         plan(&inputs, &*apis.provider)
     }
 
-    /// Returns the nodes for a comparison, and how old the cloud's data for it may be. Returns `None` when no
-    /// comparison is due.
+    /// Returns the nodes whose routes must be compared with the Network now, and how old the cloud's data for the
+    /// comparison may be. Returns `None` when no comparison is due.
     pub(super) fn due(&mut self, apis: &Apis) -> Result<Option<(SharedNodes, Ages)>, CacheError> {
         let now = clock::now();
         let poll = Poll {
@@ -237,7 +239,7 @@ impl RouteController {
         Ok(apis.nodes.again(&lacking, self.interval() * 2)?.value)
     }
 
-    /// Records that these nodes and servers were compared now.
+    /// Records that the routes of these nodes and servers were compared with the Network now.
     pub(super) fn compared(&mut self, apis: &Apis, nodes: &[Arc<KubeNode>], servers: &[Instance]) {
         self.compared = Some(fingerprint(nodes, servers, &*apis.provider));
         self.schedule.compared = Some(clock::now());
@@ -256,17 +258,17 @@ impl RouteMemory {
         }
     }
 
-    /// Records whether, after this comparison, a route is blocked by a route that may belong to another cluster. The
-    /// time of the first such comparison is kept.
+    /// Records whether the plan has a route that is blocked by a route which may belong to another cluster. When
+    /// earlier plans had such a route as well, the time of the first of them is kept.
     pub(super) fn note_doubt(&mut self, plan: &RoutePlan) {
         let since = self.in_doubt_since.unwrap_or_else(clock::now);
         self.in_doubt_since = plan.is_in_doubt.then_some(since);
     }
 }
 
-/// Returns the route that the node of this row needs, if the route exists or is about to be added. Any other route to
-/// the node's server is not returned. Its gateway may be another server's address by now, because the list of servers
-/// can be old.
+/// Returns the route that the node of this row of the plan needs, if the route exists or is about to be added. Any
+/// other route to the node's server is not returned. Its gateway may be another server's address by now, because the
+/// list of servers can be old.
 fn of_node(row: &RouteRow) -> Option<Route> {
     let is_its = row.state == State::Ok || matches!(row.step, RouteStep::Add | RouteStep::Replace);
     row.want.filter(|_| is_its)

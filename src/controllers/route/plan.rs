@@ -190,8 +190,8 @@ impl<'a> Planner<'a> {
     }
 
     /// Decides for each destination which node gets the route. A node whose route already exists comes first. Among the
-    /// remaining nodes, a node that owns its server comes first, then a node that is not being deleted, then the first
-    /// node by name.
+    /// remaining nodes, a node to which its server belongs comes first, then a node that is not being deleted, then the
+    /// first node by name.
     fn accept(&mut self) {
         let mut wanted = Vec::new();
         for (place, desired) in self.desired.iter_mut().enumerate() {
@@ -287,7 +287,7 @@ impl<'a> Planner<'a> {
     }
 
     /// Returns the routes of the node whose provider ID names this server. When several nodes name the server, the node
-    /// that owns the server is chosen.
+    /// to which the server belongs is chosen.
     fn of_server(&self, server: &Instance) -> Option<&DesiredRoutes> {
         let mut all = self.desired.iter().filter(|desired| desired.server == server.id);
         let first = all.clone().next();
@@ -406,8 +406,8 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Adds a row for each route that a node needs and that does not exist. The row says whether the route is added, or
-    /// can't be added, e.g. because the network has reached its limit of routes.
+    /// Adds a row to the plan for each route that a node needs and that does not exist. The row says whether the route
+    /// is added, or can't be added, e.g. because the network has reached its limit of routes.
     fn add_missing(&mut self, rows: &mut Vec<RouteRow>) {
         let network = self.inputs.network;
         let deleted = rows.iter().filter(|row| row.step == RouteStep::Delete).count();
@@ -443,7 +443,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Returns the plans for the nodes that need a route or have a finding.
+    /// Returns the plans for the nodes that need a route, or about which there is a message for the operator.
     fn into_nodes(mut self) -> Vec<NodeRoutePlan> {
         let desired = std::mem::take(&mut self.desired).into_iter().enumerate();
         let is_wanted = |(_, desired): &(usize, DesiredRoutes)| {
@@ -486,7 +486,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Returns the findings about the network, not about single nodes.
+    /// Returns the findings (messages for the operator) about the network, not about single nodes.
     fn findings(&self, rows: &[RouteRow]) -> Vec<Finding> {
         let network = self.inputs.network;
         let mut findings = Vec::new();
@@ -501,8 +501,8 @@ impl<'a> Planner<'a> {
             let fix = "delete routes that are not needed, or use an overlay network";
             findings.push(Finding::warning(Reason::RouteLimitNear, why).with_fix(fix));
         }
-        // When a node has no server in the network, the stale routes to its pods are not reported here. The finding of
-        // that node already tells more.
+        // When a node's server is not in the network, the stale routes to its pods are not reported here. There is
+        // already a message about the node itself, which tells more.
         let lost = self.desired.iter().filter(|desired| desired.gateway.is_none());
         let lost: Vec<&Ipv4Net> = lost.flat_map(|desired| &desired.cidrs).collect();
         let is_lost = |row: &RouteRow| lost.iter().any(|net| overlap(**net, row.destination));
@@ -549,8 +549,8 @@ impl<'a> Planner<'a> {
         findings
     }
 
-    /// Returns a finding when this range of `--cluster-cidr` is outside of the network's range or overlaps one of its
-    /// subnets.
+    /// Returns a finding (a message for the operator) when this range of `--cluster-cidr` is outside of the network's
+    /// range or overlaps one of its subnets.
     fn misplaced(&self, cidr: &IpNet) -> Option<Finding> {
         let IpNet::V4(cidr) = cidr else { return None };
         let network = self.inputs.network;
@@ -573,7 +573,7 @@ impl<'a> Planner<'a> {
     }
 }
 
-/// Returns a finding which says that a route of a node can't be made.
+/// Returns a finding (a message for the operator) which says that a route of a node can't be made.
 fn no_route(why: &str) -> Finding {
     Finding::warning(Reason::FailedToCreateRoute, format!("no route: {why}"))
 }

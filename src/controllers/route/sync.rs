@@ -99,8 +99,8 @@ impl<'a> RouteSync<'a> {
             }
             let is_complete = self.execute(cloud, complete);
             let is_clearer = self.synced.plan.is_in_doubt && self.synced.routes.len() > there;
-            // A change is often refused because another program has made it. A new plan finds that out, so the loop
-            // goes on after a refusal.
+            // A change is often refused because another program has made it. A new plan finds that out, so after a
+            // refusal the sync plans once more.
             let is_over = is_complete && self.refused.len() == refused && !is_clearer;
             if is_over || self.stopped.is_some() {
                 break;
@@ -280,8 +280,8 @@ impl<'a> RouteSync<'a> {
             made.push((object, change.json()));
         }
         for (change, error) in self.refused {
-            // When the addition of a node's route was refused, the node's obstacle is reported below. The refusal is
-            // not reported here, so that the problem is not reported twice.
+            // When the addition of a node's route was refused, the node's obstacle is reported below. The refusal
+            // itself is not reported, so that the problem is not reported twice.
             let mut nodes = plan.nodes.iter().filter(|node| node.obstacle.is_some());
             if change.is_deletion || !nodes.any(|node| node.name() == change.object()) {
                 report.fail(change.object(), error.message, None);
@@ -304,7 +304,7 @@ impl<'a> RouteSync<'a> {
 }
 
 impl Synced {
-    /// Returns the result of a comparison that found nothing to change.
+    /// Returns the result when a comparison of the routes with the nodes found nothing to change.
     pub(super) fn nothing(observed: ObservedRoutes) -> Synced {
         let mut report = Report::default();
         note_outcomes(&mut report, &observed.plan);

@@ -1,4 +1,4 @@
-//! The types of a plan for routes, and their texts.
+//! The types of which a plan for routes consists, and the texts about routes for people.
 
 use crate::controllers::node_writes::status;
 use crate::controllers::{NETWORK_UNAVAILABLE, NodeChange, Plan, Proposal};
@@ -21,7 +21,8 @@ pub type RoutePlan = Plan<RouteChange, RouteFacts>;
 pub struct RouteFacts {
     /// The routes that exist or are needed, sorted by destination.
     pub rows: Vec<RouteRow>,
-    /// The plans for the nodes that need a route or have a finding, sorted by the name of the node.
+    /// The plans for the nodes that need a route, or about which there is a message for the operator, sorted by the
+    /// name of the node.
     pub nodes: Vec<NodeRoutePlan>,
     /// Whether a needed route is blocked by a route that may belong to another cluster. After the routes that are not
     /// blocked were added, the next comparison sometimes shows that there is no other cluster.
@@ -152,8 +153,8 @@ impl RoutePlan {
 }
 
 impl RouteRow {
-    /// Returns the state of the destination when the network has exactly these routes. Returns `None` when the route of
-    /// this row does not exist any more and is not needed.
+    /// Returns the state of the destination when the network has exactly these routes. Returns `None` when the route
+    /// that existed is gone and no route is needed.
     pub(super) fn state_with(&self, routes: &HashSet<Route>) -> Option<State> {
         let lacks = |route: Route| !routes.contains(&route);
         match (self.have, self.want) {

@@ -126,9 +126,9 @@ impl LeaderElection {
         }
     }
 
-    /// Reads the data that an earlier leader has written into the Lease: the time of a refused login, and the identity
-    /// of the cluster. This is called just before this process takes the Lease. `read` is `None` when there is no
-    /// Lease.
+    /// Reads what an earlier leader has written into the Lease: when the API of dedicated servers refused a login, and
+    /// the identity of the cluster. This is called just before this process takes the Lease. `read` is `None` when
+    /// there is no Lease.
     pub(super) fn recall(&self, read: Option<&kube::Lease>) {
         let refused = read.and_then(kube::Lease::login_refused);
         if let Some((dedicated, refused)) = self.dedicated.get().zip(refused) {

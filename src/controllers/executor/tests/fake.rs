@@ -92,7 +92,7 @@ impl Deref for Fake {
 
 impl Fake {
     /// Makes the changes of all these lists until the end. Each list has the changes of one object. Returns the
-    /// executions in the order of the lists.
+    /// outcomes in the order of the lists.
     pub(super) fn run(&self, lists: Vec<Vec<Step>>) -> Vec<Execution<usize>> {
         self.run_with(lists, 4)
     }
