@@ -43,8 +43,8 @@ pub struct Proposal {
 }
 
 impl Proposal {
-    /// Adds the changes of another proposal for the same object. When both have an obstacle, only the first obstacle is
-    /// kept.
+    /// Adds the changes of another proposal for the same object. When both proposals have an `obstacle`, only that of
+    /// the first is kept.
     pub fn and(mut self, other: Proposal) -> Proposal {
         self.changes = [self.changes, other.changes].into_iter().collect();
         self.obstacle = self.obstacle.or(other.obstacle);

@@ -62,7 +62,8 @@ impl CallShare {
         });
     }
 
-    /// Returns how many calls are left for changes when the expected reads of the next plan are subtracted.
+    /// Returns how many API calls of the share are left for changes after the reads that the next plan will probably
+    /// need.
     pub(super) fn left_after_reads(&self, now: Instant) -> f64 {
         self.at(now, |bucket| bucket.left - bucket.reads)
     }

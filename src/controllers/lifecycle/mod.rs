@@ -169,7 +169,7 @@ impl LifecycleController {
     }
 
     /// Returns the nodes that need work now: nodes that are not ready, and nodes whose shutdown taint may have to be
-    /// removed. A node whose pause or backoff has not ended is left out, unless a person selected it. A node whose
+    /// removed. A node that must still wait for its next try is left out, unless a person selected it. A node whose
     /// server belongs to another node is left out as well, because it must be neither tainted nor deleted.
     fn due<'a>(
         &self,
@@ -219,9 +219,8 @@ impl LifecycleController {
         applied.note_in(report, object, finding.map(|finding| finding.reason));
     }
 
-    /// Forgets the pause of a node that is ready again or does not exist any more. When the node is not ready the next
-    /// time, its server is then read without a pause. Also forgets the backoff of a node that has no shutdown taint to
-    /// remove.
+    /// Forgets the wait of a node that is ready again or does not exist any more. When that node is not ready the next
+    /// time, its server is read at once. Also forgets the wait of a node that has no shutdown taint to remove.
     fn forget(&mut self, apis: &Apis) {
         let Some(nodes) = apis.nodes.last() else {
             return;

@@ -30,7 +30,8 @@ pub(super) const POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// A node that was deleted and created again with the same name is noticed after this time at the latest.
 const METADATA_MAX_AGE: Duration = Duration::from_secs(30);
 
-/// How many nodes without pod CIDRs are read again at most before each comparison of routes.
+/// How many nodes without pod CIDRs are read again before each comparison of routes. The remaining nodes are not read
+/// again.
 const UNASSIGNED_AT_MOST: usize = 10;
 
 /// Up to this age, a node without a pod CIDR is read again and again, because kube-controller-manager will probably set

@@ -37,7 +37,7 @@ pub struct Inputs<'a> {
 
 /// The routes that one node needs, and what is known about its server.
 struct DesiredRoutes {
-    /// The plan for the node. When a route of the node can't be made, the plan's obstacle gives the reason.
+    /// The plan for the node. When a route of the node can't be made, the plan's field `obstacle` gives the reason.
     plan: NodeRoutePlan,
     server: InstanceId,
     /// The name of the other node to which this node's server belongs, because that node's provider ID names the server
@@ -412,8 +412,8 @@ impl<'a> Planner<'a> {
         let network = self.inputs.network;
         let deleted = rows.iter().filter(|row| row.step == RouteStep::Delete).count();
         let mut there = network.routes.len() + network.other_routes - deleted;
-        // A route in the state `Stale` leads to a server that belongs to no node. The needed route to the same
-        // destination is therefore missing.
+        // A route in the state `Stale` leads to a server that belongs to no node. When a node needs a route to the same
+        // destination, that needed route counts as missing.
         let rows_of_nodes = rows.iter().filter(|row| row.state != State::Stale);
         let known: HashSet<Ipv4Net> = rows_of_nodes.map(|row| row.destination).collect();
         for (place, desired) in self.desired.iter_mut().enumerate() {

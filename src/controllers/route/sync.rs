@@ -280,8 +280,8 @@ impl<'a> RouteSync<'a> {
             made.push((object, change.json()));
         }
         for (change, error) in self.refused {
-            // When the addition of a node's route was refused, the node's obstacle is reported below. The refusal
-            // itself is not reported, so that the problem is not reported twice.
+            // A refused addition of a node's route is in the field `obstacle` of the node's plan, and is reported from
+            // there. It is left out here, so that the problem is not reported twice.
             let mut nodes = plan.nodes.iter().filter(|node| node.obstacle.is_some());
             if change.is_deletion || !nodes.any(|node| node.name() == change.object()) {
                 report.fail(change.object(), error.message, None);

@@ -30,7 +30,7 @@ pub struct RouteFacts {
 }
 
 /// The plan for one node whose pods need routes. Its only possible write sets the condition `NetworkUnavailable`. Its
-/// obstacle is the reason why a route of the node can't be made.
+/// `obstacle` is the reason why a route of the node can't be made.
 pub type NodeRoutePlan = Plan<NodeChange, NodeRoutes>;
 
 /// The routes of one node.
@@ -93,7 +93,7 @@ pub enum RouteStep {
     Add,
     Delete,
     Replace,
-    /// The needed route can't be made. The obstacle in the plan of the node gives the reason.
+    /// The needed route can't be made. The field `obstacle` in the plan of the node gives the reason.
     Cannot,
 }
 
@@ -109,8 +109,8 @@ impl RoutePlan {
         self.nodes.iter().any(|node| node.obstacle.is_some())
     }
 
-    /// Records in the plan that the cloud refused this change. If the change adds the route of a node, the error
-    /// becomes the node's obstacle.
+    /// Records in the plan that the cloud refused this change. If the change adds the route of a node, the error is
+    /// stored as the reason why the node gets no route.
     pub(super) fn block(&mut self, change: &RouteChange, error: &ProviderError) {
         let mut nodes = self.nodes.iter_mut();
         let node = nodes.find(|node| Some(&node.object.name) == change.node.as_ref());

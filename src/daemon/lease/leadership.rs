@@ -22,8 +22,8 @@ pub struct LeaseSettings {
     /// `lease_duration`.
     pub lease_seconds: u32,
     /// How long one second of `leaseDurationSeconds` lasts. Outside of tests this is a real second. Tests that make
-    /// time run faster use a shorter time. They shorten the durations of leader election less than other times, because
-    /// a renewal needs some real time.
+    /// time run faster use a shorter time, but shorten it less than other times, because a renewal of the Lease needs
+    /// some real time.
     pub second: Duration,
     /// How long this process counts as the leader after a renewal. The time is counted from just before the request of
     /// the renewal was sent.
