@@ -349,7 +349,7 @@ impl<'a> MatchIndex<'a> {
 /// An address that a kubelet asks for, although another node has the address or asks for it as well.
 pub struct SharedAddress<'a> {
     pub ip: IpAddr,
-    /// The name of the other node.
+    /// The name of the other node, which has the address or asks for it as well.
     pub other: &'a str,
     /// Whether the address is already in the status of the node whose kubelet asks for it.
     pub is_kept: bool,

@@ -57,9 +57,9 @@ pub(super) fn count_change(
 /// only their number is reported.
 const FINDINGS_AT_MOST: usize = 10;
 
-/// Reports findings about an object as log lines. Findings whose reason is meant for events also become events. A
-/// finding that was reported less than ten minutes ago is skipped. When there are more than [`FINDINGS_AT_MOST`]
-/// findings, failures come first, and only the number of the remaining findings is reported.
+/// Reports findings (messages for the operator) about an object as log lines. Findings whose reason is meant for events
+/// also become events. A finding that was reported less than ten minutes ago is skipped. When there are more than
+/// `FINDINGS_AT_MOST` findings, failures come first, and only the number of the remaining findings is reported.
 pub fn publish(
     apis: &Apis,
     controller: &'static str,

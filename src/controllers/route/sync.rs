@@ -30,7 +30,7 @@ const ADDS_WITHIN: Duration = Duration::from_secs(60);
 /// instead.
 const DELETES_WITHIN: Duration = Duration::from_secs(10);
 
-/// The result of a sync.
+/// The result of a sync of the Network's routes.
 #[derive(Debug, Default)]
 pub struct Synced {
     pub report: Report,

@@ -33,7 +33,7 @@ pub struct RouteFacts {
 /// `obstacle` is the reason why a route of the node can't be made.
 pub type NodeRoutePlan = Plan<NodeChange, NodeRoutes>;
 
-/// The routes of one node.
+/// The routes that one node needs, and the condition that the node must have.
 #[derive(Clone, Debug, Default)]
 pub struct NodeRoutes {
     pub node: Arc<KubeNode>,
