@@ -1,19 +1,19 @@
-//! The time at which an object is tried again. The waits of an object double, up to a limit.
+//! Decides when an object is tried again after a failure. The waits of each object double, up to a limit.
 
 use crate::provider::clock;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// The objects that failed, by UID, each with its next try.
+/// The objects that failed, by UID. Each has the length of its last wait and the time of its next try.
 #[derive(Debug)]
 pub(super) struct Backoff {
     failed: HashMap<String, Entry>,
     first: Duration,
     longest: Duration,
-    /// The start of a grid of moments that all objects share. The end of each wait is moved to such a moment. `None`
-    /// means that waits are not moved.
+    /// The start of a row of points in time with equal distances. The end of each wait is put off to the next of these
+    /// points, so that objects are tried together. `None` means that no end is put off.
     grid: Option<Instant>,
-    /// The factor by which the waits are multiplied.
+    /// The factor by which each wait is multiplied. A factor above 1 makes retries rarer, e.g. to save API calls.
     pub(super) stretch: f64,
 }
 
@@ -30,7 +30,7 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// Creates the backoff for failures, with waits from 5 seconds to 5 minutes.
+    /// Creates the backoff for failed objects. Its waits double from 5 seconds to 5 minutes.
     pub(super) fn new() -> Backoff {
         Backoff {
             grid: Some(clock::now()),
@@ -38,7 +38,8 @@ impl Backoff {
         }
     }
 
-    /// Creates a backoff with waits of exactly these lengths.
+    /// Creates a backoff whose waits double from `first` to `longest`. The ends of the waits are not moved to common
+    /// points in time.
     pub(super) fn exact(first: Duration, longest: Duration) -> Backoff {
         Backoff { failed: HashMap::new(), first, longest, grid: None, stretch: 1.0 }
     }
@@ -56,7 +57,8 @@ impl Backoff {
         self.failed.get(uid).is_some_and(|entry| entry.next > now)
     }
 
-    /// Takes note of the end of a plan for the object. The object is tried again when the plan failed or is unfinished.
+    /// Records that the work on the object has ended. When `is_tried_again` is true, the object now waits for its next
+    /// try. Otherwise the object is forgotten.
     pub(super) fn ended(&mut self, uid: &str, is_tried_again: bool) {
         if is_tried_again {
             self.failed(uid, clock::now());
@@ -76,14 +78,14 @@ impl Backoff {
         self.failed.insert(uid.to_owned(), Entry { wait, next });
     }
 
-    /// Forgets objects that do not exist.
+    /// Forgets every object for which `exists` returns `false`.
     pub(super) fn keep(&mut self, exists: impl Fn(&str) -> bool) {
         self.failed.retain(|uid, _| exists(uid));
     }
 }
 
-/// Moves the time of a try to the next point of a grid. The points of the grid are half a wait apart. Objects with
-/// equal waits are then tried together, and share the data that are read for them.
+/// Delays a try to the next of a row of points in time that starts at `origin`. The points are half a wait apart.
+/// Objects with equal waits are then tried together, and the data for them are read only once.
 fn on_grid(next: Instant, origin: Instant, width: Duration) -> Instant {
     let since = next.duration_since(origin).as_secs_f64();
     let cells = (since / width.as_secs_f64()).ceil();

@@ -1,4 +1,5 @@
-//! The interface of a controller, which is one tick over a selection of objects, and the report of what the tick did.
+//! The trait of all controllers. A controller works in ticks. Each tick checks some objects, makes the necessary
+//! changes, and returns a report.
 
 use crate::cache::{self, Apis, Poll, ReadFrom};
 use crate::provider::{Description, Reason};
@@ -19,11 +20,11 @@ pub trait Controller: Send {
     /// Returns the time between the ends of two ticks.
     fn interval(&self) -> Duration;
 
-    /// Makes one pass over everything that is due. Work that is unfinished after the pass (`Progress::Unfinished`)
+    /// Checks the selected objects and makes the changes that they need. Work with the outcome `Progress::Unfinished`
     /// continues in the next tick.
     fn tick(&mut self, apis: &Apis, selection: &Selection) -> Report;
 
-    /// Does the work of a tick up to its first write. Returns the changes that a tick would make now.
+    /// Reads and plans as a tick does, but writes nothing. Returns the changes that a tick would make now.
     fn propose(
         &self,
         apis: &Apis,
@@ -31,18 +32,19 @@ pub trait Controller: Send {
     ) -> Result<Vec<Proposal>, cache::CacheError>;
 }
 
-/// The changes that a tick would make to one object, in words.
+/// The changes that a tick would make to one object, as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proposal {
     /// The name of the object, e.g. `node/worker-1`.
     pub object: String,
     pub changes: Description,
-    /// The reason why not everything that is needed can be done.
+    /// The reason why a part of the necessary changes can't be made. `None` means that nothing stands in the way.
     pub obstacle: Option<String>,
 }
 
 impl Proposal {
-    /// Adds the changes that another plan would make to the same object.
+    /// Adds the changes of another proposal for the same object. When both proposals have an `obstacle`, only that of
+    /// the first is kept.
     pub fn and(mut self, other: Proposal) -> Proposal {
         self.changes = [self.changes, other.changes].into_iter().collect();
         self.obstacle = self.obstacle.or(other.obstacle);
@@ -50,30 +52,31 @@ impl Proposal {
     }
 }
 
-/// The objects that a pass is about.
+/// The objects that a tick of a controller works on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selection {
-    /// The objects that are due.
+    /// The objects whose time for a check or a retry has come.
     Due,
-    /// All objects, due or not.
+    /// All objects, even those that need no check yet.
     All,
-    /// The objects with these names, whether they are due or not.
+    /// The objects with these names, even those that need no check yet.
     Names(BTreeSet<String>),
 }
 
 impl Selection {
-    /// Whether no object is chosen by its name.
+    /// Whether the selection is not limited to objects with certain names.
     pub fn is_of_all(&self) -> bool {
         !matches!(self, Selection::Names(_))
     }
 
-    /// Whether a person asked for these objects, so that no work on them is put off.
+    /// Whether a person asked for these objects, e.g. by a command. Work on such objects is not delayed.
     pub fn is_explicit(&self) -> bool {
         *self != Selection::Due
     }
 
-    /// Returns all nodes. When a person selected them, every node is read whole unless it was read within
-    /// `table_max_age`. Any other selection polls the table of nodes.
+    /// Returns all nodes from the cache. When a person selected nodes, complete Node objects are read again if they are
+    /// older than `table_max_age`. Otherwise a table with a few columns of each node is enough, as long as the last
+    /// complete read is younger than `whole_max_age`.
     pub(super) fn nodes(
         &self,
         apis: &Apis,
@@ -94,34 +97,36 @@ impl Selection {
     }
 }
 
-/// The results of one tick. Every count of objects is derived from `objects` and `failures`.
+/// The results of one tick. The counts of changed, unchanged and failed objects are derived from `objects` and
+/// `failures`.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// The object and a line for each change that was made, in the order of the changes.
+    /// The changes that were made, in their order. Each is the name of the object and a line of text about the change.
     pub changes: Vec<(String, String)>,
     /// The objects that failed and why, in the order in which they failed.
     pub failures: Vec<Failure>,
     /// The outcome for each object, by its name, e.g. `node/worker-1`.
     pub(super) objects: BTreeMap<String, Progress>,
-    /// How many changes all plans had together, including those that were not made.
+    /// The number of changes in all plans of the tick, including changes that were not made.
     pub planned: usize,
-    /// How many load balancers of this cluster have no Service. `None` means that this tick did not look for them.
+    /// The number of load balancers of this cluster that have no Service. `None` means that this tick did not look for
+    /// such load balancers.
     pub orphans: Option<usize>,
-    /// The outage because of which nothing could be done at all: an API did not answer.
+    /// The error of an API that did not answer, because of which this tick could do nothing.
     pub outage: Option<Outage>,
 }
 
-/// The outcome for one object that did not fail. The outcomes are in rising order, and an object with two outcomes gets
-/// the greater one.
+/// The outcome for one object that did not fail. The variants are in rising order: when two outcomes are reported for
+/// an object, the later variant counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Progress {
     /// The object was as it should be.
     Unchanged,
     /// The object is as it should be now, and was not before.
     Changed,
-    /// Changes of the object still run in the cloud. The next tick follows at once.
+    /// Changes of the object are still being carried out by the cloud. The next tick follows at once.
     Unfinished,
-    /// The pass ended before the turn of the object came, or before the object was finished.
+    /// The tick ended before it began or finished the work on the object.
     Unreached,
 }
 
@@ -141,18 +146,19 @@ pub struct Failure {
     /// The name of the object, e.g. `node/worker-1`.
     pub object: String,
     pub why: String,
-    /// The reason of the finding that reported this failure. `None` when it was not reported by a finding.
+    /// A finding is a message for the operator in the log and the events. When a finding already describes this
+    /// failure, this is the reason of that finding. Otherwise it is `None`.
     pub finding: Option<Reason>,
 }
 
 impl Failure {
-    /// Returns the reason of the failure at the length of a log message.
+    /// Returns the reason of the failure, cut to the greatest length of a log message.
     pub fn short_why(&self) -> Cow<'_, str> {
         text::cut(&self.why, MESSAGE_CHARACTERS_AT_MOST)
     }
 }
 
-/// An API that did not answer, and what waits for this API.
+/// The error of an API that did not answer, and the work that waits for this API.
 #[derive(Debug)]
 pub struct Outage {
     pub error: cache::CacheError,
@@ -185,7 +191,7 @@ impl Report {
         self.failures.push(failure);
     }
 
-    /// Adds the changes that were made to an object.
+    /// Adds a line to `changes` for each change that was made to the object.
     pub(super) fn add_changes(&mut self, object: &str, made: &Description) {
         self.changes.extend(made.done().into_iter().map(|line| (object.to_owned(), line)));
     }
@@ -195,7 +201,7 @@ impl Report {
         *known = progress.max(*known);
     }
 
-    /// Adds what another controller did to the same objects in the same tick.
+    /// Adds the report of another controller that worked on the same objects in the same tick.
     pub fn merge(&mut self, other: Report) {
         self.outage = self.outage.take().or(other.outage);
         self.orphans = other.orphans.or(self.orphans);
@@ -223,7 +229,7 @@ impl Report {
         counts
     }
 
-    /// Whether the turn of each object came, and each change has ended.
+    /// Whether the tick worked on every object, and no change is still being carried out by the cloud.
     pub fn is_complete(&self) -> bool {
         !self.has(Progress::Unfinished) && !self.has(Progress::Unreached)
     }

@@ -1,12 +1,12 @@
-//! Executes ordered changes in the cloud, for many objects at the same time.
+//! Makes the changes of many objects in the cloud at the same time.
 //!
 //! Each object has an [`Execution`], which holds its changes in their order. A change that the cloud carries out as an
-//! action counts as made when the action has ended. An execution waits only for its own requests and actions. Requests
-//! run on threads of their own, so that a slow request occupies one of `--concurrent-service-syncs` and holds up
-//! nothing else. One question is asked for all running actions.
+//! action counts as made when the action has ended. An execution waits only for its own requests and actions. Each
+//! request runs on a thread of its own. A slow request therefore uses one of the `--concurrent-service-syncs` places,
+//! but delays no other object. One API request asks about the state of all running actions.
 //!
-//! Executions are made in turn when all objects are parts of an object that carries out one change at a time, such as
-//! the routes of a network. See [`Executor::in_turn`].
+//! Routes are different, because the cloud changes only one route of a network at a time. The executor for them makes
+//! one execution after the other, see [`Executor::in_turn`].
 
 use super::controller::Progress;
 use super::report::{Report, count_change, log_change};
@@ -20,51 +20,56 @@ use std::sync::Arc;
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
-/// The pause from the start of an action to the question whether it has ended, or to a change that may follow at once.
-/// The pause grows up to the longest one. Most actions take about a second, and an earlier call would be wasted.
+/// How long the executor waits after the start of an action before it asks whether the action has ended, or sends a
+/// change that need not wait for the action. Each further wait is longer, up to [`LONGEST_PAUSE`]. Most actions take
+/// about a second, so an earlier request would be wasted.
 const FIRST_PAUSE: Duration = Duration::from_millis(1200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(3);
 
-/// How long an action for which no change waits runs before the cloud is asked about it.
+/// When no further change waits for the end of an action, the cloud is asked about the action only after this time.
 const ASKED_AFTER: Duration = Duration::from_secs(30);
 
-/// How long an action may run before its execution fails.
+/// How long an action may run. After that, the object of the action has failed, and its remaining changes are dropped.
 const LONGEST_ACTION: Duration = Duration::from_secs(120);
 
-/// A change is sent again at most this often when the cloud answers "busy", or when the budget of calls is
-/// nearly used up.
+/// How often a change is sent again at most. This happens when the cloud answers "busy", or when few API calls are left
+/// under the rate limit.
 const TRIES_AT_MOST: u32 = 10;
 
-/// The longest time that a change may be put off by the rate budget, as a multiple of [`FIRST_PAUSE`].
+/// A change is delayed by this many times [`FIRST_PAUSE`] at most when few API calls are left under the rate limit.
+/// When it would have to wait longer, the change fails.
 const PUT_OFF_AT_MOST: u32 = 8;
 
-/// After this many questions in a row without an answer, the executions with running actions fail.
+/// When this many requests in a row for the state of running actions have failed, every object that has a running
+/// action has failed, and its remaining changes are dropped.
 const QUESTIONS_AT_MOST: u32 = 5;
 
-/// The longest part of a wait, by the machine's clock, which tests do not shorten. A longer wait is cut into such
-/// parts, so that the process can end without waiting for an action.
+/// A wait is cut into parts of this length, so that the process notices soon that it should end. The length is real
+/// time, even in tests that simulate the clock.
 const SLICE: Duration = Duration::from_millis(100);
 
-/// All executions of one controller. An executor may be kept from one tick to the next.
+/// All executions of one controller. An execution makes the changes of one object. It can begin in one tick and
+/// continue in the next tick.
 pub(super) struct Executor<T> {
     controller: &'static str,
     executions: Vec<Execution<T>>,
     last_id: u64,
-    /// How many questions in a row were not answered.
+    /// How many requests for the state of actions have failed in a row.
     unanswered: u32,
-    /// Whether executions are made in turn. See [`Executor::in_turn`].
+    /// Whether the objects are changed one after the other, see [`Executor::in_turn`].
     is_in_turn: bool,
-    /// Whether a change was answered "busy".
+    /// Whether the cloud has answered "busy" to any change so far.
     was_busy: bool,
 }
 
-/// The changes of one object, and how far they have come.
+/// The changes of one object, and how many of them have been made.
 pub(super) struct Execution<T> {
     pub(super) id: u64,
-    /// The subject for which the changes are made.
+    /// A value of the caller that belongs to the object's changes, e.g. the plan that they come from.
     pub(super) subject: T,
-    /// The payer of the calls. The execution stops when the share of the payer is used up. `None` means that the calls
-    /// are charged to nobody.
+    /// The share of API calls from which the calls for this object's changes are taken. When that share is used up, the
+    /// changes that were not sent yet are dropped, unless [`Payer::can_stop`] is false. `None` means that no share
+    /// limits the calls.
     pub(super) payer: Option<Payer>,
     controller: &'static str,
     /// The name of the object, e.g. `service/default/web`.
@@ -74,60 +79,62 @@ pub(super) struct Execution<T> {
     running: Vec<RunningAction>,
     /// The next change is not sent before this moment.
     not_before: Instant,
-    /// The moment after which the first change is not sent any more.
+    /// The latest time at which the first change may be sent. When it was not sent by then, all changes are dropped.
+    /// `None` means that there is no limit.
     begins_by: Option<Instant>,
-    /// How often the cloud has answered "busy" to the next change.
+    /// How often the next change was already sent and has to be sent again, because the cloud was busy or few API calls
+    /// were left.
     tries: u32,
     pub(super) result: ExecutionResult,
 }
 
-/// The outcome of the changes of an execution.
+/// What came of the changes of one object.
 #[derive(Default)]
 pub(super) struct ExecutionResult {
     /// The changes that were made in the cloud.
     pub(super) made: Vec<Box<dyn Change>>,
-    /// The errors of changes that the cloud refused, although the execution went on with its other changes.
+    /// The errors of changes that the cloud refused, although the changes after them were still made.
     pub(super) refused: Vec<ProviderError>,
-    /// Whether a target that was to be added was refused.
+    /// Whether the cloud refused to add a target to a load balancer.
     is_target_refused: bool,
     pub(super) end: End,
-    /// Whether `Executor::stop` dropped the changes that were not sent.
+    /// Whether changes that were not sent yet were dropped by [`Executor::stop`].
     pub(super) is_stopped: bool,
 }
 
-/// The reason why no more changes of an execution are made.
+/// The reason why no more changes are made for an object.
 #[derive(Debug, Default)]
 pub(super) enum End {
     /// All changes were made, except those that were refused.
     #[default]
     AllMade,
-    /// The other changes were dropped, and a new plan is needed, because the state on which the plan rests may have
-    /// changed. The value is a snapshot from the answer to the creation of the load balancer, or `None` when there is
-    /// no such snapshot.
+    /// The remaining changes were dropped, because the change that was just made has changed the state from which the
+    /// plan was made. A new plan is needed. The value is a snapshot of the load balancer from the answer to its
+    /// creation, or `None` when there is no such snapshot.
     PlanAgain(Option<Arc<dyn Snapshot>>),
-    /// The other changes were dropped, because something in the cloud had changed, and a new plan is needed. The text
-    /// names the change that could not be made, for messages.
+    /// The remaining changes were dropped, because something in the cloud had changed since the plan was made. A new
+    /// plan is needed. The text describes the change that could not be made.
     Overtaken(String),
-    /// The API refused a creation because of a part of it, e.g. a target whose server does not exist any more. A new
-    /// plan, made after the lists are read again, may leave that part out.
+    /// The API refused a creation because of a part of the request, e.g. a target whose server does not exist any more.
+    /// A new plan is needed, made from new lists. That plan can then leave out the refused part.
     RefusedInPart(ProviderError),
     Failed(ProviderError),
 }
 
-/// A change that the cloud carries out as an action.
+/// A change that the cloud is carrying out as an action.
 struct RunningAction {
     action: ActionId,
     change: Box<dyn Change>,
     since: Instant,
-    /// The time of the last question about the action.
+    /// The time of the last request that asked whether the action has ended.
     asked: Option<Instant>,
-    /// The time from the last question to the next one.
+    /// The time from one request that asks whether the action has ended to the next one.
     pause: Duration,
-    /// While this value exists, a person can see what the process waits for.
+    /// While this value exists, the program's list of things that it waits for has an entry for the action.
     _waiting: Waiting,
 }
 
-/// The requests in flight. Each request is a task of a thread scope, and has ended when the scope ends.
+/// The requests in flight. Each request runs in a thread scope, which ends only after all its requests have ended.
 pub(super) struct Requests<'scope, 'env> {
     tasks: Tasks<'scope, 'env, Response>,
     actions: &'env dyn Actions,
@@ -136,9 +143,11 @@ pub(super) struct Requests<'scope, 'env> {
 }
 
 enum Response {
-    /// The answer to a change of the execution with this ID, and the number of calls that were made for the change.
+    /// The ID of the [`Execution`] to which a change belongs, the change, the cloud's answer to it, and the number of
+    /// API calls that were made for the change.
     Change(u64, Box<dyn Change>, (Result<Applied, ProviderError>, u64)),
-    /// The answer to the question which of these actions have ended, and the number of calls that were made to ask.
+    /// The actions whose state was requested, the answer which of them have ended, and the number of API calls that
+    /// were made for this request.
     Ended(Vec<ActionId>, (Result<EndedActions, ProviderError>, u64)),
 }
 
@@ -156,17 +165,19 @@ impl<T> Executor<T> {
         }
     }
 
-    /// Creates an executor for an object that can only be changed by one change at a time. Each execution changes a
-    /// part of this object. The changes are sent in the order of the executions, one execution after the other. A
-    /// change is sent when most changes would be done, counted from the sending of the change before it. After an
-    /// answer "busy", it is sent when the change before it has ended. A failure that concerns more than one change
-    /// stops all executions.
+    /// Creates an executor for objects that are parts of one larger object, where the cloud makes only one change at a
+    /// time, e.g. the routes of a network. All changes of an object are sent before those of the next object, in the
+    /// order in which the objects were added.
+    ///
+    /// Each change is sent a short pause after the change before it, because that change has usually ended by then.
+    /// Once the cloud has answered "busy", each change is sent only after the change before it has ended. When a
+    /// failure would also hit the changes of other objects, no more changes are sent.
     pub(super) fn in_turn(controller: &'static str) -> Executor<T> {
         Executor { is_in_turn: true, ..Executor::new(controller) }
     }
 
-    /// Begins an execution without a payer, and returns it. The execution is stopped when its first change was not sent
-    /// by `begins_by`, because its plan is too old then.
+    /// Adds the changes of one object, and returns them as an [`Execution`]. Its `payer` is `None`. When the first
+    /// change was not sent by `begins_by`, the plan is too old, and none of the changes is sent.
     pub(super) fn begin(
         &mut self,
         object: String,
@@ -197,8 +208,10 @@ impl<T> Executor<T> {
         &self.executions
     }
 
-    /// Drops the changes that were not sent yet. The execution ends when the request under way is answered and its
-    /// actions have ended. A stop is safe after any change, just as the end of a killed process is.
+    /// Drops the changes that were not sent yet, in each execution (the changes of one object) for which `is_stale`
+    /// returns `true`. Such an execution ends when its open request was answered and its running actions have ended.
+    /// Changes are always ordered so that a stop between two of them does no harm, because the process can also be
+    /// killed there.
     pub(super) fn stop(&mut self, is_stale: impl Fn(&Execution<T>) -> bool) {
         for execution in &mut self.executions {
             if is_stale(execution) {
@@ -208,16 +221,17 @@ impl<T> Executor<T> {
         }
     }
 
-    /// Works on all executions until some have ended, and returns these. Returns none when `until` has passed, or when
-    /// there is no execution. The next call continues the others.
+    /// Makes changes until all changes of at least one object have ended, and returns the finished objects as
+    /// executions. Returns an empty list when `until` has passed or when there are no changes. The next call goes on
+    /// with the remaining objects.
     pub(super) fn work(
         &mut self,
         requests: &mut Requests,
         until: Option<Instant>,
     ) -> Vec<Execution<T>> {
         loop {
-            // Answers are handled even after `until`. Otherwise a tick whose reads take longer than its interval would
-            // never ask about actions, and no execution would end.
+            // Answers are handled even when `until` has passed. Otherwise no change would ever end in a controller
+            // whose ticks always use up their time before this call.
             while let Some(response) = requests.next(Duration::ZERO) {
                 self.handle(response);
             }
@@ -234,8 +248,9 @@ impl<T> Executor<T> {
             }
             let why = format!("it still runs after {} s", LONGEST_ACTION.as_secs());
             self.abandon(ErrorKind::Unavailable, &why, |execution| execution.is_late(now));
-            // An executor that may not ask about actions only waits for answers. A wait until the next question would
-            // end at once when that question is due, and would be repeated without end.
+            // No question about actions is sent while another question is open, or while the process is ending. The
+            // time of the next question must not limit the wait then. When that time has passed, the wait would end at
+            // once, again and again.
             let may_ask = !requests.is_asking && requests.actions.may_wait();
             let question = self.next_question().filter(|_| may_ask);
             if question.is_some_and(|question| question <= now) {
@@ -245,8 +260,8 @@ impl<T> Executor<T> {
             if until.is_some_and(|until| until <= now) {
                 return over;
             }
-            // A moment in the past means that no request may be in flight. Nothing is sent before the open
-            // answer has come.
+            // When the time for the next change has passed, the change was not sent because too many requests are in
+            // flight. The loop then waits for an answer, and this time must not end the wait.
             let next = self.next_to_send().map(|(_, moment)| moment);
             let moments = [
                 until,
@@ -263,7 +278,8 @@ impl<T> Executor<T> {
         }
     }
 
-    /// Works on all executions until their end. Returns them in the order in which they were begun.
+    /// Makes the changes of all objects until the end. Returns one execution for each object, in the order in which the
+    /// objects were added.
     pub(super) fn run(&mut self, actions: &dyn Actions, concurrency: usize) -> Vec<Execution<T>> {
         std::thread::scope(|scope| {
             let mut requests = Requests::new(scope, actions, concurrency);
@@ -276,7 +292,7 @@ impl<T> Executor<T> {
         })
     }
 
-    /// Sends one change of each execution that can go on, as long as there is room for requests. The execution that has
+    /// Sends changes until none can be sent, or until the allowed number of requests is in flight. The object that has
     /// waited longest comes first.
     pub(super) fn send(&mut self, requests: &mut Requests) {
         let now = clock::now();
@@ -301,8 +317,8 @@ impl<T> Executor<T> {
         }
     }
 
-    /// Returns the index of the execution that sends the next change, and the time. `None` when an action
-    /// must end first.
+    /// Returns the index of the object whose change is sent next, and the time at which it is sent. Returns `None` when
+    /// no change can be sent before an answer or the end of an action.
     fn next_to_send(&self) -> Option<(usize, Instant)> {
         let mut executions = self.executions.iter().enumerate();
         if !self.is_in_turn {
@@ -317,8 +333,8 @@ impl<T> Executor<T> {
         (next.can_send() && !must_wait).then_some((place, moment))
     }
 
-    /// Returns the time of the next question whether actions have ended. Actions that start soon after each other are
-    /// asked about together.
+    /// Returns the time at which the cloud must be asked which actions have ended. Actions that start soon after each
+    /// other are asked about in one request.
     fn next_question(&self) -> Option<Instant> {
         let mut moments = Vec::new();
         let mut starts = Vec::new();
@@ -361,7 +377,8 @@ impl<T> Executor<T> {
         }
     }
 
-    /// Each execution pays for its part of the calls that asked about these actions.
+    /// Subtracts the API calls that asked about these actions from the shares of API calls of the objects that the
+    /// actions belong to. Every action counts equally.
     fn share_out(&self, actions: &[ActionId], calls: u64) {
         let each = calls as f64 / actions.len().max(1) as f64;
         for execution in &self.executions {
@@ -397,8 +414,8 @@ impl<T> Executor<T> {
         }
     }
 
-    /// Ends executions without waiting for their running actions. The cloud still carries out these actions, and the
-    /// next plan finds their results.
+    /// Gives up the objects for which `is_given_up` returns `true`, without waiting for their running actions. The
+    /// cloud still carries out these actions, and the next plan sees their results.
     fn abandon(&mut self, kind: ErrorKind, why: &str, is_given_up: impl Fn(&Execution<T>) -> bool) {
         for execution in self.executions.iter_mut().filter(|execution| is_given_up(execution)) {
             let running = execution.running.iter().map(|running| &running.change);
@@ -416,7 +433,7 @@ impl<T> Executor<T> {
 }
 
 impl<T> Execution<T> {
-    /// Whether one of the changes that were not sent yet removes a target or deletes the load balancer.
+    /// Whether a change that was not sent yet removes a target, or deletes or releases the load balancer.
     pub(super) fn takes_away(&self) -> bool {
         self.queue.iter().any(|change| match change.kind() {
             ChangeKind::Targets => !adds_target(&**change),
@@ -431,19 +448,20 @@ impl<T> Execution<T> {
         }
     }
 
-    /// Whether a change of the execution is being sent, runs in the cloud or was made. A change that was answered
-    /// "busy" does not count.
+    /// Whether a change of the object is being sent, is running in the cloud, or was made. A change that the cloud
+    /// refused as "busy" does not count.
     fn has_begun(&self) -> bool {
         self.is_in_flight || !self.running.is_empty() || !self.result.made.is_empty()
     }
 
-    /// Whether the execution failed for a reason that also makes other changes of the same object fail.
+    /// Whether the object failed for a reason because of which the changes of other objects would fail as well, e.g.
+    /// because the API does not answer.
     fn fails_for_all(&self) -> bool {
         let kind = self.error().map(|error| &error.kind);
         !matches!(kind, None | Some(ErrorKind::Other | ErrorKind::NotFound))
     }
 
-    /// Returns the error because of which the other changes were not made.
+    /// Returns the error because of which the object's remaining changes were dropped, if there is such an error.
     pub(super) fn error(&self) -> Option<&ProviderError> {
         match &self.result.end {
             End::Failed(error) => Some(error),
@@ -455,7 +473,8 @@ impl<T> Execution<T> {
         self.queue.is_empty() && self.running.is_empty() && !self.is_in_flight
     }
 
-    /// Whether the next change could be sent now, although actions of earlier changes may still run.
+    /// Whether the next change is allowed to be sent now. Some changes are allowed even while actions of earlier
+    /// changes still run.
     fn can_send(&self) -> bool {
         !self.is_in_flight
             && self.queue.front().is_some_and(|next| {
@@ -463,26 +482,28 @@ impl<T> Execution<T> {
             })
     }
 
-    /// Whether nothing can be sent before an action has ended.
+    /// Whether nothing can be done for the object before one of its running actions has ended.
     fn waits_for_actions(&self) -> bool {
         !self.running.is_empty() && !self.is_in_flight && !self.can_send()
     }
 
-    /// Whether an action started longer ago than [`LONGEST_ACTION`], and was still running when the cloud was last
-    /// asked about it.
+    /// Whether an action of the object has been running for longer than [`LONGEST_ACTION`]. An action counts only after
+    /// the cloud was asked about it at least once.
     fn is_late(&self, now: Instant) -> bool {
         let mut asked = self.running.iter().filter(|running| running.asked.is_some());
         !self.is_in_flight
             && asked.any(|running| now.saturating_duration_since(running.since) > LONGEST_ACTION)
     }
 
-    /// Takes the next change out of the queue. `None` means that neither this change nor any later one may be made.
+    /// Takes the next change out of the queue. When that change must not be made, this function empties the queue and
+    /// returns `None`.
     fn next_change(&mut self) -> Option<Box<dyn Change>> {
         let change = self.queue.pop_front()?;
         let has_no_other = self.result.is_target_refused
             && !self.result.made.iter().any(|change| adds_target(&**change));
         if change.needs_another_first() && has_no_other {
-            // The change would remove the last target, so neither this change nor the changes that rest on it are made.
+            // This change would remove the last target of the load balancer, and no new target could be added before.
+            // Neither this change nor any later one is made.
             self.queue.clear();
             let why = format!(
                 "{}: not done yet, because the targets that must be added before could not be added",
@@ -540,8 +561,9 @@ impl<T> Execution<T> {
     fn answered_with_error(&mut self, change: Box<dyn Change>, error: ProviderError) {
         let pause = match error.kind {
             ErrorKind::Busy => Some(FIRST_PAUSE),
-            // The rate budget serves calls for nodes first, so this change is sent when a few more calls are available.
-            // After a longer wait, the change would rest on an old plan.
+            // Few API calls are left under the rate limit, and calls for nodes come first. The change is sent again
+            // after `retry_in`. When this wait would be long, the change fails instead, because its plan would be too
+            // old afterwards.
             ErrorKind::RateLimited { retry_in, put_off: true } => {
                 Some(retry_in).filter(|pause| *pause <= FIRST_PAUSE * PUT_OFF_AT_MOST)
             }
@@ -555,7 +577,7 @@ impl<T> Execution<T> {
         }
         match error.kind {
             ErrorKind::InPart => self.end(End::RefusedInPart(error)),
-            // The cloud need not refuse the other changes for the same reason, so the execution goes on.
+            // Such an error concerns only this change. The object's remaining changes are still made.
             ErrorKind::Other | ErrorKind::NotFound | ErrorKind::Busy if change.may_fail_alone() => {
                 self.tries = 0;
                 self.refuse(&*change, error);
@@ -597,7 +619,7 @@ impl<T> Execution<T> {
         count_change(self.controller, change.word(), outcome);
     }
 
-    /// Notes the outcome for the object in the report.
+    /// Adds the outcome of the object's changes to the report of the tick.
     pub(super) fn note_in(self, report: &mut Report) {
         for made in &self.result.made {
             report.add_changes(&self.object, &made.description());
@@ -613,7 +635,8 @@ impl<T> Execution<T> {
         self.result.refused.push(error);
     }
 
-    /// Drops the changes that were not sent. An earlier failure remains the reason of the end.
+    /// Drops the object's changes that were not sent yet, and stores the reason. When the object has already failed,
+    /// that failure stays the reason.
     fn end(&mut self, end: End) {
         self.queue.clear();
         if self.error().is_none() {
@@ -623,8 +646,8 @@ impl<T> Execution<T> {
 }
 
 impl<'scope, 'env> Requests<'scope, 'env> {
-    /// Creates the requests. At most `concurrency` changes are in flight, and besides them one question
-    /// about running actions.
+    /// Creates an empty set of requests. At most `concurrency` changes are in flight at the same time, and in addition
+    /// one request that asks about running actions.
     pub(super) fn new(
         scope: &'scope Scope<'scope, 'env>,
         actions: &'env dyn Actions,

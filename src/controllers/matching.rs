@@ -1,5 +1,6 @@
-//! Decides which server a node runs on: by provider ID, else by name, else by an address, and never by guessing.
-//! [`keeper`] decides which of several nodes has what all of them name.
+//! Decides on which server a node runs. The provider ID decides first, then the name, then an address. When these leave
+//! a doubt, the node gets no server. [`keeper`] decides which of several nodes gets a server or an address that all of
+//! them name.
 
 use crate::kube::KubeNode;
 use crate::provider::{
@@ -19,16 +20,17 @@ pub fn is_uninitialized(node: &KubeNode) -> bool {
     node.taint(UNINITIALIZED).is_some()
 }
 
-/// Returns the server that a node's provider ID names. That server may belong to another
-/// node, see [`Claims::server_of`].
+/// Returns the server that a node's provider ID names. That server may belong to another node whose provider ID names
+/// it as well, see [`Claims::server_of`].
 pub(super) fn server_of(node: &KubeNode, provider: &dyn Provider) -> Option<InstanceId> {
     provider.parse_provider_id(&node.spec.provider_id).ours()
 }
 
-/// Returns the node that has the server or address which all these nodes name. A kubelet writes the provider ID and the
-/// addresses of its node, so neither proves anything. The oldest initialised node is chosen first, because the API
-/// server sets the time of its creation. When all these nodes are new, the node is chosen that is alone or has this
-/// `name`. When two nodes were created in the same second, their UIDs decide, because nobody can choose a UID.
+/// Returns the node that keeps a server or an address which all these nodes name. The kubelet itself writes the
+/// provider ID and the addresses, so they prove nothing. The oldest initialised node is chosen, because kubelets can't
+/// change the creation time. Without an initialised node, a node that is alone in the list is chosen, or else the node
+/// with this `name`. The UID decides between nodes that were created in the same second, because nobody can choose a
+/// UID.
 fn keeper<'a>(nodes: &[&'a KubeNode], name: Option<&str>) -> Option<&'a KubeNode> {
     fn age(node: &KubeNode) -> impl Ord {
         let created = node.metadata.creation_timestamp;
@@ -42,7 +44,7 @@ fn keeper<'a>(nodes: &[&'a KubeNode], name: Option<&str>) -> Option<&'a KubeNode
     })
 }
 
-/// The servers that the provider IDs of nodes name.
+/// The servers that the nodes' provider IDs name.
 pub(super) struct Claims<'a> {
     provider: &'a dyn Provider,
     /// For each server, the nodes whose provider ID names it.
@@ -68,37 +70,41 @@ impl<'a> Claims<'a> {
         self.nodes.get(&id).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// Returns the node to which this server belongs. Returns `None` when several new nodes name the server, because
-    /// the node controller decides which of these nodes is initialised.
+    /// Returns the node to which this server belongs. Returns `None` when only uninitialised nodes name the server and
+    /// there are several of them. The node controller later decides between these nodes.
     pub(super) fn keeper(&self, id: InstanceId) -> Option<&'a KubeNode> {
         keeper(self.of(id), None)
     }
 
-    /// Returns the server that the provider ID of a node names, unless another node may have that server.
+    /// Returns the server that the node's provider ID names. Returns `None` when that server belongs to another node,
+    /// or when it is not decided yet to which node it belongs.
     pub(super) fn server_of(&self, node: &KubeNode) -> Option<InstanceId> {
         let id = server_of(node, self.provider)?;
         let is_keeper = |keeper: &KubeNode| keeper.name() == node.name();
         self.keeper(id).is_some_and(is_keeper).then_some(id)
     }
 
-    /// Whether the provider ID of a node names a server that may belong to another node.
+    /// Whether the provider ID names a server that this node does not get. Either the server belongs to another node,
+    /// or it is not decided yet to which node the server belongs.
     pub(super) fn is_second(&self, node: &KubeNode) -> bool {
         server_of(node, self.provider).is_some() && self.server_of(node).is_none()
     }
 }
 
-/// The nodes and servers of one view, prepared for many look-ups.
+/// An index of nodes and servers, to find the server of each node quickly.
 pub struct MatchIndex<'a> {
     pub(super) provider: &'a dyn Provider,
     servers: Servers<'a>,
     by_id: HashMap<InstanceId, &'a Instance>,
-    /// The server with each name. The value is `None` when several servers have the name.
+    /// Each server by its name. The value is `None` when several servers have the same name.
     by_name: HashMap<&'a str, Option<&'a Instance>>,
-    /// The nodes without a provider ID of ours whose name no server has, with the addresses that the nodes report.
+    /// The nodes whose provider ID names no server of this cloud and whose name is not that of a server. Each has the
+    /// addresses that the node reports.
     unmatched: Vec<(&'a KubeNode, Vec<IpAddr>)>,
     by_node_name: HashMap<&'a str, &'a KubeNode>,
     claims: Claims<'a>,
-    /// The nodes that have each of these addresses, or whose kubelets ask for it.
+    /// For each address that a kubelet asks for, the nodes that report this address in their status or name it in an
+    /// annotation.
     asked_for: HashMap<IpAddr, Vec<&'a KubeNode>>,
 }
 
@@ -107,15 +113,15 @@ pub struct MatchIndex<'a> {
 pub enum MatchOutcome<'a> {
     /// The node runs on this server.
     Matched(&'a Instance, MatchedBy),
-    /// The provider ID names a server of ours, but the list of servers does not hold that server.
+    /// The provider ID names a server of this cloud, but the list of servers does not hold that server.
     Gone(InstanceId),
-    /// The API that may know the server did not answer, so nothing may be concluded.
+    /// The API that would know the server did not answer, so it is not known whether the server exists.
     Unclear(&'a ProviderError),
-    /// The node belongs to another cloud, so this controller does not change it.
+    /// The provider ID is that of another cloud, so this program does not change the node.
     Foreign,
-    /// The provider ID has our prefix, but no ID that can be looked up. The text says why.
+    /// The provider ID has the prefix of this cloud, but its server can't be looked up. The text says why.
     Unknown(String),
-    /// The node has no provider ID, and there is no server that certainly belongs to the node. The finding says why.
+    /// The node has no provider ID, and no server certainly belongs to it. The finding tells the operator why.
     Unmatched(Finding),
 }
 
@@ -199,8 +205,8 @@ impl<'a> MatchIndex<'a> {
         }
     }
 
-    /// Returns the server that has this node's name, if there is only one, and if the provider ID of no
-    /// other node names it.
+    /// Returns the server with the name of this node. Returns `None` when several servers have that name, or when the
+    /// provider ID of another node names the server.
     pub fn named_as(&self, node: &KubeNode) -> Option<&'a Instance> {
         let named = self.by_name.get(node.name()).copied().flatten();
         let is_of_another = |instance: &Instance| {
@@ -209,14 +215,15 @@ impl<'a> MatchIndex<'a> {
         named.filter(|instance| !is_of_another(instance))
     }
 
-    /// Whether the provider ID of any node names a server of this list. This proves that the token belongs
-    /// to the right project.
+    /// Whether the list of servers holds a server that the provider ID of any node names. This proves that the token
+    /// belongs to the right project.
     pub fn any_claim_exists(&self) -> bool {
         self.claims.nodes.keys().any(|id| self.by_id.contains_key(id))
     }
 
-    /// Returns a finding when this node does not get the server that was found for it, because other nodes name that
-    /// server, too. A new node without a provider ID names the server of its own name.
+    /// Returns a finding (a message for the operator) when `instance` was found for this node, but the node must not
+    /// get this server, because other nodes name it as well. A new node without a provider ID counts as naming the
+    /// server that has its name.
     pub fn claimed_twice(&self, instance: &Instance, node: &KubeNode) -> Option<Finding> {
         let namesake = self.by_node_name.get(instance.name.as_str()).copied();
         let is_new = |node: &&KubeNode| node.spec.provider_id.is_empty() && is_uninitialized(node);
@@ -240,9 +247,9 @@ impl<'a> MatchIndex<'a> {
         Some(Finding::warning(Reason::ServerClaimedTwice, message))
     }
 
-    /// Returns the first of these addresses that another node has or asks for. An initialised node keeps an address
+    /// Returns the first of the addresses `ips` that another node has or asks for. An initialised node keeps an address
     /// that it already has, whatever another node's kubelet writes. A new node can't take an address from an
-    /// initialised node. When two new nodes ask for one address, neither gets it.
+    /// initialised node. When two new nodes ask for the same address, neither node gets it.
     pub fn shared_address(
         &self,
         node: &KubeNode,
@@ -283,7 +290,8 @@ impl<'a> MatchIndex<'a> {
         }
     }
 
-    /// Returns the name of another node that has an address of this server and stands in the way of this node.
+    /// Returns the name of another node because of which `node` must not get this server. The other node also has an
+    /// address of the server.
     fn rival_by_address(&self, instance: &Instance, node: &KubeNode) -> Option<&'a str> {
         let nets = self.provider.instances()?.recognised_by(instance);
         let has_one = |ips: &[IpAddr]| ips.iter().any(|ip| nets.iter().any(|net| net.contains(ip)));
@@ -291,7 +299,8 @@ impl<'a> MatchIndex<'a> {
         Some(rival(all.map(|(node, _)| *node), node, None)?.node.name())
     }
 
-    /// Returns the servers with one of these addresses that belong to no node yet.
+    /// Returns the servers that have one of the reported addresses and that belong to no node by provider ID or name.
+    /// Each is returned with that address.
     fn recognised(
         &self,
         instances: &dyn Instances,
@@ -327,8 +336,8 @@ impl<'a> MatchIndex<'a> {
             None => {
                 "; the project has no servers at all: does the token belong to another project?"
             }
-            // The message does not say how many servers there are, because a message that changes with every server
-            // would be a new event each time.
+            // The message does not say how many servers there are. Otherwise each new server would change the message,
+            // and each new message would be a new event.
             _ => "",
         };
         let name = node.name();
@@ -338,25 +347,25 @@ impl<'a> MatchIndex<'a> {
     }
 }
 
-/// An address for which a kubelet asks, although another node has that address or asks for it.
+/// An address that a kubelet asks for, although another node has the address or asks for it as well.
 pub struct SharedAddress<'a> {
     pub ip: IpAddr,
-    /// The name of the other node.
+    /// The name of the other node, which has the address or asks for it as well.
     pub other: &'a str,
-    /// Whether the status of the node already has this address.
+    /// Whether the address is already in the status of the node whose kubelet asks for it.
     pub is_kept: bool,
 }
 
 /// A node because of which another node does not get a server or an address.
 struct Rival<'a> {
     node: &'a KubeNode,
-    /// Whether the server or address that both nodes name belongs to the rival. Otherwise both nodes are new, and it
-    /// belongs to none of the new nodes that name it.
+    /// Whether the rival (the other node) keeps the server or address that both nodes name. If not, all nodes that name
+    /// it are new, and none of them gets it.
     is_keeper: bool,
 }
 
-/// Returns the other node because of which `node` does not get its server or address. All of these nodes name that
-/// server or address. `node` is the node as it is now. [`keeper`] decides between them.
+/// Returns the node because of which `node` does not get a server or an address. All nodes in `all`, and `node` itself,
+/// name that server or address, and [`keeper`] decides between them. Returns `None` when `node` gets it.
 fn rival<'a>(
     all: impl Iterator<Item = &'a KubeNode>,
     node: &KubeNode,
@@ -372,9 +381,9 @@ fn rival<'a>(
     Some(Rival { node: keeper, is_keeper: true })
 }
 
-/// Returns the addresses that a kubelet asks for by what it writes to its node. An annotation always counts. The
-/// addresses in the status count when the node is new. When it is initialised, an address in its status counts only if
-/// the annotation for internal IPs names it.
+/// Returns the addresses that a kubelet asks for. These are the addresses in the annotation for internal IPs. The
+/// addresses in the annotation `provided-node-ip` count as well, unless an initialised node already has them. In a new
+/// node, the addresses in its status count, too.
 fn asked_ips(node: &KubeNode) -> impl Iterator<Item = IpAddr> {
     let reported = reported_ips(node);
     let (known, asked) =
@@ -383,7 +392,7 @@ fn asked_ips(node: &KubeNode) -> impl Iterator<Item = IpAddr> {
     annotated_ips(node, INTERNAL_IP).chain(provided).chain(asked)
 }
 
-/// Returns the addresses that an annotation of a node names.
+/// Returns the addresses in an annotation of the node. The value of the annotation is one IP address or two.
 fn annotated_ips(node: &KubeNode, annotation: &str) -> impl Iterator<Item = IpAddr> {
     node.metadata.annotations.get(annotation).and_then(one_ip_or_two).into_iter().flatten()
 }

@@ -1,8 +1,9 @@
-//! The controllers, which observe → plan → apply on the contract of `provider` and the views of `cache`.
+//! The controllers. In each tick, a controller reads the state (observe), decides what to do (plan), and writes
+//! (apply). It uses the cloud through the traits in `provider`, and the data that `cache` has read.
 //!
-//! The controllers know what Kubernetes promises about nodes and Services. They must never import a provider, `daemon`
-//! or `cli`. `plan` makes no call, reads no clock and has no side effect, so that the daemon's tick, `sync`,
-//! `--dry-run` and `inspect` can call the same functions.
+//! The controllers know the rules of Kubernetes for nodes and Services. They must never import a provider, `daemon` or
+//! `cli`. The function `plan` makes no call, reads no clock and has no side effect. The daemon, `sync`, `--dry-run` and
+//! `inspect` can therefore all use it.
 
 mod backoff;
 mod controller;

@@ -1,6 +1,6 @@
-//! Writes to nodes. The controllers of nodes, of their lifecycle and of routes all write to nodes in this way. The
-//! version for which a write was planned is the precondition of the write, and after a conflict the node is read
-//! and planned again.
+//! Makes the writes to Node objects for all controllers that write to nodes: those of nodes, of their lifecycle and of
+//! routes. Each write names the resource version for which it was planned. After a conflict, the node is read and
+//! planned again.
 
 use super::controller::Progress;
 use super::plan::Plan;
@@ -15,10 +15,10 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// The condition of a node whose pods can't be reached.
+/// The node condition that says whether the pods of the node can't be reached.
 pub const NETWORK_UNAVAILABLE: &str = "NetworkUnavailable";
 
-/// The reason of the condition by which a route controller says that it made the routes of the node.
+/// The reason in the condition `NetworkUnavailable` that means that a route controller has made the routes of the node.
 pub(super) const ROUTE_CREATED: &str = "RouteCreated";
 
 /// Labels or annotations by their keys. A key with `None` is removed from the node.
@@ -42,20 +42,21 @@ pub enum NodeChange {
         annotations: Values,
         #[serde(skip_serializing_if = "Option::is_none", rename = "providerID")]
         provider_id: Option<String>,
-        /// The taints that the node has after the write. The taint `uninitialized` is not among them, so the
-        /// write removes it.
+        /// The taints that the node has after the write. They do not contain the taint `uninitialized`, so the write
+        /// removes that taint. `None` means that the taints stay as they are.
         #[serde(skip_serializing_if = "Option::is_none")]
         taints: Option<Vec<Taint>>,
         #[serde(skip)]
         description: Description,
     },
-    /// The taint for a server that is off is added.
+    /// Adds the taint that means that the server of the node is off. `taints` is the new list of all taints.
     AddShutdownTaint { taints: Vec<Taint> },
-    /// The taint for a server that is off is removed, because the node is ready again.
+    /// Removes the taint that means that the server of the node is off, because the node is ready again. `taints` is
+    /// the new list of all taints.
     RemoveShutdownTaint { taints: Vec<Taint> },
-    /// The node is deleted, because its server does not exist any more.
+    /// Deletes the node, because its server does not exist any more.
     DeleteNode { server: InstanceId },
-    /// The condition that says whether the pods of the node can be reached. The kubelet's conditions stay as they are.
+    /// Sets the condition that says whether the pods of the node can be reached. Other conditions stay unchanged.
     SetCondition { r#type: &'static str, status: &'static str },
 }
 
@@ -65,13 +66,13 @@ impl NodeChange {
         matches!(self, NodeChange::Update { taints, .. } if taints.is_some())
     }
 
-    /// Returns the change that sets the status of the condition `NetworkUnavailable`.
+    /// Returns the change that sets the condition `NetworkUnavailable` to this value.
     pub(super) fn condition(unavailable: bool) -> NodeChange {
         NodeChange::SetCondition { r#type: NETWORK_UNAVAILABLE, status: status(unavailable) }
     }
 
-    /// Sends the write to a node, which must still be at this version. Returns the node as it is after the
-    /// write, or `None` when the node was deleted.
+    /// Sends the write. The API server refuses the write when the node has another resource version than `version`.
+    /// Returns the node after the write, or `None` when the node was deleted.
     fn send(
         &self,
         kube: &kube::KubeClient,
@@ -80,7 +81,7 @@ impl NodeChange {
     ) -> Result<Option<KubeNode>, kube::KubeError> {
         let name = &object.name;
         let metadata = json!({ "resourceVersion": version });
-        // A merge patch replaces lists, and removes what is null.
+        // The bodies are merge patches: a list replaces the whole list of the node, and a null value removes its key.
         match self {
             NodeChange::SetAddresses { addresses, .. } => {
                 let body = json!({ "metadata": metadata, "status": { "addresses": addresses } });
@@ -119,12 +120,13 @@ impl NodeChange {
     }
 }
 
-/// Returns the status of a condition as the text that Kubernetes uses.
+/// Returns the status of a condition, which is the text `True` or `False`.
 pub(super) fn status(is_so: bool) -> &'static str {
     if is_so { "True" } else { "False" }
 }
 
-/// Returns a condition in the words of k8s.io/cloud-provider's route controller, because other programs look for these.
+/// Returns a condition with the reason and the message that k8s.io/cloud-provider's route controller writes, because
+/// other programs look for these texts.
 fn condition(kind: &str, status: &str) -> Value {
     let now = Timestamp::from_second(clock::timestamp().as_second()).unwrap_or_default();
     let (reason, message) = if status == "False" {
@@ -182,32 +184,35 @@ impl Write for NodeChange {
     }
 }
 
-/// The outcome of the plan of one node.
+/// The outcome of making the writes of one node's plan.
 pub(super) struct AppliedPlan<Facts> {
-    /// How many writes the first plan had.
+    /// The number of writes in the plan as it was before anything was written.
     planned: usize,
-    /// A description of what each write that was made has changed.
+    /// What was changed, with one description for each write that was made.
     pub(super) made: Vec<Description>,
-    /// The plan that was made last. `None` means that the node does not exist any more.
+    /// The plan that was used last, because the node can be planned again between two tries. `None` means that the node
+    /// does not exist any more.
     pub(super) plan: Option<Plan<NodeChange, Facts>>,
-    /// The error because of which a write was not made.
+    /// The error that stopped the writes. `None` means that no write failed.
     pub(super) error: Option<kube::KubeError>,
-    /// The reason why no new plan was made for the node after another program had changed the node.
+    /// The reason why the remaining writes were dropped: the node was read again, and no new plan could be made for it.
     outdated: Option<&'static str>,
 }
 
 impl<Facts> AppliedPlan<Facts> {
-    /// Whether the gate refused a write. No other write is tried then.
+    /// Whether a write was refused by the program's own check before every write, e.g. because the process does not
+    /// hold the Lease. The caller then tries no other write.
     pub(super) fn is_closed(&self) -> bool {
         self.error.as_ref().is_some_and(kube::KubeError::is_refused)
     }
 
-    /// Whether all writes of the last plan were made.
+    /// Whether every write of the last plan was made.
     pub(super) fn is_made(&self) -> bool {
         self.error.is_none() && self.outdated.is_none()
     }
 
-    /// Notes the outcome for the node in the report. `reason` is the reason of the finding that has reported the error.
+    /// Adds the outcome for the node to the report. When the caller has already reported the error by a finding,
+    /// `reason` is the reason of that finding.
     pub(super) fn note_in(&self, report: &mut Report, object: String, reason: Option<Reason>) {
         report.planned += self.planned;
         for made in &self.made {
@@ -225,9 +230,9 @@ impl<Facts> AppliedPlan<Facts> {
     }
 }
 
-/// Makes the writes of a plan in their order. With `reads_first`, the node is read and planned again before the first
-/// write. `replan` plans for the node as it is now. When it returns an error, which says why there is no plan, no
-/// further write is made.
+/// Makes the writes of a plan in their order. With `reads_first`, the node is read and planned again even before the
+/// first try. After a conflict, this is always done. `replan` returns the new plan, or the reason why there is none.
+/// Without a new plan, nothing more is written.
 pub(super) fn apply<Facts>(
     apis: &Apis,
     controller: &'static str,
@@ -245,7 +250,8 @@ pub(super) fn apply<Facts>(
     let written = retry_on_conflict(|is_first| {
         if reads_first || !is_first {
             let node = apis.kube.node(&object.name)?;
-            // Another node may have this name now. The next tick plans for it.
+            // When the node was deleted and another node with the same name exists, nothing is written. The next tick
+            // plans for that other node.
             let node = node.filter(|node| node.metadata.uid == object.uid);
             match node.map(|node| replan(&node)).transpose() {
                 Ok(plan) => applied.plan = plan,
@@ -264,7 +270,8 @@ pub(super) fn apply<Facts>(
     applied
 }
 
-/// Makes the writes of the last plan. After an error that is returned, the node may be read and planned again.
+/// Makes the writes of the last plan. The caller reads and plans the node again when this function returns a conflict.
+/// The error of a refused deletion is stored in `applied` instead, so that the deletion is not repeated.
 fn make<Facts>(
     apis: &Apis,
     controller: &'static str,
@@ -289,8 +296,8 @@ fn make<Facts>(
                 apis.nodes.written(node, begun);
             }
             Ok(None) => {}
-            // The deletion may be refused because the kubelet wrote to the node at this moment. A refused deletion is
-            // not tried again before the node's backoff is over.
+            // The kubelet may have written to the node at this moment, so that the deletion was refused. A deletion is
+            // tried again only in a later tick.
             Err(error) if matches!(change, NodeChange::DeleteNode { .. }) => {
                 applied.error = Some(error);
                 return Ok(());

@@ -1,16 +1,16 @@
-//! Writes to several nodes at the same time. Short-lived threads write, and the controller's thread keeps all state.
+//! Works on several nodes at the same time with short-lived threads. These threads only write to the APIs. The state of
+//! the controller is changed by its own thread alone.
 
 use crate::provider::{clock, heartbeat, lock};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// Does the work for each item, with at most `threads` items at the same time. Returns the results in the
-/// order of the items. After a result for which `ends` is true, no further item is begun, so the results
-/// are those of the first items.
+/// Calls `work` for each item, on at most `threads` threads. Returns the results in the order of the items. After a
+/// result for which `ends` returns `true`, no further item is begun, and the items that were not begun have no result.
 ///
 /// The calling thread works, too, so no thread is started when `threads` is 1. When a thread can't be started, the
-/// others do its work.
+/// other threads do its work.
 pub(super) fn in_parallel<T: Sync, R: Send>(
     items: &[T],
     threads: usize,
@@ -57,7 +57,8 @@ mod tests {
     #[test]
     fn results_have_the_order_of_their_items_and_so_many_are_made_at_once() {
         for threads in [1, 2, 5] {
-            // Every thread has an item before any item ends.
+            // The work on each item waits here until every thread has begun an item. The test therefore ends only if
+            // all threads work at the same time.
             let all = Barrier::new(threads);
             let items: Vec<usize> = (0..20 * threads).collect();
             let work = |item: &usize| {

@@ -1,4 +1,5 @@
-//! The plan of one object, with its writes and the facts on which they rest. Every controller uses it.
+//! The plan for one object: the writes, the findings (messages for the operator), and data of the controller. All
+//! controllers have plans of this type.
 
 use super::controller::Proposal;
 use crate::kube::ObjectReference;
@@ -6,20 +7,21 @@ use crate::provider::{Description, Finding, Reason, Severity, Write};
 use serde_json::Value;
 use std::ops::{Deref, DerefMut};
 
-/// The writes to one object, and what an operator should know about it. The plan gives access to its facts as if they
-/// were its own fields.
+/// The writes to one object, and what an operator should know about the object. The fields of `facts` can be used as if
+/// they were fields of the plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan<W, Facts = ()> {
     pub object: ObjectReference,
-    /// The resource version of the object that the plan was made for. It is empty for an object of the cloud.
+    /// The Kubernetes resource version of the object for which the plan was made. It is empty when the object is in the
+    /// cloud, not in Kubernetes.
     pub version: String,
     /// The writes, in the order in which they are made.
     pub changes: Vec<W>,
     pub findings: Vec<Finding>,
-    /// The reason why a part of the necessary work can't be done. The object counts as failed, and is
-    /// planned again later.
+    /// The reason why a part of the necessary work can't be done. The object then counts as failed, and is planned
+    /// again later.
     pub obstacle: Option<Finding>,
-    /// Data about the object that only its own controller uses.
+    /// More data about the object, for the controller that made the plan.
     pub facts: Facts,
 }
 
@@ -46,22 +48,23 @@ impl<W: Write, Facts> Plan<W, Facts> {
         !self.changes.is_empty()
     }
 
-    /// Describes every write in words, in the order in which they would be made.
+    /// Returns a description of all writes in words, in their order.
     pub fn description(&self) -> Description {
         self.changes.iter().map(Write::description).collect()
     }
 
-    /// Returns all writes as JSON, in the order in which they would be made.
+    /// Returns all writes as JSON, in their order.
     pub fn json(&self) -> Vec<Value> {
         self.changes.iter().map(Write::json).collect()
     }
 
-    /// Returns the findings of severity `Warning`, which an operator should know although they block nothing.
+    /// Returns the findings (messages for the operator) of severity `Warning`. They prevent no write.
     pub fn warnings(&self) -> impl Iterator<Item = &Finding> {
         self.findings.iter().filter(|finding| finding.severity == Severity::Warning)
     }
 
-    /// Returns all findings to report, including the obstacle.
+    /// Returns all findings (messages for the operator) about the object. The obstacle, which is a finding as well,
+    /// comes last.
     pub fn all_findings(&self) -> impl Iterator<Item = &Finding> {
         self.findings.iter().chain(&self.obstacle)
     }
@@ -75,7 +78,7 @@ impl<W: Write, Facts> Plan<W, Facts> {
         }
     }
 
-    /// Adds a warning that is not an obstacle.
+    /// Adds a warning for the operator to the findings. The plan can still be carried out in full.
     pub(super) fn warn(&mut self, reason: Reason, message: impl Into<String>) {
         self.findings.push(Finding::warning(reason, message));
     }

@@ -1,4 +1,5 @@
-//! The one place where findings become log lines and events, and where changes become log lines and metrics.
+//! Writes findings (messages for the operator) to the log, to events and to metrics, and writes changes to the log and
+//! to metrics. No other code does this.
 
 use super::controller::MESSAGE_CHARACTERS_AT_MOST;
 pub(super) use super::controller::{Outage, Report};
@@ -11,10 +12,11 @@ use crate::provider::{
 use crate::text;
 use std::time::Instant;
 
-/// The log target of findings. Commands that print findings turn this target off.
+/// The log target of findings (messages for the operator). Commands that print findings themselves turn off this log
+/// target.
 pub const FINDINGS: &str = "ccm::findings";
 
-/// The log target of the lines about changes. A line is logged when a change was made.
+/// The log target of the lines that each report a change that was made.
 pub const CHANGES_MADE: &str = "ccm::changes";
 
 /// Logs one line that says what a change did.
@@ -23,7 +25,8 @@ pub(super) fn log_change(controller: &str, object: &str, made: &Description) {
     log::info!(target: CHANGES_MADE, controller, object; "{object}: {line}");
 }
 
-/// Counts one write for the metrics. A write that the gate refused is not counted.
+/// Counts one write to Kubernetes in the metrics. A write that this program itself did not allow, e.g. without the
+/// Lease, was not sent and is not counted.
 pub(super) fn count_write(controller: &str, kind: &str, outcome: Result<(), &kube::KubeError>) {
     let result = match outcome {
         Ok(()) => "ok",
@@ -34,7 +37,8 @@ pub(super) fn count_write(controller: &str, kind: &str, outcome: Result<(), &kub
     CHANGES.count(&[controller, kind, result]);
 }
 
-/// Counts one write to the cloud for the metrics. A write that the gate refused is not counted.
+/// Counts one change in the cloud in the metrics. A change that this program itself did not allow, e.g. without the
+/// Lease, was not sent and is not counted.
 pub(super) fn count_change(
     controller: &str,
     kind: &str,
@@ -49,12 +53,13 @@ pub(super) fn count_change(
     CHANGES.count(&[controller, kind, result]);
 }
 
-/// How many findings of one object are reported at once. The others are only counted.
+/// How many findings (messages for the operator) about one object are reported at once. For the remaining findings,
+/// only their number is reported.
 const FINDINGS_AT_MOST: usize = 10;
 
-/// Reports findings about an object as log lines, and as events when their reason has events. The same finding is
-/// reported again only after ten minutes. Only the first findings of an object are reported, with failures first, and
-/// the others are counted.
+/// Reports findings (messages for the operator) about an object as log lines. Findings whose reason is meant for events
+/// also become events. A finding that was reported less than ten minutes ago is skipped. When there are more than
+/// `FINDINGS_AT_MOST` findings, failures come first, and only the number of the remaining findings is reported.
 pub fn publish(
     apis: &Apis,
     controller: &'static str,
@@ -77,8 +82,8 @@ pub fn publish(
     }
 }
 
-/// Notes that the object is as it should be, whether or not something was done for it, so that its next failure is
-/// news. Returns `true` after a failure, and logs the recovery.
+/// Records that the object is as it should be now, so that its next failure is reported again at once. When the object
+/// had failed before, the recovery is logged, and `true` is returned.
 pub fn recovered(apis: &Apis, controller: &'static str, object: &ObjectReference) -> bool {
     let has_failed = apis.recorder.reported().recovered(object, controller);
     if has_failed {
@@ -88,14 +93,14 @@ pub fn recovered(apis: &Apis, controller: &'static str, object: &ObjectReference
     has_failed
 }
 
-/// Returns the source that events name. A provider that replaces another controller gives the source of
-/// that controller.
+/// Returns the component that events name as their source. This is `upstream`, the name that Kubernetes' own controller
+/// uses, when the provider has a component name of its own for events. Otherwise it is `own`.
 pub(super) fn component(apis: &Apis, upstream: &'static str, own: &'static str) -> &'static str {
     if apis.provider.event_component().is_some() { upstream } else { own }
 }
 
-/// Reports that one part of an object was synced while another part still fails. The failure of the other
-/// part is not reported again.
+/// Reports that one part of an object was synced while another part still fails. This does not count as a recovery, so
+/// the other part's failure is not reported again.
 pub(super) fn publish_beside_failures(
     apis: &Apis,
     controller: &'static str,
@@ -121,16 +126,16 @@ fn publish_if_due(
     }
 }
 
-/// Returns the message of the event without the ID of the failed call. A repeated failure then has the same message,
-/// and is one event.
+/// Returns the text of the event. The ID of the failed API call is left out, so that repeated failures have the same
+/// text and become one event.
 fn event_message(finding: &Finding) -> String {
     let text = finding.text();
     let message = without_correlations(&text);
     text::cut(&message, MESSAGE_CHARACTERS_AT_MOST).into_owned()
 }
 
-/// Reports the finding, even if it was reported a moment ago. A caller uses this when the state of the object has
-/// changed. For `only_new` see [`Event::only_new`].
+/// Reports the finding (a message for the operator) even if it was reported a moment ago. Callers use this function
+/// when the state of the object has changed. `only_new` is described at [`Event::only_new`].
 pub(super) fn publish_now(
     apis: &Apis,
     controller: &'static str,

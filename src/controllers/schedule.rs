@@ -1,53 +1,54 @@
-//! Decides when objects are compared and tried again, how old the data for their plans may be, and how urgent the calls
-//! for these data are. The controllers of nodes, routes and Services use it.
+//! Decides when a controller compares its objects and tries failed objects again, how old the data for a plan may be,
+//! and how urgent the API calls for these data are. The controllers of nodes, routes and Services use it.
 
 use super::backoff::Backoff;
 use crate::provider::{Urgency, clock};
 use std::time::{Duration, Instant};
 
-/// The moments at which a controller did its last work.
+/// When a controller last compared its objects with the cloud and last wrote, and which objects it must try again.
 #[derive(Default)]
 pub(super) struct Schedule {
-    /// The objects whose last plan failed, each with its next try.
+    /// The objects whose last plan failed, each with the time of its next try.
     pub(super) backoff: Backoff,
-    /// The moment when all objects were compared last.
+    /// The time at which all objects were last compared with the cloud.
     pub(super) compared: Option<Instant>,
-    /// The moment of the last write to the cloud. Data that were requested before it are too old.
+    /// The time of the last write to the cloud. Data that were requested before this write may not show it, so they are
+    /// read again for the next plan.
     pub(super) last_write: Option<Instant>,
 }
 
-/// The reason why an object is planned. When there are several reasons, the first one counts.
+/// The reason why a plan for an object is made. When several reasons apply, the first of these variants counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Why {
-    /// A person asked for the pass, or the pass covers all objects.
+    /// A person asked for this object, e.g. by a command, or for all objects.
     Asked,
-    /// The object was not planned before, or has changed since.
+    /// The object is new, or has changed since its last plan.
     Changed,
-    /// The last plan is out of date because other objects on which it rests have changed, or the last plan was
-    /// not carried out.
+    /// The last plan can't be used any more: it was not carried out, or other objects that the plan depends on have
+    /// changed.
     Overtaken,
-    /// The last try failed, and the wait after it is over.
+    /// The last try failed, and the wait after that failure is over.
     Retried,
-    /// All objects are compared with the cloud.
+    /// It is time for the regular comparison of all objects with the cloud.
     Compared,
 }
 
-/// How data are read from the cloud for plans.
+/// How old the cloud's data for a plan may be, and how urgent the API calls for newer data are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Reads {
-    /// Data that are older than this are read again.
+    /// The greatest age of the data. Older data are read again.
     pub(super) max_age: Duration,
     pub(super) urgency: Urgency,
 }
 
 impl Schedule {
-    /// Whether it is time to compare all objects.
+    /// Whether the last comparison of all objects is at least `period` ago.
     pub(super) fn is_comparison_due(&self, period: Duration, now: Instant) -> bool {
         self.compared.is_none_or(|last| now.duration_since(last) >= period)
     }
 
-    /// Returns how the cloud is read for plans that are made for these reasons. `period` is the time between two
-    /// comparisons of all objects.
+    /// Returns how old the cloud's data may be for plans that are made for these reasons, and how urgent calls for
+    /// newer data are. `period` is the time between two comparisons of all objects.
     pub(super) fn reads(&self, whys: impl Iterator<Item = Why> + Clone, period: Duration) -> Reads {
         let ages = whys.clone().map(|why| why.reads(period).max_age);
         let since_write = self.last_write.map(clock::since);
@@ -59,9 +60,9 @@ impl Schedule {
 }
 
 impl Why {
-    /// Returns how old the data for a plan may be, and how urgent their calls are. A plan for a changed object may rest
-    /// on the data that were read last, because everything is read again before a write. Calls for unchanged objects
-    /// can be put off, and calls for a changed object can't.
+    /// Returns how old the data for a plan that is made for this reason may be, and how urgent calls for newer data
+    /// are. For a changed object, cached data of any age are enough, because everything is read again before a write.
+    /// Only calls for the regular comparison can be put off.
     fn reads(self, period: Duration) -> Reads {
         let (max_age, urgency) = match self {
             Why::Asked => (Duration::ZERO, Urgency::Asked),

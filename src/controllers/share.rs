@@ -1,21 +1,22 @@
-//! A share of the project's calls, which limits how many calls may be used at once and how many come back with time.
+//! The share of API calls that the Services of one namespace may use, so that no namespace uses up the rate limit of
+//! the whole project. The share is used up by calls, and is filled again with time.
 
 use crate::provider::lock;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// How many calls a namespace may use at once for changes of its Services. A project has 3,600 an hour
-/// for all programs.
+/// The size of a full share: how many API calls the changes of one namespace's Services may use at once. A project has
+/// 3,600 calls an hour for all programs.
 const AT_ONCE: u32 = 900;
 
-/// A share gets one call back each time this has passed. That is 900 calls an hour.
+/// A share that is not full gets one call back in each of these periods. That is 900 calls an hour.
 const REFILL: Duration = Duration::from_secs(4);
 
-/// The reads of a plan are charged to its share at most up to this part of a full share. Without this limit, the reads
-/// in a project of many thousand servers would leave no calls for the changes.
+/// The reads for the next plan are expected to need at most this part of a full share. Without this limit, the reads in
+/// a project of many thousand servers would seem to leave no calls for changes.
 const READS_AT_MOST: f64 = 0.5;
 
-/// The calls that one namespace may still use.
+/// The API calls that the Services of one namespace may still use.
 #[derive(Debug)]
 pub(super) struct CallShare {
     bucket: Mutex<ShareBucket>,
@@ -23,35 +24,36 @@ pub(super) struct CallShare {
 
 #[derive(Debug)]
 struct ShareBucket {
-    /// How many calls are left. The number is negative after calls that were still running when the share was used up.
+    /// How many calls are left. The number can be negative, because calls that run when the share is used up are still
+    /// subtracted.
     left: f64,
     at: Instant,
-    /// How many calls were made to read the data for the last plan.
+    /// How many API calls the last plan needed to read its data. The next plan is expected to need as many.
     reads: f64,
 }
 
-/// The payer of the calls of an execution.
+/// The share of API calls from which the calls for the changes of one object are subtracted.
 #[derive(Clone, Debug)]
 pub(super) struct Payer {
     pub(super) share: Arc<CallShare>,
-    /// Whether the execution stops when the share is used up. An execution for an object of another namespace goes on,
-    /// because that namespace has not caused the change.
+    /// Whether the changes of the object stop when the share is used up. They go on when the object is in another
+    /// namespace than the share, because that namespace has not caused the changes.
     pub(super) can_stop: bool,
 }
 
 impl CallShare {
-    /// Creates a share that is full.
+    /// Creates a full share.
     pub(super) fn full(now: Instant) -> CallShare {
         CallShare { bucket: Mutex::new(ShareBucket { left: AT_ONCE.into(), at: now, reads: 0.0 }) }
     }
 
-    /// Takes the calls that were made out of the share.
+    /// Subtracts the calls that were made from the share.
     pub(super) fn charge(&self, calls: f64, now: Instant) {
         self.at(now, |bucket| bucket.left -= calls);
     }
 
-    /// Takes the calls that were needed to read the data for a plan out of the share, and remembers their number. The
-    /// next plan is expected to need as many.
+    /// Subtracts the calls that read the data for a plan from the share. Their number is stored, because the next plan
+    /// will probably need as many.
     pub(super) fn charge_reads(&self, calls: u64, now: Instant) {
         let calls = calls as f64;
         self.at(now, |bucket| {
@@ -60,7 +62,8 @@ impl CallShare {
         });
     }
 
-    /// Returns how many calls are left for changes after the reads that a plan needs.
+    /// Returns how many API calls of the share are left for changes after the reads that the next plan will probably
+    /// need.
     pub(super) fn left_after_reads(&self, now: Instant) -> f64 {
         self.at(now, |bucket| bucket.left - bucket.reads)
     }
@@ -73,7 +76,8 @@ impl CallShare {
         self.at(now, |bucket| bucket.left >= AT_ONCE.into())
     }
 
-    /// Adds the calls that have come back to the bucket until `now`, and then calls `ask` with the bucket.
+    /// First adds the calls that have come back by `now`. Then passes the updated numbers to `ask`, and returns the
+    /// result of `ask`.
     fn at<T>(&self, now: Instant, ask: impl FnOnce(&mut ShareBucket) -> T) -> T {
         let mut bucket = lock(&self.bucket);
         let passed = now.saturating_duration_since(bucket.at);
@@ -85,13 +89,13 @@ impl CallShare {
 }
 
 impl Payer {
-    /// Returns a payer of the same share for an execution on an object of another namespace. That execution does not
-    /// stop when the share is used up.
+    /// Returns the same share for the changes of an object in another namespace. These changes do not stop when the
+    /// share is used up.
     pub(super) fn of_another(&self) -> Payer {
         Payer { share: Arc::clone(&self.share), can_stop: false }
     }
 
-    /// Whether the execution must not go on.
+    /// Whether the remaining changes of the object must be dropped, because the share is used up.
     pub(super) fn must_stop(&self, now: Instant) -> bool {
         self.can_stop && self.share.is_used_up(now)
     }
@@ -106,7 +110,8 @@ mod tests {
         let start = Instant::now();
         let share = CallShare::full(start);
         let at = |seconds: u64| start + Duration::from_secs(seconds);
-        // The number of calls that are tried each second, and how many of them were made in an hour.
+        // The first number is how many calls are tried in each second. The second number is how many of them are
+        // allowed in one hour.
         for (each_second, expected) in [(1, 900 + 900), (7, 900 + 900), (100, 900 + 900)] {
             let share = CallShare::full(start);
             let mut made = 0;
@@ -128,12 +133,14 @@ mod tests {
         share.charge_reads(10, at(405));
         let left = share.left_after_reads(at(405));
         assert!((-19.0..-18.0).contains(&left), "{left}");
-        // A moment that another thread had taken earlier does not make time pass.
+        // Threads can call this function in another order than they have read the clock. A time before the last one
+        // adds no calls to the share.
         share.charge(1.0, start);
         assert!(!share.is_full(at(3600)));
     }
 
-    /// Whatever is charged and when, no more calls are used than the share, what came back, and the last charge.
+    /// Whatever is charged and at whatever time, the number of calls is at most a full share, plus the calls that came
+    /// back, plus the last charge.
     #[test]
     fn never_more_than_the_share_and_what_came_back() {
         let mut seed = 1_u64;

@@ -1,7 +1,8 @@
-//! The daemon: a thread for each controller, which ticks until it is stopped, while this process leads.
+//! The daemon: while this process is the leader, each controller runs on a thread of its own and makes one tick after
+//! the other.
 //!
-//! This module knows when a tick is due, who leads, how to stop, what is worth a line in the log, and how a probe is
-//! answered. It must never know what a controller decides, or which provider is plugged in.
+//! This module decides when a tick is due, who leads, how the process stops, what is logged, and how a probe is
+//! answered. It must never know what a controller decides, or which cloud provider is used.
 
 mod health;
 pub mod lease;
@@ -23,20 +24,22 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use ticks::{Ticking, Ticks};
 
-/// How long an ending daemon waits for its threads. A write in flight is over after 8 s, and releasing the Lease may
-/// take one more second, so that the whole end takes at most 10 s. Kubernetes kills a process after 30 s by default.
-/// These times are real time, even in a test that makes time run faster.
+/// How long an ending daemon waits for its threads. A write that is in flight ends after at most 8 s. The release of
+/// the Lease takes at most one more second, so that the process ends within 10 s. Kubernetes kills a process after 30 s
+/// by default. These times are real time, even in a test that makes time run faster.
 const GRACE: Duration = Duration::from_millis(8_500);
 
-/// The longest time that an ending daemon waits for its last events to be written, while it holds the Lease.
+/// The longest time that an ending daemon waits until its last events are written. The daemon still holds the Lease
+/// during this wait.
 const EVENTS_AT_MOST: Duration = Duration::from_secs(1);
-/// The longest time that one pass waits at its end for its events to be written, when the pass was not asked to end.
+/// How long the command `run --once` waits at its end until its events are written. When the command was asked to end,
+/// it waits for [`EVENTS_AT_MOST`] instead.
 const EVENTS_OF_A_PASS_AT_MOST: Duration = Duration::from_secs(10);
-/// The shortest time that an ending daemon leaves for its last events, even when the last write used up all the time
-/// before the deadline.
+/// The shortest time that an ending daemon waits for its last events, even if its threads have used up all the time for
+/// its end.
 const EVENTS_AT_LEAST: Duration = Duration::from_millis(200);
 
-/// How often a thread that waits for some work checks whether it should stop waiting.
+/// How often a thread that waits for the result of another thread checks whether the process has to end.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The way the daemon ended.
@@ -44,11 +47,11 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 pub enum DaemonEnd {
     /// The daemon was asked to end.
     Stopped,
-    /// The daemon can't do its work before a setting, a credential or a role is fixed.
+    /// The daemon ended because it can't work until an operator corrects a setting, a credential or an RBAC role.
     Blocked,
 }
 
-/// The controllers at work, each on a thread of its own.
+/// The controllers of a running daemon, each on a thread of its own.
 pub struct RunningDaemon {
     apis: &'static Apis,
     stop: &'static Stop,
@@ -56,8 +59,8 @@ pub struct RunningDaemon {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// Ticks every controller on a thread of its own until `stop` is set. `watch` takes the name of a controller, and
-/// returns the heartbeat for its thread.
+/// Starts a thread for each controller. The thread makes one tick after the other until `stop` is set. `watch` gets the
+/// name of a controller, and returns the heartbeat by which the thread shows signs of life.
 pub fn begin(
     apis: &'static Apis,
     controllers: Vec<Box<dyn Controller>>,
@@ -79,8 +82,7 @@ pub fn begin(
 }
 
 impl RunningDaemon {
-    /// Waits until the daemon is asked to end, and then until all threads have ended. The second wait lasts
-    /// at most `GRACE`.
+    /// Waits until the daemon is asked to end. Then waits until all threads have ended, but not longer than `GRACE`.
     pub fn until_stopped(self) -> DaemonEnd {
         self.stop.wait_until_set_or(|| false);
         let deadline = clock::now() + clock::from_machine(GRACE);
@@ -91,15 +93,16 @@ impl RunningDaemon {
         if is_open() {
             log::warn!("ccm ends, although an API has not answered yet");
         }
-        // The last events may be written until the deadline, but for no less than
-        // `EVENTS_AT_LEAST` and no more than `EVENTS_AT_MOST`.
+        // The wait for the last events ends at the deadline, but it lasts at least `EVENTS_AT_LEAST` and at most
+        // `EVENTS_AT_MOST`.
         let left = deadline.saturating_duration_since(clock::now());
         let [at_least, at_most] = [EVENTS_AT_LEAST, EVENTS_AT_MOST].map(clock::from_machine);
         self.apis.recorder.end(left.clamp(at_least, at_most));
         self.ended()
     }
 
-    /// Returns `Blocked` when no controller can work, and otherwise `Stopped`. The daemon need not have ended yet.
+    /// Returns `Blocked` when no controller could work, and otherwise `Stopped`. The daemon may still be running when
+    /// this is called.
     fn ended(&self) -> DaemonEnd {
         if self.ticks.failed.load(Ordering::Relaxed) {
             DaemonEnd::Blocked
@@ -108,14 +111,14 @@ impl RunningDaemon {
         }
     }
 
-    /// Writes the last events of a simulated daemon that was asked to end. Returns how the daemon ended.
+    /// Ends a daemon that runs in a simulation and was asked to end: writes its last events, and returns how it ended.
     pub fn end_in_simulation(&self) -> DaemonEnd {
         self.apis.recorder.alongside(&self.apis.kube, || ());
         self.ended()
     }
 }
 
-/// Writes events from now on, on a thread of its own.
+/// Starts a thread that writes the events of all controllers to the API server.
 fn write_events(apis: &'static Apis) {
     let write_due = || apis.recorder.write_due(&apis.kube);
     if clock::surroundings(|process| process.repeat(false, Box::new(write_due))).is_none() {
@@ -123,7 +126,8 @@ fn write_events(apis: &'static Apis) {
     }
 }
 
-/// Does the work of one pass, while another thread writes its events. Returns when the last event is written.
+/// Runs `work`, e.g. the ticks of `run --once`, while another thread writes the events. Then waits until the events are
+/// written, but only for a limited time.
 pub fn with_events<T>(apis: &'static Apis, stop: &Stop, work: impl FnOnce() -> T) -> T {
     if clock::is_simulated() {
         return apis.recorder.alongside(&apis.kube, work);
@@ -138,8 +142,8 @@ pub fn with_events<T>(apis: &'static Apis, stop: &Stop, work: impl FnOnce() -> T
     done
 }
 
-/// Does a piece of work on a thread of its own. Returns `None` when `stop` was set and the work did not end soon after.
-/// Nobody waits for that thread any longer.
+/// Runs `work` on a thread of its own and returns its result. When the process has to end and the work does not end
+/// within `GRACE`, the function returns `None` without waiting longer.
 pub fn unless_stopped<T: Send + 'static>(
     stop: &Stop,
     work: impl FnOnce() -> T + Send + 'static,
@@ -148,7 +152,7 @@ pub fn unless_stopped<T: Send + 'static>(
         return Some(work());
     }
     let (done, result) = mpsc::channel();
-    // The send fails when nobody waits for the result any more. This error is ignored.
+    // The send fails when the caller does not wait for the result any more. This error is ignored.
     std::thread::spawn(move || drop(done.send(work())));
     let mut deadline = None;
     loop {

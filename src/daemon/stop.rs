@@ -1,5 +1,5 @@
-//! The request that the process ends. A signal or the process itself makes the request once. Every thread sees the
-//! request at once, even a thread that waits.
+//! The request that the process ends. A signal or the process itself sets the request, and it stays set. Every thread
+//! notices it at once, even a thread that waits.
 
 use crate::provider::{Gate, Refused, clock, lock};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 pub struct Stop {
     is_set: Mutex<bool>,
     ended: Condvar,
-    /// The condition variable for threads that wait before a write. A renewal of the Lease notifies it. Threads that
-    /// sleep use `ended`, so that a renewal does not wake them.
+    /// The condition variable for threads that wait until they are allowed to write. Each renewal of the Lease notifies
+    /// it. Threads that only sleep wait for `ended` instead, so a renewal does not wake them.
     changed: Condvar,
 }
 
@@ -26,10 +26,11 @@ impl Stop {
         self.changed.notify_all();
     }
 
-    /// Makes every thread in [`wait_until_set_or`](Stop::wait_until_set_or) check its condition again.
+    /// Wakes every thread that waits in [`wait_until_set_or`](Stop::wait_until_set_or), so that it checks its condition
+    /// again.
     pub fn wake(&self) {
-        // The lock is held here, so that no thread misses the notification between its check of the
-        // condition and its wait.
+        // The lock is needed here. Otherwise a thread could miss the notification between the check of its condition
+        // and the start of its wait.
         let _lock = lock(&self.is_set);
         self.changed.notify_all();
     }
@@ -38,16 +39,16 @@ impl Stop {
         *lock(&self.is_set)
     }
 
-    /// Waits for this time, or until the daemon has to end. Returns whether it has to end.
+    /// Waits for this time, or until the process has to end. Returns `true` when the process has to end.
     pub fn wait(&self, time: Duration) -> bool {
         let unset = |is_set: &mut bool| !*is_set;
         *clock::wait_at_most(&self.ended, lock(&self.is_set), time, unset)
     }
 
-    /// Does the work on a thread of its own, again and again. The work returns the pause before its next run, or `None`
-    /// when it is done. The repetition also ends when the daemon has to end. `is_apart` means that the work shares no
-    /// lock with other threads, see [`Surroundings::repeat`](clock::Surroundings::repeat). Returns the thread, or
-    /// `None` in a simulation.
+    /// Calls `work` again and again on a thread of its own. `work` returns the pause before its next call, or `None`
+    /// when there is no next call. The thread also ends when the process has to end. `is_apart` must be `true` only
+    /// when `work` shares no lock with other threads, see [`Surroundings::repeat`](clock::Surroundings::repeat).
+    /// Returns the thread, or `None` in a simulation.
     pub fn repeat(
         &'static self,
         is_apart: bool,
@@ -67,16 +68,16 @@ impl Stop {
         }))
     }
 
-    /// Waits until the daemon has to end, or until `ready` returns true. Code that changes the result of
-    /// `ready` calls [`wake`](Stop::wake).
+    /// Waits until the process has to end, or until `ready` returns `true`. Code that changes the result of `ready`
+    /// must call [`wake`](Stop::wake) afterwards.
     pub fn wait_until_set_or(&self, ready: impl Fn() -> bool) {
         let must_wait = |is_set: &mut bool| !*is_set && !ready();
         clock::wait_while(&self.changed, &self.is_set, must_wait);
     }
 }
 
-/// Lets each write begin until the process is asked to end. A write that is in flight at that moment is finished, and
-/// no write begins after that moment.
+/// Allows writes until the process is asked to end. A write that is in flight at that moment is finished, and no new
+/// write is started.
 impl Gate for &Stop {
     fn pass(&self, _what: &str) -> Result<(), Refused> {
         if self.is_set() { Err(Refused("ccm is ending".into())) } else { Ok(()) }
@@ -91,12 +92,12 @@ impl Gate for &Stop {
     }
 }
 
-/// Two signals within this time count as one request to end. This is real time, even in a test that makes
-/// time run faster. The `timeout` of coreutils signals its child and then the whole process group, so that
-/// its child gets the signal twice.
+/// Two signals within this time count as one request to end. This is real time, even in a test that makes time run
+/// faster. The reason is the command `timeout` of coreutils, which signals its child twice: once directly and once with
+/// the process group.
 const SAME_WISH: Duration = Duration::from_millis(500);
 
-/// Sets `stop` at the first SIGTERM or SIGINT, on a thread of its own. A second signal ends the process at once.
+/// Starts a thread that sets `stop` at the first SIGTERM or SIGINT. A second signal ends the process at once.
 pub fn stop_on_signals(stop: &'static Stop) -> io::Result<()> {
     let mut signals = Signals::new([SIGTERM, SIGINT])?;
     std::thread::spawn(move || {

@@ -1,5 +1,6 @@
-//! Executions against a cloud that answers each change as the test says. Time is simulated when actions run, and then a
-//! call takes a second. Tests of what happens at the same time have threads, and no action that is waited for.
+//! Tests the executor with a fake cloud, which gives each change the answers that the test lists. Most tests simulate
+//! the clock, and each call then takes a second of simulated time. Tests of what happens at the same time use real
+//! threads and real time.
 
 mod fake;
 
@@ -9,13 +10,14 @@ use fake::*;
 use std::sync::atomic::Ordering::Relaxed;
 
 impl<T> Execution<T> {
-    /// Returns a line for each change that was made.
+    /// Returns a line of text for each change that was made.
     fn lines(&self) -> Vec<String> {
         self.result.made.iter().flat_map(|change| change.description().done()).collect()
     }
 }
 
-/// The name of a case, its changes, the names sent in order, the lines made, the changes refused alone, and the error.
+/// The name of a case, its changes, the names of the changes that are sent, the names of the changes that are made, how
+/// many refused changes did not stop the changes after them, and the error that stopped the changes.
 type Case = (
     &'static str,
     Vec<Step>,
@@ -147,7 +149,8 @@ fn what_comes_of_one_services_changes() {
     }
 }
 
-/// A target that is busy for good would otherwise take every second try from the next target.
+/// Each change has its own count of tries. The tries of a first target, to which the cloud always answers "busy", must
+/// not reduce the tries of the second target.
 #[test]
 fn each_change_has_its_own_tries() {
     let _simulated = simulated();
@@ -179,7 +182,7 @@ fn what_may_follow_at_once_does_and_a_removal_waits() {
         step("remove 3", &[Answer::Done]),
     ]]);
     let log = fake.log();
-    // Both run at the same time.
+    // Both additions of targets run at the same time, so one request asks about two actions.
     assert!(log.contains(&"ask 2".to_owned()), "{log:?}");
     let made = log.iter().filter(|line| !line.starts_with("ask"));
     assert_eq!(made.collect::<Vec<_>>(), ["add 1", "add 2", "remove 3"]);
@@ -201,7 +204,7 @@ fn no_more_are_in_flight_than_allowed() {
 fn an_action_without_end_is_left_and_the_others_are_not() {
     let _simulated = simulated();
     let fake = Fake::default();
-    // All changes together take longer than a single action may.
+    // The nine changes together take longer than the time that one action may take, which is 120 seconds.
     let many = (0..9).map(|n| step(&format!("b{n}"), &[Answer::Runs(20)]));
     let endless = vec![step("a", &[Answer::Forever]), step("a2", &[Answer::Done])];
     let begun = clock::now();
@@ -250,8 +253,9 @@ fn who_is_to_end_does_not_wait() {
     assert!(fake.log().iter().all(|line| !line.starts_with("ask")));
 }
 
-/// The time has come to ask about the action of one execution, and a request of the other is not answered yet. The
-/// storm with seed 86 found this case.
+/// The process is about to end. The next check of one object's running action is due, and a change of another object
+/// was sent but not answered yet. The executor must wait for this answer without a busy loop. A randomised test (seed
+/// 86) found this case.
 #[test]
 fn who_is_to_end_waits_for_an_answer_without_spinning() {
     let fake = Fake::default();
@@ -263,7 +267,8 @@ fn who_is_to_end_waits_for_an_answer_without_spinning() {
     assert!(rounds < 100, "{rounds} rounds in 300 ms");
 }
 
-/// One request takes longer than all others together. Only one of the two places is left for the others meanwhile.
+/// One request is slower than all other requests together. Two requests may be in flight at the same time, so all the
+/// other requests share one place.
 #[test]
 fn a_slow_request_holds_up_no_other_one() {
     let fake = Fake::default();
@@ -285,7 +290,8 @@ fn a_slow_request_holds_up_no_other_one() {
     assert_eq!(fake.most_in_flight.load(Relaxed), 2);
 }
 
-/// The tick is over. What runs is still there in the next tick, and a new execution does not wait for it.
+/// An action is still running when a tick ends. The changes that wait for this action are made in the next tick.
+/// Changes of other objects that begin in that tick do not wait for it.
 #[test]
 fn what_runs_at_the_end_of_a_tick_goes_on_in_the_next() {
     let _simulated = simulated();
@@ -321,7 +327,8 @@ fn what_runs_at_the_end_of_a_tick_goes_on_in_the_next() {
     );
 }
 
-/// A tick whose reads take longer than its interval calls `work` when its time is already over.
+/// A tick whose reads take longer than its interval calls `work` with an `until` that has already passed. Answers must
+/// be handled even then.
 #[test]
 fn answers_are_seen_and_actions_asked_about_when_the_time_is_over() {
     for answer in [Answer::Done, Answer::Runs(2)] {
@@ -347,7 +354,7 @@ fn ends_when_the_time_is_over(answer: Answer) {
     assert_eq!(over.len(), 1, "{answer:?}");
 }
 
-/// The reads that a change needs before it is sent may use up the calls that come back.
+/// The change is put off by the rate limit every time. After the maximum number of tries, the change fails.
 #[test]
 fn a_change_that_is_put_off_again_and_again_fails() {
     let _simulated = simulated();
@@ -357,7 +364,8 @@ fn a_change_that_is_put_off_again_and_again_fails() {
     assert_eq!(fake.sent().len(), TRIES_AT_MOST as usize + 1);
 }
 
-/// The Service was changed. What was not sent yet is not sent, and the end of what runs is awaited.
+/// The changes of one object are stopped while its first change runs. The action of the first change is awaited, and
+/// the second change is never sent.
 #[test]
 fn a_stopped_execution_ends_with_what_it_has_sent() {
     let _simulated = simulated();
@@ -383,24 +391,25 @@ fn a_stopped_execution_ends_with_what_it_has_sent() {
     assert!(!fake.sent().contains(&"b".to_owned()));
 }
 
-/// There are so many targets that may follow at once that the last target is sent long after the first
-/// action has ended.
+/// 150 targets are added without waiting for the actions before, which takes longer in total than one action may take.
+/// No action counts as late, because each has already ended when the cloud is asked about it.
 #[test]
 fn an_action_is_not_late_before_it_was_asked_about() {
     let _simulated = simulated();
     let fake = Fake::default();
     let begun = clock::now();
-    // A second passes between two targets, which makes 150 s, and a single action may take 120 s.
+    // A second passes between two targets, which makes 150 s in total. A single action may take 120 s.
     let many = (0..150).map(|n| target(&n.to_string(), &[Answer::Runs(1)]));
     let works = fake.run(vec![many.collect()]);
     assert_eq!((works[0].error(), works[0].lines().len()), (None, 150));
     let asked = fake.log().iter().filter(|line| line.starts_with("ask")).count();
-    // One question is due each time that an action has run for this long.
+    // The cloud is asked about running actions once in each of these periods.
     let due = clock::since(begun).div_duration_f64(ASKED_AFTER);
     assert!((asked as f64) < due + 15.0, "{asked} questions, {due} due");
 }
 
-/// Another load balancer gets one target after the other, and each target would put the question off.
+/// The first load balancer gets 200 targets, one after the other. The second load balancer has one action, and the
+/// cloud must be asked about that action before all the targets are sent.
 #[test]
 fn the_question_about_one_action_is_not_put_off_by_others() {
     let _simulated = simulated();
@@ -417,7 +426,8 @@ fn the_question_about_one_action_is_not_put_off_by_others() {
     assert!(fake.sent().len() < 100, "{}", fake.sent().len());
 }
 
-/// The changes of one execution follow each other, and no execution waits for the end of another one.
+/// Changes of different objects are sent without waiting for each other's actions. The second change of an object waits
+/// for the action of its first change.
 #[test]
 fn executions_in_turn_are_sent_in_their_order() {
     let _simulated = simulated();
@@ -470,7 +480,7 @@ fn what_fails_for_all_stops_the_executions_in_turn() {
     }
 }
 
-/// The second change of an execution is made whatever the time is.
+/// The limit `begins_by` is only for the first change of an object. The second change is sent at any time.
 #[test]
 fn an_execution_that_begins_too_late_is_stopped() {
     let _simulated = simulated();
@@ -507,8 +517,8 @@ fn changes_in_turn_share_questions() {
     assert!(asked as f64 <= intervals + 2.0, "{asked} questions in {intervals} intervals");
 }
 
-/// A change that is being made when a share is used up goes on. Changes that were not sent yet are dropped, unless
-/// another namespace asked for them.
+/// When the share of API calls is used up and `can_stop` is true, the changes that were not sent yet are dropped. When
+/// `can_stop` is false, they are still sent.
 #[test]
 fn an_execution_stops_when_its_share_is_used_up() {
     use crate::controllers::share::{CallShare, Payer};

@@ -1,11 +1,11 @@
 //! The node lifecycle controller deletes a node whose server was deleted, and taints a node whose server is off.
 //!
-//! A tick consists of `evaluate` (which nodes are due, `facts` about their servers, `plan`) →
-//! `node_writes::apply` → `note`.
+//! A tick has three parts. `evaluate` finds the nodes that need a check, asks the cloud about their servers, and plans.
+//! `node_writes::apply` makes the writes of the plans. `note` reports the outcomes.
 //!
-//! Deleting a node is the most dangerous thing that this program does. `plan` decides on a deletion only by facts
-//! that leave no doubt. `apply` reads the node once more and names its UID and version, so that a node that was
-//! renewed in between stays.
+//! Deleting a node is the most dangerous thing that this program does. `plan` deletes a node only when two API answers
+//! agree that its server does not exist. `apply` reads the node again before the deletion, and the deletion names the
+//! node's UID and version. A node that another program has changed or replaced in between is therefore not deleted.
 
 mod observe;
 mod plan;
@@ -28,27 +28,28 @@ use std::time::Duration;
 
 pub const NAME: &str = "cloud-node-lifecycle-controller";
 
-/// The server of a not-ready node is read at once, after 15 s, after 30 s, then every minute.
+/// The server of a node is read as soon as the node is not ready. While the node is still not ready, the server is read
+/// again after 15 s, then after 30 s, and then every minute.
 const FIRST_PAUSE: Duration = Duration::from_secs(15);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// Settings of the lifecycle controller.
 #[derive(Clone, Debug)]
 pub struct LifecycleSettings {
-    /// How often not-ready nodes are looked for. This is the setting `--node-monitor-period`.
+    /// How often the controller looks for nodes that are not ready. This is the setting `--node-monitor-period`.
     pub monitor_period: Duration,
-    /// The greatest age of facts about nodes that the table of nodes does not show, e.g. taints. This is
-    /// the setting `--node-status-update-frequency`.
+    /// The greatest age of complete Node objects. Between two complete reads, only a table with a few columns is read,
+    /// which does not show e.g. taints. This is the setting `--node-status-update-frequency`.
     pub node_max_age: Duration,
     /// How old a list of servers may be when the state of servers (on, off, deleted) is taken from it. This
     /// is the setting `HCLOUD_SERVER_CACHE_MAX_AGE`.
     pub server_cache_max_age: Duration,
-    /// Whether a node is only deleted when the server of another node is in the same list. This is
-    /// the setting `--node-deletion-guard`.
+    /// Whether a node is only deleted when the list of servers holds the server of another node, which proves that the
+    /// token belongs to the right project. This is the setting `--node-deletion-guard`.
     pub deletion_guard: bool,
 }
 
-/// Returns the advice for a server that is off.
+/// Returns the advice to switch this server on, with the command for it.
 pub fn switch_on(server: InstanceId) -> String {
     let command = shell_command("hcloud server poweron", &[&server]);
     format!(
@@ -60,7 +61,7 @@ pub struct LifecycleController {
     settings: LifecycleSettings,
     /// The pauses between two reads of the server of a node that is not ready.
     pauses: Backoff,
-    /// The backoff of nodes that are ready and keep the shutdown taint, because the taint could not be removed.
+    /// The waits of ready nodes before the next try to remove their shutdown taint, after a try has failed.
     backoff: Backoff,
 }
 
@@ -92,7 +93,7 @@ impl LifecycleController {
         }
     }
 
-    /// Returns the plans for the nodes that are due or selected.
+    /// Returns the plans for the nodes that need work now, or for the nodes that a person selected.
     pub fn evaluate(
         &self,
         apis: &Apis,
@@ -101,14 +102,14 @@ impl LifecycleController {
         self.plan(apis, selection).map(|(plans, ..)| plans)
     }
 
-    /// Makes one tick. Returns the report, and the plans with which the tick began.
+    /// Makes one tick. Returns its report, and the plans that were made before the first write.
     pub fn sync(&mut self, apis: &Apis, selection: &Selection) -> (Report, Vec<LifecyclePlan>) {
         let (plans, facts, outage) = match self.plan(apis, selection) {
             Ok(planned) => planned,
             Err(error) => return (Report::outage(error, String::new()), Vec::new()),
         };
         self.forget(apis);
-        // In a large project, a read after every pause would take too many calls, so the pauses are stretched.
+        // In a large project, reads after these pauses would use up the API calls. The pauses are therefore lengthened.
         let longest = apis.look_period(LONGEST_PAUSE);
         self.pauses.stretch = longest.div_duration_f64(LONGEST_PAUSE);
         let mut report = Report {
@@ -116,8 +117,8 @@ impl LifecycleController {
             ..Report::default()
         };
         let guard = self.settings.deletion_guard;
-        // The facts of this tick stay valid. A server that was deleted does not come back, because its ID is
-        // never used again.
+        // A new plan in this tick uses what was read about the servers before. A server that was found to be deleted
+        // stays deleted, because its ID is never used again.
         let plan_again = |node: &KubeNode| Ok(plan(node, &facts, &*apis.provider, guard));
         let write = |plan: &LifecyclePlan| apply(apis, NAME, plan.clone(), true, plan_again);
         // A deletion is made alone, not in parallel with another write.
@@ -153,12 +154,13 @@ impl LifecycleController {
         };
         let known: HashSet<String> = due.iter().map(|node| node.metadata.uid.clone()).collect();
         if !selection.is_explicit() {
-            // The nodes are read after the cloud answered, so that no node is read in vain while the cloud
-            // does not answer.
+            // The nodes are read again only after the cloud has answered. Without an answer of the cloud nothing can be
+            // decided, and the read would be useless.
             let names: Vec<String> = due.iter().map(|node| node.name().to_owned()).collect();
             nodes = apis.nodes.again(&names, table_max_age)?;
         }
-        // A node that was deleted and created again since the facts were read is left out, because no fact is about it.
+        // A node that has replaced a node of the same name since the first read of the nodes is left out, because
+        // nothing was read about its server.
         let mut due = self.due(apis, &nodes.value, selection);
         due.retain(|node| known.contains(&node.metadata.uid));
         let guard = self.settings.deletion_guard;
@@ -166,9 +168,9 @@ impl LifecycleController {
         Ok((plans.collect(), facts, outage))
     }
 
-    /// Returns the nodes that need work now. These nodes are not ready, or have a shutdown taint that must be removed,
-    /// and neither their pause nor their backoff lasts. A node is left out when another node has its server, so that it
-    /// is neither tainted nor deleted.
+    /// Returns the nodes that need work now: nodes that are not ready, and nodes whose shutdown taint may have to be
+    /// removed. A node that must still wait for its next try is left out, unless a person selected it. A node whose
+    /// server belongs to another node is left out as well, because it must be neither tainted nor deleted.
     fn due<'a>(
         &self,
         apis: &Apis,
@@ -193,7 +195,7 @@ impl LifecycleController {
         nodes.iter().map(Arc::as_ref).filter(is_due).collect()
     }
 
-    /// Reports the outcome for a node, and decides when the node is tried again.
+    /// Reports the outcome for a node, and sets the time of the next try.
     fn note(
         &mut self,
         apis: &Apis,
@@ -217,8 +219,8 @@ impl LifecycleController {
         applied.note_in(report, object, finding.map(|finding| finding.reason));
     }
 
-    /// Forgets the pause of a node that is ready again or does not exist. The server of the node is then read at once
-    /// when the node is not ready the next time. Also forgets the backoff of a node that has no taint to remove.
+    /// Forgets the wait of a node that is ready again or does not exist any more. When that node is not ready the next
+    /// time, its server is read at once. Also forgets the wait of a node that has no shutdown taint to remove.
     fn forget(&mut self, apis: &Apis) {
         let Some(nodes) = apis.nodes.last() else {
             return;
@@ -233,7 +235,7 @@ impl LifecycleController {
     }
 }
 
-/// Whether the node is not ready, or has a shutdown taint that may have to be removed.
+/// Whether the node is not ready or has the shutdown taint.
 fn concerns_us(node: &KubeNode) -> bool {
     !node.is_ready() || node.taint(SHUTDOWN).is_some()
 }
@@ -242,8 +244,9 @@ fn is_deletion(plan: &LifecyclePlan) -> bool {
     matches!(plan.changes.first(), Some(NodeChange::DeleteNode { .. }))
 }
 
-/// Returns the finding for a change that was not made. When another program has changed a node that is to be tainted,
-/// there is no finding, because such nodes change often.
+/// Returns the finding (a message for the operator) about a change that could not be made. A conflict with another
+/// program's write to the node gives no finding, unless the change was a deletion. Such conflicts are common and are
+/// solved by the next try.
 fn not_written(change: &NodeChange, error: &kube::KubeError) -> Option<Finding> {
     let (reason, message) = match change {
         _ if error.is_refused() => return None,

@@ -1,4 +1,4 @@
-//! Reads what the cloud says about the servers of nodes that are not ready.
+//! Asks the cloud about the servers of nodes that are not ready.
 
 use super::plan::{Fact, Facts};
 use crate::cache::{Apis, CacheError, ListedServers};
@@ -10,19 +10,20 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// When at most this many nodes are not ready, their servers are read one by one, each once a minute.
+/// When more nodes than this are not ready, a list of servers is read instead of each single server, unless the list
+/// would take more calls.
 const READ_AT_MOST: usize = 20;
 
-/// How many dedicated servers a list must have before it proves anything. A list of one server may come from the
-/// server's own "Admin login", which sees no other server.
+/// How many dedicated servers the list must have before the absence of a server from it counts. A list with only one
+/// server may come from a login for that server, which sees no other server.
 const SEEN_AT_LEAST: usize = 2;
 
-/// The number of failed reads of single servers after which the API counts as not answering.
+/// After this many failed reads of single servers, the API counts as not answering, and no more servers are read.
 const FAILURES_AT_MOST: usize = 3;
 
-/// Returns facts about the servers of those `due` nodes that are not ready, and the error of an API that
-/// did not answer. `nodes` are all nodes. When one API does not answer, there are facts about the servers
-/// of the other API alone.
+/// Returns what the cloud says about the servers of those `due` nodes that are not ready. `nodes` are all nodes of the
+/// cluster. When one of the two APIs (Cloud, Robot) does not answer, its error is returned beside the facts from the
+/// other API.
 pub(super) fn facts(
     apis: &Apis,
     nodes: &[Arc<KubeNode>],
@@ -56,9 +57,9 @@ pub(super) fn facts(
 struct Observation<'a> {
     apis: &'a Apis,
     begun: Instant,
-    /// The servers that the provider ID of any node names.
+    /// The servers that are named by the provider ID of any node.
     claimed: BTreeSet<InstanceId>,
-    /// The cloud servers of all nodes that are not ready.
+    /// The IDs of the cloud servers of all nodes that are not ready.
     not_ready: BTreeSet<u64>,
     /// The greatest age of a list of servers from which the state of a server (on, off, deleted) is taken.
     list_max_age: Duration,
@@ -71,9 +72,8 @@ impl Observation<'_> {
         if numbers.is_empty() {
             return Ok(found.facts);
         }
-        // One list is read when it needs fewer calls than a read of each server. This is asked for the
-        // servers that are due now. It is also asked for the servers of all nodes that are not ready,
-        // because these become due one after the other.
+        // A list of servers is read instead of each single server when that takes fewer calls. The servers of all
+        // not-ready nodes count here as well, because each of them will soon have to be read.
         let pages = apis.pages_around(&self.not_ready);
         let is_listed = numbers.len() > 2 * apis.pages_around(numbers)
             || self.not_ready.len() > pages.max(READ_AT_MOST);
@@ -101,9 +101,10 @@ impl Observation<'_> {
         Ok(facts)
     }
 
-    /// Asks the second witness, which is a list of servers from this tick. In a large project, the pages on which the
-    /// missing servers would be are enough when they show the server of another node. Otherwise the list of all servers
-    /// is read. `around` are these pages when they were read before.
+    /// Confirms by a list of servers from this tick that the servers in `missing` are deleted, which single reads did
+    /// not find. In a large project, the pages of the list on which the servers would be are enough, if they show the
+    /// server of another node. Otherwise the list of all servers is read. `around` has these pages if this tick has
+    /// already read them.
     fn cloud_witness(
         &self,
         missing: Vec<InstanceId>,
@@ -128,9 +129,9 @@ impl Observation<'_> {
         Ok(self.second_witness(missing, &list.value, 1))
     }
 
-    /// Returns the facts about dedicated servers. The shared list of all dedicated servers shows that a server exists.
-    /// The two calls for a single server are limited to a few an hour. When the budget has none of these calls left,
-    /// nothing is concluded about the server in this tick.
+    /// Returns the facts about dedicated servers. The list of all dedicated servers, which other controllers read as
+    /// well, shows which servers exist. A further call asks about each single server, and only a few such calls are
+    /// allowed in an hour. When no such call is left, there is no fact about the server in this tick.
     fn of_dedicated(&self, numbers: BTreeSet<u64>) -> Result<Facts, provider::ProviderError> {
         let apis = self.apis;
         if numbers.is_empty() || apis.provider.dedicated().is_none() {
@@ -156,7 +157,8 @@ impl Observation<'_> {
                 list => list?,
             };
             match list.value.is_empty() {
-                // Robot answers with an error when an account has no server, so an empty list proves nothing.
+                // Robot answers with an error when an account has no server, so an empty list does not show that a
+                // server was deleted.
                 true => {
                     let why = format!("the account of {ROBOT_USER} has no servers");
                     let unclear = |id| (id, Fact::Unclear(why.clone()));
@@ -168,8 +170,9 @@ impl Observation<'_> {
         Ok(facts)
     }
 
-    /// Returns facts about servers that single reads did not find. A server counts as deleted only when `list` does not
-    /// hold it either. A list with fewer than `at_least` servers may be that of another account, and proves nothing.
+    /// Returns facts about the servers in `missing`, which single reads did not find. A server counts as deleted only
+    /// when `list` does not hold it either. When `list` has fewer than `at_least` servers, it may be from another
+    /// account, so the fact says that no server of another node is visible.
     fn second_witness(
         &self,
         missing: Vec<InstanceId>,
@@ -197,7 +200,7 @@ impl Observation<'_> {
 #[derive(Default)]
 struct FoundServers {
     facts: Facts,
-    /// The servers that the API itself calls not found. No other error is taken as a sign that a server is gone.
+    /// The servers for which the API answered "not found". Only this error is a sign that a server was deleted.
     missing: Vec<InstanceId>,
     failures: usize,
 }
@@ -210,8 +213,8 @@ impl FoundServers {
         self.facts.extend(listed);
     }
 
-    /// Stores whether a server is off. Stores nothing when the budget of calls is used up. An error means that
-    /// questions about other servers would fail as well.
+    /// Stores whether a server is off, or that the API did not find it. Stores nothing when the call was put off by the
+    /// rate limit. Returns an error when calls for other servers would fail as well.
     fn note(
         &mut self,
         id: InstanceId,

@@ -1,4 +1,5 @@
-//! Plans what should be done to nodes that are not ready, as a pure function of nodes and facts.
+//! Plans what should be done to nodes that are not ready. The plan is a pure function of the node and of what the cloud
+//! says about its server.
 
 use crate::controllers::matching::server_of;
 use crate::controllers::{NodeChange, Plan};
@@ -13,20 +14,20 @@ pub const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 /// The facts about servers, by server ID.
 pub type Facts = BTreeMap<InstanceId, Fact>;
 
-/// A fact about a server that is beyond doubt.
+/// What the cloud's APIs say about a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fact {
     Exists {
         is_off: bool,
     },
-    /// The server does not exist. A complete list of this tick does not hold it, and the API itself says that it
-    /// does not exist.
+    /// The server does not exist. A read of this server found nothing, and a list of servers from this tick does not
+    /// hold it.
     Gone {
-        /// Whether the complete list of this tick holds the server of another node, so that the token is
-        /// of the right project.
+        /// Whether the list of servers that lacks this server holds the server of another node. This proves that the
+        /// token belongs to the right project.
         others_are_visible: bool,
     },
-    /// Nothing may be concluded. The text says why.
+    /// It is not known whether the server exists. The text says why.
     Unclear(String),
 }
 
@@ -40,8 +41,7 @@ pub fn plan(node: &KubeNode, facts: &Facts, provider: &dyn Provider, guard: bool
     if node.metadata.deletion_timestamp.is_some() {
         return plan;
     }
-    // A node whose provider ID is missing, belongs to another cloud or can't be parsed is never tainted and
-    // never deleted.
+    // A node is never tainted or deleted when its provider ID is missing, belongs to another cloud or can't be parsed.
     let Some(id) = server_of(node, provider) else {
         return plan;
     };
@@ -85,8 +85,7 @@ pub fn plan(node: &KubeNode, facts: &Facts, provider: &dyn Provider, guard: bool
     plan
 }
 
-/// Returns the taints of the node, with or without the taint by which k8s.io/cloud-provider marks a node whose
-/// server is off.
+/// Returns the node's taints with the shutdown taint when `is_off` is true, and otherwise without it.
 fn taints(node: &KubeNode, is_off: bool) -> Vec<Taint> {
     let others = node.spec.taints.iter().filter(|taint| taint.key != SHUTDOWN);
     let shutdown = is_off.then(|| Taint {

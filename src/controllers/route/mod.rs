@@ -1,14 +1,15 @@
-//! The route controller makes a route in the private Network for the pods of each node, so that packets reach them.
+//! The route controller adds a route for each node to the private Network, so that packets to the node's pods arrive at
+//! the node's server.
 //!
 //! | file | its one job |
 //! |---|---|
-//! | `observe` | reads both APIs, remembers earlier comparisons, and decides when to compare |
-//! | `plan` | decides which node wants which routes and what should be done, as a pure function |
-//! | `types` | holds the types of a plan and its words, and decides nothing |
-//! | `sync` | reads and plans again, makes that plan by the executor, and sets the nodes' conditions |
+//! | `observe` | reads both APIs, remembers earlier comparisons, and decides when routes are compared |
+//! | `plan` | decides which routes each node needs and which changes must be made, as a pure function |
+//! | `types` | holds the types of a plan and its texts, and decides nothing |
+//! | `sync` | reads and plans again, makes the changes, and sets the conditions of nodes |
 //!
-//! The network may have routes of others, and the kubeconfig may be another cluster's: see `plan` for what keeps
-//! a route.
+//! The Network can contain routes that other owners need, and the kubeconfig can be that of another cluster by mistake.
+//! `plan` therefore has rules that keep routes from being deleted.
 
 mod observe;
 mod plan;
@@ -29,7 +30,7 @@ use observe::{Ages, NETWORK, POLL_INTERVAL};
 use std::time::Duration;
 use sync::RouteSync;
 
-/// The source of the events, which is the one that upstream's events have.
+/// The source of the controller's events. The route controller of Kubernetes uses this name, too.
 const EVENT_COMPONENT: &str = "route_controller";
 
 impl Controller for RouteController {
@@ -54,13 +55,14 @@ impl Controller for RouteController {
 }
 
 impl RouteController {
-    /// Returns the plan from reads that are at most `max_age` old. All servers are listed again when a
-    /// server seems to be deleted.
+    /// Returns the plan, made from API answers that are at most `max_age` old. When a route would be deleted or can't
+    /// be made, the servers are listed again before the plan is made.
     pub fn evaluate(&self, apis: &Apis, max_age: Duration) -> Result<RoutePlan, CacheError> {
         Ok(self.observe_all(apis, max_age)?.plan)
     }
 
-    /// When the cloud does not answer, returns the routes that nodes need. Nothing is planned.
+    /// Returns the routes that the nodes need, without asking the cloud. This is for a cloud that does not answer. The
+    /// result contains no changes.
     pub fn by_kubernetes(&self, apis: &Apis) -> Result<RoutePlan, CacheError> {
         let nodes = apis.nodes.whole(Duration::ZERO, ReadFrom::Latest)?.value;
         let network = Network { routes_at_most: usize::MAX, ..Network::default() };
@@ -69,7 +71,8 @@ impl RouteController {
         Ok(plan)
     }
 
-    /// When Kubernetes does not answer, returns the routes of the Network. Nothing is planned.
+    /// Returns the routes of the Network, without asking Kubernetes. This is for an API server that does not answer.
+    /// The result contains no changes.
     pub fn by_cloud(&self, apis: &Apis) -> Result<RoutePlan, CacheError> {
         let ages =
             Ages { network: Duration::ZERO, instances: Duration::ZERO, urgency: Urgency::Asked };
@@ -79,7 +82,8 @@ impl RouteController {
         Ok(plan)
     }
 
-    /// Brings all routes in order, whatever is due.
+    /// Compares the routes of the Network with the routes that the nodes need, and makes all necessary changes, even if
+    /// no comparison is due.
     pub fn sync(&mut self, apis: &Apis) -> Synced {
         let Some(cloud) = apis.provider.routes() else {
             return Synced::default();
@@ -90,8 +94,9 @@ impl RouteController {
         synced
     }
 
-    /// Compares the nodes that are due, using the data that were read last when these are young enough. When there is
-    /// something to write, the routes are synced with a new read of both APIs.
+    /// If a comparison is due, compares the routes of the Network with the routes that the nodes need. The data come
+    /// from the cache if they are young enough. When something must be written, both APIs are read again and `sync`
+    /// makes the changes.
     fn compare(&mut self, apis: &Apis) -> Result<Report, CacheError> {
         let Some((nodes, ages)) = self.due(apis)? else {
             return Ok(Report::default());
@@ -99,7 +104,8 @@ impl RouteController {
         let observed = self.observe(apis, &nodes, &ages)?;
         let plan = &observed.plan;
         let planned = plan.changes.len();
-        // The server of a new node may be missing in an older list.
+        // When a node has changed and its route can't be made, a sync is needed although nothing can be written yet.
+        // The sync reads a newer list of servers, which may hold the node's server.
         let is_changed = ages.urgency == Urgency::Changed;
         let has_writes = plan.has_writes() || plan.nodes.iter().any(NodeRoutePlan::has_writes);
         let needs_sync = has_writes || (is_changed && plan.is_blocked());
@@ -113,8 +119,8 @@ impl RouteController {
         }
         let report = synced.report;
         let is_done = report.outage.is_none() && report.is_complete();
-        // A failure with a finding can be fixed only by an operator, so the next try is made in the
-        // next regular comparison.
+        // A failure that was reported as a finding (a message for the operator) can be fixed only by an operator. It is
+        // not tried again before the next regular comparison.
         let has_failed = report.failures.iter().any(|failure| failure.finding.is_none());
         if is_done {
             self.compared(apis, &nodes, &synced.instances);
@@ -136,7 +142,8 @@ fn report_findings(apis: &Apis, synced: &Synced) {
         }
     }
     publish(apis, component, &plan.object, &plan.findings);
-    // There is no plan, so nothing is known about the Network, and the metrics keep their values.
+    // An empty UID means that no plan was made, so the state of the Network is not known. The metrics then keep their
+    // last values.
     if !plan.object.uid.is_empty() {
         measure(synced);
     }

@@ -1,6 +1,6 @@
-//! Reads what both APIs say about routes, and makes a plan from these data and the results of earlier
-//! comparisons. Routes are compared when nodes or addresses of their servers changed, when the last try
-//! failed, and once in each period.
+//! Reads both APIs, and plans from these data and from what is remembered. The routes of the Network are compared with
+//! the routes that the nodes need: when nodes or the addresses of their servers have changed, when the last try failed,
+//! and otherwise once in each period.
 
 use super::plan::{Inputs, plan};
 use super::types::{RoutePlan, RouteRow, RouteStep, State};
@@ -16,27 +16,29 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// After this time, routes are compared even when no node has changed.
+/// The time after which the routes of the Network are compared with the nodes again, even when no node has changed.
 const COMPARE_PERIOD: Duration = Duration::from_secs(300);
 
-/// How many routes are remembered. A Network can have 100 routes. A route that is not remembered is not deleted, but
-/// reported, because nothing shows that this program made it.
+/// How many routes that nodes of this cluster needed are remembered at most. A Network can have only 100 routes. An
+/// unneeded route to a server without a node is deleted only if it is remembered. Otherwise it is reported, because
+/// nothing shows that this program made it.
 const REMEMBERED_AT_MOST: usize = 1000;
 
-/// How often nodes are read, by a table that the other controllers read as well.
+/// How often the list of nodes is checked for changes. The other controllers use the same reads.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// After this time at the latest, it is noticed that another node with the same name has replaced a node.
+/// A node that was deleted and created again with the same name is noticed after this time at the latest.
 const METADATA_MAX_AGE: Duration = Duration::from_secs(30);
 
-/// How many nodes whose pods have no addresses yet are read again in one comparison.
+/// How many nodes without pod CIDRs are read again before each comparison of routes. The remaining nodes are not read
+/// again.
 const UNASSIGNED_AT_MOST: usize = 10;
 
-/// A node is treated as new up to this age. A program such as kube-controller-manager has set the pod
-/// ranges of an older node.
+/// Up to this age, a node without a pod CIDR is read again and again, because kube-controller-manager will probably set
+/// its pod CIDR soon. An older node without a pod CIDR is not expected to get one.
 const NEW_FOR: Duration = Duration::from_secs(600);
 
-/// The key under which the failures of a sync are remembered.
+/// The key in the backoff under which a failed sync of the Network is stored.
 pub(super) const NETWORK: &str = "network";
 
 type SharedNodes = Arc<Vec<Arc<KubeNode>>>;
@@ -44,51 +46,56 @@ type SharedNodes = Arc<Vec<Arc<KubeNode>>>;
 /// Settings of the route controller.
 #[derive(Clone, Debug)]
 pub struct RouteSettings {
-    /// The ranges for whose routes the controller is responsible. This is the setting `--cluster-cidr`.
+    /// The pod ranges of the cluster. The controller changes only routes to destinations within these ranges. This is
+    /// the setting `--cluster-cidr`.
     pub cluster_cidrs: Vec<IpNet>,
-    /// The shortest time between two comparisons. This is the setting `--route-reconciliation-period`.
+    /// The shortest time between two comparisons of the Network's routes with the nodes. This is the setting
+    /// `--route-reconciliation-period`.
     pub reconciliation_period: Duration,
-    /// How old a list of servers may be on which a write rests. This is the setting `HCLOUD_SERVER_CACHE_MAX_AGE`.
+    /// How old the list of servers may be from which a sync plans its writes. This is the setting
+    /// `HCLOUD_SERVER_CACHE_MAX_AGE`.
     pub server_cache_max_age: Duration,
 }
 
-/// The route controller, with what it knows from earlier comparisons.
+/// The route controller, and what it remembers between two comparisons of the Network's routes with the nodes.
 pub struct RouteController {
     pub(super) settings: RouteSettings,
     pub(super) memory: RouteMemory,
     pub(super) schedule: Schedule,
-    /// The fingerprint of the nodes and servers that were compared last. While it is unchanged, no
-    /// comparison is needed.
+    /// A hash of the nodes and servers for which routes were last compared. While the hash stays the same, nothing has
+    /// changed for which routes must be compared again.
     compared: Option<u64>,
     begun: Option<Instant>,
-    /// Whether a route was deleted and its replacement could not be added. Then the next try waits for no period.
+    /// Whether the last sync deleted a route and could not add its replacement. The next try then need not wait for
+    /// `reconciliation_period`.
     pub(super) is_interrupted: bool,
 }
 
-/// Everything on which a plan rests, and the plan.
+/// The data that were read for a plan, and the plan.
 pub(super) struct ObservedRoutes {
     pub(super) plan: RoutePlan,
     pub(super) network: cache::View<Network>,
     pub(super) instances: Arc<Vec<Instance>>,
-    /// The moment when all reads had been answered.
+    /// The time at which all the data for the plan had been read.
     pub(super) complete: Instant,
 }
 
-/// How old the API answers may be on which a plan rests, and how urgent the calls for them are.
+/// The greatest ages of the API answers from which a plan is made, and the urgency of the API calls for new answers.
 pub(super) struct Ages {
     pub(super) network: Duration,
     pub(super) instances: Duration,
     pub(super) urgency: Urgency,
 }
 
-/// The results of earlier comparisons.
+/// What the route controller remembers from earlier reads and plans.
 #[derive(Debug, Default)]
 pub(super) struct RouteMemory {
-    /// The routes that nodes of this cluster needed. They are remembered for the time when a node does not exist any
-    /// more, because another server may have its address by then. A route is forgotten when it was deleted. It is also
-    /// forgotten when the Network does not have it, because another owner may add such a route later.
+    /// The routes that nodes of this cluster needed. When such a node is deleted, its server's address can be given to
+    /// another server, and then nothing else shows that the route belongs to this cluster. A route is forgotten when
+    /// the Network does not contain it any more.
     pub(super) routes: HashSet<Route>,
-    /// The moment since which routes of nodes are in doubt.
+    /// The time since which routes of nodes have been blocked by routes that may belong to another cluster. `None` when
+    /// there is no such route.
     in_doubt_since: Option<Instant>,
 }
 
@@ -104,13 +111,15 @@ impl RouteController {
         }
     }
 
-    /// Reads everything, no older than `max_age`. Plans from a list of servers that is new enough for a write.
+    /// Reads both APIs, and plans. The nodes and the network are at most `max_age` old. The list of servers is allowed
+    /// to be older, but it is read again when the plan deletes a route or when a route can't be made.
     pub(super) fn observe_all(
         &self,
         apis: &Apis,
         max_age: Duration,
     ) -> Result<ObservedRoutes, CacheError> {
-        // Routes are deleted by this list, and a list from the API server's cache may lack a node that is there.
+        // A missing node leads to the deletion of its route. A list from the API server's cache can lack a node that
+        // exists, so the cache is not used.
         let nodes = apis.nodes.whole(max_age, ReadFrom::Latest)?.value;
         let mut ages = Ages {
             network: max_age,
@@ -121,8 +130,8 @@ impl RouteController {
         if !observed.plan.needs_all_servers() {
             return Ok(observed);
         }
-        // The servers are listed after the network was read, so that the list holds the gateway of every route that is
-        // there, if the gateway is a server's.
+        // The servers are listed again after the network was read. The list then holds every server that a route of the
+        // network leads to.
         ages.network = Duration::MAX;
         ages.instances = observed.network.time_in_use();
         self.observe(apis, &nodes, &ages)
@@ -166,12 +175,14 @@ impl RouteController {
         plan(&inputs, &*apis.provider)
     }
 
-    /// Returns the nodes to be compared, and how the cloud is read for that. `None` when no comparison is due.
+    /// Returns the nodes whose routes must be compared with the Network now, and how old the cloud's data for the
+    /// comparison may be. Returns `None` when no comparison is due.
     pub(super) fn due(&mut self, apis: &Apis) -> Result<Option<(SharedNodes, Ages)>, CacheError> {
         let now = clock::now();
         let poll = Poll {
             table_max_age: self.interval() / 2,
-            // The node controller reads whole nodes more often than this when it runs.
+            // When the node controller runs, it reads complete Node objects more often than this, so this limit then
+            // causes no read.
             whole_max_age: COMPARE_PERIOD * 2,
             metadata_max_age: Some(METADATA_MAX_AGE),
         };
@@ -180,11 +191,12 @@ impl RouteController {
         let is_ours = |node: &KubeNode| server_of(node, provider).is_some();
         let has_pods = |node: &Arc<KubeNode>| !node.spec.pod_cidrs.is_empty() && is_ours(node);
         if !nodes.iter().any(has_pods) {
-            // No node needs a route, so no route may be deleted either.
+            // No node of this cloud has a pod CIDR, so no node needs a route. This can be a mistake, so nothing is
+            // compared and no route is deleted.
             return Ok(None);
         }
         let is_time = self.schedule.is_comparison_due(COMPARE_PERIOD, now);
-        // The servers are those of the last list that any controller read, so no call is made for them.
+        // The servers come from the last list that any controller has read. No API call is made for them.
         let servers = apis.instances_last().unwrap_or_default();
         let print = fingerprint(&nodes, &servers, provider);
         let is_retried = self.schedule.backoff.is_retry_due(NETWORK, now);
@@ -202,14 +214,15 @@ impl RouteController {
         }
         self.begun = Some(now);
         let Reads { max_age, urgency } = self.schedule.reads(whys, COMPARE_PERIOD);
-        // The node controller refreshes the list of servers as often as this, so one read is enough for both
-        // controllers.
+        // The node controller reads the list of servers once in each of these periods. With a longer maximum age here,
+        // the route controller can use the same list.
         let instances = apis.refresh_period(COMPARE_PERIOD) * 3 / 2;
         Ok(Some((nodes, Ages { network: max_age, instances, urgency })))
     }
 
-    /// Reads new nodes again whose pods have no addresses yet. Such a node gets the addresses after its registration,
-    /// and no read of the table of nodes shows them. Old nodes may never get any, so they are not read again.
+    /// Reads new nodes again that have no pod CIDR yet. Kubernetes sets the pod CIDR some time after the registration,
+    /// and the table of nodes that is polled does not show it. Older nodes may never get a pod CIDR, so they are not
+    /// read again.
     fn with_new_ranges(
         &self,
         apis: &Apis,
@@ -227,7 +240,7 @@ impl RouteController {
         Ok(apis.nodes.again(&lacking, self.interval() * 2)?.value)
     }
 
-    /// Notes that these nodes were compared, together with these servers.
+    /// Records that the routes of these nodes and servers were compared with the Network now.
     pub(super) fn compared(&mut self, apis: &Apis, nodes: &[Arc<KubeNode>], servers: &[Instance]) {
         self.compared = Some(fingerprint(nodes, servers, &*apis.provider));
         self.schedule.compared = Some(clock::now());
@@ -235,7 +248,7 @@ impl RouteController {
 }
 
 impl RouteMemory {
-    /// Remembers the nodes' routes of a plan, and forgets the routes that the network does not have any more.
+    /// Remembers the needed routes of a plan. Forgets the routes that the network does not contain any more.
     pub(super) fn note_routes(&mut self, plan: &RoutePlan, network: &Network) {
         let there: HashSet<&Route> = network.routes.iter().collect();
         self.routes.retain(|route| there.contains(route));
@@ -246,23 +259,24 @@ impl RouteMemory {
         }
     }
 
-    /// Notes at the end of a comparison whether routes are in doubt.
+    /// Records whether the plan has a route that is blocked by a route which may belong to another cluster. When
+    /// earlier plans had such a route as well, the time of the first of them is kept.
     pub(super) fn note_doubt(&mut self, plan: &RoutePlan) {
         let since = self.in_doubt_since.unwrap_or_else(clock::now);
         self.in_doubt_since = plan.is_in_doubt.then_some(since);
     }
 }
 
-/// Returns the route that the node of a row needs, if that route exists or is about to be added. A route that only
-/// leads to the node's server is not returned, because the list of servers may be old, and another server may have
-/// that address now.
+/// Returns the route that the node of this row of the plan needs, if the route exists or is about to be added. Any
+/// other route to the node's server is not returned. Its gateway may be another server's address by now, because the
+/// list of servers can be old.
 fn of_node(row: &RouteRow) -> Option<Route> {
     let is_its = row.state == State::Ok || matches!(row.step, RouteStep::Add | RouteStep::Replace);
     row.want.filter(|_| is_its)
 }
 
-/// Returns a hash of all data on which a plan depends: each node without the condition that this controller sets, the
-/// private addresses of its server, and whether another node has its server.
+/// Returns a hash of the data that decide about routes: each node's UID, name, provider ID and pod CIDRs, whether it is
+/// being deleted, whether its server belongs to another node, and the private addresses of the server.
 fn fingerprint(nodes: &[Arc<KubeNode>], servers: &[Instance], provider: &dyn Provider) -> u64 {
     let by_id: HashMap<InstanceId, &Instance> =
         servers.iter().map(|instance| (instance.id, instance)).collect();

@@ -1,7 +1,7 @@
-//! Plans routes: a pure function of nodes, servers and the network.
+//! Plans the routes of the Network, as a pure function of nodes, servers and the Network.
 //!
-//! The controller is responsible for routes within the cluster's CIDRs and for no others. A deletion takes packets
-//! away, so a route whose owner is in doubt is kept.
+//! The controller is responsible only for routes to destinations within the CIDRs of `--cluster-cidr`. The deletion of
+//! a route stops packets, so a route that may belong to another owner is kept.
 
 use super::types::{NodeRoutePlan, NodeRoutes, RouteFacts, RoutePlan, RouteRow, RouteStep, State};
 use crate::controllers::NETWORK_UNAVAILABLE;
@@ -19,40 +19,41 @@ use std::fmt::Display;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-/// A network with at most this many free routes is reported, because it can soon take no more.
+/// When the network can take at most this many more routes, this is reported, because new nodes will soon get no route.
 const ROOM_FOR_FEW: usize = 10;
 
-/// The answers of both APIs, and the results of earlier comparisons.
+/// The data from which routes are planned.
 pub struct Inputs<'a> {
     pub nodes: &'a [Arc<KubeNode>],
     pub instances: &'a [Instance],
     pub network: &'a Network,
-    /// The setting `--cluster-cidr`.
+    /// The pod ranges of the cluster, from the setting `--cluster-cidr`.
     pub cluster_cidrs: &'a [IpNet],
-    /// The routes that nodes of ours needed in an earlier comparison.
+    /// The routes that nodes of this cluster needed in earlier comparisons.
     pub remembered: &'a HashSet<Route>,
-    /// Whether the routes were also in doubt in earlier comparisons.
+    /// Whether routes of nodes have been blocked for some time by routes that may belong to another cluster.
     pub is_in_doubt_for_long: bool,
 }
 
-/// The routes that one node wants.
+/// The routes that one node needs, and what is known about its server.
 struct DesiredRoutes {
-    /// The plan for the node. Its obstacle is the reason why one of the routes can't be made.
+    /// The plan for the node. When a route of the node can't be made, the plan's field `obstacle` gives the reason.
     plan: NodeRoutePlan,
     server: InstanceId,
-    /// The name of another node that has the server of this node. Because of that other node, no missing route is added
-    /// for this node.
+    /// The name of the other node to which this node's server belongs, because that node's provider ID names the server
+    /// as well. No new route is added for this node then. `None` when the server belongs to this node.
     kept_by: Option<String>,
-    /// Whether the list of servers has the server.
+    /// Whether the node's server is in the list of servers.
     has_server: bool,
-    /// The address of the node's server in the network. `None` when the server is not in the network.
+    /// The address of the node's server in the network. `None` when the server is not attached to the network or does
+    /// not exist.
     gateway: Option<Ipv4Addr>,
-    /// The pod ranges within the cluster's CIDRs.
+    /// The node's IPv4 pod CIDRs that are within `--cluster-cidr`.
     cidrs: Vec<Ipv4Net>,
-    /// Whether the pod ranges of the node are set and valid. Until then, it is not known which of the routes to the
-    /// node's server belong to the node.
+    /// Whether the pod CIDRs of the node are set and valid. If they are not, any route to the node's server could be
+    /// needed by the node, so no such route is deleted.
     is_settled: bool,
-    /// Whether some pods have IPv6 addresses, for which the network has no routes.
+    /// Whether the node has an IPv6 pod CIDR. The network supports only IPv4 routes.
     has_ipv6: bool,
 }
 
@@ -102,27 +103,30 @@ impl DesiredRoutes {
     }
 }
 
-/// Decides about one destination after the other.
+/// The data and the interim results from which the state of each destination is decided.
 struct Planner<'a> {
     inputs: &'a Inputs<'a>,
-    /// The servers by each of their addresses in the network.
+    /// The servers by their addresses in the network. A server can have several addresses.
     servers: HashMap<Ipv4Addr, &'a Instance>,
-    /// The routes that the nodes with a provider ID of ours need, sorted by the names of the nodes.
+    /// The routes that each node needs, sorted by the name of the node. Only nodes whose provider ID names a cloud
+    /// server are included.
     desired: Vec<DesiredRoutes>,
-    /// The pod ranges of nodes without a provider ID of ours, each with the node's name. A route to these pods is left
-    /// unchanged, whoever owns it.
+    /// The pod CIDRs of nodes whose provider ID names no cloud server, each with the node's name. Routes to these pods
+    /// are never changed, whoever made them.
     foreign: Vec<(Ipv4Net, &'a str)>,
-    /// The nodes on dedicated servers. The Network takes no route to a machine behind a vSwitch.
+    /// The names of the nodes on dedicated servers. The Network accepts no route to a dedicated server behind a
+    /// vSwitch.
     dedicated: Vec<&'a str>,
-    /// The needed routes that can be made. Each has the position in `desired` of the node that needs it.
+    /// The needed routes that can be made, by destination. The number is the index in `desired` of the node that needs
+    /// the route.
     accepted: BTreeMap<Ipv4Net, (Route, usize)>,
-    /// Whether one of our servers is the gateway of a wanted route, so that the nodes, the servers and the network
-    /// belong together. Otherwise nothing may be deleted, because the routes may be another cluster's.
+    /// Whether the server of any node that needs a route is attached to the network, which shows that the nodes and the
+    /// network belong together. If not, no route is deleted, because all routes may belong to another cluster.
     is_anchored: bool,
-    /// Whether a route that blocks a node's route may belong to another cluster that uses the same Network.
+    /// Whether a needed route is blocked by a route that may belong to another cluster which uses the same Network.
     is_in_doubt: bool,
-    /// Whether it may become clear that no route belongs to another cluster, when the routes that are not
-    /// blocked are added.
+    /// Whether the addition of the routes that are not blocked will probably show that the blocking routes belong to no
+    /// other cluster.
     may_become_clear: bool,
 }
 
@@ -185,8 +189,9 @@ impl<'a> Planner<'a> {
         planner
     }
 
-    /// Accepts each destination for one of the nodes that want it. The node whose route is there comes first, then the
-    /// node that has the server, then the node that is not being deleted, then the first node by name.
+    /// Decides for each destination which node gets the route. A node whose route already exists comes first. Among the
+    /// remaining nodes, a node to which its server belongs comes first, then a node that is not being deleted, then the
+    /// first node by name.
     fn accept(&mut self) {
         let mut wanted = Vec::new();
         for (place, desired) in self.desired.iter_mut().enumerate() {
@@ -234,7 +239,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Returns why this route can't be made.
+    /// Returns the reason why this route can't be made. `None` when it can be made.
     fn refusal(&self, route: &Route, is_missing: bool) -> Option<String> {
         let destination = route.destination;
         let hits = |net: &Ipv4Net| overlap(*net, destination);
@@ -259,7 +264,7 @@ impl<'a> Planner<'a> {
             ));
         }
         let others = network.routes.iter().filter(|other| {
-            // The API allows the route `0.0.0.0/0` in addition to any other route.
+            // The API allows the route `0.0.0.0/0` beside any other route, so this route blocks no other route.
             !self.is_ours(other) && other.destination.prefix_len() > 0
         });
         let mut others = others.filter(|other| hits(&other.destination));
@@ -270,35 +275,36 @@ impl<'a> Planner<'a> {
         })
     }
 
-    /// Whether this controller may ever delete the route.
+    /// Whether the controller is responsible for the route. If not, it never deletes the route.
     fn is_ours(&self, route: &Route) -> bool {
         is_within(route.destination, self.inputs.cluster_cidrs)
             && self.foreign_at(route.destination).is_none()
     }
 
-    /// Returns the name of a node without a provider ID of ours that has pods in this range.
+    /// Returns the name of a node whose provider ID names no cloud server and whose pod CIDR overlaps this range.
     fn foreign_at(&self, net: Ipv4Net) -> Option<&'a str> {
         self.foreign.iter().find(|(theirs, _)| overlap(*theirs, net)).map(|(_, name)| *name)
     }
 
-    /// Returns the node whose provider ID names this server. When several nodes name the server, the node to which the
-    /// server belongs is returned.
+    /// Returns the routes of the node whose provider ID names this server. When several nodes name the server, the node
+    /// to which the server belongs is chosen.
     fn of_server(&self, server: &Instance) -> Option<&DesiredRoutes> {
         let mut all = self.desired.iter().filter(|desired| desired.server == server.id);
         let first = all.clone().next();
         all.find(|desired| desired.kept_by.is_none()).or(first)
     }
 
-    /// Withdraws the wanted routes that are blocked by routes which may be another cluster's. When this cluster's
-    /// servers are in another cluster's Network, or the kubeconfig is that of the other cluster, both can look as if
-    /// they wanted the same.
+    /// Gives up needed routes that are blocked by routes of what may be another cluster. This situation arises when two
+    /// clusters share a Network by mistake, or when the kubeconfig is that of another cluster. From the data alone, the
+    /// two clusters can look alike.
     ///
-    /// A route that nothing blocks is added all the same, because that takes nothing away. A route that is blocked
-    /// replaces the other only when the Network is beyond doubt this cluster's. Routes that were added in the meantime
-    /// do not prove that.
+    /// A needed route that nothing blocks is added all the same, because an addition does no harm. A blocked route
+    /// replaces the other route only when it is certain that the Network belongs to this cluster. Routes that this
+    /// program has added in such a doubtful state are not counted as proof.
     fn withdraw_doubtful(&mut self) {
         let (inputs, network) = (self.inputs, self.inputs.network);
-        // These are the routes in our ranges that lead to servers which no node names.
+        // These are the routes within `--cluster-cidr` that lead to existing servers which no node names, and that no
+        // node needed in an earlier comparison.
         let ours = network.routes.iter().filter(|route| self.is_ours(route));
         let theirs = ours.filter_map(|route| {
             let server = *self.servers.get(&route.gateway)?;
@@ -311,9 +317,9 @@ impl<'a> Planner<'a> {
         if !self.accepted.values().any(|(wanted, _)| is_blocked(wanted)) {
             return;
         }
-        // The routes of a single node are not needed. When all routes lead to one server, a working cluster
-        // can't have made them. They are left from an earlier cluster, and may be replaced as soon as a
-        // route of another node exists.
+        // When all routes that may belong to another cluster lead to the same server, no other working cluster needs
+        // them, because a cluster with a single node needs no routes. They are probably left from an earlier cluster.
+        // They may be replaced as soon as the route of any node exists.
         let servers: HashSet<InstanceId> = theirs.iter().map(|(_, server)| server.id).collect();
         let is_one = servers.len() == 1;
         let is_proof = |(route, place): &(Route, usize)| {
@@ -356,7 +362,7 @@ impl<'a> Planner<'a> {
         self.is_anchored = false;
     }
 
-    /// Returns the row of a route that is there.
+    /// Returns the row of the plan for a route that exists in the network.
     fn row(&self, route: &Route) -> RouteRow {
         let server = self.servers.get(&route.gateway);
         let leads_to = server.and_then(|server| self.of_server(server));
@@ -393,19 +399,21 @@ impl<'a> Planner<'a> {
             _ if is_wanted_elsewhere => State::Unwanted,
             Some(node) if node.is_settled => State::Unwanted,
             Some(_) => State::LeftAlone,
-            // A node wanted this route in an earlier comparison, and no node wants it now. It does not matter which
-            // server has the address of the gateway now.
+            // In an earlier comparison a node needed this route, and now no node needs it. The server that has the
+            // gateway address now does not matter.
             None if self.inputs.remembered.contains(route) => State::Unwanted,
             None => State::Stale,
         }
     }
 
-    /// Adds a row for each route that is needed and does not exist. A route is added only while the network has room.
+    /// Adds a row to the plan for each route that a node needs and that does not exist. The row says whether the route
+    /// is added, or can't be added, e.g. because the network has reached its limit of routes.
     fn add_missing(&mut self, rows: &mut Vec<RouteRow>) {
         let network = self.inputs.network;
         let deleted = rows.iter().filter(|row| row.step == RouteStep::Delete).count();
         let mut there = network.routes.len() + network.other_routes - deleted;
-        // A route to a server of another owner is not the node's route, so the node's own route is missing.
+        // A route in the state `Stale` leads to a server that belongs to no node. When a node needs a route to the same
+        // destination, that needed route counts as missing.
         let rows_of_nodes = rows.iter().filter(|row| row.state != State::Stale);
         let known: HashSet<Ipv4Net> = rows_of_nodes.map(|row| row.destination).collect();
         for (place, desired) in self.desired.iter_mut().enumerate() {
@@ -435,7 +443,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Returns the plans for the nodes about which there is something to say.
+    /// Returns the plans for the nodes that need a route, or about which there is a message for the operator.
     fn into_nodes(mut self) -> Vec<NodeRoutePlan> {
         let desired = std::mem::take(&mut self.desired).into_iter().enumerate();
         let is_wanted = |(_, desired): &(usize, DesiredRoutes)| {
@@ -451,21 +459,23 @@ impl<'a> Planner<'a> {
         desired.filter(is_wanted).map(plan).collect()
     }
 
-    /// Returns the status that the condition of the node must have. `None` means that the condition is left unchanged.
+    /// Returns the value that the node's condition `NetworkUnavailable` must have. `None` means that the condition
+    /// stays as it is.
     fn unavailable(&self, desired: &DesiredRoutes) -> Option<bool> {
         let says = desired.plan.node.condition(NETWORK_UNAVAILABLE);
         match desired.plan.obstacle {
             _ if desired.cidrs.is_empty() => None,
-            // The condition is not set while routes are in doubt. In the next comparison, a route that is added now
-            // would otherwise look like a route of a cluster without doubt.
+            // While routes may belong to another cluster, the condition is not set to `False`. That value would count
+            // in the next comparison as a proof that the Network belongs to this cluster.
             None if self.is_in_doubt && matches!(says, None | Some("False")) => None,
             None => Some(false),
-            // The lifecycle controller decides whether the node is deleted.
+            // The server is not in the list. The lifecycle controller decides whether this node is deleted, so the
+            // condition stays as it is.
             Some(_) if !desired.has_server => None,
-            // The node is marked as unavailable when it was marked before or when the doubt has lasted for several
-            // comparisons. It is also marked when a route controller said earlier that it had made the node's route,
-            // and added routes can't settle the doubt. A short run with the kubeconfig of another cluster therefore
-            // marks no node.
+            // The node's route is blocked by a route that may belong to another cluster. The node is marked as
+            // unavailable in three cases: when it is marked already, when its route has been blocked for some time, or
+            // when its condition says that its route was made and no other added route can end the block. A short run
+            // with the kubeconfig of another cluster therefore marks no node.
             Some(_) if desired.plan.is_in_doubt => {
                 let is_marked = says == Some("True")
                     || self.inputs.is_in_doubt_for_long
@@ -476,7 +486,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Returns the findings about the network.
+    /// Returns the findings (messages for the operator) about the network, not about single nodes.
     fn findings(&self, rows: &[RouteRow]) -> Vec<Finding> {
         let network = self.inputs.network;
         let mut findings = Vec::new();
@@ -491,8 +501,8 @@ impl<'a> Planner<'a> {
             let fix = "delete routes that are not needed, or use an overlay network";
             findings.push(Finding::warning(Reason::RouteLimitNear, why).with_fix(fix));
         }
-        // A stale route to the pods of a node that lost its server is not reported here, because that node has a
-        // finding that says more.
+        // When a node's server is not in the network, the stale routes to its pods are not reported here. There is
+        // already a message about the node itself, which tells more.
         let lost = self.desired.iter().filter(|desired| desired.gateway.is_none());
         let lost: Vec<&Ipv4Net> = lost.flat_map(|desired| &desired.cidrs).collect();
         let is_lost = |row: &RouteRow| lost.iter().any(|net| overlap(**net, row.destination));
@@ -539,7 +549,8 @@ impl<'a> Planner<'a> {
         findings
     }
 
-    /// Returns a finding when the network does not carry pods in this range of `--cluster-cidr`.
+    /// Returns a finding (a message for the operator) when this range of `--cluster-cidr` is outside of the network's
+    /// range or overlaps one of its subnets.
     fn misplaced(&self, cidr: &IpNet) -> Option<Finding> {
         let IpNet::V4(cidr) = cidr else { return None };
         let network = self.inputs.network;
@@ -562,13 +573,14 @@ impl<'a> Planner<'a> {
     }
 }
 
-/// Returns the finding that a route of a node can't be made.
+/// Returns a finding (a message for the operator) which says that a route of a node can't be made.
 fn no_route(why: &str) -> Finding {
     Finding::warning(Reason::FailedToCreateRoute, format!("no route: {why}"))
 }
 
-/// Returns the changes in their order. Deletions come first, because they make room. Replacements follow, each as a
-/// pair, so that a route is missing for no longer than the pair takes. New routes come last.
+/// Returns the changes in the order in which they are made. Deletions come first, because the number of routes in a
+/// network is limited. Replacements come next. Each is a deletion followed at once by an addition, so that the route is
+/// missing only for a short time. New routes come last.
 fn changes(rows: &[RouteRow]) -> Vec<RouteChange> {
     let mut changes = Vec::new();
     for step in [RouteStep::Delete, RouteStep::Replace, RouteStep::Add] {
@@ -593,7 +605,8 @@ fn changes(rows: &[RouteRow]) -> Vec<RouteChange> {
     changes
 }
 
-/// Whether the condition of the node says that a route controller made its route. Network plugins write other reasons.
+/// Whether the node's condition says that a route controller made the node's route. Network plugins write other reasons
+/// into this condition.
 fn had_its_route(node: &KubeNode) -> bool {
     node.status.conditions.iter().any(|condition| {
         condition.kind == NETWORK_UNAVAILABLE
@@ -602,7 +615,7 @@ fn had_its_route(node: &KubeNode) -> bool {
     })
 }
 
-/// Whether the range is within one of the CIDRs. The range `0.0.0.0/0` is not, however large the CIDRs are.
+/// Whether the range is within one of the CIDRs. For the range `0.0.0.0/0` the answer is always `false`.
 fn is_within(net: Ipv4Net, all: &[IpNet]) -> bool {
     net.prefix_len() > 0 && all.iter().any(|cidr| cidr.contains(&IpNet::V4(net)))
 }
@@ -611,7 +624,7 @@ fn overlap(one: Ipv4Net, other: Ipv4Net) -> bool {
     one.contains(&other) || other.contains(&one)
 }
 
-/// Returns the addresses of a server in the network. The server's own address comes before its aliases.
+/// Returns the IPv4 addresses of a server in the network. The main address comes before the alias IPs.
 fn addresses(instance: &Instance, network: u64) -> impl Iterator<Item = Ipv4Addr> {
     let there = instance.private.iter().filter(move |private| private.network == network);
     let all = there.flat_map(|private| std::iter::once(&private.ip).chain(&private.aliases));

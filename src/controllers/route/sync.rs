@@ -1,5 +1,6 @@
-//! Brings the network in order. Both APIs are read again, a new plan is made, and only that plan is applied. This is
-//! repeated when what was read became too old, or when a change was refused that another program may have made.
+//! Makes the routes of the network as the nodes need them. A sync reads both APIs again, plans, and makes the changes
+//! of that plan. This is repeated when the data became too old before all changes were made, or when the cloud refused
+//! a change, because another program may have made it.
 
 use super::observe::{ObservedRoutes, RouteController};
 use super::types::{NAME, NodeRoutePlan, RoutePlan};
@@ -17,47 +18,52 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How many plans one sync makes, which is enough for a hundred deletions. The rest is left to the next sync.
+/// How many plans one sync makes at most. This is enough for a hundred deletions. Changes that are left then are made
+/// by the next sync.
 const PLANS_AT_MOST: u32 = 40;
 
-/// How old a plan may be when one of its routes is added. If the node of the route was deleted meanwhile, the route
-/// does no harm, because it leads nowhere, and the next sync deletes it.
+/// How old the data of a plan may be when a route is added. If the node was deleted in this time, the new route does no
+/// harm, because its pods do not exist any more. The next sync deletes the route.
 const ADDS_WITHIN: Duration = Duration::from_secs(60);
 
-/// How old a plan may be when a route is deleted by it, even if `HCLOUD_SERVER_CACHE_MAX_AGE` allows an older list.
+/// How old the data of a plan may be when a route is deleted. A smaller value of `HCLOUD_SERVER_CACHE_MAX_AGE` counts
+/// instead.
 const DELETES_WITHIN: Duration = Duration::from_secs(10);
 
-/// The result of a sync.
+/// The result of a sync of the Network's routes.
 #[derive(Debug, Default)]
 pub struct Synced {
     pub report: Report,
-    /// The plan that was made last.
+    /// The last plan that was made in the sync.
     pub plan: RoutePlan,
-    /// Every write that was made, with its object, as JSON.
+    /// The writes that were made. Each is the name of the object and the write as JSON.
     pub made: Vec<(String, Value)>,
-    /// The routes of the network as they were read last, with the changes made since.
+    /// The routes that the network has now: the routes of the last read, with the changes that were made since then.
     pub(super) routes: HashSet<Route>,
-    /// The list of servers on which the plan rests.
+    /// The list of servers from which the plan was made.
     pub(super) instances: Arc<Vec<Instance>>,
-    /// Whether a route was deleted to be replaced, and its replacement is not there.
+    /// Whether a route was deleted and its replacement could not be added.
     pub(super) is_interrupted: bool,
 }
 
 pub(super) struct RouteSync<'a> {
     apis: &'a Apis,
     controller: &'a mut RouteController,
-    /// The name of each node whose condition was set, and the write.
+    /// The writes of conditions that were made, each with the name of the node.
     conditions: Vec<(String, NodeChange)>,
-    /// The UIDs of the nodes whose condition was set in this sync, or could not be set.
+    /// The UIDs of the nodes whose condition this sync has written or has tried to write. No condition is written
+    /// twice.
     said: HashSet<String>,
-    /// The error after which no other condition is written, because the API server did not answer or the
-    /// gate is closed.
+    /// The error because of which no more conditions are written: the API server did not answer, or this process is not
+    /// allowed to write any more.
     mute: Option<CacheError>,
-    /// The changes that were refused, with the error. They are not tried again in this sync.
+    /// The changes that the cloud refused, each with the error. They are not tried again in this sync.
     refused: Vec<(RouteChange, provider::ProviderError)>,
-    /// The destinations whose route was deleted in this sync, or possibly deleted.
+    /// The destinations whose route this sync has deleted, including those where the outcome of the deletion is not
+    /// known.
     deleted: HashSet<Ipv4Net>,
-    /// The error because of which the sync has stopped. An API did not answer, or the gate is closed.
+    /// The error that has ended the sync early: an API did not answer, or this process is not allowed to write any
+    /// more.
     stopped: Option<CacheError>,
     synced: Synced,
 }
@@ -93,7 +99,8 @@ impl<'a> RouteSync<'a> {
             }
             let is_complete = self.execute(cloud, complete);
             let is_clearer = self.synced.plan.is_in_doubt && self.synced.routes.len() > there;
-            // Another program may have made a change that was refused, so a refusal leads to a new plan.
+            // A change is often refused because another program has made it. A new plan finds that out, so after a
+            // refusal the sync plans once more.
             let is_over = is_complete && self.refused.len() == refused && !is_clearer;
             if is_over || self.stopped.is_some() {
                 break;
@@ -102,13 +109,13 @@ impl<'a> RouteSync<'a> {
         self.finish()
     }
 
-    /// Reads both APIs as they are now, and makes a new plan.
+    /// Reads both APIs again, and makes a new plan. Returns the time at which the last of the data had been read.
     fn observe(&mut self) -> Result<Instant, CacheError> {
         let mut observed = self.controller.observe_all(self.apis, Duration::ZERO)?;
         let (plan, network) = (&mut observed.plan, &observed.network.value);
         self.controller.memory.note_routes(plan, network);
-        // When another program has meanwhile made the change that was refused, the change does not count as
-        // refused any more.
+        // A refused change that is not in the new plan is not needed any more, e.g. because another program has made
+        // it. It then no longer counts as refused.
         self.refused.retain(|(change, _)| plan.changes.contains(change));
         for (change, error) in &self.refused {
             plan.block(change, error);
@@ -119,7 +126,7 @@ impl<'a> RouteSync<'a> {
         Ok(observed.complete)
     }
 
-    /// Returns the changes that were neither made nor refused, in a group for each destination.
+    /// Returns the changes of the plan that were neither made nor refused, grouped by destination.
     fn left(&self) -> Vec<Vec<RouteChange>> {
         let is_left = |change: &&RouteChange| {
             let destination = change.route.destination;
@@ -137,7 +144,8 @@ impl<'a> RouteSync<'a> {
         self.synced.routes.contains(&change.route) != change.is_deletion
     }
 
-    /// Makes the changes that are left of the plan. Returns `false` when the plan became too old for some of them.
+    /// Makes the remaining changes of the plan. Returns `false` when some changes were dropped, because the data of the
+    /// plan had become too old.
     fn execute(&mut self, cloud: &dyn Routes, complete: Instant) -> bool {
         let delete_within = DELETES_WITHIN.min(self.controller.settings.server_cache_max_age);
         let mut executor = Executor::in_turn(NAME);
@@ -147,8 +155,8 @@ impl<'a> RouteSync<'a> {
             } else {
                 ADDS_WITHIN
             };
-            // The first change of each plan is begun even when the reads were slow. Otherwise no change would ever be
-            // made with a slow API.
+            // The changes of the first destination are made whatever the age of the data is. Otherwise a slow API would
+            // prevent every change.
             let begins_by = (place > 0).then_some(complete + within);
             let object = changes[0].object();
             let writes = changes.iter().map(|change| cloud.change(change.clone()));
@@ -168,8 +176,8 @@ impl<'a> RouteSync<'a> {
         is_complete
     }
 
-    /// Notes the outcome of an execution, which has the changes of one destination. When the execution failed, the
-    /// changes at its end were not made.
+    /// Records the outcome of the changes for one destination. When a change has failed, that change and the changes
+    /// after it were not made.
     fn ended(&mut self, over: Execution<Vec<RouteChange>>) {
         let (made, left) = over.subject.split_at(over.result.made.len());
         for change in made {
@@ -198,8 +206,8 @@ impl<'a> RouteSync<'a> {
         }
     }
 
-    /// Sets the condition `NetworkUnavailable` of each node, at most once in a sync. It is set only when no later
-    /// change of this plan can make it wrong. `is_end` means that no other plan follows this one.
+    /// Sets the condition `NetworkUnavailable` of nodes, at most once for each node in a sync. It is not set while a
+    /// later change of the plan could still make it wrong. `is_end` means that no other plan follows.
     fn set_conditions(&mut self, is_end: bool) {
         if self.mute.is_some() {
             return;
@@ -248,7 +256,7 @@ impl<'a> RouteSync<'a> {
         }
     }
 
-    /// Whether a route was deleted, or possibly deleted, and its replacement does not exist.
+    /// Whether this sync deleted a route, or may have deleted it, and the replacement of that route does not exist.
     fn is_interrupted(&self) -> bool {
         let mut changes = self.synced.plan.changes.iter();
         let is_deleted = |change: &RouteChange| self.deleted.contains(&change.route.destination);
@@ -272,8 +280,8 @@ impl<'a> RouteSync<'a> {
             made.push((object, change.json()));
         }
         for (change, error) in self.refused {
-            // The obstacle of the node is reported below. The refused addition is left out here, so that
-            // one trouble is reported once.
+            // A refused addition of a node's route is in the field `obstacle` of the node's plan, and is reported from
+            // there. It is left out here, so that the problem is not reported twice.
             let mut nodes = plan.nodes.iter().filter(|node| node.obstacle.is_some());
             if change.is_deletion || !nodes.any(|node| node.name() == change.object()) {
                 report.fail(change.object(), error.message, None);
@@ -296,7 +304,7 @@ impl<'a> RouteSync<'a> {
 }
 
 impl Synced {
-    /// Returns the result of a comparison after which nothing has to be done.
+    /// Returns the result when a comparison of the routes with the nodes found nothing to change.
     pub(super) fn nothing(observed: ObservedRoutes) -> Synced {
         let mut report = Report::default();
         note_outcomes(&mut report, &observed.plan);
@@ -310,7 +318,7 @@ impl Synced {
     }
 }
 
-/// Counts each node and each destination once in the report, even when nothing was done about it.
+/// Adds the outcome `Changed` or `Unchanged` for each node and each changed destination to the report.
 fn note_outcomes(report: &mut Report, plan: &RoutePlan) {
     for node in &plan.nodes {
         report.note(node.object.for_people(), Progress::Unchanged);
@@ -321,7 +329,7 @@ fn note_outcomes(report: &mut Report, plan: &RoutePlan) {
     }
 }
 
-/// Whether the UID, the provider ID and the pod ranges, on which the plan of a node rests, have not changed.
+/// Whether the node's UID, provider ID and pod CIDRs are still those from which its plan was made.
 fn is_as_planned(now: &KubeNode, then: &KubeNode) -> bool {
     now.metadata.uid == then.metadata.uid
         && now.spec.provider_id == then.spec.provider_id

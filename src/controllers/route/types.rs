@@ -1,4 +1,4 @@
-//! The plan of routes, as data and in words: what is there, and what should be done.
+//! The types of which a plan for routes consists, and the texts about routes for people.
 
 use crate::controllers::node_writes::status;
 use crate::controllers::{NETWORK_UNAVAILABLE, NodeChange, Plan, Proposal};
@@ -12,102 +12,105 @@ use std::sync::Arc;
 
 pub const NAME: &str = "node-route-controller";
 
-/// The plan of the Network's routes. A change that replaces a route follows right after the deletion of that route. The
-/// findings are about the Network.
+/// The plan for the routes of the Network. To replace a route, it has a deletion and right after it an addition. The
+/// findings are about the Network, not about nodes.
 pub type RoutePlan = Plan<RouteChange, RouteFacts>;
 
-/// The routes that exist or are needed, and the nodes that need them.
+/// The data of a route plan: the routes that exist or are needed, and a plan for each node.
 #[derive(Debug, Default)]
 pub struct RouteFacts {
-    /// Every route that exists or is needed, sorted by destination.
+    /// The routes that exist or are needed, sorted by destination.
     pub rows: Vec<RouteRow>,
-    /// The nodes of ours that have a finding or a change, sorted by name.
+    /// The plans for the nodes that need a route, or about which there is a message for the operator, sorted by the
+    /// name of the node.
     pub nodes: Vec<NodeRoutePlan>,
-    /// Whether a route that blocks a node's route may belong to another cluster. Adding the routes that are not blocked
-    /// may settle this.
+    /// Whether a needed route is blocked by a route that may belong to another cluster. After the routes that are not
+    /// blocked were added, the next comparison sometimes shows that there is no other cluster.
     pub is_in_doubt: bool,
 }
 
-/// The plan for one node that has pods within the cluster's CIDRs, or should have them. Its only possible write
-/// corrects the condition `NetworkUnavailable`. The obstacle is the reason why a route of the node can't be made.
+/// The plan for one node whose pods need routes. Its only possible write sets the condition `NetworkUnavailable`. Its
+/// `obstacle` is the reason why a route of the node can't be made.
 pub type NodeRoutePlan = Plan<NodeChange, NodeRoutes>;
 
-/// The routes of one node.
+/// The routes that one node needs, and the condition that the node must have.
 #[derive(Clone, Debug, Default)]
 pub struct NodeRoutes {
     pub node: Arc<KubeNode>,
-    /// The routes that the node needs, without those that can't be made.
+    /// The routes that the node needs and that can be made.
     pub routes: Vec<Route>,
-    /// The status that the condition `NetworkUnavailable` must have after the sync. `None` means that the condition
-    /// is left unchanged.
+    /// The value that the condition `NetworkUnavailable` must have after the sync. `None` means that the condition
+    /// stays as it is.
     pub unavailable: Option<bool>,
-    /// Whether the node waits for a route that may belong to another cluster.
+    /// Whether a route of the node is blocked by a route that may belong to another cluster.
     pub is_in_doubt: bool,
 }
 
-/// The route of one destination.
+/// One destination, with the route that exists and the route that is needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteRow {
     pub destination: Ipv4Net,
-    /// The route that exists. `None` when there is no route to the destination.
+    /// The route that exists in the Network. `None` when there is no route to the destination.
     pub have: Option<Route>,
-    /// The route that should exist. `None` when no route to the destination is needed.
+    /// The route that a node needs. `None` when no node needs a route to the destination.
     pub want: Option<Route>,
-    /// The name of the node whose pods the route leads to, or else of the node whose server is the gateway.
+    /// The name of the node that needs the route. When no node needs it, this is the node whose server is the gateway.
     pub node: Option<String>,
-    /// The name of the server to which the route leads.
+    /// The name of the server whose address is the gateway of the route.
     pub server: Option<String>,
     pub state: State,
     pub step: RouteStep,
 }
 
 named! {
-    /// The state of a destination. The names appear in the output for people.
+    /// The state of the route to a destination. The texts appear in the output of commands.
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     State {
         Ok = "ok",
-        /// The route is needed and does not exist.
+        /// A node needs the route, and the route does not exist.
         Missing = "missing",
-        /// The route leads to a server other than its node's.
+        /// The destination is the pod CIDR of a node, but the route leads to another server.
         WrongGateway = "wrong gateway",
-        /// The gateway of the route is not the address of any server.
+        /// The gateway of the route is not the address of any server, so packets are lost.
         Blackhole = "blackhole",
-        /// The route leads to a node that does not have these pods.
+        /// No node needs the route. It leads to the server of a node, overlaps a needed route, or was needed in an
+        /// earlier comparison.
         Unwanted = "unwanted",
-        /// The route leads to a server on which no node runs.
+        /// The route leads to a server that belongs to no node.
         Stale = "stale",
-        /// The route stays. It leads to the pods of a node whose server is not known.
+        /// The route is not changed, because a node may need it: the server or the pod CIDR of the node is not known.
         LeftAlone = "left alone",
-        /// The destination is outside the cluster's CIDRs.
+        /// The destination is outside of `--cluster-cidr`, so the route is never changed.
         NotOurs = "not ours",
     }
 }
 
-/// The step that is to be done about a destination.
+/// What the plan does about a destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RouteStep {
     Nothing,
     Add,
     Delete,
     Replace,
-    /// The route is blocked. The obstacle of the node says why.
+    /// The needed route can't be made. The field `obstacle` in the plan of the node gives the reason.
     Cannot,
 }
 
 impl RoutePlan {
-    /// Whether the plan deletes a route, or says that a node can't get its route. Such a plan needs a list of all
-    /// servers from after the read of the routes, because an older list may lack a server that was created since.
+    /// Whether the plan deletes a route, or can't give a node its route. Such a plan must be made from a list of
+    /// servers that is newer than the list of routes. An older list could lack a server that was created since then.
     pub(super) fn needs_all_servers(&self) -> bool {
         self.changes.iter().any(|change| change.is_deletion) || self.is_blocked()
     }
 
-    /// Whether a node can't get its route.
+    /// Whether a route that a node needs can't be made.
     pub(super) fn is_blocked(&self) -> bool {
         self.nodes.iter().any(|node| node.obstacle.is_some())
     }
 
-    /// Notes that the cloud refused this change, so that the node of the change gets no route.
+    /// Records in the plan that the cloud refused this change. If the change adds the route of a node, the error is
+    /// stored as the reason why the node gets no route.
     pub(super) fn block(&mut self, change: &RouteChange, error: &ProviderError) {
         let mut nodes = self.nodes.iter_mut();
         let node = nodes.find(|node| Some(&node.object.name) == change.node.as_ref());
@@ -119,8 +122,8 @@ impl RoutePlan {
         }
     }
 
-    /// Removes the changes and findings of a plan that was made while one API did not answer, because they may be wrong
-    /// about that API.
+    /// Removes all changes and findings. They may be wrong when one of the two APIs did not answer while the plan was
+    /// made.
     pub(super) fn forget_changes(&mut self) {
         self.changes.clear();
         self.findings.clear();
@@ -130,7 +133,7 @@ impl RoutePlan {
         }
     }
 
-    /// Returns one proposal for each node, and one for each destination that belongs to no node.
+    /// Returns a proposal for each node with a plan, and for each changed destination that belongs to no node.
     pub fn proposals(&self) -> Vec<Proposal> {
         let routes = self.changes.iter().map(|change| Proposal {
             object: change.object(),
@@ -150,8 +153,8 @@ impl RoutePlan {
 }
 
 impl RouteRow {
-    /// Returns the state when the network has these routes. `None` when the route does not exist any more and
-    /// is not needed.
+    /// Returns the state of the destination when the network has exactly these routes. Returns `None` when the route
+    /// that existed is gone and no route is needed.
     pub(super) fn state_with(&self, routes: &HashSet<Route>) -> Option<State> {
         let lacks = |route: Route| !routes.contains(&route);
         match (self.have, self.want) {
@@ -163,7 +166,7 @@ impl RouteRow {
 }
 
 impl State {
-    /// Returns the value of the metric's label, which is the name without spaces.
+    /// Returns the name of the state with `_` instead of spaces, as the value of a metric label.
     pub fn label(self) -> String {
         self.name().replace(' ', "_")
     }
@@ -193,8 +196,8 @@ mod tests {
         let (old, new) = (route("10.0.0.9"), route("10.0.0.2"));
         let (has_old, wants_new) = (Some(old), Some(new));
         let [ok, missing] = [State::Ok, State::Missing].map(Some);
-        // Each case has the state, the route that was there and the wanted route. Then come the states with the old
-        // route, with no route and with the new route.
+        // Each case has the state, the route that existed, and the needed route. The array has the expected states:
+        // while the network has the old route, while it has no route, and while it has the new route.
         let cases = [
             (State::WrongGateway, has_old, wants_new, [Some(State::WrongGateway), missing, ok]),
             (State::Blackhole, has_old, None, [Some(State::Blackhole), None, None]),

@@ -1,15 +1,16 @@
-//! Health: the answers to a pod's probes, and the small server that sends them.
+//! The answers to the probes of the pod, and the small HTTP server that sends these answers.
 //!
 //! | path | 200 means | else |
 //! |---|---|---|
 //! | `/healthz`, `/livez` | every watched thread has shown a sign of life lately | 500 |
-//! | `/readyz` | both APIs were reached once, or this is a standby | 503 |
+//! | `/readyz` | both APIs were reached once, or this process is a standby | 503 |
 //! | `/metrics` | always, also on a standby | 404 when metrics are turned off |
 //!
-//! Bodies are short plain text that says what is wrong and holds nothing private, because on the host network everybody
-//! may read them. No probe checks that the settings are valid, because the server is started after they were read.
-//! `verdict` decides the answer, and `server` owns the sockets, reads requests and writes answers. A probe takes no
-//! lock that a controller holds while it works. The lock of a metric is held only while one figure changes.
+//! A body is a short plain text that says what is wrong. It contains nothing private, because everybody can read it
+//! when the pod uses the host network. No probe checks the settings, because they were read before the server started.
+//!
+//! `verdict` decides the answer. `server` owns the sockets, reads requests and writes answers. A probe never waits for
+//! a lock that a controller holds during its work. The lock of a metric is held only while one number changes.
 
 mod server;
 
@@ -24,39 +25,40 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-/// A thread counts as dead when it has begun no tick, finished no call and announced no wait for this long.
+/// A thread that has shown no sign of life for this long counts as dead. A sign of life is a new tick, the end of an
+/// API call, or the announcement of a wait.
 const SILENCE_LIMIT: Duration = Duration::from_secs(60);
 
 /// The content type of Prometheus' text format.
 const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// The settings of the health server.
+/// Settings of the health server.
 pub struct HealthSettings {
-    /// The address to listen on. `[::]` means every address of the machine, IPv6 and IPv4. Port 0 means any free port.
-    /// `None` means that there is no server.
+    /// The address on which the server listens. `[::]` means every address of the machine, IPv6 and IPv4. Port 0 means
+    /// any free port. `None` means that there is no server.
     pub address: Option<SocketAddr>,
-    /// Whether `/metrics` is answered as well.
+    /// Whether the server answers `/metrics`.
     pub has_metrics: bool,
 }
 
-/// Whether the daemon lives and is ready.
+/// The state from which the probes are answered: whether the daemon is alive and ready.
 pub struct DaemonHealth {
     settings: HealthSettings,
     apis: &'static Apis,
     threads: Mutex<Vec<Watched>>,
-    /// The Lease. `None` when this process works without a Lease.
+    /// The leader election of this process. `None` when the process works without a Lease.
     lease: Option<Arc<LeaderElection>>,
 }
 
-/// A thread that must show signs of life. The thread owns its heartbeat, which is dropped when the thread ends.
+/// A thread that must show signs of life. The thread owns its heartbeat, so the weak reference to the heartbeat becomes
+/// invalid when the thread ends.
 struct Watched {
     name: &'static str,
     heartbeat: Weak<Heartbeat>,
 }
 
 impl DaemonHealth {
-    /// Starts the health server when the settings contain an address for it. The returned value lives as
-    /// long as the process.
+    /// Starts the health server if the settings contain an address. The returned value is never dropped.
     pub fn start(
         settings: HealthSettings,
         apis: &'static Apis,
@@ -72,8 +74,8 @@ impl DaemonHealth {
         health
     }
 
-    /// Watches a thread from now on. The thread has to install the heartbeat that is returned, and has to announce its
-    /// waits with `heartbeat::pause`. When the thread ends, the process no longer counts as alive.
+    /// Returns a heartbeat for a new thread, which is watched from now on. The thread must call `heartbeat::install`
+    /// with it, and must call `heartbeat::pause` before each wait. When the thread ends, the liveness probe fails.
     pub fn watch(&self, name: &'static str) -> Arc<Heartbeat> {
         let heartbeat = Arc::new(Heartbeat::default());
         let watched = Watched { name, heartbeat: Arc::downgrade(&heartbeat) };

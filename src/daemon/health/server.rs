@@ -1,9 +1,9 @@
-//! The sockets of the health server: a thread that accepts connections, and a thread for each connection.
+//! The sockets of the health server. One thread accepts connections, and each connection has a thread.
 //!
-//! Everybody may connect, so that connections, bytes and time are bounded. A new connection takes the place of the
-//! oldest connection that was silent for too long, has sent an incomplete request, or got its answer. Clients that hold
-//! connections open can't lock out a probe, because a probe sends its request as soon as it is connected. The server
-//! trusts no byte of a request.
+//! Everybody may connect, so the number of connections, the bytes and the time of each are limited. When all places are
+//! taken, a new connection replaces the oldest connection that was silent for too long, has sent an incomplete request,
+//! or got its answer. Clients that hold connections open therefore can't lock out a probe, because a probe sends its
+//! request as soon as it is connected. The server does not trust the content of a request.
 
 use super::super::stop::Stop;
 use crate::provider::clock;
@@ -15,36 +15,36 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use ureq::http::StatusCode;
 
-/// The wait between two tries to listen on an address that is in use.
+/// The wait between two tries to listen on the address, e.g. because another process uses the port.
 const BIND_RETRY: Duration = Duration::from_secs(5);
 
 const CONNECTIONS_AT_MOST: usize = 64;
-/// How long a connection may last, from its first byte to its last. This is real time, even in a test that makes time
-/// run faster. The kubelet's own time-out for a probe is 1 s by default.
+/// The longest time from the start to the end of a connection. This is real time, even in a test that makes time run
+/// faster. The kubelet's own time-out for a probe is 1 s by default.
 const LIFETIME: Duration = Duration::from_secs(2);
-/// How many bytes are read and thrown away after the answer. A connection that is closed before all its bytes were read
-/// is reset, and then the client may lose the answer.
+/// How many bytes of a request are read and thrown away after the answer was sent. When a connection is closed before
+/// all its bytes were read, TCP resets it, and the client can lose the answer.
 const DRAINED_AT_MOST_BYTES: usize = 64 * 1024;
-/// The time that each connection has for beginning its request, even when many other clients connect.
+/// The time in which a connection must begin its request. In this time, no new connection can take its place.
 const TURN: Duration = Duration::from_millis(20);
-/// The wait before the server checks again whether a connection has ended. The wait is short because the thread of a
-/// closed connection ends at once.
+/// When all places for connections are taken, the server checks again after this wait whether a place is free. The wait
+/// is short, because the thread of a closed connection ends at once.
 const PLACE_RETRY: Duration = Duration::from_micros(100);
-/// The wait after `accept` failed, which usually means that the process is out of file descriptors.
+/// The wait after `accept` has failed. The usual reason is that the process has no free file descriptor.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
-/// The size of a thread's stack, which is small because these threads do little work.
+/// The stack size of a thread of the health server. The size is small because these threads do little work.
 const STACK_BYTES: usize = 128 * 1024;
 
 struct Connection {
     stream: TcpStream,
-    /// Whether a new connection may take the place of this one. That is so after this connection was silent for too
-    /// long, has sent an incomplete request, or got its answer.
+    /// Whether a new connection may take the place of this connection, because this connection was silent for too long,
+    /// has sent an incomplete request, or got its answer.
     had_turn: AtomicBool,
 }
 
 /// Starts a thread that listens on the address and answers requests. When the address can't be used, the thread logs
-/// this once and tries again later, because the daemon works without the health server.
+/// this once and keeps trying. The daemon works without the health server until then.
 pub(super) fn start(
     address: SocketAddr,
     stop: &'static Stop,
@@ -64,8 +64,8 @@ fn spawn(work: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Listens on the address, and returns the listeners. When the address can't be used, the function tries again until it
-/// succeeds. Returns an empty list when the daemon ends first.
+/// Listens on the address, and returns the listeners. When the address can't be used, the function keeps trying.
+/// Returns an empty list when the daemon ends before that.
 fn bind_in_the_end(address: SocketAddr, stop: &Stop) -> Vec<TcpListener> {
     let mut is_logged = false;
     loop {
@@ -96,12 +96,12 @@ fn bind(address: SocketAddr) -> io::Result<Vec<TcpListener>> {
     let both = match TcpListener::bind(address) {
         Ok(both) => both,
         Err(error) if error.kind() == ErrorKind::AddrInUse => return Err(error),
-        // Any other error means that the machine has no IPv6.
+        // An error other than "address in use" means that the machine has no IPv6, so the server listens on IPv4 only.
         Err(_) => return Ok(vec![TcpListener::bind((Ipv4Addr::UNSPECIFIED, port))?]),
     };
     let port = both.local_addr()?.port();
-    // The first listener accepts only IPv6 when net.ipv6.bindv6only is set. Otherwise it accepts IPv4 too, and then
-    // this second listener can't be opened, which is no error.
+    // The first listener accepts only IPv6 when `net.ipv6.bindv6only` is set, so a second listener for IPv4 is opened.
+    // When the first listener accepts IPv4 as well, the second can't be opened, and that error is ignored.
     let ipv4 = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).ok();
     Ok([Some(both), ipv4].into_iter().flatten().collect())
 }
@@ -110,7 +110,8 @@ fn serve(
     listener: &TcpListener,
     verdict: impl Fn(&str) -> Option<ProbeAnswer> + Copy + Send + 'static,
 ) {
-    // The open connections, the oldest first. Each thread owns its connection.
+    // The open connections, the oldest first. The thread of each connection owns that connection, so the weak reference
+    // becomes invalid when the thread ends.
     let mut open: VecDeque<Weak<Connection>> = VecDeque::new();
     loop {
         let connection = match listener.accept() {
@@ -135,7 +136,7 @@ fn serve(
             clock::sleep(clock::from_machine(PLACE_RETRY));
         }
         open.push_back(Arc::downgrade(&connection));
-        // An error means that the client was too slow or has closed its connection, so it is ignored.
+        // An error means that the client was too slow or has closed its connection. Such an error is ignored.
         spawn(move || drop(respond(&connection, verdict)));
     }
 }
@@ -162,8 +163,7 @@ fn respond(
     };
     let mut unsent = answer.as_slice();
     while !unsent.is_empty() {
-        // Each write sends only what the connection's buffer can hold now, because the metrics may be
-        // longer than the buffer.
+        // A single write sends only as much as fits into the socket's buffer, and the metrics can be longer.
         stream.set_write_timeout(Some(left(deadline)?))?;
         let count = stream.write(unsent)?;
         unsent = unsent.get(count..).unwrap_or_default();
@@ -191,8 +191,8 @@ fn receive(mut stream: &TcpStream, deadline: Instant, into: &mut Vec<u8>) -> io:
     }
 }
 
-/// Returns how much time is left until the deadline. When no time is left, it returns an error,
-/// because sockets take a time-out of zero as no time-out.
+/// Returns the time that is left until the deadline. Returns an error when no time is left, because a socket does not
+/// accept a time-out of zero.
 fn left(deadline: Instant) -> io::Result<Duration> {
     let left = clock::machine_until(deadline);
     if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }
@@ -202,7 +202,7 @@ fn left(deadline: Instant) -> io::Result<Duration> {
 pub(super) struct ProbeAnswer {
     pub(super) status: StatusCode,
     pub(super) content_type: &'static str,
-    /// The body, which has one or more lines.
+    /// The body of the answer, which has one or more lines.
     pub(super) text: String,
 }
 
@@ -213,17 +213,17 @@ impl ProbeAnswer {
     }
 }
 
-/// The longest head of a request. The head of a probe has some 150 bytes, and Prometheus' has some 500.
+/// The greatest length of a request's head in bytes. A probe sends about 150 bytes, and Prometheus sends about 500.
 const REQUEST_LIMIT_BYTES: usize = 4096;
 
 /// Returns the answer to the bytes that have arrived so far, or `None` while the request is incomplete.
 ///
-/// The first request is answered, and then the connection ends. Bodies and pipelined requests are not read.
+/// Only the first request of a connection is answered. Request bodies and further requests are not read.
 pub(super) fn answer(
     received: &[u8],
     verdict: impl Fn(&str) -> Option<ProbeAnswer>,
 ) -> Option<Vec<u8>> {
-    // TLS and other protocols are refused at once.
+    // The first byte shows that this is not HTTP but e.g. TLS. The server refuses the request at once.
     if received.first().is_some_and(|byte| !byte.is_ascii_uppercase()) {
         return Some(refusal(400));
     }
@@ -270,7 +270,7 @@ fn response(verdict: &ProbeAnswer, with_body: bool) -> Vec<u8> {
     let ProbeAnswer { status, content_type, text } = verdict;
     let is_wrong_method = *status == StatusCode::METHOD_NOT_ALLOWED;
     let allow = if is_wrong_method { "Allow: GET, HEAD\r\n" } else { "" };
-    // The status is written as its number and its reason, e.g. `404 Not Found`.
+    // The status is written as its number and its reason phrase, e.g. `404 Not Found`.
     format!(
         "HTTP/1.1 {status}\r\n\
          Content-Type: {content_type}\r\n\
@@ -291,7 +291,7 @@ fn response(verdict: &ProbeAnswer, with_body: bool) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    /// The answer is longer than any buffer between the two sides takes at once.
+    /// The answer is longer than all socket buffers between the server and the client.
     #[test]
     fn a_long_answer_arrives_whole() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -320,7 +320,7 @@ mod tests {
         }
     }
 
-    /// Returns the status line and the body. Both are empty while the request is incomplete.
+    /// Returns the status line and the body of the answer to a request. Both are empty while the request is incomplete.
     fn answered(request: &[u8]) -> (String, String) {
         let Some(answer) = answer(request, verdict) else {
             return Default::default();

@@ -1,48 +1,50 @@
-//! The decision what a process does about the Lease. The decision depends on the content of the Lease, and on the
-//! moment at which this process first saw that content.
+//! Decides what a process does about the Lease. The decision depends on the content of the Lease, and on the time at
+//! which this process first saw that content.
 //!
-//! This module is pure, and decides as client-go does. The clocks of other hosts are never compared with ours. The age
-//! of a record is counted from the moment at which this process saw the record change.
+//! This module has no side effects, and decides as client-go does. The times that other hosts have written into the
+//! Lease are not used. The Lease expires when its content has not changed for its duration, by the clock of this
+//! process.
 
 use crate::kube::{LeaseSpec, micro_time};
 use crate::provider::Moment;
 use jiff::Timestamp;
 use std::time::{Duration, Instant};
 
-/// The greatest value of `leaseTransitions`, which is an int32. The API server refuses a greater value, and then no
-/// process could ever lead.
+/// The greatest value that is written as `leaseTransitions`, which is an int32. The API server would refuse a greater
+/// value, and then no process could become the leader.
 const TRANSITIONS_AT_MOST: u32 = i32::MAX as u32;
 
-/// The identity and the settings of one candidate, and the record of the Lease that the candidate saw last.
+/// The identity and settings of one candidate, and what the candidate saw at its last read of the Lease.
 pub(super) struct Election {
     identity: String,
     lease_seconds: u32,
-    /// How long one second of `leaseDurationSeconds` lasts in this process.
+    /// How long one second of `leaseDurationSeconds` lasts. Only tests that make time run faster use another value than
+    /// a real second.
     second: Duration,
     seen: Option<SeenRecord>,
 }
 
-/// A record of the Lease, and the moment in which this process first saw this record.
+/// The content of the Lease, and the time at which this process first saw this content.
 struct SeenRecord {
     spec: LeaseSpec,
     since: Instant,
-    /// Whether this process saw the record change since an earlier read.
+    /// Whether this process saw other content of the Lease before this content.
     changed: bool,
 }
 
-/// The next step of a process that wants the Lease or holds it.
+/// What a process that wants or holds the Lease does next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum LeaseStep {
-    /// This process holds the Lease, or may take it. The record must be written over the Lease that was read, or into a
-    /// new Lease when there was none.
+    /// This process holds the Lease, or is allowed to take it. This content must be written to the Lease that was read,
+    /// or to a new Lease if none exists.
     Write(LeaseSpec),
     /// Another process holds the Lease, and the Lease has not expired.
     Wait {
         holder: String,
-        /// Whether this process saw the record change, so that its holder is alive.
+        /// Whether this process saw the Lease change, which shows that the holder is alive.
         renewed: bool,
     },
-    /// This process led, but does not hold the Lease any more.
+    /// This process was the leader, but does not hold the Lease any more. `holder` is empty when nobody holds it.
     Lost { holder: String },
 }
 
@@ -51,7 +53,7 @@ impl Election {
         Election { identity: identity.to_owned(), lease_seconds, second, seen: None }
     }
 
-    /// Decides the next step by the Lease that was just read.
+    /// Decides the next step from the Lease that was just read. `leads` says whether this process has been the leader.
     pub(super) fn step(&mut self, read: Option<&LeaseSpec>, leads: bool, now: Moment) -> LeaseStep {
         let Some(spec) = read else {
             self.seen = None;
@@ -62,7 +64,8 @@ impl Election {
         if holder == self.identity {
             LeaseStep::Write(self.renewal(spec, now))
         } else if leads {
-            // The Lease is lost even when nobody holds it now, because another process may have led meanwhile.
+            // When this process has led and the Lease has no holder now, another process may have led in between. The
+            // Lease counts as lost.
             LeaseStep::Lost { holder }
         } else if holder.is_empty() || self.has_run_out(now.monotonic) {
             let transitions = spec.transitions.saturating_add(1).min(TRANSITIONS_AT_MOST);
@@ -73,13 +76,13 @@ impl Election {
         }
     }
 
-    /// Returns the record of our own Lease with the present time as its renewal.
+    /// Returns the new content of a Lease that this process holds. Only the time of the renewal changes.
     pub(super) fn renewal(&self, ours: &LeaseSpec, now: Moment) -> LeaseSpec {
         self.record(ours.transitions, Some(&ours.acquire_time), now)
     }
 
-    /// Returns the record that releases the Lease, or `None` when the Lease is not ours. The record has no holder, and
-    /// a duration of 1, because the API would refuse 0.
+    /// Returns the content that releases the Lease, or `None` when another process holds the Lease. The content has no
+    /// holder, and a duration of 1 second, because the API server refuses 0.
     pub(super) fn release(&self, read: &LeaseSpec, now: Moment) -> Option<LeaseSpec> {
         (read.holder == self.identity).then(|| LeaseSpec {
             holder: String::new(),
@@ -105,8 +108,8 @@ impl Election {
     }
 
     fn record(&self, transitions: u32, acquired: Option<&str>, now: Moment) -> LeaseSpec {
-        // A time beyond the end of the calendar is written as 1970. That is harmless, because nothing depends
-        // on this time.
+        // A time that a timestamp can't represent is written as 1970. That does no harm, because no process makes
+        // decisions from this time.
         let now = micro_time(Timestamp::try_from(now.wall).unwrap_or_default());
         LeaseSpec {
             holder: self.identity.clone(),
@@ -130,8 +133,8 @@ mod tests {
 
     const T0: &str = "2026-11-20T10:00:00.000000Z";
 
-    /// Returns the record for a text `holder duration renewTime transitions`, acquired at T0. The holder `-` stands for
-    /// no holder, and `-` alone for no Lease.
+    /// Parses the content of a Lease from a text `holder duration renewTime transitions`. The acquire time is always
+    /// T0. The holder `-` means no holder. The text `-` means that there is no Lease.
     fn record(text: &str) -> Option<LeaseSpec> {
         let words: Vec<&str> = text.split(' ').collect();
         let [holder, seconds, renewed, transitions] = words.as_slice() else {
@@ -159,7 +162,8 @@ mod tests {
         }
     }
 
-    /// Each read of the Lease has its time in seconds, the record that is read, and the step that must follow.
+    /// The reads of the Lease in one test case. Each read has its time in seconds, the content of the Lease, and the
+    /// step that must follow.
     type Reads = &'static [(u64, &'static str, &'static str)];
 
     fn check(name: &str, leads: bool, reads: Reads) {
@@ -216,7 +220,7 @@ mod tests {
         }
     }
 
-    /// The clock of another host may show any time, because this process only checks whether the record changes.
+    /// The clock of another host can show any time. This process only checks whether the content of the Lease changes.
     #[test]
     fn another_host_s_clock_does_not_matter() {
         for renewed in ["1970-01-01T00:00:00.000000Z", "2199-01-01T00:00:00.000000Z", "-", "soon"] {

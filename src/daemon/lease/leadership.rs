@@ -1,8 +1,8 @@
-//! The leadership: whether this process leads, and until when. A write starts only when its time-out ends
-//! before the lease does.
+//! Whether this process leads, and until when. A write starts only when it is sure to end, by its time-out, before the
+//! lease expires.
 //!
-//! Two clocks decide whether the lease still lasts. The monotonic clock goes on while the process is stopped, and the
-//! wall clock goes on while the machine is suspended.
+//! Two clocks decide whether the lease has expired. The monotonic clock can't be set back. The wall clock also counts
+//! the time in which the machine is suspended.
 
 use super::super::stop::Stop;
 use crate::cache::ClusterIdentity;
@@ -16,54 +16,58 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub struct LeaseSettings {
     pub key: LeaseKey,
-    /// The identity `<hostname>_<uuid>`, which is different for each process.
+    /// The identity `<hostname>_<uuid>`, which is different in each process.
     pub identity: String,
-    /// The value that we write as `leaseDurationSeconds`. Outside of tests it is not shorter than `lease_duration`.
+    /// The value that this process writes as `leaseDurationSeconds`. Outside of tests it is not shorter than
+    /// `lease_duration`.
     pub lease_seconds: u32,
-    /// The duration of one second of `leaseDurationSeconds`, in the Lease of any process. Outside of tests this is a
-    /// real second. Tests that make time run faster shorten this duration and the durations below less than other
-    /// times, because the machine needs some time to renew a Lease.
+    /// How long one second of `leaseDurationSeconds` lasts. Outside of tests this is a real second. Tests that make
+    /// time run faster use a shorter time, but shorten it less than other times, because a renewal of the Lease needs
+    /// some real time.
     pub second: Duration,
-    /// How long the lease lasts after a renewal, counted from the moment just before the renewal was sent.
+    /// How long this process counts as the leader after a renewal. The time is counted from just before the request of
+    /// the renewal was sent.
     pub lease_duration: Duration,
-    /// How long this process may go without a renewal before it gives its leadership up.
+    /// After this time without a successful renewal, this process gives up its leadership.
     pub renew_deadline: Duration,
     /// The wait between two tries to acquire or renew the Lease.
     pub retry_period: Duration,
-    /// The time-out that the HTTP clients have for a write.
+    /// The time-out of a write to any API. A write is started only when this time is left before the lease expires.
     pub write_timeout: Duration,
 }
 
-/// The result of waiting for the Lease.
+/// The result of waiting until this process holds the Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Acquired {
-    /// This process leads.
+    /// This process holds the Lease and is the leader.
     Lease,
-    /// The process was asked to end before it held the Lease.
+    /// The process was asked to end while it waited.
     Stopped,
-    /// Another process leads and is alive. This is a result of `WaitPolicy::UntilRenewed` only.
+    /// Another process is the leader and is alive. The text is that process's identity. This result exists only with
+    /// `WaitPolicy::UntilRenewed`.
     HeldBy(String),
-    /// The Lease can't be acquired before a setting or a role is fixed. With `WaitPolicy::UntilRenewed`, every other
-    /// error before the Lease is acquired ends the wait with this result, too.
+    /// This process can't get the Lease until an operator corrects e.g. the credentials or the RBAC role. With
+    /// `WaitPolicy::UntilRenewed`, any error while the process waits has this result.
     Failed(String),
 }
 
-/// The participation of this process in the leader election of one Lease, for as long as the process lives.
+/// The part that this process takes in the leader election, for as long as the process lives.
 pub struct LeaderElection {
-    /// The client for this Lease alone. Its time-outs are short enough for the renew deadline.
+    /// A client that is used only for the Lease. Its time-outs are short, so that a slow request still ends before
+    /// `renew_deadline`.
     pub(super) client: KubeClient,
     pub(super) settings: LeaseSettings,
     pub(super) stop: &'static Stop,
-    /// The clock, which is [`Moment::now`] outside of tests.
+    /// Returns the present time. Outside of tests this is [`Moment::now`].
     clock: Box<dyn Fn() -> Moment + Send + Sync>,
     pub(super) leadership: Mutex<Leadership>,
-    /// Whether another process was seen to lead.
+    /// Whether the last try to get the Lease found another process that holds it.
     pub(super) is_standby: AtomicBool,
-    /// The API of dedicated servers. The time at which it refused a login is noted on the Lease. A process
-    /// that acquires the Lease reads this time and delays its own login, so that a restart does not cause
-    /// another failed login.
+    /// The API of dedicated servers. When this API refuses a login, the time of the refusal is written into the Lease.
+    /// A process that takes over the Lease waits for some time after the refusal before it logs in, so that a restart
+    /// does not cause another failed login.
     pub dedicated: OnceLock<&'static dyn Dedicated>,
-    /// The identity of the cluster, which is noted on the Lease.
+    /// The identity of the cluster, which this process also writes into the Lease for the process that leads next.
     pub cluster: OnceLock<Arc<ClusterIdentity>>,
 }
 
@@ -71,17 +75,17 @@ pub struct LeaderElection {
 pub(super) enum Leadership {
     Waiting,
     Leading {
-        /// The moment just before the request of the last successful renewal was sent.
+        /// The time just before the request of the last successful renewal was sent.
         renewed: Moment,
     },
     Lost,
-    /// The wait for the Lease has ended with this result. This process never led, and will never lead.
+    /// The wait for the Lease has ended with this result. This process was never the leader, and will never be.
     Refused(Acquired),
 }
 
 impl Gate for LeaderElection {
-    /// Waits for the next renewal when the last renewal is too long ago for a write to begin. The wait ends with the
-    /// next renewal, or with the loss of the Lease, which ends the process.
+    /// Decides whether a write may start. When the last renewal is too long ago, the function waits for the next
+    /// renewal. It returns an error when the process is not the leader or has to end.
     fn pass(&self, what: &str) -> Result<(), Refused> {
         self.wait_for_renewal();
         self.stop.pass(what)?;
@@ -101,9 +105,9 @@ impl Gate for LeaderElection {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MayWrite {
     Pass,
-    /// The write must wait for the next renewal of the Lease.
+    /// The last renewal is too long ago. The write must wait for the next renewal.
     Wait,
-    /// No write may begin, because this process does not lead.
+    /// No write may start, because this process is not the leader.
     Never,
 }
 
@@ -122,9 +126,9 @@ impl LeaderElection {
         }
     }
 
-    /// Takes over the notes on the Lease that this process is about to acquire: the time of a refused login, and the
-    /// identity of the cluster. Another process wrote these notes, or this daemon before its restart. `read` is `None`
-    /// when there is no Lease.
+    /// Reads what an earlier leader has written into the Lease: when the API of dedicated servers refused a login, and
+    /// the identity of the cluster. This is called just before this process takes the Lease. `read` is `None` when
+    /// there is no Lease.
     pub(super) fn recall(&self, read: Option<&kube::Lease>) {
         let refused = read.and_then(kube::Lease::login_refused);
         if let Some((dedicated, refused)) = self.dedicated.get().zip(refused) {
@@ -139,8 +143,8 @@ impl LeaderElection {
         }
     }
 
-    /// Returns the Lease with the notes of this process added: the time of a refused login, and the
-    /// identities of the cluster.
+    /// Returns the Lease with two facts that the next leader needs: the time of a refused login at the API of dedicated
+    /// servers, and the identity of the cluster.
     pub(super) fn noted(&self, read: kube::Lease) -> kube::Lease {
         let read = match self.dedicated.get() {
             Some(dedicated) => read.noting(dedicated.login_refused()),
@@ -152,7 +156,7 @@ impl LeaderElection {
         }
     }
 
-    /// Whether this process is a standby, which is ready to take over from a process that leads.
+    /// Whether another process is the leader and this process is ready to take over.
     pub fn is_standby(&self) -> bool {
         self.is_standby.load(Ordering::Relaxed)
     }
@@ -184,17 +188,18 @@ impl LeaderElection {
         let (write, lease) = (self.settings.write_timeout, self.settings.lease_duration);
         match self.now().since(renewed) {
             Some(since) if fits(since, write, lease) => MayWrite::Pass,
-            // The renewal is too late, or one of the clocks has jumped, so another candidate may lead now. The next
-            // renewal shows whether this process still leads.
+            // The last renewal is too long ago, or a clock has jumped. Another process may be the leader now. The next
+            // renewal shows whether this process still holds the Lease.
             Some(_) | None => MayWrite::Wait,
         }
     }
 
-    /// Records that the Lease was renewed. Returns true when this process began to lead with this renewal.
+    /// Records a successful renewal whose request was sent at `sent`. Returns `true` when this process became the
+    /// leader by this renewal.
     pub(super) fn renewed(self: &Arc<Self>, sent: Moment) -> bool {
         let before = {
             let mut leadership = lock(&self.leadership);
-            // A lost Lease is never taken again by this process, because the process is ending.
+            // After the Lease was lost, this process ends. It must not become the leader again.
             if *leadership == Leadership::Lost {
                 return false;
             }
@@ -205,8 +210,8 @@ impl LeaderElection {
             return false;
         }
         LEADER.set(&[], 1.0);
-        // The check of the deadline has a thread of its own, so that the leadership ends at the deadline
-        // even when a renewal hangs.
+        // A thread of its own checks the deadline, so that the leadership ends in time even when the request of a
+        // renewal hangs.
         let lease = Arc::clone(self);
         self.stop.repeat(true, move || lease.left_until_deadline());
         true
@@ -227,8 +232,8 @@ impl LeaderElection {
         }
     }
 
-    /// Returns how much time is left for the next renewal. Ends the leadership when no time is left. `None` means that
-    /// this process does not lead.
+    /// Returns how much time is left in which the Lease must be renewed. When no time is left, the leadership ends.
+    /// Returns `None` when this process is not the leader.
     pub fn left_until_deadline(&self) -> Option<Duration> {
         let deadline = self.settings.renew_deadline;
         let Leadership::Leading { renewed } = *lock(&self.leadership) else {
@@ -249,18 +254,19 @@ impl LeaderElection {
     }
 }
 
-/// Whether a write that begins this long after the last renewal was sent is sure to end before the lease ends.
+/// Whether a write that starts now will end before the lease expires. `since_renewal` is the time since the request of
+/// the last renewal was sent.
 fn fits(since_renewal: Duration, write_timeout: Duration, lease_duration: Duration) -> bool {
     since_renewal.saturating_add(write_timeout) <= lease_duration
 }
 
-/// Returns a new identity `<hostname>_<uuid>`, as client-go's users write it. Other processes recognise this process by
-/// its identity. Each call returns another identity, because a daemon that was started again is another candidate.
+/// Returns a new identity `<hostname>_<uuid>`, in the format that Kubernetes components use. Each call returns another
+/// identity, so that a restarted daemon is a different candidate.
 pub fn identity() -> String {
     format!("{}_{}", hostname(), uuid(clock::random(), clock::random()))
 }
 
-/// Returns the pod's name, or the machine's name when the pod uses the host network.
+/// Returns the host name. This is the name of the pod, or the name of the machine when the pod uses the host network.
 fn hostname() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     match name.trim() {
@@ -286,10 +292,10 @@ fn uuid(high: u64, low: u64) -> String {
 mod tests {
     use super::*;
 
-    /// The clocks that a test sets.
+    /// The time that the test has set, by the monotonic clock and by the wall clock.
     type Clock = Arc<Mutex<Moment>>;
 
-    /// Returns a Lease that makes no call.
+    /// Returns a leader election that makes no API call and takes the time from `clock`.
     fn lease(clock: &Clock, stop: &'static Stop) -> Arc<LeaderElection> {
         let settings = LeaseSettings {
             key: LeaseKey { namespace: "kube-system".into(), name: "ccm".into() },
@@ -324,7 +330,8 @@ mod tests {
         let lease = lease(&clock, stop);
         let now = || *clock.lock().unwrap();
         assert_eq!(lease.answer(), MayWrite::Never);
-        // Each case has the seconds that pass by the monotonic clock and by the wall clock.
+        // Each case has a name, the seconds that pass by the monotonic clock, the seconds that pass by the wall clock,
+        // and the expected answer.
         for (name, monotonic_s, wall_s, expected) in [
             ("at once", 0, 0, MayWrite::Pass),
             ("in time", 6, 6, MayWrite::Pass),
@@ -340,14 +347,16 @@ mod tests {
             let sent = now();
             pass_time(&clock, monotonic_s, wall_s);
             assert_eq!(lease.answer(), expected, "{name}");
-            // A renewal that was sent before the jump of a clock, and is answered after it, changes nothing.
+            // The clocks have jumped in this case. A renewal that was sent before the jump does not change the answer,
+            // even when its response comes after the jump.
             lease.renewed(sent);
             assert_eq!(lease.answer(), expected, "{name}");
             assert!(!lease.is_lost(), "{name}: leadership does not end with it");
         }
         lease.renewed(now());
         assert_eq!(lease.pass("a write"), Ok(()));
-        // A write waits for the renewal, and passes after it.
+        // The wall clock jumps by 60 s, as after a suspension of the machine. A write then waits for the next renewal,
+        // and is allowed after it.
         pass_time(&clock, 0, 60);
         let waiting = std::thread::spawn({
             let lease = Arc::clone(&lease);

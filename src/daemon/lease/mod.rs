@@ -1,9 +1,9 @@
-//! The Lease: which of several daemons works, and until when it may write.
+//! The Lease decides which of several daemons works, and until when it may write.
 //!
-//! The Lease and its rules are those of client-go's leader election, so that two cloud-controller-managers hand over
-//! instead of fighting. A thread waits for the Lease, acquires it and renews it at every retry period: `acquire` →
-//! `begin` → `try_once` (`election` decides what to do, and is pure) → `renewed`. One rule goes beyond client-go: the
-//! gate of `leadership` lets a write start only when the write ends before the lease does.
+//! The rules of the Lease are those of client-go's leader election, so that two cloud-controller-managers hand over to
+//! each other instead of working at the same time. A thread acquires the Lease and renews it in each retry period. The
+//! order of the calls is `acquire` → `begin` → `try_once` → `renewed`, and `election` decides each step. One rule is
+//! added to those of client-go: a write starts only when it is sure to end before the lease expires.
 
 mod election;
 mod leadership;
@@ -18,21 +18,23 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-/// How long an ending daemon waits for its Lease to be released. This is real time, even in a test that
-/// makes time run faster.
+/// How long an ending daemon waits for the release of its Lease. This is real time, even in a test that makes time run
+/// faster.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long to wait for a Lease that another process holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitPolicy {
-    /// Waits without end, as a standby does.
+    /// The process waits without a limit, as a standby does.
     Forever,
-    /// Waits until the Lease is seen renewed, because its holder is then alive and does the work.
+    /// The process waits until the holder of the Lease has renewed it. The holder is then alive, and this process is
+    /// not needed.
     UntilRenewed,
 }
 
 impl LeaderElection {
-    /// Waits until this process leads, and keeps the Lease from then on. When the Lease is lost, `stop` is set.
+    /// Waits until this process is the leader, and renews the Lease from then on. When the Lease is lost later, the
+    /// process is asked to end through `stop`.
     pub fn acquire(self: &Arc<Self>, policy: WaitPolicy) -> Acquired {
         self.begin(policy);
         self.stop.wait_until_set_or(|| *lock(&self.leadership) != Leadership::Waiting);
@@ -43,15 +45,15 @@ impl LeaderElection {
         }
     }
 
-    /// Begins to try to acquire the Lease, and then renews it until the daemon has to end or the Lease is lost. After
-    /// the last renewal, the controllers may finish their writes, because the gate lets a write begin only if it ends
-    /// before the lease does.
+    /// Starts a thread that acquires the Lease, and then renews it until the daemon has to end or the Lease is lost.
+    /// Controllers can still finish their writes after the last renewal, because each write was started only if it ends
+    /// before the lease expires.
     pub fn begin(self: &Arc<Self>, policy: WaitPolicy) {
         let (mut renewer, pause) = (self.renewer(policy), self.settings.retry_period);
         self.stop.repeat(true, move || renewer.renew().then_some(pause));
     }
 
-    /// Returns the part of this election that acquires the Lease and renews it.
+    /// Creates the [`Renewer`], which acquires the Lease and then renews it.
     pub fn renewer(self: &Arc<Self>, policy: WaitPolicy) -> Renewer {
         Renewer {
             lease: Arc::clone(self),
@@ -64,8 +66,8 @@ impl LeaderElection {
         }
     }
 
-    /// Releases the Lease, so that the next process need not wait until the Lease expires. `stop` is set first, so that
-    /// nothing is written after the release.
+    /// Releases the Lease, so that another process can take it before it expires. `stop` is set first, so that this
+    /// process writes nothing after the release.
     pub fn release(self: &Arc<Self>) {
         self.stop.set();
         if !self.leads() {
@@ -76,7 +78,7 @@ impl LeaderElection {
         }
         let (sender, result) = mpsc::channel();
         let lease = Arc::clone(self);
-        // The send fails when the time-out has passed, because the receiver is then dropped. This error is ignored.
+        // The send fails when the receiver is dropped after the time-out. This error is ignored.
         std::thread::spawn(move || drop(sender.send(lease.release_now())));
         let key = &self.settings.key;
         match result.recv_timeout(RELEASE_TIMEOUT) {
@@ -91,7 +93,7 @@ impl LeaderElection {
         }
     }
 
-    /// Releases the Lease. A conflict is possible, because this process may be renewing the Lease at the same time.
+    /// Releases the Lease. When a renewal by this process causes a conflict, the release is tried again.
     fn release_now(&self) -> Result<(), kube::KubeError> {
         let (key, election) = (&self.settings.key, election(self));
         retry_on_conflict(|_| {
@@ -115,17 +117,17 @@ fn election(lease: &LeaderElection) -> Election {
     Election::new(&settings.identity, settings.lease_seconds, settings.second)
 }
 
-/// The part of a leader election that acquires the Lease and then renews it.
+/// Acquires the Lease for this process and then renews it.
 pub struct Renewer {
     lease: Arc<LeaderElection>,
     policy: WaitPolicy,
     election: Election,
-    /// The Lease as this process wrote it last.
+    /// The Lease as this process last wrote it. `None` when this process has not held the Lease.
     held: Option<kube::Lease>,
-    /// The holder that the last log line named.
+    /// The holder of the Lease that was last logged, so that each new holder is logged only once.
     logged_holder: Option<String>,
     is_failing: bool,
-    /// Whether the API server has answered any try of this process.
+    /// Whether any try of this process to get the Lease was answered without an error.
     worked_once: bool,
 }
 
@@ -136,9 +138,9 @@ impl Renewer {
         !self.lease.stop.is_set() && self.continues(outcome)
     }
 
-    /// Tries once to acquire or to renew the Lease, and returns the step that was taken. A leader first tries a single
-    /// PUT with the resourceVersion of its last write. When there is no such write, or when the PUT failed, the Lease
-    /// is read, and the step depends on its content. A step that is a write is made before this function returns.
+    /// Tries once to acquire or renew the Lease, and returns the step that was taken. A leader first sends only a PUT
+    /// with the resourceVersion of its last write. In all other cases, and when the PUT fails, the Lease is read and
+    /// its content decides the step.
     fn try_once(&mut self) -> Result<LeaseStep, kube::KubeError> {
         if let Some(held) = &self.held {
             let renewal = LeaseStep::Write(self.election.renewal(&held.spec(), Moment::now()));
@@ -157,8 +159,8 @@ impl Renewer {
         })
     }
 
-    /// Makes the write of a step, guarded by the resourceVersion. After the daemon was asked to end, the gate lets only
-    /// one write of the Lease pass, which is its release.
+    /// Writes the Lease if the step says so. The write is refused when the Lease has changed since it was read. After
+    /// the daemon was asked to end, only the write that releases the Lease is allowed.
     fn take(&mut self, read: Option<kube::Lease>, step: &LeaseStep) -> Result<(), kube::KubeError> {
         let LeaseStep::Write(record) = step else {
             return Ok(());
@@ -178,8 +180,8 @@ impl Renewer {
         Ok(())
     }
 
-    /// Logs what has changed since the last try, e.g. another leader. Returns `false` when this process has
-    /// to stop trying.
+    /// Logs a change since the last try, e.g. that another process leads now. Returns `false` when this process must
+    /// not try again.
     fn continues(&mut self, outcome: Result<LeaseStep, kube::KubeError>) -> bool {
         let key = &self.lease.settings.key;
         let step = match outcome {

@@ -1,4 +1,4 @@
-//! A fake cloud that answers each change as the change says.
+//! A fake cloud. Each change carries the answers that the cloud gives to it.
 
 use super::super::*;
 use crate::provider::{Description, Write, WriteVerb};
@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Answer {
     Done,
-    /// An action that takes this many seconds.
+    /// An action that ends well after this many seconds.
     Runs(u64),
     /// An action that fails after this many seconds.
     Fails(u64),
     /// An action that never ends.
     Forever,
-    /// The change is made, and the answer takes this many milliseconds.
+    /// The change is made without an action, and the answer comes after this many milliseconds.
     Slow(u64),
     LookAgain,
     Error(fn() -> ErrorKind),
@@ -45,27 +45,29 @@ pub(super) struct Cloud {
     log: Mutex<Vec<String>>,
     actions: Mutex<HashMap<ActionId, (Instant, bool)>>,
     last: AtomicU64,
-    /// How many questions get no answer.
+    /// How many of the next requests for the state of actions fail.
     pub(super) deaf: AtomicI64,
     in_flight: AtomicI64,
     pub(super) most_in_flight: AtomicI64,
     /// Whether the process is about to end.
     pub(super) is_ending: AtomicBool,
-    /// How often the executor asked whether the process is about to end.
+    /// How often the executor asked whether the process is about to end. A large number shows a busy loop.
     pub(super) rounds: AtomicU64,
 }
 
-/// Returns a step that is made in its turn.
+/// Returns a change that waits for the actions of earlier changes. When such a change fails, the changes after it are
+/// dropped.
 pub(super) fn step(name: &str, answers: &[Answer]) -> Step {
     step_of(name, answers, false, false)
 }
 
-/// Returns a step that may follow at once and may fail alone, as a target does.
+/// Returns a change like the addition of a target. Such a change does not wait for the actions of earlier changes. When
+/// it fails, the changes after it are still made.
 pub(super) fn target(name: &str, answers: &[Answer]) -> Step {
     step_of(name, answers, true, true)
 }
 
-/// Returns a step that takes the last target away.
+/// Returns a change that removes the last target.
 pub(super) fn last(name: &str, answers: &[Answer]) -> Step {
     Step { needs_another: true, ..step(name, answers) }
 }
@@ -89,7 +91,8 @@ impl Deref for Fake {
 }
 
 impl Fake {
-    /// Executes each of these lists until its end. Returns the executions in the order of the lists.
+    /// Makes the changes of all these lists until the end. Each list has the changes of one object. Returns the
+    /// outcomes in the order of the lists.
     pub(super) fn run(&self, lists: Vec<Vec<Step>>) -> Vec<Execution<usize>> {
         self.run_with(lists, 4)
     }
@@ -102,7 +105,8 @@ impl Fake {
         self.executor(lists).run(self, concurrency)
     }
 
-    /// Returns an executor that has begun all these lists. The subject of each execution is the place of its list.
+    /// Returns an executor for the changes of these lists. Each list has the changes of one object, and the index of
+    /// the list is the `subject`.
     pub(super) fn executor(&self, lists: Vec<Vec<Step>>) -> Executor<usize> {
         let mut executor = Executor::new("test");
         for (place, steps) in lists.into_iter().enumerate() {
@@ -112,7 +116,8 @@ impl Fake {
         executor
     }
 
-    /// Executes these lists in turn until their end. Each must begin by its moment.
+    /// Makes the changes of one list after the other until the end, with an executor of [`Executor::in_turn`]. Each
+    /// list has the moment by which its first change must be sent.
     pub(super) fn run_in_turn(
         &self,
         lists: Vec<(Option<Instant>, Vec<Step>)>,
@@ -137,7 +142,7 @@ impl Fake {
         self.log.lock().unwrap().clone()
     }
 
-    /// Returns what was sent, in order.
+    /// Returns the names of the changes that were sent, in order.
     pub(super) fn sent(&self) -> Vec<String> {
         self.log().into_iter().filter(|line| !line.starts_with("ask")).collect()
     }
@@ -181,7 +186,7 @@ impl Actions for Fake {
     }
 }
 
-/// A step, with the cloud that it changes.
+/// A change, and the fake cloud to which it is sent.
 #[derive(Debug)]
 struct Planned {
     step: Step,
