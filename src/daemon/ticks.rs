@@ -1,4 +1,5 @@
-//! The ticks of the controllers, each controller on a thread of its own, and the state that these threads share.
+//! Makes the ticks of the controllers. Each controller has a thread of its own, and all threads share the state in
+//! [`Ticks`].
 
 use super::stop::Stop;
 use crate::cache::{self, Apis, PUT_OFF};
@@ -10,24 +11,24 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// The state that the threads of all controllers share.
+/// The state that is shared by the threads of all controllers.
 pub(super) struct Ticks {
     apis: &'static Apis,
     stop: &'static Stop,
     /// For each controller that can't work, the reason. A reason is logged once when it begins and once when it ends,
     /// whatever the number of ticks and controllers.
     outages: Mutex<BTreeMap<&'static str, &'static str>>,
-    /// Whether no controller can work before a setting, a credential or a role is fixed.
+    /// Whether no controller can work until an operator corrects a setting, a credential or an RBAC role.
     pub(super) failed: AtomicBool,
-    /// How many controllers have not ended their first tick.
+    /// How many controllers have not finished their first tick yet.
     first_ticks: AtomicUsize,
 }
 
 pub(super) struct Ticking {
     controller: Box<dyn Controller>,
-    /// Whether the controller has not ended a tick yet.
+    /// Whether the controller has not finished its first tick yet.
     is_first: bool,
-    /// Whether both APIs have answered this controller at least once.
+    /// Whether a tick of this controller has ended without an outage of the Kubernetes or the cloud API.
     worked_once: bool,
 }
 
@@ -37,8 +38,8 @@ impl Ticking {
     }
 }
 
-/// Calls the cloud when it has not answered any call yet. The call shows whether the token and the Network are right,
-/// even when no controller has called the cloud.
+/// Makes a call to the cloud if the cloud has not answered any call yet. The call shows whether the token and the
+/// Network are right, even when no controller needs the cloud.
 pub fn reach_cloud(apis: &Apis) -> Result<(), cache::CacheError> {
     if apis.provider.is_reached() {
         Ok(())
@@ -62,8 +63,8 @@ impl Ticks {
         }
     }
 
-    /// Does one tick of a controller. Returns the pause until the next tick, or `None` when the controller can't
-    /// work at all.
+    /// Makes one tick of a controller. Returns the pause before the next tick, or `None` when the controller can't work
+    /// at all.
     pub(super) fn tick(&self, ticking: &mut Ticking) -> Option<Duration> {
         let controller = &mut ticking.controller;
         let (name, interval) = (controller.name(), controller.interval());
@@ -73,8 +74,9 @@ impl Ticks {
         let others_may_ask =
             self.first_ticks.load(Ordering::Relaxed) > usize::from(ticking.is_first);
         if !others_may_ask && report.outage.is_none() {
-            // No controller called the cloud in its first tick, so this thread calls the cloud for all of them. Until
-            // the cloud has answered, the daemon is not ready, and it is not known whether the token is valid.
+            // All other controllers have finished their first tick. If the cloud was not called in these ticks, it is
+            // called now. Without an answer of the cloud, it is not known whether the token is valid, and the readiness
+            // probe fails.
             let waiting = String::new();
             report.outage = reach_cloud(self.apis).err().map(|error| Outage { error, waiting });
         }
@@ -83,7 +85,7 @@ impl Ticks {
             && !ticking.worked_once
             && !self.is_rotation(&outage.error)
         {
-            // The first controller that notices the outage logs it, and the others do not.
+            // Only the first controller that notices the outage logs it.
             if !self.failed.swap(true, Ordering::Relaxed) {
                 log::error!(controller = name; "{name}: {outage}");
             }
@@ -100,13 +102,15 @@ impl Ticks {
         if std::mem::take(&mut ticking.is_first) {
             self.first_ticks.fetch_sub(1, Ordering::Relaxed);
         }
-        // A tick with unfinished changes has lasted a whole interval, so the next tick begins at once and continues.
+        // A tick with unfinished changes has used its whole interval to wait for the cloud. The next tick begins
+        // without a pause and continues with these changes.
         let pause = if report.has(Progress::Unfinished) { Duration::ZERO } else { interval };
         heartbeat::pause(pause);
         Some(pause)
     }
 
-    /// Whether the error may come from a rotation of the credentials: they were accepted earlier, and are refused now.
+    /// Whether an API that accepted the credentials earlier refuses them now. The credentials are probably being
+    /// replaced, so the daemon goes on.
     fn is_rotation(&self, error: &cache::CacheError) -> bool {
         error.is_unauthorized()
             && match error {
@@ -116,13 +120,14 @@ impl Ticks {
             }
     }
 
-    /// Records how a controller's tick ended, and logs a change of the controller's state.
+    /// Records whether the controller's tick ended with an outage, and logs when this has changed since the last tick.
     fn note_outage(&self, controller: &'static str, outage: Option<&Outage>, interval: Duration) {
         let mut states = lock(&self.outages);
         let state = outage.map(|outage| outage.error.state());
         let is_robot = states.get(controller).is_some_and(|before| before.starts_with("robot "));
         if state.is_none() && is_robot && self.apis.dedicated_fails() {
-            // This tick did not call the API of dedicated servers, so an outage of that API may still last.
+            // This tick made no call to the API of dedicated servers. An outage of that API may still last, so it is
+            // not logged as ended.
             return;
         }
         let before = match state {
@@ -166,8 +171,8 @@ fn measure(name: &str, report: &Report, took: Duration) {
     PLANNED.set(&[name], report.planned as f64);
 }
 
-/// Logs the failures that no finding reports. Findings and changes are not logged here, because each was
-/// logged when it occurred.
+/// Logs the failures that were not yet reported by a finding (a message for the operator). Findings and changes were
+/// already logged when they occurred.
 pub fn log_report(report: &Report) {
     for failure in report.failures.iter().filter(|failure| failure.finding.is_none()) {
         let object = failure.object.as_str();
