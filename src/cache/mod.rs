@@ -39,10 +39,9 @@ const A_PAGE: usize = 50;
 /// enough. Such a list takes hardly more calls than single servers.
 const FEW_PAGES: u32 = 3;
 
-/// The shortest period between two lists of all servers, for each page that the list has. A list of several pages reads
-/// its first page twice. Lists that no caller waits for thus take at most 180 calls an hour with two pages, and 132 with
-/// ten. Together with the periodic reads of all load balancers and of the Network, they take about 200 of the project's
-/// 3,600 calls an hour.
+/// The shortest period between two lists of all servers, for each call that one list takes. Lists that no caller waits
+/// for thus take at most 120 calls an hour. Together with the periodic reads of all load balancers and of the Network,
+/// they take at most 200 of the project's 3,600 calls an hour.
 const SERVERS_CALL: Duration = Duration::from_secs(30);
 
 /// The shortest period between two reads of all load balancers, for each call that one read takes. Reads that no caller
@@ -335,10 +334,8 @@ impl Apis {
     /// not include the reads that a caller waits for.
     pub fn refreshes(&self, servers: Duration, load_balancers: Duration) -> Vec<Refresh> {
         let (listed, observed) = (self.instances_last(), self.cloud.load_balancers.last());
-        let of_servers = listed.map(|_| {
-            let pages = self.server_pages();
-            ("servers", self.refresh_period(servers), pages + u32::from(pages > 1))
-        });
+        let of_servers =
+            listed.map(|_| ("servers", self.refresh_period(servers), self.list_calls()));
         let of_balancers = observed
             .map(|view| ("load balancers", self.resync_period(load_balancers), view.value.calls()));
         let all = of_servers.into_iter().chain(of_balancers);
@@ -346,10 +343,16 @@ impl Apis {
             .collect()
     }
 
+    /// Returns how many calls a list of all servers takes. A list of several pages reads its first page twice.
+    fn list_calls(&self) -> u32 {
+        let pages = self.server_pages();
+        pages + u32::from(pages > 1)
+    }
+
     /// Returns the period of the lists of all servers that no caller waits for. This is `period`, or a longer time when
     /// `period` would lead to more calls than `SERVERS_CALL` allows.
     pub fn refresh_period(&self, period: Duration) -> Duration {
-        period.max(SERVERS_CALL.saturating_mul(self.server_pages()))
+        period.max(SERVERS_CALL.saturating_mul(self.list_calls()))
     }
 
     /// Returns the period of the reads of all load balancers that no caller waits for. This is `period`, or a longer

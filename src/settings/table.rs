@@ -414,8 +414,8 @@ settings! {
         default: Some("5s"),
     }
 
-    /// How often addresses and labels of all nodes are compared with their servers. With more than 500 servers in the
-    /// project, this is less often: these lists use at most 120 calls an hour, one for each 50 servers.
+    /// How often addresses and labels of all nodes are compared with their servers. With more than 450 servers in the
+    /// project, this is less often: these lists use at most 120 calls an hour, one for each 50 servers and one more.
     NODE_STATUS_UPDATE_FREQUENCY node_status_update_frequency: Duration = parsed(interval) => {
         flags: &["node-status-update-frequency"],
         kind: ValueKind::Duration,
