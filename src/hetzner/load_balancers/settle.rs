@@ -122,9 +122,12 @@ fn settle_ports<'a>(
 ) -> Result<FoundBalancer<'a>, Unsettled<'a>> {
     let there = found.balancer();
     if let Some(stays) = stays {
-        let is_there = there.is_some_and(|there| there.id == stays.on.id);
+        let on = there.filter(|there| there.id == stays.on.id);
         for why in stays.why.iter().cloned() {
-            if is_there { parser.stays(why) } else { parser.blocked(why) }
+            match on {
+                Some(on) => parser.stays(why, context.group.others_decide(on, context.service)),
+                None => parser.blocked(why),
+            }
         }
     }
     if let Some(why) = there.and_then(|balancer| serves_other_profile(context, balancer)) {

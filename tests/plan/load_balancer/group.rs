@@ -564,6 +564,27 @@ fn a_blocked_service_is_synced_in_its_role_where_it_stays() {
     }
 }
 
+/// A Service decides about the targets where it stays, unless another Service has a port there. A Service that only asks
+/// for the load balancer has no port there, so its plan has no targets.
+#[test]
+fn a_blocked_service_gets_targets_beside_a_service_without_a_port_there() {
+    for (port_of_other, is_made) in [(6443, "add_target"), (82, "")] {
+        let mut cluster = Cluster::beside(external(&[(EXTERNAL, "")]));
+        cluster.add("a", 4, &[80], "share=edge");
+        cluster.add("b", 3, &[80], "external=7");
+        cluster.add("c", 2, &[port_of_other], "external=7");
+        cluster.converge();
+        cluster.set("b", "external", None);
+        cluster.set("b", "share", Some("edge"));
+        cluster.converge();
+        cluster.world.nodes.push(node(9));
+        assert_eq!(cluster.changes("b"), is_made, "{port_of_other}");
+        cluster.converge();
+        let has = cluster.balancer(7).targets.contains(&server(9));
+        assert!(has, "{port_of_other}: {:#?}", cluster.balancer(7));
+    }
+}
+
 #[test]
 fn a_service_that_joins_or_leaves_is_served_at_every_moment() {
     let mut cluster = Cluster::new();

@@ -181,11 +181,11 @@ impl<'a> AnnotationParser<'a> {
         if self.is_shared { self.whole_problems.push(problem) } else { self.problem(problem) }
     }
 
-    /// Reports why the Service stays on its present load balancer although it asks for another one. When several
-    /// Services share the present load balancer, the report is a problem with the whole load balancer. This Service
-    /// then does not change settings that concern the other Services.
-    pub(crate) fn stays(&mut self, why: Finding) {
-        if self.is_shared {
+    /// Reports why the Service stays on its present load balancer although it asks for another one. When other Services
+    /// decide about the present load balancer, the report is a problem with the whole load balancer. This Service then
+    /// does not change settings that concern the other Services.
+    pub(crate) fn stays(&mut self, why: Finding, others_decide: bool) {
+        if others_decide {
             self.whole_problem(why.text().into_owned())
         } else {
             self.finding(Finding { reason: Reason::SyncLoadBalancerFailed, ..why })

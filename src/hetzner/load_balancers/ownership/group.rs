@@ -441,6 +441,15 @@ impl<'a> Group<'a> {
         all
     }
 
+    /// Whether other members decide about the whole load balancer. On an external load balancer these are members that
+    /// have a port there, because a Service without a port there plans no targets.
+    pub(crate) fn others_decide(&self, balancer: Labelled, service: &Service) -> bool {
+        let served = self.served_on(balancer);
+        let has_port = |uid: &str| served.iter().any(|served| served.uid == uid);
+        let mut others = self.members.iter().filter(|member| member.uid != service.uid);
+        others.any(|other| !self.is_external() || has_port(&other.uid))
+    }
+
     /// Returns the member that has a port with this port number and node port. This member owns the load balancer's
     /// port if the port has no label. On an external load balancer [`is_recognised`] must be true as well.
     pub(crate) fn recognised(&self, balancer: Labelled, port: &Listener) -> Option<&'a Service> {
