@@ -379,18 +379,9 @@ impl Apis {
         self.cloud.instances.put(instances, asked)
     }
 
-    /// Returns all cloud servers, no older than `max_age`. An incomplete list is an error.
-    pub fn instances(
-        &self,
-        max_age: Duration,
-        urgency: Urgency,
-    ) -> Result<ListedServers, CacheError> {
-        self.instances_since(None, max_age, urgency)
-    }
-
     /// Returns all cloud servers, no older than `max_age` and requested at `since` or later. An incomplete list
     /// is an error.
-    pub fn instances_since(
+    pub fn instances(
         &self,
         since: Option<Instant>,
         max_age: Duration,
@@ -469,7 +460,7 @@ impl Apis {
             // A list in which only some servers were read again by name does not count as a new list of all servers.
             let partial = known.as_ref().filter(|servers| servers.named.is_some());
             let partial = partial.and_then(|servers| Some(servers.cloud.as_ref().ok()?.asked));
-            self.instances_since(needs.since.max(partial), needs.max_age, urgency)
+            self.instances(needs.since.max(partial), needs.max_age, urgency)
         };
         let dedicated = match &known {
             Some(known) if known.satisfy_of_dedicated(needs) => known.dedicated.clone(),

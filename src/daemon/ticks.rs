@@ -44,7 +44,7 @@ pub fn reach_cloud(apis: &Apis) -> Result<(), cache::CacheError> {
     if apis.provider.is_reached() {
         Ok(())
     } else {
-        apis.instances(Duration::MAX, Urgency::Needed).map(drop)
+        apis.instances(None, Duration::MAX, Urgency::Needed).map(drop)
     }
 }
 

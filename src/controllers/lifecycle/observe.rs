@@ -84,7 +84,8 @@ impl Observation<'_> {
             found.note_listed(&listed.value, numbers);
             around = Some(listed).filter(|listed| listed.asked >= self.begun);
         } else if is_listed {
-            let listed = apis.instances(apis.look_period(self.list_max_age), Urgency::Gone)?;
+            let listed =
+                apis.instances(None, apis.look_period(self.list_max_age), Urgency::Gone)?;
             found.note_listed(&listed.value, numbers);
         }
         for number in numbers {
@@ -125,7 +126,7 @@ impl Observation<'_> {
                 return Ok(facts);
             }
         }
-        let list = apis.instances(clock::since(self.begun), Urgency::Gone)?;
+        let list = apis.instances(None, clock::since(self.begun), Urgency::Gone)?;
         Ok(self.second_witness(missing, &list.value, 1))
     }
 

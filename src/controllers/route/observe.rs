@@ -145,7 +145,7 @@ impl RouteController {
         ages: &Ages,
     ) -> Result<ObservedRoutes, CacheError> {
         let network = apis.network(ages.network, ages.urgency)?;
-        let instances = apis.instances(ages.instances, ages.urgency)?.value;
+        let instances = apis.instances(None, ages.instances, ages.urgency)?.value;
         Ok(ObservedRoutes {
             plan: self.plan(apis, nodes, &instances, &network.value),
             instances,

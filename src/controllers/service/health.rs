@@ -35,7 +35,7 @@ pub(super) fn explain(apis: &Apis, nodes: &[Arc<KubeNode>], plans: &mut [Service
     let Some(cloud) = apis.provider.load_balancers() else {
         return;
     };
-    let servers = apis.instances(Duration::MAX, Urgency::Asked);
+    let servers = apis.instances(None, Duration::MAX, Urgency::Asked);
     let servers = servers.map(|view| view.value).unwrap_or_default();
     let off = servers.iter().filter(|server| server.is_off);
     let off: HashSet<InstanceId> = off.map(|server| server.id).collect();

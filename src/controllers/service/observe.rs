@@ -132,7 +132,7 @@ impl ObservedServices {
             // The token of this project may be replaced by that of another project at any time. The list of servers
             // must therefore come from the project of the load balancers, or be newer than the list of load balancers.
             let since = since.max(self.answered);
-            let servers = apis.instances_since(Some(since), Duration::MAX, self.urgency)?;
+            let servers = apis.instances(Some(since), Duration::MAX, self.urgency)?;
             let is_own = |server: &Instance| self.cluster.servers.contains_key(&server.id);
             self.has_own_servers = Some(servers.value.iter().any(is_own));
             self.nodes = offered(apis, nodes, Some(&servers.value), true);

@@ -55,7 +55,7 @@ fn a_route_to_a_server_that_was_made_meanwhile_stays() {
     let world = World::synced(2);
     world.join("worker-3", "10.244.3.0/24");
     let apis = apis(&world);
-    apis.instances(Duration::ZERO, Urgency::Needed).unwrap();
+    apis.instances(None, Duration::ZERO, Urgency::Needed).unwrap();
     // Once to see that a route is missing, once to add it.
     let rule = router_is_added_at_read(&world);
     let mut routes = controller(LONG, Duration::ZERO);

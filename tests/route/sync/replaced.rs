@@ -39,7 +39,7 @@ impl Compared {
 
     /// Another controller lists the servers.
     fn list(&self) {
-        self.ccm.instances(Duration::ZERO, Urgency::Needed).unwrap();
+        self.ccm.instances(None, Duration::ZERO, Urgency::Needed).unwrap();
     }
 
     /// Another controller reads the nodes.
