@@ -524,7 +524,7 @@ fn a_server_is_only_said_to_be_missing_by_a_list_requested_after_the_node_was_fi
     assert_eq!(findings(&evaluated()), []);
     // A server that was deleted for good is reported as missing without another list.
     sandbox.cloud().delete_server(id);
-    world.instances(Duration::ZERO, Urgency::Needed).unwrap();
+    world.instances(None, Duration::ZERO, Urgency::Needed).unwrap();
     let lists = lists_of_servers(&sandbox);
     assert_eq!(findings(&evaluated()), [Reason::ServerNotFound]);
     assert_eq!(lists_of_servers(&sandbox), lists);
