@@ -80,6 +80,8 @@ pub struct Apis {
     any_services: Cached<Vec<Arc<kube::AnyService>>>,
     secrets: Secrets,
     cloud: CloudLists,
+    /// How old a list may be at most. This is the setting `ROBOT_CACHE_TIMEOUT`.
+    pub dedicated_max_age: Duration,
     dedicated: DedicatedList,
 }
 
@@ -103,8 +105,6 @@ struct DedicatedList {
     pause: CallPause,
     /// Whether the last call to this API has failed.
     fails: AtomicBool,
-    /// How old a list may be at most. This is the setting `ROBOT_CACHE_TIMEOUT`.
-    max_age: Duration,
 }
 
 impl Apis {
@@ -121,13 +121,9 @@ impl Apis {
             any_services: Cached::default(),
             secrets: Secrets::default(),
             cloud: CloudLists::default(),
-            dedicated: DedicatedList { max_age: DEDICATED_MAX_AGE, ..DedicatedList::default() },
+            dedicated_max_age: DEDICATED_MAX_AGE,
+            dedicated: DedicatedList::default(),
         }
-    }
-
-    /// Sets how old a list of dedicated servers may be at most.
-    pub fn set_dedicated_max_age(&mut self, max_age: Duration) {
-        self.dedicated.max_age = max_age;
     }
 
     /// Limits how often the cloud's APIs are called, for a display that is redrawn. The same data is not requested
@@ -410,7 +406,7 @@ impl Apis {
         if self.provider.dedicated().is_none() {
             return Ok(View::new(Arc::default(), clock::now()));
         }
-        let max_age = self.dedicated.max_age.max(self.cloud.interval);
+        let max_age = self.dedicated_max_age.max(self.cloud.interval);
         let is_fresh = |view: &ListedServers| {
             view.age() <= max_age && since.is_none_or(|since| view.asked >= since)
         };

@@ -122,7 +122,7 @@ fn command_of(words: &[&str]) -> Option<Command> {
 fn typed(words: &[&str]) -> Settings {
     let command = command_of(words).unwrap_or(Command::Doctor);
     let words = words.iter().map(OsString::from).collect();
-    settings::parse(command, words, &Process).settings
+    settings::parse(command, words, &Process, None).settings
 }
 
 /// Returns the answer of the cluster that the typed flags select, or nothing when the cluster does not answer within

@@ -52,7 +52,9 @@ pub(super) fn text(word: &str) -> Option<String> {
         // A label such as `ccm-from-scratch/port-443` is in the tables as `port-[NUMBER]`.
         let begins = |word: &str| names.iter().any(|name| word.starts_with(name.as_str()));
         let is_begun = row.headings[0] == "label" && row.cells[0].contains("-[") && begins(&word);
-        is_begun || has(&word) || of_one_port.is_some_and(|word| row.is_per_port() && has(word))
+        is_begun
+            || has(&word)
+            || of_one_port.is_some_and(|word| row.cells[0].contains("[.PORT]") && has(word))
     };
     let texts: Vec<String> = rows().filter(is_meant).map(|row| shown(&row)).collect();
     (!texts.is_empty()).then(|| texts.join("\n"))

@@ -27,8 +27,18 @@ pub(super) fn lease(
         return Ok(None);
     }
     let client = wire::lease_client(settings, Arc::new(stop))?;
-    let lease = LeaderElection::new(client, lease_settings(settings, key(settings)), stop);
-    Ok(Some(Arc::new(lease)))
+    let duration = settings.lease_duration.value;
+    let settings = lease::LeaseSettings {
+        key: key(settings),
+        identity: lease::identity(),
+        lease_seconds: whole_seconds(duration),
+        second: wire::for_lease(Duration::from_secs(1)),
+        lease_duration: wire::for_lease(duration),
+        renew_deadline: wire::for_lease(settings.renew_deadline.value),
+        retry_period: wire::for_lease(settings.retry_period.value),
+        write_timeout: wire::for_lease(http::WRITE_TIMEOUT),
+    };
+    Ok(Some(Arc::new(LeaderElection::new(client, settings, stop))))
 }
 
 /// Does the work while this process leads. Without leader election the work begins at once.
@@ -115,19 +125,6 @@ pub(super) fn key(settings: &Settings) -> LeaseKey {
     LeaseKey {
         namespace: settings.lease_namespace.value.to_string(),
         name: settings.lease_name.value.to_string(),
-    }
-}
-
-fn lease_settings(settings: &Settings, key: LeaseKey) -> lease::LeaseSettings {
-    lease::LeaseSettings {
-        key,
-        identity: lease::identity(),
-        lease_seconds: whole_seconds(settings.lease_duration.value),
-        second: wire::for_lease(Duration::from_secs(1)),
-        lease_duration: wire::for_lease(settings.lease_duration.value),
-        renew_deadline: wire::for_lease(settings.renew_deadline.value),
-        retry_period: wire::for_lease(settings.retry_period.value),
-        write_timeout: wire::for_lease(http::WRITE_TIMEOUT),
     }
 }
 

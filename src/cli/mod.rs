@@ -191,35 +191,25 @@ fn help_on(words: &[OsString]) -> Exit {
     }
 }
 
-/// Prepares the process. This is the first step of every run.
-fn prepare() {
-    one_malloc_arena();
-    forbid_dumps();
-    std::panic::set_hook(Box::new(end_with_one_line));
-}
-
-/// Limits glibc to one memory arena. By default every thread has an arena of its own, which keeps the memory that the
-/// thread once needed. That memory would be megabytes for a daemon whose threads take turns parsing lists.
+/// Prepares the process. This is the first step of every run, and no other thread runs yet.
 #[allow(unsafe_code)]
-fn one_malloc_arena() {
+fn prepare() {
+    // Limits glibc to one memory arena. By default every thread has an arena of its own, which keeps the memory that
+    // the thread once needed. That memory would be megabytes for a daemon whose threads take turns parsing lists.
+    // Safety: mallopt has no preconditions.
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // Safety: mallopt has no preconditions, and no other thread runs yet.
     unsafe {
         libc::mallopt(libc::M_ARENA_MAX, 1);
     }
-}
-
-/// Forbids core dumps of this process, and keeps processes without CAP_SYS_PTRACE from reading its memory or
-/// environment, because the memory holds tokens and private keys. RLIMIT_CORE is not enough, because a program
-/// that takes core dumps by a pipe does not obey it. The files of `/proc/self` that metrics read (`stat`,
-/// `status`) stay readable.
-#[allow(unsafe_code)]
-fn forbid_dumps() {
+    // Forbids core dumps of this process, and keeps processes without CAP_SYS_PTRACE from reading its memory or
+    // environment, because the memory holds tokens and private keys. RLIMIT_CORE is not enough, because a program that
+    // takes core dumps by a pipe does not obey it. The files of `/proc/self` that metrics read (`stat`, `status`) stay
+    // readable. Safety: this call of prctl takes only numbers.
     #[cfg(target_os = "linux")]
-    // Safety: this call of prctl takes only numbers.
     unsafe {
         libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0);
     }
+    std::panic::set_hook(Box::new(end_with_one_line));
 }
 
 /// Prints a panic as one line, without a backtrace, and ends the whole process instead of a single thread.

@@ -67,14 +67,15 @@ pub(super) fn start(command: Command, words: Vec<OsString>) -> Result<Started, E
 /// Parses the settings of a command. Wrong settings are printed, and end the command. `doctor`, `status` and `config`
 /// show wrong settings in their output, so only an error in their own command line ends them.
 pub(super) fn parse(command: Command, words: Vec<OsString>) -> Result<Parsed, Exit> {
-    let parsed = settings::parse(command, words, &Process);
+    let parsed = settings::parse(command, words, &Process, None);
     if parsed.help {
         return Err(Printer::stdout(&commands::help(command.name())));
     }
     if parsed.version {
         return Err(Printer::stdout(&version::line()));
     }
-    terminal::ask_for_color(parsed.settings.color.value);
+    // With `--settings-from` the settings are read twice. The second value is ignored, because it is the same.
+    let _ = terminal::COLOR.set(parsed.settings.color.value);
     let is_shown = |problem: &Problem| {
         let mut shown = parsed.effective.iter();
         shown.any(|row| problem.is_about(row.setting) && !row.setting.is_of_config())
@@ -275,7 +276,7 @@ fn both(
     let arguments = std::mem::take(&mut container.words);
     let variables = std::mem::take(&mut container.variables);
     let daemon = DaemonSettings::new(name, arguments, variables).map_err(joined)?;
-    let both = settings::parse_with_daemon(command, words, &Process, Some(&daemon));
+    let both = settings::parse(command, words, &Process, Some(&daemon));
     let mut problems = both.problems.clone();
     problems.retain(|problem| !own.problems.contains(problem));
     if !problems.is_empty() && !matches!(command, Command::Doctor | Command::Status) {

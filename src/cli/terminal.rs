@@ -13,13 +13,7 @@ const USUAL: usize = 80;
 const LEAST: usize = 40;
 
 /// The value of the flag `--color`. It is empty until the flags are read.
-static ASKED: OnceLock<Color> = OnceLock::new();
-
-pub(super) fn ask_for_color(color: Color) {
-    // With `--settings-from` the settings are read twice, so this function is called twice. The second call is ignored,
-    // because `--color` has the same value both times.
-    let _ = ASKED.set(color);
-}
+pub(super) static COLOR: OnceLock<Color> = OnceLock::new();
 
 /// Whether the stream is a terminal that can show colours and move its cursor.
 pub(super) fn obeys_codes(is_stderr: bool) -> bool {
@@ -68,7 +62,7 @@ fn window(stream: i32) -> (usize, usize) {
 /// <https://no-color.org>. `--color=always` and `--color=never` override `NO_COLOR`.
 pub(super) fn has_color(is_stderr: bool) -> bool {
     let is_set = |name: &str| process::variable(name).is_some_and(|value| !value.is_empty());
-    match ASKED.get().copied().unwrap_or_default() {
+    match COLOR.get().copied().unwrap_or_default() {
         Color::Always => true,
         Color::Never => false,
         Color::Auto => !is_set("NO_COLOR") && obeys_codes(is_stderr),

@@ -80,11 +80,6 @@ impl TableRow {
         names.filter(|name| !name.is_empty()).map(str::to_owned).collect()
     }
 
-    /// Whether the row is about an annotation that may be for one port.
-    pub(super) fn is_per_port(&self) -> bool {
-        self.cells.first().is_some_and(|cell| cell.contains("[.PORT]"))
-    }
-
     /// Returns the row in the form in which `ccm help` prints it, with the name on a line of its own.
     pub(super) fn text(&self) -> String {
         let mut page = TopicPage { text: String::new(), columns: help_columns() };

@@ -18,22 +18,20 @@ struct Build {
     toolchain: Option<&'static str>,
 }
 
-const BUILD: Build = Build {
-    version: env!("CARGO_PKG_VERSION"),
-    commit: unless_empty(option_env!("CCM_COMMIT")),
-    toolchain: unless_empty(option_env!("CCM_TOOLCHAIN")),
-};
-
-const fn unless_empty(text: Option<&'static str>) -> Option<&'static str> {
-    match text {
-        Some(text) if text.is_empty() => None,
-        text => text,
+impl Build {
+    fn of_this_program() -> Build {
+        let given = |text: Option<&'static str>| text.filter(|text| !text.is_empty());
+        Build {
+            version: env!("CARGO_PKG_VERSION"),
+            commit: given(option_env!("CCM_COMMIT")),
+            toolchain: given(option_env!("CCM_TOOLCHAIN")),
+        }
     }
 }
 
 /// Returns the program and its version in one line.
 pub(super) fn line() -> String {
-    format!("ccm {}\n", BUILD.version)
+    format!("ccm {}\n", env!("CARGO_PKG_VERSION"))
 }
 
 pub(super) fn version(words: Vec<OsString>) -> Result<Exit, Exit> {
@@ -57,15 +55,16 @@ pub(super) fn version(words: Vec<OsString>) -> Result<Exit, Exit> {
             _ => return Err(usage("version takes no words, and no flag except -o")),
         }
     }
-    let document = || Document::new("Version", vec![BUILD]);
+    let document = || Document::new("Version", vec![Build::of_this_program()]);
     Ok(output::print(output, document, |_| text()))
 }
 
 fn text() -> String {
+    let build = Build::of_this_program();
     format!(
         "{}commit: {}\ntoolchain: {}\n",
         line(),
-        BUILD.commit.unwrap_or("unknown, not built with make in a git checkout"),
-        BUILD.toolchain.unwrap_or("unknown, not built with make"),
+        build.commit.unwrap_or("unknown, not built with make in a git checkout"),
+        build.toolchain.unwrap_or("unknown, not built with make"),
     )
 }

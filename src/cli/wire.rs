@@ -91,7 +91,7 @@ pub(super) fn apis(
 pub(super) fn together(settings: &Settings, kube: KubeClient, provider: Hetzner) -> Apis {
     let mut apis = Apis::new(kube, Box::new(provider));
     apis.concurrent_nodes = settings.concurrent_node_syncs.value.min(WRITERS_AT_MOST) as usize;
-    apis.set_dedicated_max_age(settings.robot_cache_timeout.value);
+    apis.dedicated_max_age = settings.robot_cache_timeout.value;
     apis
 }
 

@@ -34,7 +34,7 @@ pub use effective::{DaemonSettings, Effective, Environment, Process};
 pub use hccm_compat::{FlagUse, IGNORED_FLAGS};
 pub use help::help;
 pub use problem::{Notice, Problem};
-pub use resolve::{Parsed, parse, parse_with_daemon};
+pub use resolve::{Parsed, parse};
 pub use setting::{Command, Group, Setting, ValueKind, Variable};
 pub use table::{
     HCLOUD_TOKEN, LOAD_BALANCER_RESYNC_PERIOD, NODE_STATUS_UPDATE_FREQUENCY, Settings, TABLE,

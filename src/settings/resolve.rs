@@ -38,15 +38,10 @@ pub struct Parsed {
     pub problems: Vec<Problem>,
 }
 
-/// Parses the settings of one command. `words` follow the command's own words, e.g. `-o json` in `ccm
-/// node list -o json`.
-pub fn parse(command: Command, words: Vec<OsString>, environment: &dyn Environment) -> Parsed {
-    parse_with_daemon(command, words, environment, None)
-}
-
-/// Parses the settings of one command. A setting that has no value on the command line or in the environment is taken
-/// from the daemon of a cluster, if `--settings-from` takes over such a setting.
-pub fn parse_with_daemon(
+/// Parses the settings of one command. `words` follow the command's own words, e.g. `-o json` in `ccm node list -o json`.
+/// A setting that has no value on the command line or in the environment is taken from `daemon`, a daemon of the cluster,
+/// if `--settings-from` takes over such a setting.
+pub fn parse(
     command: Command,
     words: Vec<OsString>,
     environment: &dyn Environment,

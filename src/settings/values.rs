@@ -10,6 +10,7 @@ use ipnet::{IpNet, Ipv4Net};
 use serde::Deserialize;
 use std::fmt;
 use std::net::{Ipv6Addr, SocketAddr};
+use std::str::FromStr;
 use std::time::Duration;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
@@ -110,6 +111,11 @@ fn items(text: &str) -> Vec<&str> {
     text.split(',').map(str::trim).filter(|item| !item.is_empty()).collect()
 }
 
+/// Returns the parsed items of a list, or `None` when an item can't be parsed.
+fn parsed<T: FromStr>(text: &str) -> Option<Vec<T>> {
+    items(text).into_iter().map(|item| item.parse().ok()).collect()
+}
+
 pub(super) fn verbosity(text: &str) -> Result<u32, String> {
     text.parse().map_err(|_| "use a whole number from 0".to_owned())
 }
@@ -139,23 +145,17 @@ pub(super) fn cidrs(text: &str) -> Result<Vec<IpNet>, String> {
 /// Parses ranges of IPv4 addresses. An empty list is refused, because it would refuse all addresses,
 /// which nobody wants.
 pub(super) fn ipv4_ranges(text: &str) -> Result<Vec<Ipv4Net>, String> {
-    let ranges = items(text).into_iter().map(str::parse::<Ipv4Net>);
-    match ranges.collect::<Result<Vec<_>, _>>() {
-        Ok(ranges) if !ranges.is_empty() => Ok(ranges.iter().map(Ipv4Net::trunc).collect()),
-        _ => Err("use IP ranges, e.g. 10.0.1.0/24 or 10.0.1.0/24,10.0.2.8/29".to_owned()),
-    }
+    let ranges = parsed(text).filter(|ranges: &Vec<Ipv4Net>| !ranges.is_empty());
+    let form = "use IP ranges, e.g. 10.0.1.0/24 or 10.0.1.0/24,10.0.2.8/29";
+    Ok(ranges.ok_or(form)?.iter().map(Ipv4Net::trunc).collect())
 }
 
 /// Parses ranges of IPv4 and IPv6 addresses. A list of only commas is refused, because it would limit
 /// nothing, which nobody means.
 pub(super) fn ip_ranges(text: &str) -> Result<Vec<IpNet>, String> {
-    let ranges = items(text).into_iter().map(str::parse::<IpNet>);
-    match ranges.collect::<Result<Vec<_>, _>>() {
-        Ok(ranges) if !ranges.is_empty() || text.trim().is_empty() => {
-            Ok(ranges.iter().map(IpNet::trunc).collect())
-        }
-        _ => Err("use IP ranges, e.g. 10.0.0.0/16 or 100.64.0.0/10,fd7a::/48".to_owned()),
-    }
+    let is_right = |ranges: &Vec<IpNet>| !ranges.is_empty() || text.trim().is_empty();
+    let form = "use IP ranges, e.g. 10.0.0.0/16 or 100.64.0.0/10,fd7a::/48";
+    Ok(parsed(text).filter(is_right).ok_or(form)?.iter().map(IpNet::trunc).collect())
 }
 
 /// Parses the factor by which every wait is multiplied. The factor has an upper limit, because a larger factor would

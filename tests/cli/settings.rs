@@ -4,7 +4,7 @@ use crate::common::help::{has_table, with_table};
 use ccm::settings::{
     AddressFamily, Command, Controller, DaemonSettings, Environment, FlagUse, IGNORED_FLAGS,
     LogFormat, NetworkSelector, Output, Parsed, Profile, Setting, Sourced, TABLE, ValueKind,
-    Variable, WorkloadName, parse, parse_with_daemon,
+    Variable, WorkloadName, parse,
 };
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -51,7 +51,7 @@ fn environment(text: &str) -> Given {
 /// Words separated by spaces, as a shell would.
 fn read(command: Command, line: &str, text: &str) -> Parsed {
     let words = line.split_whitespace().map(OsString::from).collect();
-    parse(command, words, &environment(text))
+    parse(command, words, &environment(text), None)
 }
 
 /// Reads the same settings with a token, so that nothing else is wrong.
@@ -507,7 +507,7 @@ fn a_value_that_is_not_utf_8_is_a_problem() {
     given.variables.insert("HCLOUD_NETWORK".to_owned(), broken.clone());
     let mut flag = OsString::from("--context=");
     flag.push(&broken);
-    let parsed = parse(Command::NodeList, vec![flag, broken], &given);
+    let parsed = parse(Command::NodeList, vec![flag, broken], &given, None);
     let expected = "--context: its value is not UTF-8\nn\u{fffd}: not UTF-8\n\
                     HCLOUD_NETWORK: its value is not UTF-8";
     assert_eq!(lines(&parsed.problems), expected);
@@ -760,7 +760,7 @@ fn a_daemon_s_settings_come_below_a_person_s_own() {
     let read = |line: &str, text: &str| {
         let words = line.split_whitespace().map(OsString::from).collect();
         let environment = environment(&format!("HCLOUD_TOKEN=mine\n{text}"));
-        let parsed = parse_with_daemon(Command::LbSync, words, &environment, Some(&taken));
+        let parsed = parse(Command::LbSync, words, &environment, Some(&taken));
         assert_eq!(lines(&parsed.problems), "");
         parsed.settings
     };
@@ -786,7 +786,8 @@ fn a_daemon_s_settings_come_below_a_person_s_own() {
     assert_eq!(own.cluster_name.source.name(), "--cluster-name");
     assert_eq!(own.load_balancers.kind.unwrap().value, "lb31");
     assert_eq!(own.network.value, Some(NetworkSelector::Id(9)));
-    let unset = parse(Command::LbSync, Vec::new(), &environment("HCLOUD_NETWORK=7")).unset_names();
+    let unset =
+        parse(Command::LbSync, Vec::new(), &environment("HCLOUD_NETWORK=7"), None).unset_names();
     for (name, counts) in [
         ("HCLOUD_LOAD_BALANCERS_TYPE", true),
         // The shell has set this variable.

@@ -256,7 +256,7 @@ fn ccm_accepts_the_arguments_and_variables_of_the_deployment() {
     let mut words = container["args"].as_array().unwrap().iter();
     assert_eq!(words.next().unwrap(), "run");
     let words = words.map(|word| word.as_str().unwrap().into()).collect();
-    let parsed = ccm::settings::parse(ccm::settings::Command::Run, words, &Given(variables));
+    let parsed = ccm::settings::parse(ccm::settings::Command::Run, words, &Given(variables), None);
     assert!(parsed.problems.is_empty(), "{:?}", parsed.problems);
     assert!(parsed.notices.is_empty(), "{:?}", parsed.notices);
     let port = &container["ports"][0];

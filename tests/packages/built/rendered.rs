@@ -106,7 +106,7 @@ pub fn understood(container: &Value) -> Parsed {
         }
     }
     let words = flags(container).into_iter().map(Into::into).collect();
-    let parsed = ccm::settings::parse(Settings::Run, words, &Given(variables(container)));
+    let parsed = ccm::settings::parse(Settings::Run, words, &Given(variables(container)), None);
     assert!(parsed.problems.is_empty(), "{:?}", parsed.problems);
     parsed
 }

@@ -28,7 +28,7 @@ fn read(variables: &[(&str, &str)]) -> settings::Parsed {
         (name, (*value).to_owned())
     });
     let token = ("HCLOUD_TOKEN".to_owned(), "t".repeat(64));
-    settings::parse(Command::Run, vec![], &Given(prefixed.chain([token]).collect()))
+    settings::parse(Command::Run, vec![], &Given(prefixed.chain([token]).collect()), None)
 }
 
 /// A variable, a good value, a bad value and its message. An empty text means that any value is allowed.
