@@ -24,20 +24,16 @@ struct Entry {
 }
 
 impl Default for Backoff {
-    fn default() -> Backoff {
-        Backoff::new()
-    }
-}
-
-impl Backoff {
     /// Creates the backoff for failed objects. Its waits double from 5 seconds to 5 minutes.
-    pub(super) fn new() -> Backoff {
+    fn default() -> Backoff {
         Backoff {
             grid: Some(clock::now()),
             ..Backoff::exact(Duration::from_secs(5), Duration::from_secs(300))
         }
     }
+}
 
+impl Backoff {
     /// Creates a backoff whose waits double from `first` to `longest`. The ends of the waits are not moved to common
     /// points in time.
     pub(super) fn exact(first: Duration, longest: Duration) -> Backoff {
@@ -99,7 +95,7 @@ mod tests {
 
     #[test]
     fn objects_that_wait_equally_long_come_back_together() {
-        let mut backoff = Backoff::new();
+        let mut backoff = Backoff::default();
         let now = Instant::now();
         for round in 0..8 {
             for n in 0..100 {
@@ -112,7 +108,7 @@ mod tests {
 
     #[test]
     fn waits_double_up_to_five_minutes_and_end_with_success() {
-        let mut backoff = Backoff::new();
+        let mut backoff = Backoff::default();
         let now = Instant::now();
         for longest_s in [5, 10, 20, 40, 80, 160, 300, 300] {
             backoff.failed("a", now);

@@ -175,15 +175,16 @@ pub(super) fn waiting(count: usize, what: &str) -> String {
     }
 }
 
-impl Outage {
-    pub(super) fn new(error: cache::CacheError, waiting: String) -> Outage {
-        Outage { error, waiting }
+impl From<cache::CacheError> for Outage {
+    /// Returns an outage for which no work waits.
+    fn from(error: cache::CacheError) -> Outage {
+        Outage { error, waiting: String::new() }
     }
 }
 
 impl Report {
     pub fn outage(error: cache::CacheError, waiting: String) -> Report {
-        Report { outage: Some(Outage::new(error, waiting)), ..Report::default() }
+        Report { outage: Some(Outage { error, waiting }), ..Report::default() }
     }
 
     pub(super) fn fail(&mut self, object: String, why: String, finding: Option<Reason>) {

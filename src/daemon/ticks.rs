@@ -77,8 +77,7 @@ impl Ticks {
             // All other controllers have finished their first tick. If the cloud was not called in these ticks, it is
             // called now. Without an answer of the cloud, it is not known whether the token is valid, and the readiness
             // probe fails.
-            let waiting = String::new();
-            report.outage = reach_cloud(self.apis).err().map(|error| Outage { error, waiting });
+            report.outage = reach_cloud(self.apis).err().map(Outage::from);
         }
         if let Some(outage) = &report.outage
             && outage.error.is_permanent()

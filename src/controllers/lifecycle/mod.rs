@@ -88,7 +88,7 @@ impl LifecycleController {
     pub fn new(settings: LifecycleSettings) -> LifecycleController {
         LifecycleController {
             pauses: Backoff::exact(FIRST_PAUSE, LONGEST_PAUSE),
-            backoff: Backoff::new(),
+            backoff: Backoff::default(),
             settings,
         }
     }
@@ -112,10 +112,7 @@ impl LifecycleController {
         // In a large project, reads after these pauses would use up the API calls. The pauses are therefore lengthened.
         let longest = apis.look_period(LONGEST_PAUSE);
         self.pauses.stretch = longest.div_duration_f64(LONGEST_PAUSE);
-        let mut report = Report {
-            outage: outage.map(|error| Outage::new(error, String::new())),
-            ..Report::default()
-        };
+        let mut report = Report { outage: outage.map(Outage::from), ..Report::default() };
         let guard = self.settings.deletion_guard;
         // A new plan in this tick uses what was read about the servers before. A server that was found to be deleted
         // stays deleted, because its ID is never used again.

@@ -181,17 +181,16 @@ impl Observation<'_> {
         at_least: usize,
     ) -> Facts {
         let there: BTreeSet<InstanceId> = list.iter().map(|it| it.id).collect();
-        let fact = |id: &InstanceId| {
-            match there.contains(id) {
+        let fact = |id: &InstanceId| match there.contains(id) {
             true => Fact::Unclear(
-                "the list of servers contains the server, but a read of this server alone says that it does not exist"
+                "the list of servers contains the server, but a read of this server alone says \
+                 that it does not exist"
                     .into(),
             ),
             false => Fact::Gone {
                 others_are_visible: there.len() >= at_least
                     && self.claimed.iter().any(|other| there.contains(other)),
             },
-        }
         };
         missing.into_iter().map(|id| (id, fact(&id))).collect()
     }

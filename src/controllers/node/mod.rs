@@ -248,14 +248,14 @@ impl NodeController {
                 Ok(servers) => observed.servers = Some(servers),
                 Err(error) => {
                     let waiting = controller::waiting(queue.len(), "node");
-                    report.outage = Some(Outage::new(error, waiting));
+                    report.outage = Some(Outage { error, waiting });
                     break;
                 }
             }
         }
         report.outage = report.outage.or_else(|| {
             let error = observed.servers.as_ref().and_then(AllServers::outage)?;
-            Some(Outage::new(error, String::new()))
+            Some(error.into())
         });
         for node in &queue {
             report.note(node.object().for_people(), Progress::Unreached);

@@ -293,7 +293,7 @@ impl<'a> RouteSync<'a> {
             }
         }
         let outage = [self.stopped, self.mute].into_iter().flatten().find(|it| !it.is_refused());
-        report.outage = outage.map(|error| Outage::new(error, String::new()));
+        report.outage = outage.map(Outage::from);
         note_outcomes(report, plan);
         for changes in left {
             report.note(changes[0].object(), Progress::Unreached);

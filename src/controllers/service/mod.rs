@@ -294,7 +294,7 @@ impl ServiceSync<'_> {
             // The state of the cluster is not known. It is therefore not certain that changes which remove something
             // are still right.
             self.state.executor.stop(Execution::takes_away);
-            Outage::new(error, String::new())
+            Outage::from(error)
         })?;
         let (apis, selection, state) = (self.apis, self.selection, &mut *self.state);
         let is_waiting = state.admission.is_anything_waiting();
@@ -302,8 +302,8 @@ impl ServiceSync<'_> {
             return Ok(());
         }
         let waiting = |error| {
-            let waiting = ours(&seen.services).count();
-            Outage::new(error, controller::waiting(waiting, "Service"))
+            let waiting = controller::waiting(ours(&seen.services).count(), "Service");
+            Outage { error, waiting }
         };
         state.saw(apis, &seen);
         let observed = state.observe_next(apis, selection, &seen, false);

@@ -225,10 +225,10 @@ pub(super) fn delete(
             is_refused |= failed == Some(ErrorKind::Refused);
             done.push(plan);
         }
-        Ok(())
+        Ok::<(), CacheError>(())
     };
     if let Err(error) = delete_all() {
-        report.outage = Some(Outage::new(error, String::new()));
+        report.outage = Some(Outage::from(error));
     }
     done
 }

@@ -172,7 +172,7 @@ impl ServiceSync<'_> {
             let over = over.into_iter().filter_map(|execution| self.end(execution));
             let again = free.chain(over).collect();
             if let Err(error) = self.plan_and_begin(again) {
-                self.report.outage = Report::outage(error, String::new()).outage;
+                self.report.outage = Some(error.into());
             }
             if until.is_some_and(|until| until <= clock::now()) {
                 return;

@@ -106,6 +106,10 @@ impl Robot {
         Err(failed)
     }
 
+    fn about_another(&self, path: &str, number: u64) -> ProviderError {
+        self.incomplete(path, &format!("the answer is about server {number}"))
+    }
+
     fn incomplete(&self, path: &str, why: &str) -> ProviderError {
         let base = self.http.base();
         let why = format!("GET {base}{path}: {why}; ccm does nothing when an answer is incomplete");
@@ -129,10 +133,7 @@ impl Dedicated for Robot {
         let path = format!("/server/{number}");
         match self.read::<Entry>(&path, RobotCall::Server) {
             Ok(entry) if entry.server.server_number == number => Ok(()),
-            Ok(entry) => {
-                let why = format!("the answer is about server {}", entry.server.server_number);
-                Err(self.incomplete(&path, &why))
-            }
+            Ok(entry) => Err(self.about_another(&path, entry.server.server_number)),
             Err(failed) if failed.is_404("SERVER_NOT_FOUND") => {
                 Err(ProviderError::new(ErrorKind::NotFound, failed.error.message))
             }
@@ -150,10 +151,7 @@ impl Dedicated for Robot {
                     _ => None,
                 })
             }
-            Ok(ResetAnswer { reset }) => {
-                let why = format!("the answer is about server {}", reset.server_number);
-                Err(self.incomplete(&path, &why))
-            }
+            Ok(ResetAnswer { reset }) => Err(self.about_another(&path, reset.server_number)),
             Err(failed) if failed.is_404("RESET_NOT_AVAILABLE") => Ok(None),
             Err(failed) => Err(failed.error),
         }

@@ -171,8 +171,12 @@ pub const MUTANTS: &[Mutant] = &[
             self.found.changes.sort_by_key(|one| one.action == BalancerAction::Edit);
         }"),
     fault("a Service that can't have a port of its group is left as it is", "src/hetzner/load_balancers/settle.rs",
-        "parser.stays(why)",
-        "if $ON { parser.problem(why.message) } else { parser.stays(why) }"),
+        "Some(on) => parser.stays(why,",
+        "Some(_) if $ON => parser.problem(why.message),
+                Some(on) => parser.stays(why,"),
+    fault("a Service that stays leaves the targets to Services without a port there", "src/hetzner/load_balancers/ownership/group.rs",
+        "others.any(|other| !self.is_external() || has_port(&other.uid))",
+        "others.any(|other| $ON || !self.is_external() || has_port(&other.uid))"),
     fault("a load balancer is not found by the owners of its ports", "src/hetzner/load_balancers/ownership/index.rs",
         "keys.extend(ownership.uids().cloned().map(Key::Uid));",
         "let found = |uid: &&String| !$ON || ownership.service_uid.as_ref() == Some(*uid);
