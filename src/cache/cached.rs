@@ -1,5 +1,5 @@
-//! Keeps the last answers of an API, each with its age. A reader says how old an answer may be. This file also decides
-//! when an API that did not answer is called again.
+//! Keeps the last answer to each kind of call to an API, with its age. The code that needs the data says how old the
+//! answer may be. This file also decides when an API that did not answer is called again.
 
 use crate::kube;
 pub(super) use crate::provider::heartbeat::turn;
@@ -67,7 +67,8 @@ impl CacheError {
         }
     }
 
-    /// Whether the gate refused a write before it was sent. Such an error does not mean that the API fails.
+    /// Whether a write was not sent because this process does not lead, is ending, or writes nothing. Such an error
+    /// does not mean that an API fails.
     pub fn is_refused(&self) -> bool {
         match self {
             CacheError::Kube(error) => error.is_refused(),
@@ -108,7 +109,7 @@ impl fmt::Display for CacheError {
     }
 }
 
-/// The last view of one kind of objects, shared by all readers.
+/// The last answer to one kind of call, for example the list of all Services. All threads share it.
 #[derive(Debug)]
 pub(super) struct Cached<T> {
     last: Mutex<Option<View<T>>>,
@@ -184,8 +185,8 @@ impl<T> View<T> {
         clock::since(self.asked)
     }
 
-    /// Returns the time since this answer came. When another view has an age below this time, the call for the other
-    /// view began after this answer had come.
+    /// Returns the time since this answer came. Another answer that is younger than this time was requested after this
+    /// answer had come, so it shows at least the same changes.
     pub fn time_in_use(&self) -> Duration {
         clock::since(self.answered)
     }
@@ -305,7 +306,7 @@ mod tests {
                 heartbeat::install(heartbeat);
                 assert_eq!(*cache.get(Duration::MAX, || Err(())).unwrap().value, 1);
             });
-            // The thread that waits must be silent and then beat, twice.
+            // The waiting thread sends a heartbeat each time it tries again. The test expects it twice.
             let mut beats = 0;
             let mut silent = Duration::ZERO;
             let begun = Instant::now();

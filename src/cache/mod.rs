@@ -440,9 +440,9 @@ impl Apis {
         self.dedicated.fails.load(Ordering::Relaxed)
     }
 
-    /// Returns the servers of both APIs. The servers in `known` are returned for each API when they satisfy `needs`, or
-    /// when `known` says that the API did not answer. Otherwise the API is called. The function returns an error when
-    /// no API answers.
+    /// Returns the servers of both APIs. For each API, the servers in `known` are returned without a call when they
+    /// satisfy `needs`, or when `known` has an error for this API. Otherwise the API is called. The function returns an
+    /// error when no API answers.
     pub fn servers(
         &self,
         known: Option<AllServers>,
@@ -474,7 +474,7 @@ impl Apis {
     }
 }
 
-/// Returns how many of the servers in `known` have a lower ID than `number`.
+/// Returns how many of the servers in `known` have a lower ID than `number`. `known` is sorted by ID.
 fn place(known: &[Instance], number: u64) -> usize {
     known.partition_point(|instance| instance.id < InstanceId::Cloud(number))
 }

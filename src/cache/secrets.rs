@@ -22,8 +22,9 @@ pub(super) struct Secrets {
     known: Mutex<KnownSecrets>,
 }
 
-/// The cached Secrets. Usable Secrets and others are counted apart, with the same limits, so that unusable Secrets
-/// never take the places of usable ones. Unusable Secrets are cached too, so that each is read at most once a minute.
+/// The cached Secrets. Secrets with a valid certificate (`usable`) and all other Secrets (`others`) are counted apart,
+/// each with the same limits, so that invalid Secrets never take the places of valid ones. Invalid Secrets are cached
+/// too, so that each is read at most once a minute.
 #[derive(Default)]
 struct KnownSecrets {
     usable: BTreeMap<Name, CheckedSecret>,
@@ -37,7 +38,7 @@ type CheckedSecret = (Instant, Held);
 type Held = Result<ReadSecret, String>;
 
 impl Secrets {
-    /// Returns the result of `Apis::tls_secrets`.
+    /// Returns the contents of these Secrets, as described at `Apis::tls_secrets`.
     pub(super) fn get(
         &self,
         kube: &kube::KubeClient,
@@ -166,8 +167,8 @@ fn read(
 mod tests {
     use super::*;
 
-    /// Returns how many places each namespace has after each namespace asked, in turn and several times, for
-    /// this many names.
+    /// Lets each namespace ask for a place for each of its names, in three rounds. Each element of `asked` is a
+    /// namespace and the number of its names. Returns how many names of each namespace have a place afterwards.
     fn places(asked: &[(&str, usize)]) -> Vec<usize> {
         let mut places = BTreeMap::new();
         for _ in 0..3 {
