@@ -8,8 +8,8 @@
 use jiff::Timestamp;
 use std::collections::{BTreeMap, HashMap};
 
-/// Of each Service, this many bytes are not counted. Eight usual annotations and three ports have this size. A Service
-/// of at most this size is therefore always kept whole, however large other Services are.
+/// The first 1,024 bytes of each Service are not counted. Eight usual annotations and three ports have this size. A
+/// Service of at most this size is therefore always kept whole, however large other Services are.
 const ALWAYS_KEPT: usize = 1 << 10;
 
 /// How many bytes the Services of one namespace may take together, without the first [`ALWAYS_KEPT`] bytes of each
@@ -123,8 +123,8 @@ impl ServiceBudget {
         if bytes <= ALWAYS_KEPT { None } else { self.cut(namespace, age) }
     }
 
-    /// Returns the limit above which a Service of this age is, if its size counts at all. Returns `None` when the age
-    /// is below all limits.
+    /// Returns the limit that older Services have used up completely, so that a Service of this age is above it
+    /// whatever its own size is. Returns `None` when there is no such limit.
     pub(super) fn cut(&self, namespace: &str, age: &Age) -> Option<Above> {
         let is_cut = |share: &LimitShare| share.cut.as_ref().is_some_and(|cut| cut <= age);
         if self.namespaces.get(namespace).is_some_and(is_cut) {

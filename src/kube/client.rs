@@ -49,14 +49,15 @@ pub(super) const PARTIAL: &str = "PartialObjectMetadataList";
 pub(super) const MERGE_PATCH: &str = "application/merge-patch+json";
 const STRATEGIC_MERGE_PATCH: &str = "application/strategic-merge-patch+json";
 
-/// The gate's method that is called before a usual write, and that allows or refuses the write.
+/// The method of the gate that is asked before a usual write. The gate allows writes only while this process may write,
+/// for example while it holds the Lease.
 pub(super) const PASS: http::Pass = <dyn Gate>::pass;
-/// The gate's method that is called before a write at the end of the process. Such a write is an event, or the release
-/// of the Lease.
+/// The method of the gate that is asked before a write at the end of the process, which is an event or the release of
+/// the Lease. The gate allows such a write although the process is ending.
 pub(super) const PASS_AT_END: http::Pass = <dyn Gate>::pass_at_end;
 
-/// The call that asks the API server whether our user has a right, as the gate sees the call. Although the call is a
-/// POST, it changes nothing.
+/// The call that asks the API server whether our user has a right. The gate, which refuses the writes of a command that
+/// must not write, lets this POST through, because it changes nothing.
 pub const ACCESS_REVIEW: &str = "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 
 /// The answer of `/version`. A missing field is empty.

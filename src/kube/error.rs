@@ -107,7 +107,8 @@ impl KubeError {
         )
     }
 
-    /// Whether the gate refused the write.
+    /// Whether the write was not sent, because this process may not write now (it does not hold the Lease, or is
+    /// ending).
     pub fn is_refused(&self) -> bool {
         matches!(self.unanswered(), Some(http::HttpErrorKind::Refused(_)))
     }

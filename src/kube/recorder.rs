@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// How many warnings may be written one directly after the other.
+/// How many warnings may be written at once, before the rate is limited to one in each [`ONE_WARNING_EACH`].
 const BURST: u32 = 50;
 
 /// After the burst, one warning may be written in each period of this length.
