@@ -3,7 +3,7 @@
 
 use super::plans::{Services, serves_others_alone, targets_cell, turned_off};
 use crate::cli::lists::{List, Table};
-use crate::cli::objects::Sides;
+use crate::cli::objects::{Sides, listed};
 use crate::cli::output::{Exit, Printer, or_dash, paragraph, without};
 use crate::cli::table::Columns;
 use crate::controllers::service::{ServiceChange, ServicePlan, ServiceWrite, Want};
@@ -67,10 +67,7 @@ fn kept_lines<'a>(kept: impl Iterator<Item = &'a KeptObject>) -> String {
         };
         paragraph("  ", 6, &format!("{what} {of}"))
     });
-    match lines.collect::<String>() {
-        none if none.is_empty() => none,
-        lines => format!("\nKept, although no Service wants them any more:\n{lines}"),
-    }
+    listed("Kept, although no Service wants them any more:", lines)
 }
 
 fn nothing(namespace: &Option<String>) -> String {
