@@ -432,8 +432,8 @@ impl<'de> Visitor<'de> for ServiceItems<'_, '_> {
     }
 }
 
-/// Marks the Services of manifests that are above a limit. Manifests contain no creation times, so a Service that
-/// stands earlier in the manifests is treated as older.
+/// Marks the Services of manifests that exceed the limits for the number and size of Services, as the list of a cluster
+/// marks its own. Manifests contain no creation times, so a Service that stands earlier counts as older.
 pub fn limit_manifests<'a>(services: impl Iterator<Item = &'a mut KubeService>) {
     let mut all: Vec<&mut KubeService> = services.collect();
     let mut budget = ServiceBudget::default();

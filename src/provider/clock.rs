@@ -142,8 +142,8 @@ pub fn from_machine(time: Duration) -> Duration {
     multiplied(time, factor().recip())
 }
 
-/// Returns `time`, but not less than the duration `of_machine` in the machine's time. When a test makes the program's
-/// time faster, an API, another program or the renewal of a Lease still needs some real time.
+/// Returns the longer one of `time` and of the real duration `of_machine`. In a test the program's time may pass faster
+/// than real time, but an API, another program or the renewal of a Lease still needs some real time.
 pub fn at_least(time: Duration, of_machine: Duration) -> Duration {
     time.max(from_machine(of_machine))
 }

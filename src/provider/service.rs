@@ -110,8 +110,8 @@ pub enum Reach {
     Unknown,
     /// The list is complete, but the server is not in it.
     Missing {
-        /// Whether the list was requested in the present pass of the controller. The server may be newer
-        /// than an older list.
+        /// Whether it is certain that the server does not exist. This is so when the list was requested in this pass of
+        /// the controller. A server that was created after an older list was read is not in that list.
         is_certain: bool,
     },
     /// The server is in the list. A load balancer can reach it by its public IPv4 address, if it has one, and

@@ -554,15 +554,16 @@ settings! {
 
     // When `leader_elect` is true, a check in `resolve` has made sure that the lease duration, the renew deadline and
     // the retry period fit together.
-    /// How long the others wait for a leader that does not renew its Lease. Must be longer than the renew deadline, and
-    /// not shorter than the retry period plus 8s (the longest write).
+    /// How long the others wait for a leader that does not renew its Lease. It must be longer than the renew deadline,
+    /// and not shorter than the retry period plus 8s (the longest write).
     LEASE_DURATION lease_duration: Duration = parsed(interval) => {
         flags: &["leader-elect-lease-duration"],
         kind: ValueKind::Duration,
         default: Some("15s"),
     }
 
-    /// A leader that could not renew its Lease for this time exits with code 1. Must be longer than 1.2 retry periods.
+    /// A leader that could not renew its Lease for this time exits with code 1. The time must be
+    /// longer than 1.2 retry periods.
     RENEW_DEADLINE renew_deadline: Duration = parsed(interval) => {
         flags: &["leader-elect-renew-deadline"],
         kind: ValueKind::Duration,

@@ -682,7 +682,7 @@ fn the_help_of_the_lease_says_which_durations_may_be_equal() {
     let mut rows = TABLE.iter();
     let row = rows.find(|row| row.name() == "leader-elect-lease-duration");
     let said =
-        "Must be longer than the renew deadline, and not shorter than the retry period plus 8s";
+        "must be longer than the renew deadline, and not shorter than the retry period plus 8s";
     assert!(row.unwrap().help.contains(said), "{row:?}");
 }
 

@@ -53,7 +53,8 @@ pub const EFFECTS: &[(&str, &str)] = &[
 impl FaultEntry {
     /// Returns the rule that the entry describes.
     ///
-    /// # Errors The error names the field that is wrong.
+    /// # Errors
+    /// The error names the field that is wrong.
     pub fn rule(&self) -> Result<Rule, String> {
         let half = match self.half.as_deref() {
             None => None,

@@ -143,7 +143,8 @@ impl Scenario {
 
     /// Applies the remaining parts of the scenario to a running sandbox.
     ///
-    /// # Errors An error means that the cloud refuses a server, that a server does not start in time, or that a
+    /// # Errors
+    /// An error means that the cloud refuses a server, that a server does not start in time, or that a
     /// dedicated server has no name or the number of another server.
     pub fn apply(&self, sandbox: &Sandbox) -> io::Result<()> {
         for entry in &self.servers {

@@ -155,7 +155,8 @@ impl Sandbox {
 
     /// Returns the CA of the Kubernetes API.
     ///
-    /// # Panics Panics when the sandbox is in memory, because it then has no CA.
+    /// # Panics
+    /// Panics when the sandbox is in memory, because it then has no CA.
     pub fn authority(&self) -> &Authority {
         &self.material().authority
     }
@@ -163,7 +164,8 @@ impl Sandbox {
     /// Returns the certificate of the Kubernetes API and its authority for client certificates. A test
     /// may replace both.
     ///
-    /// # Panics Panics when the sandbox is in memory, because it then has no certificate.
+    /// # Panics
+    /// Panics when the sandbox is in memory, because it then has no certificate.
     pub fn tls(&self) -> &ServerTls {
         &self.material().server
     }
@@ -236,7 +238,8 @@ impl Sandbox {
     /// Serves an API. An API that was stopped gets its previous address again. Nothing happens when the API
     /// is served already.
     ///
-    /// # Errors An error means that another process has taken the port.
+    /// # Errors
+    /// An error means that another process has taken the port.
     pub fn resume(&self, half: Half) -> io::Result<()> {
         let mut served = self.served();
         if served.contains_key(&half) {
@@ -246,13 +249,13 @@ impl Sandbox {
             served.insert(half, None);
             return Ok(());
         }
-        self.kept().remove(&half);
         let mut ports = self.ports();
         let server = Server::start(Config {
             address: ports.address,
             port: ports.of(half),
             ..self.config(half)
         })?;
+        self.kept().remove(&half);
         *ports.of_mut(half) = server.address().port();
         served.insert(half, Some(server));
         Ok(())

@@ -280,7 +280,8 @@ impl NodePlan {
         Finding::warning(Reason::PossibleNodeDeletion, message)
     }
 
-    /// Adds a finding. The finding is the obstacle of a new node, because a new node has to wait.
+    /// Adds a finding. For a node that is not initialised, the finding is the reason why nothing is written yet. For
+    /// other nodes it is a message only.
     fn block_if_new(&mut self, finding: Finding) {
         if is_uninitialized(&self.node) {
             self.obstacle = Some(finding);

@@ -200,8 +200,8 @@ impl Admission {
         self.shares.retain(|_, share| !share.is_full(now) || Arc::strong_count(share) > 1);
     }
 
-    /// Whether the Service asks for something other than the admitted version. When it does not, the given version
-    /// replaces the admitted version.
+    /// Whether the Service asks for something other than the version of it that was admitted last. When both ask for
+    /// the same, the given version is stored in its place.
     fn is_changed(&mut self, service: &Arc<KubeService>, agenda: &Agenda) -> bool {
         let uid = &service.metadata.uid;
         let known = self.admitted.get(uid);

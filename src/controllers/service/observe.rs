@@ -83,7 +83,8 @@ pub(super) struct SeenObjects {
     pub(super) nodes: Arc<Vec<Arc<KubeNode>>>,
     /// The contents of the Secrets that these Services name. It is empty when a person has selected the Services.
     pub(super) tls_secrets: TlsSecrets,
-    /// Whether all Services are compared.
+    /// Whether this tick compares every Service with its load balancer, also the Services that did not change. Such a
+    /// tick is due in fixed intervals.
     pub(super) is_comparison: bool,
 }
 

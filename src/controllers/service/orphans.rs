@@ -41,8 +41,9 @@ pub fn kept(apis: &Apis) -> Result<(Cluster, Vec<KeptObject>), CacheError> {
     Ok((cluster, kept))
 }
 
-/// Returns the orphans, found in the answers of both APIs. When there are orphans, they are taken only from answers
-/// that were requested after `begun`. An empty result may also rest on answers as old as `age`.
+/// Returns the orphans, found in the answers of both APIs. The first search uses answers as old as `age`. When it
+/// finds orphans, both APIs are read again, and only the orphans of answers that were requested after `begun` are
+/// returned.
 pub(super) fn find(
     apis: &Apis,
     begun: Instant,
@@ -194,7 +195,7 @@ pub(super) fn delete(
     let Some(provider) = apis.provider.load_balancers() else {
         return done;
     };
-    let mut delete_all = || {
+    let mut delete_all = || -> Result<(), CacheError> {
         let begun = clock::now();
         let name = &settings.cluster_name;
         let is_chosen = |orphan: &Orphan| is_chosen(orphan.balancer.id);
@@ -225,7 +226,7 @@ pub(super) fn delete(
             is_refused |= failed == Some(ErrorKind::Refused);
             done.push(plan);
         }
-        Ok::<(), CacheError>(())
+        Ok(())
     };
     if let Err(error) = delete_all() {
         report.outage = Some(Outage::from(error));

@@ -430,9 +430,9 @@ impl ServiceSync<'_> {
         if self.for_people {
             task.made.extend(result.made.iter().map(|made| made.json()));
         }
-        // The answer to the creation of a load balancer contains the new load balancer, and a new plan may show that it
-        // needs no more changes. For a Service that moves this is not enough, because the answer does not contain the
-        // load balancer that the Service leaves.
+        // The plan that shows that the new load balancer needs no more changes. It is made from the answer to the
+        // creation, and it is `None` when there was no creation or when changes are left. A Service that moves has no
+        // such plan, because the answer does not contain the load balancer that the Service leaves.
         let mut in_order = None;
         if let (End::PlanAgain(Some(shown)), Some(observed)) = (&result.end, observed)
             && !plan.cloud.outcome.moves()

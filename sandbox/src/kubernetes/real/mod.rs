@@ -170,7 +170,8 @@ impl Corner {
     /// Changes an object, and tries again when another client changed the object in between. Returns false when there
     /// is no such object.
     ///
-    /// # Panics Panics when the server refuses the object that `edit` has changed.
+    /// # Panics
+    /// Panics when the server refuses the object that `edit` has changed.
     pub fn edit(
         &self,
         resource: &Resource,

@@ -163,11 +163,12 @@ table! {
     /// label `ccm-from-scratch/external=NAMESPACE` (`ccm help services`).
     EXTERNAL = of(Service, "external", "ID or name, e.g. `edge-lb`");
 
-    /// `false`: the nodes do not become targets of the external load balancer for this Service.
+    /// With `false`, the nodes do not become targets of the external load balancer for this Service.
     EXTERNAL_TARGETS = of(Service, "external-targets", BOOLEAN);
 
-    /// `true`: the load balancer stays, without ports and targets, when the Service is deleted or its type changes. A
-    /// Service of the same namespace can take it over again with the annotation `name` (`ccm help services`).
+    /// With `true`, the load balancer stays, without ports and targets, when the Service is deleted or its
+    /// type changes. A Service of the same namespace can take it over again with the annotation `name`
+    /// (`ccm help services`).
     KEEP = of(Whole, "keep", BOOLEAN);
 
     /// Protocol of the ports. Unset: `tcp`.

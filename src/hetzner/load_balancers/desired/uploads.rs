@@ -125,9 +125,9 @@ pub(crate) fn upload(
     }
 }
 
-/// Returns the ID of the Secret's certificate when this certificate is uploaded already. Otherwise the upload is
-/// planned, and the result is `None`. If the Secret was not read, no upload is planned. The error says why the Secret
-/// cannot be used.
+/// Returns the ID of the Secret's certificate when the certificate is uploaded already. Otherwise the result is `None`,
+/// and the upload is planned. For a Secret that was not read, the result is `None` and no upload is planned. The error
+/// says why the Secret cannot be used.
 fn upload_one(
     context: &PlanContext,
     secret: &SecretName,

@@ -218,7 +218,8 @@ impl AskedIp {
         // Primary IPs was read.
         let is_name = text.parse::<u64>().is_err() && !covers(text, text);
         if is_it {
-            // A user who asks for a certain address probably wants to keep it after the load balancer is deleted.
+            // The user is warned that the address is deleted together with the load balancer. A user who asks for a
+            // certain address probably wants to keep it.
             if let Some(one) = found.filter(|primary_ip| primary_ip.auto_delete) {
                 let why = format!(
                     "Primary IP {} is deleted together with the load balancer: to keep it, turn its auto-delete off, in \

@@ -90,9 +90,9 @@ impl Certificate {
         Some(format!("its label {SERVICE_UID} names another Service, {uid}"))
     }
 
-    /// Returns why the certificate may belong to another program or to another cluster. The caller has checked that the
-    /// Service in the certificate's label does not exist in this cluster. The certificate may then belong to somebody
-    /// else when no label names a cluster and a load balancer uses the certificate.
+    /// Returns why a certificate of a deleted Service must be kept, or `None`. The Service in the certificate's label
+    /// does not exist in this cluster. When no label names a cluster, it may be a Service of another cluster. The
+    /// certificate is then kept as long as a load balancer uses it.
     pub(crate) fn why_it_may_be_of_others(&self) -> Option<String> {
         let is_used = self.cluster_uid().is_none() && !self.used_by.is_empty();
         let uid = self.service_uid().filter(|_| is_used)?;

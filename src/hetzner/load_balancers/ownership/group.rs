@@ -424,8 +424,8 @@ impl<'a> Group<'a> {
         self.members.iter().any(|member| member.uid == uid)
     }
 
-    /// Returns the Services that have a port on this external load balancer, the oldest first. Besides members, these
-    /// are Services that ask for another load balancer now, but still have a port here.
+    /// Returns the Services that have a port on this external load balancer, the oldest first. They are members of this
+    /// group, and Services that ask for another load balancer now but still have a port here.
     pub(crate) fn served_on(&self, balancer: Labelled) -> Vec<&'a Service> {
         let is_served = |service: &&Service| {
             let mut ports = balancer.services.iter();
