@@ -285,7 +285,7 @@ fn make<Facts>(
         if let NodeChange::DeleteNode { server } = change {
             let message = format!("server {server} does not exist any more: the node is deleted");
             let deleting = Finding::info(Reason::DeletingNode, message);
-            publish(apis, controller, &plan.object, &[deleting]);
+            publish(apis, plan.object.seen_by(controller), &[deleting]);
         }
         let begun = clock::now();
         let written = change.send(&apis.kube, &plan.object, &version);

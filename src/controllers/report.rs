@@ -4,13 +4,12 @@
 use super::controller::MESSAGE_CHARACTERS_AT_MOST;
 pub(super) use super::controller::{Outage, Report};
 use crate::cache::Apis;
-use crate::kube::{self, Event, ObjectReference, Reported};
+use crate::kube::{self, Event, Subject};
 use crate::metrics::{CHANGES, FINDINGS as FINDINGS_REPORTED};
 use crate::provider::{
     self, Description, ErrorKind, Finding, Reason, Severity, clock, without_correlations,
 };
 use crate::text;
-use std::time::Instant;
 
 /// The log target of findings (messages for the operator). Commands that print findings themselves turn off this log
 /// target.
@@ -62,8 +61,7 @@ const FINDINGS_AT_MOST: usize = 10;
 /// `FINDINGS_AT_MOST` findings, failures come first, and only the number of the remaining findings is reported.
 pub fn publish(
     apis: &Apis,
-    controller: &'static str,
-    object: &ObjectReference,
+    of: Subject,
     findings: impl IntoIterator<Item = impl std::borrow::Borrow<Finding>>,
 ) {
     let mut findings: Vec<_> = findings.into_iter().collect();
@@ -73,21 +71,21 @@ pub fn publish(
         findings.truncate(FINDINGS_AT_MOST);
     }
     for finding in findings {
-        publish_if_due(apis, controller, object, finding.borrow(), Reported::is_due);
+        publish_if_due(apis, of, finding.borrow(), false);
     }
     if rest > 0 {
         let message = format!("{rest} more findings are not reported one by one");
         let more = Finding::warning(Reason::MoreFindings, message);
-        publish_if_due(apis, controller, object, &more, Reported::is_due);
+        publish_if_due(apis, of, &more, false);
     }
 }
 
 /// Records that the object is as it should be now, so that its next failure is reported again at once. When the object
 /// had failed before, the recovery is logged, and `true` is returned.
-pub fn recovered(apis: &Apis, controller: &'static str, object: &ObjectReference) -> bool {
-    let has_failed = apis.recorder.reported().recovered(object, controller);
+pub fn recovered(apis: &Apis, of: Subject) -> bool {
+    let has_failed = apis.recorder.reported().recovered(of);
     if has_failed {
-        let name = object.for_people();
+        let (controller, name) = (of.controller, of.object.for_people());
         log::info!(target: FINDINGS, controller, object = name.as_str(); "{name}: the problem has ended");
     }
     has_failed
@@ -101,28 +99,20 @@ pub(super) fn component(apis: &Apis, upstream: &'static str, own: &'static str) 
 
 /// Reports that one part of an object was synced while another part still fails. This does not count as a recovery, so
 /// the other part's failure is not reported again.
-pub(super) fn publish_beside_failures(
-    apis: &Apis,
-    controller: &'static str,
-    object: &ObjectReference,
-    finding: &Finding,
-) {
-    publish_if_due(apis, controller, object, finding, Reported::is_due_beside_failures);
+pub(super) fn publish_beside_failures(apis: &Apis, of: Subject, finding: &Finding) {
+    publish_if_due(apis, of, finding, true);
 }
 
-fn publish_if_due(
-    apis: &Apis,
-    controller: &'static str,
-    object: &ObjectReference,
-    finding: &Finding,
-    is_due: fn(&mut Reported, &ObjectReference, &str, Reason, &str, Instant) -> bool,
-) {
+fn publish_if_due(apis: &Apis, of: Subject, finding: &Finding, another_part_fails: bool) {
     let (message, reason) = (event_message(finding), finding.reason);
     let mut reported = apis.recorder.reported();
-    let is_due = is_due(&mut reported, object, controller, reason, &message, clock::now());
+    if !another_part_fails {
+        reported.turn(of, reason);
+    }
+    let is_due = reported.is_due(of, reason, &message, clock::now());
     drop(reported);
     if is_due {
-        publish_now(apis, controller, object, finding, false);
+        publish_now(apis, of, finding, false);
     }
 }
 
@@ -136,24 +126,18 @@ fn event_message(finding: &Finding) -> String {
 
 /// Reports the finding (a message for the operator) even if it was reported a moment ago. Callers use this function
 /// when the state of the object has changed. `only_new` is described at [`Event::only_new`].
-pub(super) fn publish_now(
-    apis: &Apis,
-    controller: &'static str,
-    object: &ObjectReference,
-    finding: &Finding,
-    only_new: bool,
-) {
+pub(super) fn publish_now(apis: &Apis, of: Subject, finding: &Finding, only_new: bool) {
     let reason = finding.reason;
-    FINDINGS_REPORTED.count(&[controller, reason.name()]);
-    log_finding(controller, object, finding);
+    FINDINGS_REPORTED.count(&[of.controller, reason.name()]);
+    log_finding(of, finding);
     if reason.event().is_none() {
         return;
     }
     let own = finding.is_of_provider.then(|| apis.provider.event_component()).flatten();
-    let component = own.unwrap_or(controller);
+    let component = own.unwrap_or(of.controller);
     apis.recorder.queue(Event {
         component,
-        object: object.clone(),
+        object: of.object.clone(),
         reason,
         message: event_message(finding),
         at: clock::timestamp(),
@@ -161,8 +145,8 @@ pub(super) fn publish_now(
     });
 }
 
-fn log_finding(controller: &str, object: &ObjectReference, finding: &Finding) {
-    let name = object.for_people();
+fn log_finding(of: Subject, finding: &Finding) {
+    let (controller, name) = (of.controller, of.object.for_people());
     let reason = finding.reason.name();
     let text = finding.text();
     let message = text::cut(&text, MESSAGE_CHARACTERS_AT_MOST);

@@ -33,6 +33,6 @@ pub use services::{
 };
 pub use types::{
     Condition, KubeNode, ListMeta, NODE, NodeSpec, NodeStatus, ObjectMeta, ObjectReference,
-    PodCidrs, Taint,
+    PodCidrs, Subject, Taint,
 };
 pub use workloads::{Container, Workload, container};

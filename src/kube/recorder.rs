@@ -10,7 +10,7 @@
 
 use super::client::KubeClient;
 use super::events::Event;
-use super::types::ObjectReference;
+use super::types::Subject;
 use crate::metrics::EVENTS;
 use crate::provider::{Reason, clock, lock};
 use crate::text::fnv1a;
@@ -362,37 +362,21 @@ struct Entry {
 }
 
 impl Reported {
-    /// Whether the finding must be reported now, because it is new or because its last report is old enough. If so,
-    /// records that it was reported now. A success is always new when the controller has reported a failure of the
-    /// object since the last success, and a failure is always new after a success.
-    pub fn is_due(
-        &mut self,
-        object: &ObjectReference,
-        controller: &str,
-        reason: Reason,
-        message: &str,
-        now: Instant,
-    ) -> bool {
-        match (reason.is_success(), reason.is_failure()) {
-            (true, _) => drop(self.forget(object, controller, Reason::is_failure)),
-            (_, true) => drop(self.forget(object, controller, Reason::is_success)),
-            (false, false) => {}
+    /// Forgets the failures of the object after a success, and its successes after a failure. So the first
+    /// failure after a success is always reported, and the first success after a failure, too.
+    pub fn turn(&mut self, of: Subject, reason: Reason) {
+        if reason.is_success() {
+            self.forget(of, Reason::is_failure);
+        } else if reason.is_failure() {
+            self.forget(of, Reason::is_success);
         }
-        self.is_due_beside_failures(object, controller, reason, message, now)
     }
 
-    /// Does the same as [`is_due`](Reported::is_due), but a success does not make the next failure of the object new.
-    /// This is for the success of one part of an object while another part still fails.
-    pub fn is_due_beside_failures(
-        &mut self,
-        object: &ObjectReference,
-        controller: &str,
-        reason: Reason,
-        message: &str,
-        now: Instant,
-    ) -> bool {
-        let finding = fnv1a([controller, "\0", reason.name(), "\0", message]);
-        let key = (hash(&object.uid), finding);
+    /// Whether the finding must be reported now, because it is new or because its last report is old enough. If so,
+    /// records that it was reported now.
+    pub fn is_due(&mut self, of: Subject, reason: Reason, message: &str, now: Instant) -> bool {
+        let finding = fnv1a([of.controller, "\0", reason.name(), "\0", message]);
+        let key = (hash(&of.object.uid), finding);
         if let Some(last) = self.entries.get(&key) {
             let age = now.saturating_duration_since(last.at);
             if !reason.is_repeated() || age < clock::from_machine(REPEAT_AFTER) {
@@ -403,8 +387,8 @@ impl Reported {
         }
         let entry = Entry {
             at: now,
-            controller: short_hash(controller),
-            kind: short_hash(object.kind),
+            controller: short_hash(of.controller),
+            kind: short_hash(of.object.kind),
             reason,
         };
         self.entries.insert(key, entry);
@@ -413,8 +397,8 @@ impl Reported {
 
     /// Records that the object has no failure now, so that its next failure is reported as new. Returns whether the
     /// object had a failure before.
-    pub fn recovered(&mut self, object: &ObjectReference, controller: &str) -> bool {
-        self.forget(object, controller, Reason::is_failure)
+    pub fn recovered(&mut self, of: Subject) -> bool {
+        self.forget(of, Reason::is_failure)
     }
 
     /// Forgets the findings about all objects of this kind, except about those with the given UIDs.
@@ -423,15 +407,9 @@ impl Reported {
         self.entries.retain(|(of, _), entry| entry.kind != kind || kept.contains(of));
     }
 
-    fn forget(
-        &mut self,
-        object: &ObjectReference,
-        controller: &str,
-        such: fn(Reason) -> bool,
-    ) -> bool {
-        let of = hash(&object.uid);
-        let controller = short_hash(controller);
-        let entries = self.entries.range((of, 0)..=(of, u64::MAX));
+    fn forget(&mut self, of: Subject, such: fn(Reason) -> bool) -> bool {
+        let (uid, controller) = (hash(&of.object.uid), short_hash(of.controller));
+        let entries = self.entries.range((uid, 0)..=(uid, u64::MAX));
         let is_forgotten = |entry: &Entry| entry.controller == controller && such(entry.reason);
         let keys = entries.filter(|(_, entry)| is_forgotten(entry)).map(|(key, _)| *key);
         let keys: Vec<(u64, u64)> = keys.collect();
@@ -645,7 +623,7 @@ mod tests {
         let begun = Instant::now();
         let mut due = |uid, controller, reason, message, after_s| {
             let now = begun + Duration::from_secs(after_s);
-            reported.is_due(&object(uid), controller, reason, message, now)
+            reported.is_due(object(uid).seen_by(controller), reason, message, now)
         };
         #[rustfmt::skip] // A case is a line.
         let cases = [
@@ -678,13 +656,15 @@ mod tests {
         for (reason, expected) in
             [(bad, true), (bad, false), (good, true), (good, false), (bad, true), (bad, false)]
         {
-            assert_eq!(reported.is_due(&web, A, reason, "m", now), expected, "{reason:?}");
+            reported.turn(web.seen_by(A), reason);
+            let is_due = reported.is_due(web.seen_by(A), reason, "m", now);
+            assert_eq!(is_due, expected, "{reason:?}");
         }
         // A finding of another controller is not forgotten with those of this controller.
-        assert!(!reported.recovered(&web, "b"));
-        assert!(reported.recovered(&web, A));
-        assert!(!reported.recovered(&web, A));
-        assert!(reported.is_due(&web, A, bad, "m", now));
+        assert!(!reported.recovered(web.seen_by("b")));
+        assert!(reported.recovered(web.seen_by(A)));
+        assert!(!reported.recovered(web.seen_by(A)));
+        assert!(reported.is_due(web.seen_by(A), bad, "m", now));
     }
 
     #[test]
@@ -693,11 +673,11 @@ mod tests {
         let now = Instant::now();
         let node = ObjectReference { kind: "Node", ..object("n") };
         for object in [&object("u"), &object("v"), &node] {
-            assert!(reported.is_due(object, A, Reason::FieldIgnored, "m", now));
+            assert!(reported.is_due(object.seen_by(A), Reason::FieldIgnored, "m", now));
         }
         reported.keep("Service", ["v"].into_iter());
         for (object, expected) in [(&object("u"), true), (&object("v"), false), (&node, false)] {
-            let is_due = reported.is_due(object, A, Reason::FieldIgnored, "m", now);
+            let is_due = reported.is_due(object.seen_by(A), Reason::FieldIgnored, "m", now);
             assert_eq!(is_due, expected, "{object:?}");
         }
     }
@@ -712,7 +692,7 @@ mod tests {
             let message = n.to_string();
             let many = object(&message);
             for object in [&object("one"), &many] {
-                assert!(reported.is_due(object, A, Reason::FieldIgnored, &message, now));
+                assert!(reported.is_due(object.seen_by(A), Reason::FieldIgnored, &message, now));
             }
             assert!(reported.entries.len() <= ENTRIES_AT_MOST + 1);
         }

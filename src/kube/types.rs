@@ -106,7 +106,19 @@ pub struct ObjectReference {
     pub uid: String,
 }
 
+/// The object that a finding is about, and the controller that reports the finding.
+#[derive(Clone, Copy)]
+pub struct Subject<'a> {
+    pub object: &'a ObjectReference,
+    pub controller: &'static str,
+}
+
 impl ObjectReference {
+    /// Returns this object as the subject of findings that this controller reports.
+    pub fn seen_by(&self, controller: &'static str) -> Subject<'_> {
+        Subject { object: self, controller }
+    }
+
     /// Creates a reference to an object that has no namespace: a cluster-wide object, or an object in the cloud.
     pub fn without_namespace(
         kind: &'static str,

@@ -72,6 +72,14 @@ pub trait Actions: Send + Sync {
     }
 }
 
+/// The Service to plan for, with the nodes and the cluster that the plan depends on.
+#[derive(Clone, Copy)]
+pub struct ServiceInput<'a> {
+    pub service: &'a Service,
+    pub nodes: &'a [OfferedNode],
+    pub cluster: &'a Cluster,
+}
+
 /// The state of the cloud at one moment. Plans are made from it without further calls.
 pub trait Snapshot: Send + Sync {
     /// Whether the snapshot has all the data that plans for this Service need. Pure.
@@ -81,8 +89,7 @@ pub trait Snapshot: Send + Sync {
     fn calls(&self) -> u32;
 
     /// Plans the changes that give this Service's load balancer its desired state. Pure.
-    fn plan(&self, service: &Service, nodes: &[OfferedNode], cluster: &Cluster)
-    -> LoadBalancerPlan;
+    fn plan(&self, of: ServiceInput) -> LoadBalancerPlan;
 
     /// Plans the changes that delete the Service's load balancer, or take the Service off it. Labels show which load
     /// balancer belongs to the Service. An external load balancer that lost its labels is recognised by its ports and
@@ -103,13 +110,7 @@ pub trait Snapshot: Send + Sync {
 
     /// Plans the changes that make the Service the owner of this load balancer, as an operator has asked, and give the
     /// load balancer its desired state. Pure.
-    fn plan_adoption(
-        &self,
-        id: u64,
-        service: &Service,
-        nodes: &[OfferedNode],
-        cluster: &Cluster,
-    ) -> LoadBalancerPlan;
+    fn plan_adoption(&self, id: u64, of: ServiceInput) -> LoadBalancerPlan;
 
     /// Whether a server of one of the cluster's nodes is a target of any load balancer. This proves that the project
     /// contains servers of this cluster. Pure.

@@ -39,8 +39,8 @@ pub use interned::{Interned, NodeLabels};
 pub use load_balancer::{
     ActionId, Actions, Applied, Balancer, BalancerHealth, BalancerUse, Cause, CauseKind, Change,
     ChangeKind, Claim, Consumption, Field, HealthyTargets, KeptObject, LoadBalancerPlan,
-    LoadBalancers, Needs, Orphan, PlanOutcome, PortOwner, SeenHealth, ShownCertificate, Snapshot,
-    Target, TargetCounts, TargetHealth, Then, Usage,
+    LoadBalancers, Needs, Orphan, PlanOutcome, PortOwner, SeenHealth, ServiceInput,
+    ShownCertificate, Snapshot, Target, TargetCounts, TargetHealth, Then, Usage,
 };
 pub use node::{AddressKind, Node, NodeAddress, one_ip_or_two};
 pub use options::{

@@ -123,7 +123,7 @@ impl LifecycleController {
             let all = in_parallel(batch, apis.concurrent_nodes, write, AppliedPlan::is_closed);
             let is_over = all.iter().any(AppliedPlan::is_closed);
             for (plan, applied) in batch.iter().zip(all) {
-                publish(apis, NAME, &plan.object, &plan.obstacle);
+                publish(apis, plan.object.seen_by(NAME), &plan.obstacle);
                 self.note(apis, &mut report, plan, applied);
             }
             if is_over {
@@ -208,10 +208,10 @@ impl LifecycleController {
         let first = last.changes.first();
         let error = applied.error.as_ref();
         let finding = error.and_then(|error| not_written(first?, error));
-        publish(apis, NAME, &planned.object, &finding);
+        publish(apis, planned.object.seen_by(NAME), &finding);
         let is_deleted = !applied.made.is_empty() && is_deletion(last);
         if error.is_none() && planned.obstacle.is_none() && !is_deleted {
-            recovered(apis, NAME, &planned.object);
+            recovered(apis, planned.object.seen_by(NAME));
         }
         applied.note_in(report, object, finding.map(|finding| finding.reason));
     }

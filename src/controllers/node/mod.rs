@@ -340,9 +340,9 @@ impl NodeController {
             let synced = Finding::info(Reason::Synced, "Node synced successfully");
             plan.findings.push(synced);
         }
-        publish(apis, NAME, &plan.object, plan.all_findings());
+        publish(apis, plan.object.seen_by(NAME), plan.all_findings());
         if !plan.all_findings().any(|it| it.reason.is_failure()) {
-            recovered(apis, NAME, &plan.object);
+            recovered(apis, plan.object.seen_by(NAME));
         }
         Some(plan)
     }

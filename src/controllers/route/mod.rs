@@ -136,12 +136,12 @@ fn report_findings(apis: &Apis, synced: &Synced) {
     let plan = &synced.plan;
     let component = component(apis, EVENT_COMPONENT, NAME);
     for node in &plan.nodes {
-        publish(apis, component, &node.object, node.all_findings());
+        publish(apis, node.object.seen_by(component), node.all_findings());
         if !node.all_findings().any(|finding| finding.reason.is_failure()) {
-            recovered(apis, component, &node.object);
+            recovered(apis, node.object.seen_by(component));
         }
     }
-    publish(apis, component, &plan.object, &plan.findings);
+    publish(apis, plan.object.seen_by(component), &plan.findings);
     // An empty UID means that no plan was made, so the state of the Network is not known. The metrics then keep their
     // last values.
     if !plan.object.uid.is_empty() {

@@ -28,7 +28,7 @@ pub(super) fn findings(apis: &Apis, plan: &ServicePlan) {
         && plan.changes_now().next().is_none()
         && !fails(plan);
     // No change was made, so no other event says that the failure has ended.
-    if is_right && recovered(apis, source(apis), &plan.object) {
+    if is_right && recovered(apis, plan.object.seen_by(source(apis))) {
         let ensured = Finding::info(Reason::EnsuredLoadBalancer, ENSURED);
         report(apis, &plan.object, [ensured]);
     }
@@ -67,7 +67,7 @@ pub(super) fn done(apis: &Apis, plan: &ServicePlan, kind: ChangeKind) {
 /// not reported as ended.
 fn succeeded(apis: &Apis, plan: &ServicePlan, finding: &Finding) {
     if fails(plan) {
-        publish_beside_failures(apis, source(apis), &plan.object, finding);
+        publish_beside_failures(apis, plan.object.seen_by(source(apis)), finding);
     } else {
         report(apis, &plan.object, [finding]);
     }
@@ -91,7 +91,7 @@ pub(super) fn waits(apis: &Apis, service: &KubeService) {
 pub(super) fn outages(apis: &Apis, outages: &mut ServiceOutages, look: &Look) {
     let (changed, is_first) = outages.changed(look);
     for (service, finding) in changed {
-        publish_now(apis, source(apis), &service.object(), &finding, is_first);
+        publish_now(apis, service.object().seen_by(source(apis)), &finding, is_first);
     }
 }
 
@@ -109,7 +109,7 @@ fn report(
     object: &ObjectReference,
     findings: impl IntoIterator<Item = impl Borrow<Finding>>,
 ) {
-    publish(apis, source(apis), object, findings);
+    publish(apis, object.seen_by(source(apis)), findings);
 }
 
 fn source(apis: &Apis) -> &'static str {

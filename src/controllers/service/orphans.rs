@@ -16,7 +16,8 @@ use crate::controllers::share::Payer;
 use crate::kube::{AnyService, KubeService, ObjectReference};
 use crate::metrics::LOAD_BALANCERS;
 use crate::provider::{
-    Balancer, BalancerUse, Cluster, ErrorKind, KeptObject, Orphan, Reason, Snapshot, Urgency, clock,
+    Balancer, BalancerUse, Cluster, ErrorKind, KeptObject, Orphan, Reason, Service, ServiceInput,
+    Snapshot, Urgency, clock,
 };
 use crate::text;
 use std::collections::HashSet;
@@ -139,7 +140,7 @@ pub(super) fn look_after(
                 finding.fix = Some("ccm lb sync --delete-orphans deletes it".to_owned());
             }
         }
-        publish(apis, NAME, &plan.object, plan.all_findings());
+        publish(apis, plan.object.seen_by(NAME), plan.all_findings());
     }
 }
 
@@ -272,7 +273,10 @@ fn make_certain(
     let mut cluster = observe::known_cluster(apis, &all.value, &nodes.value)?;
     name.clone_into(&mut cluster.name);
     cluster.groups = observe::groups(&*apis.provider, services.iter().map(|service| &**service));
-    let plans = of.iter().map(|service| snapshot.value.plan(service, &[], &cluster));
+    let plan = |service: &&Service| {
+        snapshot.value.plan(ServiceInput { service, nodes: &[], cluster: &cluster })
+    };
+    let plans = of.iter().map(plan);
     let taken: HashSet<u64> = plans.filter_map(|plan| Some(plan.found?.id)).collect();
     let mut orphans = snapshot.value.orphans(&cluster);
     orphans.retain(|orphan| !taken.contains(&orphan.balancer.id));

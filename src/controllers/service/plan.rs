@@ -5,8 +5,8 @@ use crate::controllers::Plan;
 use crate::kube::{KubeService, PastEvent};
 use crate::provider::{
     Change, ChangeKind, Cluster, Description, Finding, Ingress, LoadBalancerPlan, Needs,
-    PlanOutcome, Provider, Reason, Severity, Snapshot, Source, Sourced, Write, WriteVerb,
-    heartbeat,
+    PlanOutcome, Provider, Reason, ServiceInput, Severity, Snapshot, Source, Sourced, Write,
+    WriteVerb, heartbeat,
 };
 use crate::text::shell_command;
 use serde_json::{Value, json};
@@ -115,18 +115,17 @@ pub(super) fn plan_for(
         return plan;
     }
     let for_cloud = service.for_cloud();
-    let (nodes, cluster) = (&observed.nodes, &observed.cluster);
+    let cluster = &observed.cluster;
+    let input = ServiceInput { service: &for_cloud, nodes: &observed.nodes, cluster };
     let cloud = match (plan.want, observed.management) {
         (Want::Nothing, _) => return plan,
         (Want::Remove, _) => snapshot.plan_removal(&for_cloud, cluster),
         (Want::Release, Management::Ends) => snapshot.plan_release(&for_cloud, cluster),
         (Want::Release, _) => std::mem::take(&mut plan.cloud),
-        (Want::Ensure, Management::Begins(id)) => {
-            snapshot.plan_adoption(id, &for_cloud, nodes, cluster)
-        }
-        (Want::Ensure, _) => snapshot.plan(&for_cloud, nodes, cluster),
+        (Want::Ensure, Management::Begins(id)) => snapshot.plan_adoption(id, input),
+        (Want::Ensure, _) => snapshot.plan(input),
     };
-    if plan.want == Want::Ensure && nodes.is_empty() {
+    if plan.want == Want::Ensure && observed.nodes.is_empty() {
         let why = "There are no available nodes for LoadBalancer";
         plan.warn(Reason::UnAvailableLoadBalancer, why);
     }
@@ -169,7 +168,8 @@ pub fn check(
     if let Some(obstacle) = too_large(service, Want::Ensure) {
         return Some(vec![obstacle]);
     }
-    let mut plan = snapshot.plan(&service.for_cloud(), &[], cluster);
+    let service = &service.for_cloud();
+    let mut plan = snapshot.plan(ServiceInput { service, nodes: &[], cluster });
     let mut findings = Vec::new();
     if let PlanOutcome::Refused { problems, .. } = plan.outcome {
         let problem = |why| Finding::warning(Reason::SyncLoadBalancerFailed, why);
@@ -596,9 +596,7 @@ fn addresses(status: &[Ingress]) -> String {
 mod tests {
     use super::*;
     use crate::provider::clock::{self, Simulation};
-    use crate::provider::{
-        self, Balancer, KeptObject, OfferedNode, Orphan, SeenHealth, ShownCertificate,
-    };
+    use crate::provider::{self, Balancer, KeptObject, Orphan, SeenHealth, ShownCertificate};
     use std::cell::Cell;
     use std::io;
     use std::rc::Rc;
@@ -638,12 +636,12 @@ mod tests {
     impl Snapshot for Empty {
         fn covers(&self, _: &provider::Service) -> bool { true }
         fn calls(&self) -> u32 { 0 }
-        fn plan(&self, _: &provider::Service, _: &[OfferedNode], _: &Cluster) -> LoadBalancerPlan { LoadBalancerPlan::default() }
+        fn plan(&self, _: ServiceInput) -> LoadBalancerPlan { LoadBalancerPlan::default() }
         fn plan_removal(&self, _: &provider::Service, _: &Cluster) -> LoadBalancerPlan { LoadBalancerPlan::default() }
         fn left_on(&self, _: &provider::Service, _: &Cluster) -> Option<Balancer> { None }
         fn status_by_proxy(&self, _: &provider::Service, _: &Cluster) -> Option<Vec<Ingress>> { None }
         fn plan_release(&self, _: &provider::Service, _: &Cluster) -> LoadBalancerPlan { LoadBalancerPlan::default() }
-        fn plan_adoption(&self, _: u64, _: &provider::Service, _: &[OfferedNode], _: &Cluster) -> LoadBalancerPlan { LoadBalancerPlan::default() }
+        fn plan_adoption(&self, _: u64, _: ServiceInput) -> LoadBalancerPlan { LoadBalancerPlan::default() }
         fn has_server_of(&self, _: &Cluster) -> bool { false }
         fn external(&self) -> Vec<Balancer> { Vec::new() }
         fn health(&self, _: &HashSet<&str>) -> Vec<SeenHealth> { Vec::new() }

@@ -17,16 +17,17 @@ use super::ownership::guard::Guard;
 use super::ownership::judge::{Stake, owned, stake};
 use super::ownership::labels::Labelled;
 use super::ownership::removal::why_not_released;
-use super::settle::{For, Settled, Unsettled};
+use super::settle::{Settled, Unsettled};
 use crate::provider::{
-    self, Balancer, Claim, Cluster, Finding, LoadBalancerPlan, PlanOutcome, Reason, Service, Then,
+    self, Balancer, Claim, Cluster, Finding, LoadBalancerPlan, PlanOutcome, Reason, Service,
+    ServiceInput, Then,
 };
 use crate::text::shell_command;
 use serde_json::Value;
 
 impl BalancerSnapshot {
     /// Returns the plan that gives the Service's load balancer its desired state.
-    pub(super) fn plan_service(&self, of: For) -> LoadBalancerPlan {
+    pub(super) fn plan_service(&self, of: ServiceInput) -> LoadBalancerPlan {
         if let Some(balancer) = self.balancers().released(&of.service.uid).first() {
             return released(*balancer, of);
         }
@@ -99,7 +100,8 @@ impl BalancerSnapshot {
         cluster: &'a Cluster,
     ) -> (LoadBalancerPlan, PlanContext<'a>) {
         let mut parser = AnnotationParser::new(service);
-        let context = self.context(&mut parser, For { service, nodes: &[], cluster }, None);
+        let context =
+            self.context(&mut parser, ServiceInput { service, nodes: &[], cluster }, None);
         let mut plan = LoadBalancerPlan::default();
         plan.needs.services = rests_on_owners(&context);
         (plan, context)
@@ -107,7 +109,7 @@ impl BalancerSnapshot {
 
     /// Returns the plan that makes the Service the owner of this load balancer, and gives the load
     /// balancer its desired state.
-    pub(super) fn plan_given(&self, id: u64, of: For) -> LoadBalancerPlan {
+    pub(super) fn plan_given(&self, id: u64, of: ServiceInput) -> LoadBalancerPlan {
         let refuse = |why| {
             let why = Finding::warning(Reason::LoadBalancerNotAdopted, why);
             LoadBalancerPlan::default().refuse(why)
@@ -330,7 +332,7 @@ fn make_before_break(
 }
 
 /// Returns the plan for a Service whose management on this load balancer has ended. It changes nothing.
-fn released(balancer: Labelled, of: For) -> LoadBalancerPlan {
+fn released(balancer: Labelled, of: ServiceInput) -> LoadBalancerPlan {
     let message = format!(
         "its management ended: load balancer {} stays unchanged; to take it over again: {}",
         balancer.shown(),

@@ -18,7 +18,7 @@ use super::ownership::find::{
 use super::ownership::group::group;
 use super::ownership::judge::{Stake, owned, stake};
 use super::ownership::labels::Labelled;
-use crate::provider::{Cluster, Finding, Needs, OfferedNode, Reason, Service};
+use crate::provider::{Finding, Needs, Reason, ServiceInput};
 
 /// The result of the first stages of a plan.
 pub(super) struct Settled<'a> {
@@ -48,21 +48,13 @@ pub(super) struct Stays<'a> {
     pub(super) asked: Option<Labelled<'a>>,
 }
 
-/// The Service to plan for, with the nodes and the cluster that the plan depends on.
-#[derive(Clone, Copy)]
-pub(super) struct For<'a> {
-    pub(super) service: &'a Service,
-    pub(super) nodes: &'a [OfferedNode],
-    pub(super) cluster: &'a Cluster,
-}
-
 impl BalancerSnapshot {
     /// Parses what the Service asks for, and finds its load balancer and its ports there. `stays` is `None` at first.
     /// When the result is `Unsettled::Stays`, the caller calls this function again with it. The second call then finds
     /// the load balancer on which the Service stays.
     pub(super) fn settle<'a>(
         &'a self,
-        of: For<'a>,
+        of: ServiceInput<'a>,
         stays: Option<&Stays<'a>>,
     ) -> (Settled<'a>, Result<FoundBalancer<'a>, Unsettled<'a>>) {
         let mut parser = AnnotationParser::new(of.service);
@@ -94,7 +86,7 @@ impl BalancerSnapshot {
     pub(super) fn context<'a>(
         &'a self,
         parser: &mut AnnotationParser<'a>,
-        of: For<'a>,
+        of: ServiceInput<'a>,
         stays_on: Option<Labelled<'a>>,
     ) -> PlanContext<'a> {
         let balancers = self.balancers();

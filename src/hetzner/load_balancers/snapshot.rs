@@ -12,11 +12,10 @@ use super::ownership::group::is_of_several_owners;
 use super::ownership::judge::{Leftover, leftover, owned};
 use super::ownership::labels::Labelled;
 use super::ownership::share::known_key;
-use super::settle::For;
 use crate::hetzner::pages;
 use crate::provider::{
-    self, Balancer, Cluster, Ingress, KeptObject, LoadBalancerPlan, OfferedNode, Orphan,
-    SeenHealth, Service, ShownCertificate,
+    self, Balancer, Cluster, Ingress, KeptObject, LoadBalancerPlan, Orphan, SeenHealth, Service,
+    ServiceInput, ShownCertificate,
 };
 use std::collections::HashSet;
 
@@ -35,13 +34,8 @@ impl provider::Snapshot for BalancerSnapshot {
         covers(self, service)
     }
 
-    fn plan(
-        &self,
-        service: &Service,
-        nodes: &[OfferedNode],
-        cluster: &Cluster,
-    ) -> LoadBalancerPlan {
-        self.plan_service(For { service, nodes, cluster })
+    fn plan(&self, of: ServiceInput) -> LoadBalancerPlan {
+        self.plan_service(of)
     }
 
     fn plan_removal(&self, service: &Service, cluster: &Cluster) -> LoadBalancerPlan {
@@ -68,14 +62,8 @@ impl provider::Snapshot for BalancerSnapshot {
         self.plan_end_of_management(service, cluster)
     }
 
-    fn plan_adoption(
-        &self,
-        id: u64,
-        service: &Service,
-        nodes: &[OfferedNode],
-        cluster: &Cluster,
-    ) -> LoadBalancerPlan {
-        self.plan_given(id, For { service, nodes, cluster })
+    fn plan_adoption(&self, id: u64, of: ServiceInput) -> LoadBalancerPlan {
+        self.plan_given(id, of)
     }
 
     fn has_server_of(&self, cluster: &Cluster) -> bool {

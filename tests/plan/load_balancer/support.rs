@@ -13,7 +13,7 @@ use ccm::hetzner::{AddressFamily, Hetzner};
 use ccm::provider::{
     Balancer, Change, Cluster, Ingress, InstanceId, KeptObject, LoadBalancerPlan,
     LoadBalancers as _, Needs, OfferedNode, Orphan, ProviderId, Reach, Reason, Service,
-    ServicePort, Snapshot as _, Source, Sourced,
+    ServiceInput, ServicePort, Snapshot as _, Source, Sourced,
 };
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -116,13 +116,14 @@ impl World {
 
     pub fn plan(&self) -> LoadBalancerPlan {
         let snapshot = self.snapshot();
-        snapshot.plan(&self.service, &self.nodes, &self.all_nodes())
+        let cluster = &self.all_nodes();
+        snapshot.plan(ServiceInput { service: &self.service, nodes: &self.nodes, cluster })
     }
 
     /// The plans of several Services by one snapshot, and how long they took without the snapshot.
     pub fn plans(&self, services: &[Service]) -> (Vec<LoadBalancerPlan>, Duration) {
-        let (snapshot, cluster) = (self.snapshot(), self.all_nodes());
-        let plan = |service| snapshot.plan(service, &self.nodes, &cluster);
+        let (snapshot, cluster, nodes) = (self.snapshot(), &self.all_nodes(), &self.nodes[..]);
+        let plan = |service| snapshot.plan(ServiceInput { service, nodes, cluster });
         computed(|| services.iter().map(plan).collect())
     }
 
@@ -147,7 +148,8 @@ impl World {
     /// The plan by which an operator gives the load balancer to the Service.
     pub fn adoption(&self, id: u64) -> LoadBalancerPlan {
         let snapshot = self.snapshot();
-        snapshot.plan_adoption(id, &self.service, &self.nodes, &self.all_nodes())
+        let (service, nodes, cluster) = (&self.service, &self.nodes[..], &self.all_nodes());
+        snapshot.plan_adoption(id, ServiceInput { service, nodes, cluster })
     }
 
     pub fn status_by_proxy(&self) -> Option<Vec<Ingress>> {

@@ -45,7 +45,7 @@ fn the_answer_to_a_creation_replaces_a_read_when_it_has_the_addresses() {
     let Ok(Applied::Shown(Some(action), shown)) = applied else {
         panic!("{applied:?}");
     };
-    let left = shown.plan(&world.service, &world.nodes, &world.cluster);
+    let left = shown.plan(world.input());
     assert!(left.outcome.changes().is_empty(), "{left:?}");
     world.wait(action).unwrap();
     let looked = world.plan();

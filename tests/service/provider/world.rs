@@ -10,7 +10,7 @@ use ccm::http::{self, Secret, SecretSource, Timing};
 use ccm::provider::{
     ActionId, Actions, Applied, Change, Cluster, ErrorKind, Gate, InstanceId, LoadBalancerPlan,
     OfferedNode, OpenGate, Provider, ProviderError, ProviderId, Reach, Refused, Service,
-    ServicePort, Urgency, clock,
+    ServiceInput, ServicePort, Urgency, clock,
 };
 use sandbox::calls::Call;
 use sandbox::{Half, Sandbox};
@@ -96,11 +96,15 @@ impl World {
         }
     }
 
+    pub fn input(&self) -> ServiceInput<'_> {
+        ServiceInput { service: &self.service, nodes: &self.nodes, cluster: &self.cluster }
+    }
+
     pub fn plan(&self) -> LoadBalancerPlan {
         let provider = self.hetzner.load_balancers().unwrap();
         let seen = provider.observe(&[&self.service], Urgency::Needed).unwrap();
         assert!(seen.covers(&self.service));
-        seen.plan(&self.service, &self.nodes, &self.cluster)
+        seen.plan(self.input())
     }
 
     /// Does what the controller does, which is to read, change and wait until nothing is left to do. Returns a line for
