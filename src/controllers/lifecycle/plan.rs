@@ -69,7 +69,7 @@ pub fn plan(node: &KubeNode, facts: &Facts, provider: &dyn Provider, guard: bool
                 ),
                 InstanceId::Dedicated(_) => format!(
                     "the account of {ROBOT_USER} does not list server {id}, nor the server of any other node: the \
-                     credentials probably belong to another account, or to a single server, so the node is kept \
+                     credentials probably belong to another account, or are limited to one server, so the node is kept \
                      (--node-deletion-guard=false deletes it)"
                 ),
             };

@@ -212,7 +212,8 @@ impl NodePlan {
                     InstanceId::Dedicated(_) => (
                         format!(
                             "provider ID {provider_id:?}: the account of {ROBOT_USER} does not list this server; was \
-                             it cancelled, or do the credentials belong to another account, or to a single server?"
+                             it cancelled, do the credentials belong to another account, or are they limited to one \
+                             server?"
                         ),
                         "the login of the account that has the server",
                     ),

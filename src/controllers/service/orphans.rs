@@ -148,14 +148,16 @@ pub(super) fn plan(orphan: Orphan) -> ServicePlan {
     let balancer = &orphan.balancer;
     let addresses = balancer.addresses.iter().map(ToString::to_string);
     let stays = orphan.removal.as_ref().err();
-    let stays = stays.map(|why| format!("; {why}, so only you can delete it"));
+    let next = match stays {
+        Some(why) => format!("{why}, so only you can delete it"),
+        None => "ccm lb sync --delete-orphans deletes it".to_owned(),
+    };
     let message = format!(
-        "load balancer {} ({}), {}, was made for {}, and costs money{}",
+        "load balancer {} ({}), {}, was made for {}, and costs money; {next}",
         balancer.name,
         balancer.id,
         text::some_of(&addresses.collect::<Vec<_>>()),
-        orphan.made_for(),
-        stays.unwrap_or_default()
+        orphan.made_for()
     );
     let mut plan = plan_alone(&orphan.service, orphan.balancer);
     plan.warn(Reason::OrphanedLoadBalancer, message);

@@ -68,8 +68,8 @@ pub(super) fn leave_others(
         leaving.changes.extend(changes);
         leaving.is_any = true;
         let moves = format!(
-            "the Service moves from load balancer {} to {}, and its addresses change; until then the old load balancer \
-             serves it",
+            "the Service moves from load balancer {} to {}, so its addresses change; the old load balancer serves it \
+             until the move is done",
             balancer.shown(),
             there.map_or("a new one".to_owned(), |balancer| balancer.shown())
         );
@@ -331,7 +331,7 @@ pub(super) fn end_management(
 /// one cluster is a copy of the other, and the load balancer belongs to the other cluster.
 pub(super) fn left_to_its_cluster(balancer: Labelled, uid: &str) -> Finding {
     let message = format!(
-        "load balancer {} carries this Service's UID, but a label names another cluster, {uid}, and its targets do not \
+        "load balancer {} carries this Service's UID, but a label names another cluster ({uid}), and its targets do not \
          show that it belongs to this cluster: it is left unchanged",
         balancer.shown()
     );

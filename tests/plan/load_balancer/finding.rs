@@ -152,7 +152,7 @@ const NAMED: &[Case] = &[
     (&[], &[], || vec![ApiTarget::Unknown], Not("a target of an unknown type")),
     (&[OURS], &[443], Vec::new, Not("it already has ports, e.g. 443")),
     (&[MADE], &[], || vec![server(99)], Not("server 99 is no node")),
-    (&[ASKS_OTHER], &[], Vec::new, Not("names another Service, default.other")),
+    (&[ASKS_OTHER], &[], Vec::new, Not("names another Service (default.other)")),
     // An operator's program makes these before the nodes: kube-hetzner, hcloud-k8s, or any other.
     (&[("provisioner", "terraform"), ("cluster", "k3s")], &[], || vec![selector(Some(&[1, 2]))], Adopted),
     (&[("cluster", "k8s"), ("role", "ingress")], &[], Vec::new, Adopted),
@@ -168,8 +168,8 @@ const NAMED: &[Case] = &[
     // A label that a Service had set on a load balancer of this cluster belongs to no program.
     (&[OURS, GONE, MADE, ("kops", "owned")], &[443], || vec![server(1)], Adopted),
     // Another cluster's.
-    (&[THEIRS], &[], Vec::new, Not("names another cluster, cluster-2")),
-    (&[THEIRS, GONE], &[], || vec![server(1)], Not("names another cluster, cluster-2")),
+    (&[THEIRS], &[], Vec::new, Not("names another cluster (cluster-2)")),
+    (&[THEIRS, GONE], &[], || vec![server(1)], Not("names another cluster (cluster-2)")),
     // A Service's.
     (&[LIVING], &[], Vec::new, Owned),
     (&[OURS, LIVING], &[], Vec::new, Owned),

@@ -207,7 +207,7 @@ fn choose<'a>(
         if named.is_some() {
             parser.problem(format!(
                 "certificate {} can't be the managed certificate of port {}: {why}; choose another name in annotation \
-                 {}, or, to share it, set {} to \"uploaded\" and write its name in {}",
+                 {}; or, to use this certificate, set annotation {} to \"uploaded\" and annotation {} to its name",
                 one.shown(),
                 shown(&wanted.ports),
                 a::HTTP_MANAGED_CERTIFICATE_NAME.key(),

@@ -159,7 +159,7 @@ pub(crate) fn check(
     // The message does not list the other subnets, because tenants read it, and must not learn about the
     // rest of the project.
     parser.problem(format!(
-        "{source}: {asked}{place} for load balancers; see {}",
+        "{source}: {asked} that load balancers{place} can use; {} shows its subnets",
         shell_command("hcloud network describe", &[&network])
     ));
 }

@@ -84,10 +84,10 @@ impl Certificate {
     /// another cluster or another existing Service.
     pub(crate) fn why_it_is_of_others(&self, cluster: &Cluster) -> Option<String> {
         if let Some(uid) = self.other_cluster(cluster) {
-            return Some(format!("its label {CLUSTER_UID} names another cluster, {uid}"));
+            return Some(format!("its label {CLUSTER_UID} names another cluster ({uid})"));
         }
         let uid = self.service_uid().filter(|uid| cluster.service_uids.contains(*uid))?;
-        Some(format!("its label {SERVICE_UID} names another Service, {uid}"))
+        Some(format!("its label {SERVICE_UID} names another Service ({uid})"))
     }
 
     /// Returns why a certificate of a deleted Service must be kept, or `None`. The Service in the certificate's label

@@ -75,7 +75,7 @@ fn not_adopted(
         ),
         WhyNot::Other(why) => {
             let remedy = format!(
-                "to let Service {} adopt it, with its ports and targets: {}",
+                "to let Service {} adopt it all the same, and replace its ports and targets: {}",
                 service.full_name(),
                 adopt_command(balancer, service)
             );
@@ -157,8 +157,8 @@ fn by_role<'a>(context: &PlanContext<'a>) -> Result<Option<FoundBalancer<'a>>, U
         }
         Stake::Copy(uid) => {
             let why = WhyNot::Other(format!(
-                "it carries this Service's UID, but its label {CLUSTER_UID} names another cluster, {uid}, and its targets \
-                 do not show that it belongs to this cluster"
+                "it carries this Service's UID, but its label {CLUSTER_UID} names another cluster ({uid}), and its \
+                 targets do not show that it belongs to this cluster"
             ));
             Err(not_adopted(service, balancer, None, why))
         }

@@ -191,9 +191,9 @@ pub(crate) fn adoption<'a>(
     } else if by == AskedBy::Label {
         Ok(())
     } else if let Some(other) = &ownership.adopt {
-        refused(format!("its label {ADOPT} names another Service, {other}"))
+        refused(format!("its label {ADOPT} names another Service ({other})"))
     } else if let Some(uid) = ownership.other_cluster_named(cluster) {
-        refused(format!("its label {CLUSTER_UID} names another cluster, {uid}"))
+        refused(format!("its label {CLUSTER_UID} names another cluster ({uid})"))
     } else if let (Some(other), true) = (
         ownership.of_another_namespace(service),
         ownership.cluster_uid.is_some() || ownership.keep.is_some(),
