@@ -26,6 +26,12 @@ const KEPT_AT_MOST: usize = 500;
 const BY_NAME_AT_MOST: usize = 10;
 const BY_NAME_PART: usize = 50;
 
+/// How often the nodes that may depart soon are read whole: up to `SUSPECTS_BY_NAME` of them by name, and more of them
+/// by a list of all nodes.
+const SUSPECTS_MAX_AGE: Duration = Duration::from_secs(15);
+const SUSPECTS_BY_NAME: usize = 20;
+const SUSPECTS_LISTED: Duration = Duration::from_secs(60);
+
 /// All nodes, sorted by name. Their age is the time since the table of nodes, or the list of nodes, was last read.
 pub type ListedNodes = View<Vec<Arc<KubeNode>>>;
 
@@ -67,6 +73,8 @@ struct State {
     /// The hashes of the last tables whose rows all agreed with the cached nodes. The first hash is of the table
     /// without metadata, the second of the table with metadata. A new table with the same hash shows no change.
     agreed: [Print; 2],
+    /// Whether a node counts as changed when it was cordoned or uncordoned.
+    watches_cordons: bool,
     /// The names of the nodes whose rows changed and that could not be read since then. The first failure for each name
     /// was logged, and the next failures are not.
     unread: HashSet<String>,
@@ -125,6 +133,30 @@ impl NodeCache {
                 state.read_table(&self.kube, detail)?;
             }
         }
+        Ok(state.view())
+    }
+
+    /// Reads the nodes like [`poll`](NodeCache::poll), for a caller that must know which nodes depart. A node that was
+    /// cordoned or uncordoned counts as changed from now on. In addition, the nodes that are cordoned or not ready are
+    /// read whole, because a table shows neither taints nor other conditions.
+    pub fn poll_departing(&self, poll: Poll) -> Result<ListedNodes, CacheError> {
+        let mut state = turn(&self.state);
+        if !std::mem::replace(&mut state.watches_cordons, true) {
+            state.agreed = Default::default();
+        }
+        drop(state);
+        let all = self.poll(poll)?;
+        let suspects = all.value.iter().filter(|node| node.spec.unschedulable || !node.is_ready());
+        let names: Vec<String> = suspects.map(|node| node.name().to_owned()).collect();
+        if names.len() > SUSPECTS_BY_NAME {
+            let whole_max_age = SUSPECTS_LISTED.min(poll.whole_max_age);
+            return self.poll(Poll { whole_max_age, ..poll });
+        }
+        let mut state = turn(&self.state);
+        let is_old = |place: usize| clock::since(state.notes[place].asked) >= SUSPECTS_MAX_AGE;
+        let old = names.into_iter().filter(|name| state.place(name).is_ok_and(is_old));
+        let old: Vec<String> = old.collect();
+        state.read_each(&self.kube, &old)?;
         Ok(state.view())
     }
 
@@ -268,7 +300,7 @@ impl State {
         for row in rows {
             if let Ok(place) = self.place(&row.name) {
                 is_shown[place] = true;
-                if !has_changed(&row, &self.nodes[place]) {
+                if !has_changed(&row, &self.nodes[place], self.watches_cordons) {
                     continue;
                 }
             }
@@ -285,7 +317,12 @@ impl State {
         if changed.len() > BY_NAME_AT_MOST.max(self.nodes.len() / BY_NAME_PART) {
             return self.list(kube, ReadFrom::Cache);
         }
-        for name in changed {
+        self.read_each(kube, changed)
+    }
+
+    /// Reads these nodes whole, each by its name.
+    fn read_each(&mut self, kube: &KubeClient, names: &[String]) -> Result<(), CacheError> {
+        for name in names {
             let asked = clock::now();
             match kube.node(name) {
                 Ok(Some(node)) => self.put(node, asked),
@@ -308,8 +345,15 @@ impl State {
     }
 
     fn put(&mut self, node: KubeNode, asked: Instant) {
-        self.agreed = Default::default();
         let place = self.place(node.name());
+        if let Ok(place) = place
+            && self.nodes[place].metadata.resource_version == node.metadata.resource_version
+            && self.nodes[place].metadata.uid == node.metadata.uid
+        {
+            self.notes[place].asked = asked;
+            return;
+        }
+        self.agreed = Default::default();
         let nodes = Arc::make_mut(&mut self.nodes);
         match place {
             Ok(place) => {
@@ -337,14 +381,16 @@ impl State {
     }
 }
 
-/// Whether the row differs from this node.
-fn has_changed(row: &NodeRow, node: &KubeNode) -> bool {
+/// Whether the row differs from this node. A cordon counts only when `watches_cordons` is set.
+fn has_changed(row: &NodeRow, node: &KubeNode, watches_cordons: bool) -> bool {
     let differs = |meta: &RowMeta| {
         meta.uid != node.metadata.uid
             || meta.labels != node.metadata.labels
             || meta.is_being_deleted != node.metadata.deletion_timestamp.is_some()
     };
-    row.is_ready != node.is_ready() || row.meta.as_ref().is_some_and(differs)
+    row.is_ready != node.is_ready()
+        || watches_cordons && row.is_cordoned != node.spec.unschedulable
+        || row.meta.as_ref().is_some_and(differs)
 }
 
 #[cfg(test)]

@@ -207,6 +207,7 @@ pub(super) fn service_settings(settings: &Settings) -> service::ServiceSettings 
         resync_period: settings.load_balancer_resync_period.value,
         concurrency: settings.concurrent_service_syncs.value as usize,
         cluster_name: settings.cluster_name.value.clone(),
+        departing_cordoned: settings.load_balancers_departing_cordoned.value,
         delete_orphans: settings.delete_orphaned_load_balancers.value,
     }
 }

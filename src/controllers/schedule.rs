@@ -5,6 +5,9 @@ use super::backoff::Backoff;
 use crate::provider::{Urgency, clock};
 use std::time::{Duration, Instant};
 
+/// How old the data may be for a plan that looks whether a departing node can be removed from the targets now.
+const KEPT_MAX_AGE: Duration = Duration::from_secs(30);
+
 /// When a controller last compared its objects with the cloud and last wrote, and which objects it must try again.
 #[derive(Default)]
 pub(super) struct Schedule {
@@ -29,6 +32,8 @@ pub(super) enum Why {
     Overtaken,
     /// The last try failed, and the wait after that failure is over.
     Retried,
+    /// A departing node stays a target, and the health of the other targets may have changed.
+    Kept,
     /// It is time for the regular comparison of all objects with the cloud.
     Compared,
 }
@@ -67,6 +72,7 @@ impl Why {
         let (max_age, urgency) = match self {
             Why::Asked => (Duration::ZERO, Urgency::Asked),
             Why::Changed | Why::Overtaken | Why::Retried => (Duration::MAX, Urgency::Changed),
+            Why::Kept => (KEPT_MAX_AGE, Urgency::CanWait),
             Why::Compared => (period / 2, Urgency::CanWait),
         };
         Reads { max_age, urgency }

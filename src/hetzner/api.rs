@@ -127,6 +127,12 @@ impl Api {
         self.budget.admit_after(reads, what, self.urgency, clock::now())
     }
 
+    /// Whether a call of this urgency would be put off now, because few calls are left in the project.
+    pub(super) fn is_put_off(&self, urgency: Urgency) -> bool {
+        let admitted = self.budget.admit("", urgency, clock::now());
+        admitted.is_err_and(|error| error.is_put_off())
+    }
+
     /// Sends a write once, when the gate and the rate limit allow it. A DELETE has no body. `secrets` are the
     /// secrets in the body.
     pub(super) fn write<T: DeserializeOwned>(

@@ -359,6 +359,15 @@ impl LoadBalancers for Hetzner {
         load_balancers::group(namespace, annotations)
     }
 
+    fn departing_delay(
+        &self,
+        annotations: &mut dyn Iterator<Item = (&str, &str)>,
+    ) -> Option<Duration> {
+        let defaults = self.settings.load_balancers.as_ref();
+        let default = defaults.and_then(|defaults| defaults.departing_delay.as_ref());
+        load_balancers::asked_delay(annotations).or(default.map(|default| default.value))
+    }
+
     fn tls_secrets(&self, service: &Service) -> BTreeSet<String> {
         load_balancers::secrets(service)
     }

@@ -21,6 +21,7 @@ pub enum Detail {
 pub struct NodeRow {
     pub name: String,
     pub is_ready: bool,
+    pub is_cordoned: bool,
     /// The metadata of the node. `None` when the table was requested with [`Detail::Cells`].
     pub meta: Option<RowMeta>,
 }
@@ -103,12 +104,15 @@ impl From<SentRow> for Row {
             return Row(Err("a row has no text in one of its first columns".to_owned()));
         };
         // The status of a cordoned node is `Ready,SchedulingDisabled`.
-        let is_ready = match status.split(',').next().unwrap_or_default() {
+        let mut states = status.split(',');
+        let is_ready = match states.next().unwrap_or_default() {
             "Ready" => true,
             "NotReady" | "Unknown" => false,
             other => return Row(Err(format!("node {name:?} has the status {other:?}"))),
         };
-        Row(Ok(NodeRow { name, is_ready, meta: row.object.map(|object| object.metadata) }))
+        let is_cordoned = states.any(|state| state == "SchedulingDisabled");
+        let meta = row.object.map(|object| object.metadata);
+        Row(Ok(NodeRow { name, is_ready, is_cordoned, meta }))
     }
 }
 
@@ -150,12 +154,16 @@ mod tests {
         };
         let labels = Labels::from_iter([("k", "v")]);
         let expected = [
-            ("a", true, None),
-            ("b", false, Some(meta("u", labels, true))),
-            ("c", false, Some(meta("w", Labels::default(), false))),
+            ("a", true, true, None),
+            ("b", false, false, Some(meta("u", labels, true))),
+            ("c", false, false, Some(meta("w", Labels::default(), false))),
         ];
-        let expected =
-            expected.map(|(name, is_ready, meta)| NodeRow { name: name.into(), is_ready, meta });
+        let expected = expected.map(|(name, is_ready, is_cordoned, meta)| NodeRow {
+            name: name.into(),
+            is_ready,
+            is_cordoned,
+            meta,
+        });
         assert_eq!(rows, expected);
         for none in [json!([]), json!(null)] {
             let none = read(&table(&COLUMNS, none));

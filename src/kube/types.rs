@@ -53,6 +53,9 @@ pub struct NodeSpec {
     pub taints: Vec<Taint>,
     #[serde(default, rename = "podCIDRs", deserialize_with = "joined")]
     pub pod_cidrs: PodCidrs,
+    /// Whether the node is cordoned, so that no new pods are scheduled on it.
+    #[serde(default)]
+    pub unschedulable: bool,
 }
 
 /// The IP ranges of a node's pods, at most one IPv4 range and one IPv6 range. They are stored as one text, which takes

@@ -204,6 +204,9 @@ reasons! {
         UnknownAnnotation: WarningEvent;
         /// The annotation has no effect here; the message says why.
         AnnotationWithoutEffect: WarningEvent;
+        /// Information: a node will stop soon and stays a target, although `departing-delay` is over; the message says
+        /// why. See `ccm help services`.
+        DepartingNodeKept: LogOnly;
         /// No node can be a target. Check `node-selector` and the nodes.
         UnAvailableLoadBalancer: WarningEvent;
         /// The load balancer's type allows no more targets. The event says which nodes are left out. Choose a larger

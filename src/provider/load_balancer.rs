@@ -16,6 +16,7 @@ use serde::{Serialize, Serializer};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The load balancers of a cloud.
 pub trait LoadBalancers: Actions {
@@ -34,6 +35,13 @@ pub trait LoadBalancers: Actions {
         namespace: &str,
         annotations: &mut dyn Iterator<Item = (&str, &str)>,
     ) -> Option<String>;
+
+    /// Returns how long a departing node stays a target, as the Service asks for it by its own annotations or gets it by
+    /// the settings. `None` when a departing node stays a target until other rules remove it. Pure.
+    fn departing_delay(
+        &self,
+        annotations: &mut dyn Iterator<Item = (&str, &str)>,
+    ) -> Option<Duration>;
 
     /// Returns the names of the TLS Secrets with the certificates that the ports of the Service must use. Pure.
     fn tls_secrets(&self, service: &Service) -> BTreeSet<String>;
@@ -203,6 +211,12 @@ pub trait Change: Write + fmt::Debug + Send + Sync {
         None
     }
 
+    /// Returns the ID of the load balancer and the name of the node, when the change removes a target only because the
+    /// node departs.
+    fn departed(&self) -> Option<(u64, &str)> {
+        None
+    }
+
     /// Returns the finding that is reported about the Service after the change was made.
     fn event(&self) -> Option<Finding> {
         None
@@ -250,6 +264,44 @@ pub struct LoadBalancerPlan {
     /// The data that must be read from the APIs again, in the present pass, before the plan is applied. The plan itself
     /// was made from data that may be older.
     pub needs: Needs,
+    /// The nodes that a rule takes or may take off the targets, although the Service wants them as targets.
+    pub left_out: Vec<LeftOutNode>,
+}
+
+/// A node that is wanted as a target and is left out, or a departing node that is still a target.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LeftOutNode {
+    pub node: String,
+    pub state: LeftOutState,
+}
+
+/// What happens to a node that may be left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum LeftOutState {
+    /// The type of the load balancer allows no more targets.
+    Limit,
+    /// The node departs, and is no target or is removed by the plan.
+    Departing,
+    /// The cluster autoscaler is about to delete the node, so it does not become a target.
+    ToBeDeleted,
+    /// The node departs, and is removed from the targets after this many seconds.
+    #[serde(rename_all = "camelCase")]
+    Waits { seconds: u64 },
+    /// The node departs, and stays a target for this reason.
+    Kept(WhyKept),
+}
+
+named! {
+    /// Why a departing node stays a target although its delay is over.
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    WhyKept {
+        Health = "without it, too few healthy targets would remain on nodes that do not depart",
+        Half = "at most half of the targets are left out",
+        Often = "it was removed six times within the last hour",
+        Budget = "few calls are left in the project",
+    }
 }
 
 /// The outcome of a plan: what is changed in the cloud for a Service.
@@ -411,10 +463,16 @@ impl LoadBalancerPlan {
         self
     }
 
+    /// Whether a departing node stays a target although its delay is over.
+    pub fn keeps_departing(&self) -> bool {
+        self.left_out.iter().any(|node| matches!(node.state, LeftOutState::Kept(_)))
+    }
+
     /// Removes the details that only users read. With twenty load balancers of a hundred targets each, they would take
     /// most of a daemon's memory.
     pub fn drop_details(&mut self) {
         self.fields = Vec::new();
+        self.left_out.iter_mut().for_each(|node| node.node = String::new());
         if let Some(found) = &mut self.found {
             found.targets = Vec::new();
             found.ports = Vec::new();

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
 named! {
     /// `--cloud-provider`: the program whose forms of provider IDs, labels and names are used.
@@ -200,6 +201,8 @@ pub struct LoadBalancerDefaults {
     /// `HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL`: whether load balancers send the PROXY protocol to the targets.
     pub uses_proxyprotocol: Option<Sourced<bool>>,
     pub health_check: HealthCheckDefaults,
+    /// `HCLOUD_LOAD_BALANCERS_DEPARTING_DELAY`: how long departing nodes stay targets.
+    pub departing_delay: Option<Sourced<Duration>>,
     /// `HCLOUD_LOAD_BALANCERS_LABELS`: labels for all load balancers. When a Service's annotation has a label with the
     /// same key, the label of the annotation is used.
     pub labels: Option<Sourced<Labels>>,

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A Service that needs a load balancer now, or needed one earlier.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -100,6 +101,16 @@ pub struct OfferedNode {
     /// The public IPv4 address of a dedicated server. `None` when the server has none, or when the credentials that are
     /// needed to read it are missing.
     pub dedicated_ipv4: Option<Ipv4Addr>,
+    pub departure: Departure,
+}
+
+/// What is known of the end of a node. A departing node will stop soon, because it is drained, shut down or deleted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Departure {
+    /// How long this process has seen that the node departs. `None` when the node does not depart.
+    pub departed: Option<Duration>,
+    /// Whether the node has the taint that the cluster autoscaler sets before it deletes a node.
+    pub is_to_be_deleted: bool,
 }
 
 /// How a server appears in the cloud's list of servers.
@@ -178,6 +189,9 @@ pub struct Cluster {
     pub foreign_nodes: Vec<(String, String)>,
     /// The Secrets that the planned Services use.
     pub tls_secrets: TlsSecrets,
+    /// The targets that were removed so often, because their nodes departed, that they stay for now. An entry is the ID
+    /// of the load balancer and the name of the node.
+    pub removed_often: HashSet<(u64, String)>,
 }
 
 /// A Service whose ports must not be changed, because another controller manages it, or because it could not be read.

@@ -16,7 +16,7 @@ use crate::provider::{
     AddressFamily, CertificateDomains, InternalIpFrom, LabelPrefixes, Labels, LoadBalancerDefaults,
     NetworkSelector, Profile, Sourced, variables,
 };
-use crate::text::duration::{duration, interval, whole_seconds};
+use crate::text::duration::{departing_delay, duration, interval, whole_seconds};
 use crate::text::selector::Selector;
 use crate::text::{boolean, count, ip_range};
 use ipnet::IpNet;
@@ -321,6 +321,14 @@ settings! {
     /// Whether targets of a Service with externalTrafficPolicy: Local are checked on its health check node port. Unset:
     /// yes; profile hcloud: no.
     HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_NODE_PORT [health_check.node_port = parsed(boolean)] => {}
+
+    /// How long a node that will stop soon stays a target, from 0s to 600s. This is the default of the annotation
+    /// departing-delay: ccm help services. Unset: it stays a target until another rule removes it.
+    HCLOUD_LOAD_BALANCERS_DEPARTING_DELAY [departing_delay = parsed(departing_delay)] => { kind: ValueKind::Duration, }
+
+    /// Whether a cordon alone makes a node depart, as after kubectl drain. Otherwise a cordoned node departs when a drain,
+    /// a shutdown or the cluster autoscaler has marked it: ccm help services.
+    HCLOUD_LOAD_BALANCERS_DEPARTING_CORDONED load_balancers_departing_cordoned: bool = parsed(boolean) => { default: Some("false"), }
 
     /// Labels of all load balancers of Services, e.g. team=web,cost=42. A label stays on the load balancer when its key
     /// is removed.

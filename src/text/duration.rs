@@ -37,6 +37,11 @@ pub fn whole_seconds(text: &str) -> Result<u32, String> {
     seconds_between(text, 1, LONGEST_S)
 }
 
+/// Parses how long a departing node stays a target, which is `0s` to `600s`.
+pub fn departing_delay(text: &str) -> Result<Duration, String> {
+    seconds_between(text, 0, 600).map(|seconds| Duration::from_secs(seconds.into()))
+}
+
 /// Parses a duration of whole seconds, from `least` to `most` seconds.
 pub fn seconds_between(text: &str, least: u32, most: u32) -> Result<u32, String> {
     let duration = duration(text)?;

@@ -20,6 +20,11 @@ use std::time::{Duration, Instant};
 /// state ends when a Service is seen whose load balancer could become an orphan.
 const QUIET_PERIOD: Duration = Duration::from_secs(24 * 3600);
 
+/// How often a Service is planned again while a departing node stays a target, and for how long. Later, only the regular
+/// comparison of all Services plans it.
+const KEPT_PERIOD: Duration = Duration::from_secs(60);
+const KEPT_AT_MOST: Duration = Duration::from_secs(600);
+
 /// A list of load balancers that is older than this is too old for a write. The age is measured by the machine's clock,
 /// because plans and reads take as long in a test as elsewhere.
 const LIST_MAX_AGE: Duration = Duration::from_secs(5);
@@ -43,8 +48,24 @@ pub(super) struct Agenda {
     released: HashSet<String>,
     /// The start of the last comparison of all Services, if no search for orphans has followed it yet.
     orphans_due: Option<Instant>,
+    /// The Services on whose load balancers a departing node stays a target, by UID.
+    kept: HashMap<String, KeptSince>,
     /// The start of a search for orphans that found none while there were no Services of ours.
     quiet_since: Option<Instant>,
+}
+
+/// When it was seen that a departing node stays a target.
+struct KeptSince {
+    first: Instant,
+    last: Instant,
+}
+
+impl KeptSince {
+    /// Whether the Service is planned again now, because the health of its targets may have changed.
+    fn is_due(&self, now: Instant) -> bool {
+        now.duration_since(self.last) >= KEPT_PERIOD
+            && now.duration_since(self.first) < KEPT_AT_MOST
+    }
 }
 
 /// The Services that are planned next, and what must be read for that.
@@ -146,6 +167,9 @@ impl Agenda {
             if self.schedule.backoff.is_retry_due(uid, now) {
                 return Some(Why::Retried);
             }
+            if self.kept.get(uid).is_some_and(|kept| kept.is_due(now)) {
+                return Some(Why::Kept);
+            }
             // A Service that failed is planned again by its backoff, and not by a comparison.
             let is_compared = is_comparison && !self.schedule.backoff.is_waiting(uid, now);
             is_compared.then_some(Why::Compared)
@@ -187,6 +211,7 @@ impl Agenda {
             && seen.tls_secrets.is_empty()
             && seen.services.len() == seen.list.len()
             && !seen.services.iter().any(is_retry_due)
+            && !self.kept.values().any(|kept| kept.is_due(now))
     }
 
     /// Returns the names of the Services that, when they were last read, had type LoadBalancer or our finalizer.
@@ -205,6 +230,7 @@ impl Agenda {
         self.dependencies = dependencies;
         self.settled = Lists::default();
         self.planned.retain(|uid, _| self.seen.contains_key(uid));
+        self.kept.retain(|uid, _| self.seen.contains_key(uid));
         self.schedule.backoff.keep(|uid| self.seen.contains_key(uid));
         let left_alone = seen.services.iter().filter(|service| service.left_alone.is_some());
         let uids = left_alone.map(|service| &service.metadata.uid);
@@ -250,6 +276,18 @@ impl Agenda {
         is_newer.then(|| listed.clone())
     }
 
+    /// Notes whether the plan of the Service keeps a target although its node departs.
+    pub(super) fn keeps_departing(&mut self, uid: &str, is_kept: bool) {
+        let now = clock::now();
+        if !is_kept {
+            self.kept.remove(uid);
+        } else if let Some(kept) = self.kept.get_mut(uid) {
+            kept.last = now;
+        } else {
+            self.kept.insert(uid.to_owned(), KeptSince { first: now, last: now });
+        }
+    }
+
     /// Notes that the plan of the Service was not carried out completely. The Service is due at once.
     pub(super) fn missed(&mut self, uid: &str) {
         if let Some(planned) = self.planned.get_mut(uid) {
@@ -291,9 +329,11 @@ impl Agenda {
 }
 
 impl Dependencies {
-    pub(super) fn new(apis: &Apis, seen: &SeenObjects) -> Dependencies {
+    /// Computes the fingerprints of what Kubernetes showed. `departures` is the fingerprint of the departing nodes.
+    pub(super) fn new(apis: &Apis, seen: &SeenObjects, departures: u64) -> Dependencies {
         let provider = &*apis.provider;
         let mut of_nodes = DefaultHasher::new();
+        departures.hash(&mut of_nodes);
         for (node, _) in candidates(&seen.nodes, provider) {
             node.name().hash(&mut of_nodes);
             // A node that was deleted and registered again is another node with the same content.

@@ -10,6 +10,7 @@
 //! | `agenda` | decides when a Service is planned and why; how fresh the data must be, and how urgent the calls are |
 //! | `admission` | decides which changes are taken up, and who pays for their calls |
 //! | `certificates` | deletes certificates from Secrets that nothing uses any more |
+//! | `departures` | notes which nodes will stop soon, and since when |
 //! | `observe` | reads what both APIs say, as new as a write demands |
 //! | `plan` | decides what should be done, as a pure function |
 //! | `sync` | takes the plans of a tick to their end, for all Services |
@@ -24,6 +25,7 @@
 mod admission;
 mod agenda;
 mod certificates;
+mod departures;
 mod events;
 mod health;
 mod observe;
@@ -55,6 +57,7 @@ use crate::provider::{
 use admission::Admission;
 use agenda::{Agenda, Dependencies, PassScope};
 use certificates::CertificateSearch;
+use departures::Departures;
 use health::{Look, ServiceOutages};
 use jiff::Timestamp;
 use observe::{ObservedServices, SeenObjects, full_name};
@@ -91,6 +94,7 @@ impl ServiceController {
         ServiceController {
             management: Management::Usual,
             agenda: Agenda::default(),
+            departures: Departures::new(settings.departing_cordoned),
             admission: Admission::default(),
             executor: Executor::new(NAME),
             queued: Vec::new(),
@@ -298,7 +302,8 @@ impl ServiceSync<'_> {
         })?;
         let (apis, selection, state) = (self.apis, self.selection, &mut *self.state);
         let is_waiting = state.admission.is_anything_waiting();
-        if !selection.is_explicit() && !is_waiting && state.agenda.is_settled(&seen, begun) {
+        let is_settled = state.agenda.is_settled(&seen, begun) && !state.departures.is_pending();
+        if !selection.is_explicit() && !is_waiting && is_settled {
             return Ok(());
         }
         let waiting = |error| {
@@ -324,6 +329,9 @@ impl ServiceSync<'_> {
         }
         let proposals = observed.map(|observed| plan::plan(&observed, self.for_people));
         let mut in_order = proposals.unwrap_or_default();
+        for plan in &in_order {
+            state.agenda.keeps_departing(&plan.object.uid, plan.cloud.keeps_departing());
+        }
         measure(&seen);
         // All nodes are read again for what has to be written, and two lists of thousands of nodes would take most
         // of the memory.
@@ -456,14 +464,19 @@ impl ServiceController {
                 whole_max_age: self.settings.resync_period * 2,
                 metadata_max_age: Some(METADATA_MAX_AGE),
             };
-            seen.nodes = apis.nodes.poll(poll)?.value;
+            let is_asked = !departures::delays(&*apis.provider, seen).is_empty();
+            let nodes =
+                if is_asked { apis.nodes.poll_departing(poll) } else { apis.nodes.poll(poll) };
+            seen.nodes = nodes?.value;
         }
         Ok(())
     }
 
     /// Notes what Kubernetes has shown now, and drops the waiting changes that do not fit it any more.
     fn saw(&mut self, apis: &Apis, seen: &SeenObjects) {
-        self.agenda.saw(seen, Dependencies::new(apis, seen));
+        self.departures.saw(&*apis.provider, seen);
+        let departures = self.departures.print(&seen.nodes);
+        self.agenda.saw(seen, Dependencies::new(apis, seen, departures));
         self.certificates.saw(&seen.tls_secrets);
         self.stop_stale(&seen.services);
     }
@@ -509,7 +522,8 @@ impl ServiceController {
         reads: Reads,
     ) -> Result<ObservedServices, CacheError> {
         let waiting = self.admission.waiting_of(&services);
-        let observed = observe::observe(apis, &self.settings.cluster_name, services, seen, reads)?;
+        let mut observed = observe::observe(apis, &self.departures, services, seen, reads)?;
+        self.settings.cluster_name.clone_into(&mut observed.cluster.name);
         Ok(ObservedServices { management: self.management, waiting, ..observed })
     }
 }

@@ -3,13 +3,14 @@
 //! A node need not be ready, because the load balancer has health checks of its own, and nodes that flap must
 //! not churn targets.
 
+use super::departures::Departures;
 use crate::cache::{self, Apis, CacheError, View};
 use crate::controllers::matching::{Claims, server_of};
 use crate::controllers::schedule::Reads;
 use crate::kube::{AnyService, KubeNode, KubeService};
 use crate::provider::{
-    self, AddressKind, Cluster, ErrorKind, Groups, Instance, InstanceId, Needs, NodeAddress,
-    OfferedNode, Provider, ProviderId, Reach, Snapshot, TlsSecrets, Urgency, clock,
+    self, AddressKind, Cluster, Departure, ErrorKind, Groups, Instance, InstanceId, Needs,
+    NodeAddress, OfferedNode, Provider, ProviderId, Reach, Snapshot, TlsSecrets, Urgency, clock,
 };
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr};
@@ -43,6 +44,8 @@ pub struct ServiceSettings {
     pub concurrency: usize,
     /// The name of the cluster, which only people read. This is the setting `--cluster-name`.
     pub cluster_name: String,
+    /// Whether a cordon alone makes a node depart. This is the setting `HCLOUD_LOAD_BALANCERS_DEPARTING_CORDONED`.
+    pub departing_cordoned: bool,
     /// Whether orphans are deleted at the resync. This is the setting `--delete-orphaned-load-balancers`.
     pub delete_orphans: bool,
 }
@@ -122,6 +125,7 @@ impl ObservedServices {
             let before = std::mem::replace(&mut self.cluster, now);
             self.cluster.name = before.name;
             self.cluster.untouched = before.untouched;
+            self.cluster.removed_often = before.removed_often;
             self.cluster.tls_secrets = before.tls_secrets;
             self.set_groups(before.groups);
         }
@@ -136,7 +140,10 @@ impl ObservedServices {
             let servers = apis.instances(Some(since), Duration::MAX, self.urgency)?;
             let is_own = |server: &Instance| self.cluster.servers.contains_key(&server.id);
             self.has_own_servers = Some(servers.value.iter().any(is_own));
-            self.nodes = offered(apis, nodes, Some(&servers.value), true);
+            let known: HashMap<String, Departure> =
+                self.nodes.drain(..).map(|node| (node.name, node.departure)).collect();
+            let departure = |node: &KubeNode| known.get(node.name()).copied().unwrap_or_default();
+            self.nodes = offered(apis, nodes, Some(&servers.value), true, departure);
         }
         Ok(needs != Needs::default())
     }
@@ -225,7 +232,7 @@ fn limit(group: &mut Vec<provider::Service>) {
 /// share a load balancer, all Services of type LoadBalancer.
 pub(super) fn observe(
     apis: &Apis,
-    cluster_name: &str,
+    departures: &Departures,
     services: Vec<Arc<KubeService>>,
     seen: &SeenObjects,
     reads: Reads,
@@ -252,7 +259,7 @@ pub(super) fn observe(
     let all = all_services(apis, Duration::MAX)?;
     let mut observed = ObservedServices {
         cluster: cluster(apis, &all.value, &seen.nodes)?,
-        nodes: offered(apis, &seen.nodes, servers, false),
+        nodes: offered(apis, &seen.nodes, servers, false, |node| departures.of(node)),
         services,
         snapshot: Arc::clone(&snapshot.value),
         answered: snapshot.answered,
@@ -261,7 +268,7 @@ pub(super) fn observe(
         management: Management::Usual,
         waiting: HashSet::new(),
     };
-    cluster_name.clone_into(&mut observed.cluster.name);
+    observed.cluster.removed_often = departures.removed_often();
     observed.cluster.untouched = untouched;
     observed.set_groups(groups);
     observed.cluster.tls_secrets = tls_secrets;
@@ -438,6 +445,7 @@ fn offered(
     nodes: &[Arc<KubeNode>],
     servers: Option<&[Instance]>,
     is_certain: bool,
+    departure: impl Fn(&KubeNode) -> Departure,
 ) -> Vec<OfferedNode> {
     let dedicated = DedicatedServers::of(apis);
     let list = servers.unwrap_or_default().iter();
@@ -455,6 +463,7 @@ fn offered(
         .map(|(node, id)| OfferedNode {
             name: node.name().to_owned(),
             reach: reach(id),
+            departure: departure(node),
             dedicated_ipv4: dedicated.ipv4(node, id),
             provider_id: ProviderId::Ours(id),
             labels: node.metadata.labels.clone(),
@@ -464,8 +473,8 @@ fn offered(
 }
 
 /// Returns the nodes that may become targets, with their servers. A change of such a node starts a sync. A node that
-/// the cluster autoscaler is about to remove stays a target until its Node is deleted, because its health check ends
-/// its traffic (KEP-3836), and a target that is removed loses its connections.
+/// the cluster autoscaler is about to remove stays a target until its Node is deleted, unless a Service asks for less
+/// by `departing-delay`. Its health check ends its traffic (KEP-3836), and a target that is removed loses its connections.
 pub(super) fn candidates<'a>(
     nodes: &'a [Arc<KubeNode>],
     provider: &'a dyn Provider,

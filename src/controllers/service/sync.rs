@@ -8,6 +8,7 @@
 use super::admission::{self, Admission};
 use super::agenda::{self, Agenda};
 use super::certificates::CertificateSearch;
+use super::departures::Departures;
 use super::events;
 use super::health::ServiceOutages;
 use super::observe::{self, Management, NAME, ObservedServices, SeenObjects, ServiceSettings};
@@ -40,6 +41,7 @@ pub struct ServiceController {
     pub(super) settings: ServiceSettings,
     pub management: Management,
     pub(super) agenda: Agenda,
+    pub(super) departures: Departures,
     pub(super) admission: Admission,
     /// The executions that change the load balancers of Services. They are continued in the next tick.
     pub(super) executor: Executor<Work>,
@@ -279,6 +281,7 @@ impl ServiceSync<'_> {
         if listed.is_empty() && services.iter().any(shares) {
             listed = list()?.value;
         }
+        self.state.departures.saw_nodes(&nodes.value);
         let listed = listed.iter().cloned();
         let seen = SeenObjects {
             services: listed.filter_map(|service| self.admitted(service)).collect(),
@@ -425,6 +428,9 @@ impl ServiceSync<'_> {
         task.overtaken = None;
         for made in &result.made {
             events::changed(self.apis, &plan, &**made);
+            if let Some((balancer, node)) = made.departed() {
+                self.state.departures.removed(balancer, node);
+            }
             self.report.add_changes(&name, &made.description());
         }
         if self.for_people {

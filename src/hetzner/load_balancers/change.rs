@@ -11,7 +11,7 @@ use crate::http::{Method, Secret};
 use crate::provider::variables::VariableName;
 use crate::provider::{
     self, Applied, ChangeKind, Description, ErrorKind, Finding, ProviderError, Sourced, TlsPair,
-    Urgency, WriteVerb,
+    Urgency, WriteVerb, clock,
 };
 use crate::text::shell_command;
 use serde::de::IgnoredAny;
@@ -20,6 +20,7 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// A property of an action, besides its name.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -115,12 +116,27 @@ pub struct BalancerChange {
     pub(super) purpose: Purpose,
     pub(super) event: Option<Finding>,
     guard: Option<Box<Guard>>,
+    pub(super) departed: Option<Box<Departed>>,
     /// The certificate to upload, with its private key. Both are added to the request just before it is sent, so that
     /// no output shows the key.
     pub(super) pair: Option<Arc<TlsPair>>,
     /// The name of the load balancer that the write creates.
     new_name: Option<Sourced<String>>,
 }
+
+/// The reason for a removal of a target whose node departs. Whether the removal is safe depends on the health of the
+/// other targets.
+#[derive(Clone)]
+pub(super) struct Departed {
+    /// The name of the node.
+    pub(super) node: String,
+    /// The time before the list of load balancers was requested.
+    pub(super) listed: Option<Instant>,
+}
+
+/// A removal of a target whose node departs is not made on a list of load balancers that is older than this, because the
+/// health of the other targets may have changed. The age is measured by the machine's clock.
+const HEALTH_MAX_AGE: Duration = Duration::from_secs(10);
 
 /// The shortest line of a private key that is hidden in error texts. A shorter line reveals nothing, and might occur
 /// in any other text.
@@ -161,6 +177,7 @@ impl BalancerChange {
             purpose: Purpose::Usual,
             event: None,
             guard: None,
+            departed: None,
             pair: None,
             new_name: None,
         }
@@ -498,6 +515,10 @@ impl provider::Write for BalancerChange {
 
 impl provider::Change for BalancerChange {
     fn apply(&self) -> Result<Applied, ProviderError> {
+        let listed = self.departed.as_ref().and_then(|departed| departed.listed);
+        if listed.is_some_and(|listed| clock::took(listed) > HEALTH_MAX_AGE) {
+            return Ok(Applied::Overtaken);
+        }
         let mut change = self.clone();
         if let Some(instead) = change.rebase()? {
             return Ok(instead);
@@ -522,6 +543,10 @@ impl provider::Change for BalancerChange {
 
     fn creates_or_deletes(&self) -> bool {
         self.id.is_none() || self.action.is(Deletes)
+    }
+
+    fn departed(&self) -> Option<(u64, &str)> {
+        Some((self.id?, self.departed.as_ref()?.node.as_str()))
     }
 
     fn new_name(&self) -> Option<&Sourced<String>> {

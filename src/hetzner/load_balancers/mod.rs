@@ -12,6 +12,7 @@
 //! | `causes` | why a health check fails, and what to do about it |
 //! | `observe` | what is read |
 //! | `diff/` | the differences, as changes in their order |
+//! | `diff/choice` | which of the wanted nodes become targets |
 //! | `diff/create` | the differences of a load balancer that does not exist yet, as one request |
 //! | `diff/targets`, `diff/subnets`, `diff/primary_ips` | the differences of targets; where in the Network the load balancer is attached; its Primary IPs |
 //! | `diff/status` | what the Service's status says, and the form in which users see a load balancer |
@@ -69,6 +70,7 @@ pub use ownership::labels::{
 };
 
 pub(super) use causes::cause;
+pub(super) use desired::asked_delay;
 pub(super) use desired::certificates::left;
 pub(super) use desired::uploads::{secrets, unused};
 pub(super) use observe::{EarlierPolls, observe, usage};

@@ -39,11 +39,12 @@ pub(in crate::hetzner) fn observe(
     urgency: Urgency,
 ) -> Result<BalancerSnapshot, ProviderError> {
     let api = Arc::clone(&project.api);
+    let listed = Some(clock::now());
     let balancers = api.list("", urgency)?;
-    let mut snapshot = BalancerSnapshot::new(
-        project,
-        ObservedBalancers { balancers, ..ObservedBalancers::default() },
-    );
+    let is_budget_low = api.is_put_off(Urgency::CanWait);
+    let observed =
+        ObservedBalancers { balancers, listed, is_budget_low, ..ObservedBalancers::default() };
+    let mut snapshot = BalancerSnapshot::new(project, observed);
     let wanted: Vec<&str> = services
         .iter()
         .filter(|service| needs_types(&snapshot, service))

@@ -112,7 +112,7 @@ impl<'a> AnnotationParser<'a> {
     /// Service that is not among `deciders` has no influence on the whole load balancer.
     pub(crate) fn join(&mut self, deciders: &[&'a Service], is_external: bool, why_not: &str) {
         let service = self.service;
-        let of_targets = [a::NODE_SELECTOR.name, a::USE_PRIVATE_IP.name];
+        let of_targets = [a::NODE_SELECTOR.name, a::USE_PRIVATE_IP.name, a::DEPARTING_DELAY.name];
         let is_joined = |annotation: &&Annotation| {
             let is_own = is_external && of_targets.contains(&annotation.name);
             annotation.scope == AnnotationScope::Whole && !is_own
@@ -226,6 +226,10 @@ impl<'a> AnnotationParser<'a> {
 
     pub(crate) fn warning(&mut self, reason: Reason, message: impl Into<String>) {
         self.finding(Finding::warning(reason, message));
+    }
+
+    pub(crate) fn info(&mut self, reason: Reason, message: impl Into<String>) {
+        self.finding(Finding::info(reason, message));
     }
 
     /// Returns the texts of the problems and the findings, shortened to the limits of this file.

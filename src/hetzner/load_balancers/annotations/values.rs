@@ -5,7 +5,7 @@ use crate::provider::{Algorithm, HealthCheck};
 use crate::text::{self as t, one_of, quoted};
 use std::net::Ipv4Addr;
 
-pub(crate) use crate::text::duration::whole_seconds as seconds;
+pub(crate) use crate::text::duration::{departing_delay, whole_seconds as seconds};
 pub(crate) use crate::text::{boolean, count, ip_range};
 
 pub(crate) fn any(text: &str) -> Result<String, String> {

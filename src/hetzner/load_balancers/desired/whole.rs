@@ -8,7 +8,7 @@ use crate::hetzner::load_balancers::annotations::parser::{
     AnnotationParser, first_to_decide, value_of,
 };
 use crate::hetzner::load_balancers::annotations::values as v;
-use crate::hetzner::load_balancers::annotations::{self as a, Annotation};
+use crate::hetzner::load_balancers::annotations::{self as a, Annotation, PREFIX};
 use crate::hetzner::load_balancers::model::balancer::{
     Algorithm, BalancerPrivateNet, LoadBalancer,
 };
@@ -22,6 +22,7 @@ use crate::text::{self, selector::Selector};
 use ipnet::Ipv4Net;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
 
 pub(crate) const ASKED_BY_FIELD: Source = Source::Rule("spec.loadBalancerIP");
 
@@ -95,6 +96,8 @@ pub(crate) struct Targets {
     /// The machines that become targets, each with the name of its node. The list is sorted by the names.
     pub(crate) nodes: Vec<(NodeMachine, String)>,
     pub(crate) source: Source,
+    /// How long a departing node stays a target. `None` when it stays until other rules remove it.
+    pub(crate) departing_delay: Option<Duration>,
 }
 
 /// The machine that a node runs on.
@@ -182,7 +185,10 @@ pub(crate) fn desired(parser: &mut AnnotationParser, context: &PlanContext) -> D
         use_private_ip: way_to_targets(parser, context, own_way),
         ports: ports(parser, context, &certificates),
         certificates,
-        targets: targets(parser, context),
+        targets: Targets {
+            departing_delay: departing_delay(parser, context),
+            ..targets(parser, context)
+        },
         in_status: InStatus {
             hostname: hostname.map(|hostname| hostname.value),
             is_by_proxy: group.is_external() || group.is_of_several_namespaces,
@@ -420,6 +426,49 @@ fn asked_targets(
     own.into_iter().chain(others).chain(left).collect()
 }
 
+/// Returns the delay that a Service with these annotations asks for. The annotations are given by key and value.
+pub(crate) fn asked_delay(annotations: &mut dyn Iterator<Item = (&str, &str)>) -> Option<Duration> {
+    let is_it = |key: &str| {
+        let name = key.strip_prefix(PREFIX);
+        name.is_some_and(|name| name.eq_ignore_ascii_case(a::DEPARTING_DELAY.name))
+    };
+    let mut set = annotations.filter(|(key, _)| is_it(key));
+    let (_, value) = set.next()?;
+    v::departing_delay(value.trim()).ok()
+}
+
+/// Returns how long a departing node stays a target. On an external load balancer, each Service with a port there must
+/// ask for it, and the longest delay counts. On a shared load balancer, the Services of the group's own namespace decide.
+fn departing_delay(parser: &mut AnnotationParser, context: &PlanContext) -> Option<Duration> {
+    let (group, default) = (&context.group, &context.project.defaults.departing_delay);
+    let set = parser.read(&a::DEPARTING_DELAY, None, v::departing_delay);
+    let is_set = set.is_some();
+    let own = set.or_else(|| default.clone())?.value;
+    if group.has_no_decider() {
+        return None;
+    }
+    let others = group.balancer().into_iter().flat_map(|balancer| group.served_on(balancer));
+    let others = others.filter(|other| other.uid != context.service.uid);
+    let mut longest = own;
+    for other in others {
+        let asked = value_of(other, &a::DEPARTING_DELAY).map(v::departing_delay);
+        let asked = asked.and_then(Result::ok).or(default.as_ref().map(|default| default.value));
+        let Some(asked) = asked else {
+            if is_set {
+                let why = format!(
+                    "annotation {} has no effect: Service {}, which also has a port on the load balancer, does not set it",
+                    a::DEPARTING_DELAY.key(),
+                    other.full_name()
+                );
+                parser.warning(Reason::AnnotationWithoutEffect, why);
+            }
+            return None;
+        };
+        longest = longest.max(asked);
+    }
+    Some(longest)
+}
+
 fn targets(parser: &mut AnnotationParser, context: &PlanContext) -> Targets {
     let selector = parser.read(&a::NODE_SELECTOR, None, Selector::parse);
     let asked = asked_targets(parser, context, selector.as_ref());
@@ -463,6 +512,7 @@ fn targets(parser: &mut AnnotationParser, context: &PlanContext) -> Targets {
     nodes.sort_by(|left, right| left.1.cmp(&right.1));
     Targets {
         nodes,
+        departing_delay: None,
         source: match selector {
             _ if asked.len() > 1 => Source::Rule("a Service on the load balancer asks for it"),
             Some(selector) => selector.source,

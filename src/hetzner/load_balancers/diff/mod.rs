@@ -1,5 +1,6 @@
 //! The comparison of a load balancer with what its Service asks for.
 
+mod choice;
 mod create;
 pub(crate) mod primary_ips;
 pub(crate) mod status;

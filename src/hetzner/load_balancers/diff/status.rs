@@ -129,24 +129,16 @@ fn private_then(balancer: &LoadBalancer, desired: &Desired) -> Vec<Ipv4Addr> {
     asked.or_else(|| balancer.attached(attach.network)?.ip).into_iter().collect()
 }
 
-/// Returns the machines that a target sends traffic to, each with the results of its health checks. A target that is a
-/// label selector sends traffic to every server that has the labels.
+/// Returns the names of the machines to which a target sends traffic, each with the results of its health checks.
 fn machines<'a>(target: &'a ApiTarget, cluster: &Cluster) -> Vec<(String, &'a [HealthStatus])> {
-    let server = |id| TargetId::Server(id).shown(cluster);
-    match target {
-        ApiTarget::Server { server: of, health_status, .. } => vec![(server(of.id), health_status)],
-        ApiTarget::Ip { ip, health_status } => {
-            vec![(TargetId::Address(ip.ip).shown(cluster), health_status)]
-        }
-        ApiTarget::LabelSelector { targets: Some(selected), .. } => selected
-            .iter()
-            .map(|other| (server(other.server.id), &other.health_status[..]))
-            .collect(),
+    let unknown = || match target {
         ApiTarget::LabelSelector { label_selector, .. } => {
-            vec![(format!("servers with {}", label_selector.selector), &[])]
+            format!("servers with {}", label_selector.selector)
         }
-        ApiTarget::Unknown => vec![("unknown".to_owned(), &[])],
-    }
+        _ => "unknown".to_owned(),
+    };
+    let named = |id: Option<TargetId>| id.map_or_else(unknown, |id| id.shown(cluster));
+    target.machines().into_iter().map(|(id, health)| (named(id), health)).collect()
 }
 
 fn target(name: String, health: &[HealthStatus], of_kube_proxy: &[u16]) -> provider::Target {

@@ -5,22 +5,27 @@
 //! server that does not have this address. When such a server is already a target by its other address, the target
 //! stays, because traffic still reaches the server.
 
+use super::choice::{Candidate, Choice, choose};
 use super::whole::Diff;
 use crate::hetzner::load_balancers::annotations as a;
-use crate::hetzner::load_balancers::change::{BalancerAction, Purpose};
+use crate::hetzner::load_balancers::change::{BalancerAction, Departed, Purpose};
 use crate::hetzner::load_balancers::desired::{Desired, NodeMachine};
 use crate::hetzner::load_balancers::model::balancer::{ApiTarget, TargetId};
 use crate::hetzner::load_balancers::ownership::context::PlanContext;
 use crate::hetzner::load_balancers::ownership::group::Owner;
 use crate::hetzner::load_balancers::ownership::labels::Labelled;
 use crate::provider::variables::{ROBOT_PASSWORD, ROBOT_USER};
-use crate::provider::{Description, OfferedNode, Reach, Reason, Source, Sourced, WriteVerb};
+use crate::provider::{
+    Departure, Description, LeftOutState, OfferedNode, Reach, Reason, Source, Sourced, WhyKept,
+    WriteVerb,
+};
 use crate::text;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr};
 
 const NO_NODE: Source = Source::Rule("no node to send traffic to");
+const DEPARTS: Source = Source::Rule("the node will stop soon");
 
 /// The existing targets that are nodes, and the address by which nodes should be reached. When the load balancer moves
 /// to another Network, its present targets with private IPs are left out, because the move removes them.
@@ -175,17 +180,6 @@ impl<'a> Ways<'a> {
         )
     }
 
-    /// Returns the first `room` of the desired targets, and the names of the nodes for which there is no room. Existing
-    /// targets come first, so that they are not replaced. Otherwise the order is unchanged.
-    fn share(&self, wanted: &[(TargetId, String)], room: usize) -> (Vec<TargetId>, Vec<String>) {
-        let is_there = |target: &&(TargetId, String)| self.there.contains_key(&target.0);
-        let first = wanted.iter().filter(is_there);
-        let then = wanted.iter().filter(|target| !is_there(target));
-        let mut all = first.chain(then);
-        let fit = all.by_ref().take(room).map(|(target, _)| *target).collect();
-        (fit, all.map(|(_, name)| name.clone()).collect())
-    }
-
     /// Returns the additions and removals, in their order, that give the load balancer exactly the targets `fit`.
     /// Targets are added before others are removed. When the load balancer already has `room` targets, one target is
     /// removed before each addition. At the end, each target that is reached by the wrong kind of address is removed
@@ -267,7 +261,101 @@ impl Diff<'_, '_> {
         let foreign = self.foreign_targets(&before);
         let others =
             balancer.map_or(0, |balancer| balancer.other_targets()) + foreign + stuck.len();
-        let (fit, left) = ways.share(&wanted, limit.saturating_sub(others));
+        let candidates = self.candidates(&ways, wanted);
+        let (room, delay) = (limit.saturating_sub(others), self.desired.targets.departing_delay);
+        let choice = choose(candidates, room, delay, others == 0);
+        self.report_left_out(&choice, limit);
+        let fit = &choice.targets;
+        self.target_fields(&before, &choice, &stuck);
+        let stays = |target: &TargetId| ways.is_right(*target) == Some(true);
+        if !fit.iter().all(stays) {
+            self.check_way_in();
+        }
+        let is_last = stuck.is_empty() && !fit.iter().any(stays);
+        self.report_shared_targets(fit.iter().any(|target| !before.contains_key(target)));
+        for (action, target) in ways.steps(fit, limit_now.saturating_sub(others)) {
+            let is_added = action == BalancerAction::AddTarget;
+            let is_server = matches!(target, TargetId::Server(_));
+            let in_request = target.in_request(is_added.then_some(by_private));
+            let node = target.node(self.context.cluster);
+            let departed = node.filter(|_| choice.departed.contains(&target));
+            let listed = self.context.observed.listed;
+            let departed = departed.map(|node| Box::new(Departed { node: node.clone(), listed }));
+            let verb = if is_added { WriteVerb::ADD } else { WriteVerb::REMOVE };
+            let how = if is_added && by_private && is_server { ", by private IP" } else { "" };
+            let target = format!("target {}", target.shown(self.context.cluster));
+            let description = Description::new(verb, target, how);
+            let mut change = self.new_change(action, Value::Null, description);
+            change.request.target = Some(in_request);
+            change.departed = departed;
+            if is_last && !is_added {
+                change.purpose = Purpose::LastTarget;
+            }
+            self.found.changes.push(change);
+        }
+        self.found.left_out = choice.left_out;
+        needs_public
+    }
+
+    /// Returns the wanted targets with everything that decides which of them are chosen.
+    fn candidates(&self, ways: &Ways, wanted: NamedTargets) -> Vec<Candidate> {
+        let nodes = self.context.nodes.iter();
+        let departures: HashMap<&str, Departure> =
+            nodes.map(|node| (node.name.as_str(), node.departure)).collect();
+        let departure = |name: &str| departures.get(name).copied().unwrap_or_default();
+        let departs = |(_, name): &&(TargetId, String)| departure(name).departed.is_some();
+        let departing = wanted.iter().filter(departs).map(|(target, _)| *target);
+        let safe = self.safe_ports(&departing.collect());
+        let candidate = |(target, name): (TargetId, String)| Candidate {
+            is_present: ways.there.contains_key(&target),
+            departure: departure(&name),
+            kept: self.why_kept(target, &name, &safe),
+            target,
+            name,
+        };
+        wanted.into_iter().map(candidate).collect()
+    }
+
+    /// Returns the ports on which enough healthy targets would remain without the targets of departing nodes: at least
+    /// one, and at least as many as the healthy targets of departing nodes.
+    fn safe_ports(&self, departing: &BTreeSet<TargetId>) -> BTreeSet<u16> {
+        let mut counts: BTreeMap<u16, (usize, usize)> = BTreeMap::new();
+        for (target, port) in self.healthy() {
+            let (staying, leaving) = counts.entry(port).or_default();
+            let is_leaving = target.is_some_and(|target| departing.contains(&target));
+            *if is_leaving { leaving } else { staying } += 1;
+        }
+        counts.retain(|_, (staying, leaving)| *staying > 0 && staying >= leaving);
+        counts.into_keys().collect()
+    }
+
+    /// Returns each target that is healthy on a port, with the port.
+    fn healthy(&self) -> impl Iterator<Item = (Option<TargetId>, u16)> + '_ {
+        let targets = self.balancer.into_iter().flat_map(|labelled| &labelled.balancer.targets);
+        targets.flat_map(ApiTarget::machines).flat_map(|(target, health)| {
+            let healthy = health.iter().filter(|health| health.status == "healthy");
+            healthy.map(move |health| (target, health.listen_port))
+        })
+    }
+
+    /// Returns why the target must stay, although its node departs. `safe` are the ports on which enough other targets
+    /// are healthy.
+    fn why_kept(&self, target: TargetId, node: &str, safe: &BTreeSet<u16>) -> Option<WhyKept> {
+        let id = self.balancer?.id;
+        let mut own = self.healthy().filter(|(healthy, _)| *healthy == Some(target));
+        if self.context.cluster.removed_often.contains(&(id, node.to_owned())) {
+            Some(WhyKept::Often)
+        } else if self.context.observed.is_budget_low {
+            Some(WhyKept::Budget)
+        } else {
+            own.any(|(_, port)| !safe.contains(&port)).then_some(WhyKept::Health)
+        }
+    }
+
+    /// Reports the wanted nodes for which there is no room, and the departing nodes that stay targets. `limit` is how
+    /// many targets the load balancer can have.
+    fn report_left_out(&mut self, choice: &Choice, limit: usize) {
+        let left = choice.names(LeftOutState::Limit);
         if !left.is_empty() {
             let why = format!(
                 "the load balancer takes {limit} targets, and has no room for {}: choose a larger type in annotation {}",
@@ -276,29 +364,14 @@ impl Diff<'_, '_> {
             );
             self.parser.warning(Reason::MaxTargetsReached, why);
         }
-        self.target_fields(&before, &fit, &stuck);
-        let stays = |target: &TargetId| ways.is_right(*target) == Some(true);
-        if !fit.iter().all(stays) {
-            self.check_way_in();
-        }
-        let is_last = stuck.is_empty() && !fit.iter().any(stays);
-        self.report_shared_targets(fit.iter().any(|target| !before.contains_key(target)));
-        for (action, target) in ways.steps(&fit, limit_now.saturating_sub(others)) {
-            let is_added = action == BalancerAction::AddTarget;
-            let is_server = matches!(target, TargetId::Server(_));
-            let in_request = target.in_request(is_added.then_some(by_private));
-            let verb = if is_added { WriteVerb::ADD } else { WriteVerb::REMOVE };
-            let how = if is_added && by_private && is_server { ", by private IP" } else { "" };
-            let target = format!("target {}", target.shown(self.context.cluster));
-            let description = Description::new(verb, target, how);
-            let mut change = self.new_change(action, Value::Null, description);
-            change.request.target = Some(in_request);
-            if is_last && !is_added {
-                change.purpose = Purpose::LastTarget;
+        for why in WhyKept::ALL {
+            let kept = choice.names(LeftOutState::Kept(*why));
+            if !kept.is_empty() {
+                let names = text::some_of(&kept);
+                let why = format!("departing node stays a target, because {}: {names}", why.name());
+                self.parser.info(Reason::DepartingNodeKept, why);
             }
-            self.found.changes.push(change);
         }
-        needs_public
     }
 
     /// Returns the desired targets that can have the desired kind of address. Also returns the existing targets that
@@ -397,16 +470,17 @@ impl Diff<'_, '_> {
     fn target_fields(
         &mut self,
         there: &BTreeMap<TargetId, bool>,
-        fit: &[TargetId],
+        choice: &Choice,
         stuck: &BTreeSet<TargetId>,
     ) {
-        let desired = self.desired;
+        let (desired, fit) = (self.desired, &choice.targets);
         let private = &desired.use_private_ip;
         let old = there.keys().filter(|target| !fit.contains(target));
         for target in fit.iter().chain(old) {
             let have = there.get(target);
             let want = match have {
                 _ if stuck.contains(target) => None,
+                _ if choice.departed.contains(target) => Some(("absent", DEPARTS)),
                 _ if !fit.contains(target) => Some(("absent", NO_NODE)),
                 _ if matches!(target, TargetId::Address(_)) => {
                     let way = by(target.is_private_address());

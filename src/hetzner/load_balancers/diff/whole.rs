@@ -15,7 +15,9 @@ use crate::hetzner::load_balancers::ownership::labels::{
     Labelled, Ownership, WHOSE, counts_upstream,
 };
 use crate::provider::variables::HCLOUD_NETWORK;
-use crate::provider::{Description, Field, Finding, Reason, Source, Sourced, WriteVerb};
+use crate::provider::{
+    Description, Field, Finding, LeftOutNode, Reason, Source, Sourced, WriteVerb,
+};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -54,6 +56,8 @@ pub(crate) struct Differences {
     /// Whether the plan leaves out a target because its server lacks the desired kind of address. The server may get
     /// such an address soon.
     pub(crate) is_unfinished: bool,
+    /// The wanted nodes that are no targets, and the departing nodes.
+    pub(crate) left_out: Vec<LeftOutNode>,
 }
 
 /// Returns the value as text for messages, with its source.

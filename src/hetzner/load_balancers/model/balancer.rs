@@ -138,6 +138,26 @@ pub enum ApiTarget {
     Unknown,
 }
 
+impl ApiTarget {
+    /// Returns the machines to which the target sends traffic, each with the results of its health checks. A target that
+    /// is a label selector sends traffic to every server that has the labels. `None` stands for an unknown machine.
+    pub(crate) fn machines(&self) -> Vec<(Option<TargetId>, &[HealthStatus])> {
+        match self {
+            ApiTarget::Server { server, health_status, .. } => {
+                vec![(Some(TargetId::Server(server.id)), health_status)]
+            }
+            ApiTarget::Ip { ip, health_status } => {
+                vec![(Some(TargetId::Address(ip.ip)), health_status)]
+            }
+            ApiTarget::LabelSelector { targets: Some(selected), .. } => selected
+                .iter()
+                .map(|one| (Some(TargetId::Server(one.server.id)), &one.health_status[..]))
+                .collect(),
+            ApiTarget::LabelSelector { .. } | ApiTarget::Unknown => vec![(None, &[])],
+        }
+    }
+}
+
 /// A target that is a single machine, and not a label selector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum TargetId {

@@ -10,6 +10,7 @@ use crate::hetzner::networks::Subnet;
 pub use crate::provider::LoadBalancerDefaults as Defaults;
 use crate::provider::{Cluster, OfferedNode, Profile, Service, Source};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// The Hetzner Cloud project whose load balancers are planned: its API, and the settings on which plans depend.
 #[derive(Clone)]
@@ -67,6 +68,10 @@ pub struct ObservedBalancers {
     pub primary_ips: Option<Vec<PrimaryIp>>,
     /// The subnets of the private Network. `None` when there is no Network, or when the subnets were not read.
     pub subnets: Option<Arc<Vec<Subnet>>>,
+    /// The time before the list of load balancers was requested. `None` means that there was no such list.
+    pub listed: Option<Instant>,
+    /// Whether so few calls are left in the project that work which can wait is put off.
+    pub is_budget_low: bool,
     /// Whether only manifests are checked, without a cluster and without load balancers. An object that was not read is
     /// then assumed to exist; see `Hetzner::for_manifests`.
     pub is_for_manifests: bool,

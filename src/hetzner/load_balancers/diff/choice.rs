@@ -1,0 +1,101 @@
+//! Chooses the targets of a load balancer out of the nodes that the Services want as targets.
+//!
+//! | rule | nodes | effect |
+//! |---|---|---|
+//! | to be deleted | nodes that the cluster autoscaler is about to delete | such a node does not become a target; where it is a target, it stays one. Exception: the load balancer would have no target at all. |
+//! | departing | with `departing-delay`, nodes that will stop soon | such a node does not become a target; where it is a target, it is removed after the delay. At most half of the targets are left out. |
+//! | limit | all nodes, when the type of the load balancer allows fewer targets | present targets come first, then names decide; departing nodes come last |
+
+use crate::hetzner::load_balancers::model::balancer::TargetId;
+use crate::provider::{Departure, LeftOutNode, LeftOutState, WhyKept};
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// A node that the Services want as a target.
+pub(crate) struct Candidate {
+    pub(crate) target: TargetId,
+    pub(crate) name: String,
+    /// Whether the load balancer has the target now.
+    pub(crate) is_present: bool,
+    pub(crate) departure: Departure,
+    /// Why the target must stay although its node departs, as far as that does not depend on the number of targets.
+    pub(crate) kept: Option<WhyKept>,
+}
+
+/// The chosen targets, and what happens to the other nodes.
+pub(crate) struct Choice {
+    /// The targets that the load balancer should have.
+    pub(crate) targets: Vec<TargetId>,
+    /// The targets that are left out only because their nodes depart.
+    pub(crate) departed: BTreeSet<TargetId>,
+    pub(crate) left_out: Vec<LeftOutNode>,
+}
+
+impl Choice {
+    /// Returns the names of the nodes that are left out in this state.
+    pub(crate) fn names(&self, state: LeftOutState) -> Vec<&str> {
+        let such = self.left_out.iter().filter(|node| node.state == state);
+        such.map(|node| node.node.as_str()).collect()
+    }
+}
+
+/// Chooses at most `room` targets. `delay` is how long a departing node stays a target, or `None` when departing
+/// nodes stay. The candidates are sorted by name. `is_alone` means that the load balancer has no other targets.
+pub(crate) fn choose(
+    mut candidates: Vec<Candidate>,
+    room: usize,
+    delay: Option<Duration>,
+    is_alone: bool,
+) -> Choice {
+    let mut left_out = Vec::new();
+    let is_refused = |node: &Candidate| !node.is_present && node.departure.is_to_be_deleted;
+    if !(is_alone && candidates.iter().all(is_refused)) {
+        let refused = candidates.extract_if(.., |node| is_refused(node));
+        left_out.extend(refused.map(|node| of(node.name, LeftOutState::ToBeDeleted)));
+    }
+    let at_most = candidates.len().min(room) / 2;
+    let (departed, states) = departing(&candidates, delay, at_most);
+    left_out.extend(states);
+    let is_departing = |node: &Candidate| delay.is_some() && node.departure.departed.is_some();
+    candidates.retain(|node| !departed.contains(&node.target));
+    candidates.sort_by_key(|node| (!node.is_present, !node.is_present && is_departing(node)));
+    let beyond = candidates.split_off(room.min(candidates.len()));
+    left_out.extend(beyond.into_iter().map(|node| of(node.name, LeftOutState::Limit)));
+    let targets = candidates.into_iter().map(|node| node.target).collect();
+    Choice { targets, departed, left_out }
+}
+
+/// Returns the targets that are left out because their nodes depart, `at_most` so many, and the state of each departing
+/// node. Nodes that are no targets are left out first, then the nodes that have departed longest.
+fn departing(
+    candidates: &[Candidate],
+    delay: Option<Duration>,
+    at_most: usize,
+) -> (BTreeSet<TargetId>, Vec<LeftOutNode>) {
+    let (mut departed, mut states) = (BTreeSet::new(), Vec::new());
+    let Some(delay) = delay else {
+        return (departed, states);
+    };
+    let mut all: Vec<(Duration, &Candidate)> =
+        candidates.iter().filter_map(|node| Some((node.departure.departed?, node))).collect();
+    all.sort_by_key(|(since, node)| (node.is_present, Reverse(*since), &node.name));
+    for (since, node) in all {
+        let waits = delay.checked_sub(since).filter(|left| node.is_present && !left.is_zero());
+        let state = match (waits, node.kept.filter(|_| node.is_present)) {
+            (Some(left), _) => LeftOutState::Waits { seconds: left.as_secs_f64().ceil() as u64 },
+            (None, Some(why)) => LeftOutState::Kept(why),
+            (None, None) if departed.len() < at_most => {
+                departed.insert(node.target);
+                LeftOutState::Departing
+            }
+            (None, None) => LeftOutState::Kept(WhyKept::Half),
+        };
+        states.push(of(node.name.clone(), state));
+    }
+    (departed, states)
+}
+
+fn of(node: String, state: LeftOutState) -> LeftOutNode {
+    LeftOutNode { node, state }
+}
