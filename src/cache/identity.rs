@@ -1,9 +1,10 @@
-//! The identity of the cluster. It is the first UID that the Service `default/kubernetes` had, and the Lease keeps it
-//! when the Service is deleted and created again.
+//! The identity of the cluster, which is the first UID that the Service `default/kubernetes` had. An annotation of the
+//! leader election's Lease stores this UID, so the identity stays the same when the Service is deleted and created
+//! again.
 //!
-//! The leading daemon reads the UIDs that are noted on the Lease when it acquires the Lease. It adds the UID that the
-//! Service has now, and writes all of them when it renews the Lease. A command only reads the Lease, once. Without a
-//! Lease, the present UID of the Service is the identity.
+//! The leading daemon reads the stored UIDs when it acquires the Lease. It adds the present UID of the Service, and
+//! writes all UIDs when it renews the Lease. A command of a user reads the Lease once and never writes it. When there
+//! is no Lease, the present UID of the Service is the identity.
 
 use crate::kube::{Identities, KubeClient, KubeError, Lease, LeaseKey};
 use crate::provider::lock;
@@ -44,7 +45,7 @@ impl ClusterIdentity {
         *lock(&self.0) = IdentityMemory::Kept(noted.unwrap_or_default());
     }
 
-    /// Returns the identities to be noted on the Lease. `None` when no identity was seen.
+    /// Returns the identities that must be written to the Lease, or `None` when no identity is known.
     pub fn kept(&self) -> Option<Identities> {
         match &*lock(&self.0) {
             IdentityMemory::Kept(known) if !known.identity.is_empty() => Some(known.clone()),

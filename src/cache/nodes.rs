@@ -1,14 +1,14 @@
 //! The cached nodes, each with its age, and how they are kept fresh with few and small calls.
 //!
-//! The first read lists whole nodes, and so does another read every few minutes. Between these lists, a poll reads a
-//! table with one row for each node. The poll then reads the whole nodes whose rows have changed: a few nodes by name,
-//! many nodes by one list. A table contains no taints and no addresses. A table without metadata does not show that a
-//! node was replaced by another node with the same name and readiness. The cache sees such changes in the next list, or
-//! when a controller reads the node again.
+//! The first read lists whole nodes, and so does another read every few minutes. Between these lists, a poll reads the
+//! API server's `Table` form of the list, which has one row for each node. The poll then reads the whole nodes whose
+//! rows have changed: a few nodes by name, many nodes by one list. A table contains no taints and no addresses. A table
+//! without metadata does not show that a node was replaced by another node with the same name and readiness. The cache
+//! sees such changes in the next list, or when a controller reads the node again.
 //!
-//! A row is compared with the cached node, and not with the row of the last poll. A node that could not be read, or
-//! that was read before its change, therefore counts as changed until the row and the node agree. No change gets lost.
-//! When the API server sends an old table from its cache, the only cost is an unnecessary read.
+//! A row is compared with the cached node, and not with the row of the last poll. When a node could not be read, or was
+//! read before its change, the row differs from the cached node at the next poll too, and the node is read again. No
+//! change gets lost. When the API server sends an old table from its cache, the only cost is an unnecessary read.
 
 use super::cached::{CacheError, View, turn};
 use crate::kube::{Detail, KubeClient, KubeNode, NodeRow, Print, ReadFrom, RowMeta};
@@ -50,7 +50,7 @@ pub struct NodeCache {
 struct State {
     /// The nodes, sorted by name.
     nodes: Arc<Vec<Arc<KubeNode>>>,
-    /// When each node was read. The note at an index belongs to the node at the same index of `nodes`.
+    /// The time of the last read of each node. The note at an index belongs to the node at the same index of `nodes`.
     notes: Vec<Note>,
     /// The moment when the last read of the table of nodes, or the last list of nodes, began.
     polled: Option<Instant>,
@@ -58,8 +58,8 @@ struct State {
     shown: Option<Instant>,
     /// The moment when the last read of a list of whole nodes began.
     listed: Option<Instant>,
-    /// The moment when the last list that did not come from the API server's cache began. `None` when the last list
-    /// came from that cache.
+    /// The moment when the last list was requested, if that list did not come from the API server's cache. `None` when
+    /// the last list came from that cache.
     listed_latest: Option<Instant>,
     /// The moment of the last read of the table of nodes, if the API server answered in an unexpected form. `None`
     /// after a table in the expected form.
@@ -67,8 +67,8 @@ struct State {
     /// The hashes of the last tables whose rows all agreed with the cached nodes. The first hash is of the table
     /// without metadata, the second of the table with metadata. A new table with the same hash shows no change.
     agreed: [Print; 2],
-    /// The names of the nodes whose rows changed and that could not be read since then. The first failure for each name
-    /// was logged, and the next failures are not.
+    /// The names of the nodes whose rows changed and that could not be read since then. Only the first failure of each
+    /// such node is logged.
     unread: HashSet<String>,
 }
 
@@ -77,12 +77,14 @@ struct State {
 struct Note {
     /// The moment before the call that read the node.
     asked: Instant,
-    /// The moment when the answer to the first read of this node came. A node with another UID is another node.
+    /// The moment when the answer to the first read of this node came. A node with the same name but another UID is
+    /// another node.
     first_seen: Instant,
 }
 
 impl Note {
-    /// Creates the note of a node that was read by a call that began at `asked` and was answered now.
+    /// Creates the note of a node that was not in the cache. `asked` is the moment just before the call that read the
+    /// node. The answer to this call came just now.
     fn of_new(asked: Instant) -> Note {
         Note { asked, first_seen: clock::now() }
     }
@@ -96,7 +98,8 @@ impl NodeCache {
     /// Returns all nodes for commands that display them. Each node was read whole no longer ago than `max_age`.
     pub fn whole(&self, max_age: Duration, from: ReadFrom) -> Result<ListedNodes, CacheError> {
         let mut state = turn(&self.state);
-        // An answer from the API server's cache may show an old state, however young the answer is.
+        // An answer from the API server's cache can show an old state even when the answer has just come. A caller that
+        // needs the latest state therefore gets only a list that did not come from that cache.
         let listed = match from {
             ReadFrom::Cache => state.listed,
             ReadFrom::Latest => state.listed_latest,
@@ -128,7 +131,7 @@ impl NodeCache {
         Ok(state.view())
     }
 
-    /// Reads each of the named nodes again that was last read longer ago than `max_age`. Then returns all nodes.
+    /// Reads those of the named nodes again whose last read is longer ago than `max_age`. Then returns all nodes.
     pub fn again(&self, names: &[String], max_age: Duration) -> Result<ListedNodes, CacheError> {
         let mut state = turn(&self.state);
         if state.polled.is_none() {
@@ -191,8 +194,8 @@ impl State {
     /// Reads all nodes whole.
     fn list(&mut self, kube: &KubeClient, from: ReadFrom) -> Result<(), CacheError> {
         let asked = clock::now();
-        // These are the notes about the cached nodes, by UID. A node that is also in the new list keeps its
-        // `first_seen`.
+        // The notes about the cached nodes, by UID. A node that is also in the new list keeps the moment `first_seen`
+        // of its old note.
         let known = self.nodes.iter().zip(&self.notes);
         let known: HashMap<String, Note> =
             known.map(|(node, note)| (node.metadata.uid.clone(), *note)).collect();
@@ -217,8 +220,8 @@ impl State {
         Ok(())
     }
 
-    /// Forgets all nodes before a new list is read, because two lists of thousands of nodes would take most of the
-    /// memory. A controller that needs nodes before the new list has come reads a list itself.
+    /// Forgets all nodes before a new list is read, because two lists of thousands of nodes in memory at once would
+    /// need too much memory.
     fn give_up(&mut self) {
         self.nodes = Arc::default();
         self.notes = Vec::new();
@@ -290,8 +293,8 @@ impl State {
             match kube.node(name) {
                 Ok(Some(node)) => self.put(node, asked),
                 Ok(None) => self.remove(name),
-                // Reads of the other nodes would fail in the same way, because they go to the same API server with
-                // the same credentials.
+                // The remaining nodes are not read now. Their reads would fail in the same way, because they use the
+                // same API server and the same credentials.
                 Err(error) if error.is_unavailable() || error.is_permanent() => {
                     return Err(error.into());
                 }
