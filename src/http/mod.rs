@@ -1,13 +1,13 @@
 //! One blocking JSON client for both APIs.
 //!
-//! A call passes through layers that each do one thing. The gate allows or refuses a write. `auth` adds the
+//! A call passes through layers that each do one thing. The `Gate` allows or refuses a write. `auth` adds the
 //! credentials. `request` sends the request with ureq. The try is logged and counted. `answer` checks the status and
-//! parses the body while it arrives. Finally, `request` decides whether a failed read is tried again. ureq uses our own
-//! connections: `transport` connects directly or through a `proxy` and enforces the call's deadline, and `tls`
-//! encrypts. `secret` redacts.
+//! parses the body while it arrives. Finally, a failed read may be tried again, which `request` decides. ureq uses our
+//! own connections: `transport` connects directly or through a `proxy` and enforces the call's deadline, and `tls`
+//! encrypts. `secret` redacts secrets in all output.
 //!
-//! This module knows nothing of the objects or errors of either API. It imports only `text` and `provider`, from which
-//! it needs the gate, the heartbeat after every call, and the two clocks.
+//! This module knows nothing of the objects or errors of either API. It imports only `text` and `provider`. From
+//! `provider` it needs the `Gate`, the heartbeat after every call, and the clocks.
 
 mod answer;
 mod auth;
@@ -43,17 +43,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use transport::{hold_deadline, is_deadline_over};
 
-/// A method of the gate that is called before a write, and that allows or refuses the write.
+/// A method of [`Gate`] that is called before a write, and that allows or refuses the write.
 pub type Pass = fn(&(dyn Gate + 'static), &str) -> Result<(), Refused>;
 
 /// The data of a write without its body.
 #[derive(Clone, Copy)]
 pub struct HttpWrite<'a> {
-    /// The gate's method that is called before this write: [`Gate::pass`], or [`Gate::pass_at_end`] for a write at the
-    /// end of the process.
+    /// The method of [`Gate`] that is called before this write. It is [`Gate::pass`], or [`Gate::pass_at_end`] for a
+    /// write at the end of the process.
     pub pass: Pass,
     pub method: Method,
-    /// The path and query below the base, beginning with `/`.
+    /// The path and query of the URL, beginning with `/`. They follow the API's base URL.
     pub path: &'a str,
     /// The content type of the body.
     pub content_type: &'a str,
@@ -71,7 +71,7 @@ pub struct HttpClient {
     is_reached: AtomicBool,
 }
 
-/// Runs `work` with a time limit, which is measured by the machine's clock. Reads that this thread makes in `work` end
+/// Runs `work` with a time limit in real time, which tests do not shorten. Reads that this thread makes in `work` end
 /// at the limit and are then not tried again.
 pub fn within<T>(limit: Duration, work: impl FnOnce() -> T) -> T {
     let _held = hold_deadline(clock::now() + clock::from_machine(limit));
@@ -126,7 +126,7 @@ impl HttpClient {
         };
         let settings = &self.settings;
         let mut session = self.session(&call)?;
-        // The user sees only one line while the client waits, because all tries together are one call for the user.
+        // All tries together are one wait for the user, who sees one line while the client waits.
         let _waiting = waiting_for(|| self.url_line(call.method, path));
         let (mut is_renewed, mut tries) = (false, 0);
         loop {
@@ -156,9 +156,10 @@ impl HttpClient {
         self.settings.gate.may_wait()
     }
 
-    /// Sends a write once, if the gate allows the write. A write that failed is not sent again, because the API may
-    /// have executed the write although its answer was lost. A 401 and an untrusted server are exceptions. After these
-    /// the write was certainly not executed, so it is sent again when there are newer credentials or authorities.
+    /// Sends a write once, if the [`Gate`] allows the write. A write that failed is usually not sent again, because the
+    /// API may have executed it although its answer was lost. After a 401, or when the server's certificate is not
+    /// trusted, the write was certainly not executed. It is then sent once more if there are newer credentials or
+    /// authorities.
     pub fn write<T: DeserializeOwned>(
         &self,
         write: HttpWrite,
@@ -179,8 +180,8 @@ impl HttpClient {
             secrets: write.secrets,
         };
         let send = |session: &Session| {
-            // The deadline is set before the gate is asked. A process that was paused after the gate's permission
-            // therefore does not begin a write that can no longer end in time.
+            // The deadline is set before the gate allows the write. If the process is paused after that, the deadline
+            // passes during the pause, and a write that can no longer end in time is not begun.
             let deadline = clock::now() + self.settings.timing.write_timeout;
             let refused =
                 |why| HttpError::new(self.url_line(method, path), HttpErrorKind::Refused(why));
@@ -206,7 +207,7 @@ impl HttpClient {
     /// Returns the agent and the credentials for the next call.
     fn session(&self, call: &HttpCall) -> Result<Session, HttpError> {
         let line = || self.url_line(call.method, call.path);
-        // A program that the kubeconfig names may have to run to get the credentials.
+        // This can take long, because the kubeconfig may name a program that must run to get the credentials.
         let _waiting = waiting_for(|| format!("credentials for {}", self.settings.base));
         let session = self.sessions.current(&self.settings);
         session.map_err(|why| HttpError::new(line(), HttpErrorKind::Token(why)))
@@ -227,8 +228,8 @@ impl HttpClient {
         }
         (self.settings.watch)(call.method, call.path, TryStage::Begun);
         let begun = clock::now();
-        // The time-out is rounded up to whole milliseconds of the machine's time, because error messages report it in
-        // milliseconds. The call is ended by the deadline and not by this time-out.
+        // The time-out is in real time and is rounded up to whole milliseconds, because error messages show it. It is
+        // not what ends the call: `hold_deadline` ends the call exactly at the deadline.
         let left = clock::to_machine(deadline.saturating_duration_since(begun));
         let timeout = Duration::from_millis((left.as_secs_f64() * 1e3).ceil() as u64);
         let _held = hold_deadline(deadline);
@@ -248,7 +249,8 @@ impl HttpClient {
         outcome
     }
 
-    /// Reports a try that has ended to the heartbeat, the log and `watch`, whether the try succeeded or failed.
+    /// Reports a try that has ended, with success or with an error, to the heartbeat, the log, and the function
+    /// [`HttpSettings::watch`].
     fn ended(&self, call: &HttpCall, line: &str, outcome: Result<u16, &HttpError>, took: Duration) {
         heartbeat::beat();
         self.is_reached.fetch_or(outcome.is_ok(), Ordering::Relaxed);

@@ -33,7 +33,7 @@ thread_local! {
 #[derive(Clone, Copy)]
 struct Deadline {
     end: Instant,
-    /// The moment when the outermost deadline of this thread was set.
+    /// The moment when the thread set its first deadline that still applies.
     begun: Moment,
 }
 
@@ -71,8 +71,9 @@ pub fn apart<T>(work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// Whether the deadline of this thread has passed. It counts as passed when the clocks do not agree about how much time
-/// has passed. Returns `false` when this thread has no deadline.
+/// Whether the deadline of this thread has passed. The deadline also counts as passed when the monotonic clock and the
+/// wall clock have not advanced equally, because the machine was then probably suspended. Returns `false` when this
+/// thread has no deadline.
 pub(super) fn is_deadline_over() -> bool {
     is_over_at(Moment::now())
 }
@@ -92,8 +93,8 @@ impl Drop for HeldDeadline {
 pub(super) struct Connect {
     /// The tunnel through the proxy. `None` means that no proxy is used.
     pub(super) proxy: Option<Tunnel>,
-    /// How long resolving, connecting and the proxy's answer may take together, measured by the machine's clock, which
-    /// tests do not shorten.
+    /// How long resolving the name, connecting and the proxy's answer may take together. This is real time, which tests
+    /// do not shorten.
     pub(super) timeout: Duration,
 }
 
@@ -150,7 +151,7 @@ impl Connect {
     }
 }
 
-/// A socket as a transport of ureq.
+/// A TCP socket in the form that ureq requires for a connection.
 #[derive(Debug)]
 struct Socket {
     stream: TcpStream,
@@ -329,7 +330,7 @@ impl Transport for InMemory {
     }
 }
 
-/// Returns the error as an error of ureq, which has an error type of its own for time-outs.
+/// Converts an I/O error into an error of ureq. A time-out becomes ureq's own kind of error for time-outs.
 fn in_ureq_terms(error: io::Error, during: Timeout) -> ureq::Error {
     match error.kind() {
         ErrorKind::TimedOut | ErrorKind::WouldBlock => ureq::Error::Timeout(during),
@@ -340,14 +341,15 @@ fn in_ureq_terms(error: io::Error, during: Timeout) -> ureq::Error {
 /// Returns the moment when a step of ureq must end. It is never later than the deadline of this thread.
 fn end_of(timeout: NextTimeout) -> Instant {
     let now = clock::now();
-    // ureq's time-out "never" is longer than an `Instant` can hold.
+    // This moment is used when ureq has set no time-out. ureq's value for "no time-out" is too long to be added to an
+    // `Instant`.
     let never = now + Duration::from_secs(24 * 3600);
     let after = clock::from_machine(*timeout.after);
     capped(now.checked_add(after).unwrap_or(never))
 }
 
-/// Returns how much time is left until `by`, measured by the machine's clock. Returns an error when no time is left or
-/// when the deadline of this thread has passed, because a time-out of zero would mean that there is no time-out.
+/// Returns how much real time is left until `by`. Returns an error when no time is left or when the deadline of this
+/// thread has passed. The result is never zero, because a socket takes a time-out of zero for no time-out.
 fn left_until(by: Instant) -> io::Result<Duration> {
     let left = clock::machine_until(by);
     if left.is_zero() || is_deadline_over() { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }
@@ -383,7 +385,8 @@ mod tests {
         }
     }
 
-    /// The kernel gives up a connection whose peer takes nothing. Only the first answer of the kernel says so.
+    /// The kernel gives up a connection whose peer receives nothing. It reports "timed out" only to the next system
+    /// call, so the socket must remember this error for all later steps.
     #[test]
     fn a_connection_that_the_kernel_gave_up_has_timed_out_for_every_later_step() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -400,7 +403,8 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !is_over.load(Ordering::Relaxed) {
-                    // Each send sets the user time-out of its call, so this thread sets a short one again and again.
+                    // Each send sets the TCP user time-out to the long time-out of its call. This thread therefore sets
+                    // a short one again and again.
                     let moment = Some(Duration::from_millis(1));
                     SockRef::from(&kernels_view).set_tcp_user_timeout(moment).unwrap();
                     std::thread::yield_now();
