@@ -24,7 +24,7 @@ const SECRET_CHARACTERS: usize = 32;
 /// letters and digits.
 const MIXED_CHARACTERS: usize = 16;
 
-/// The fields of `contexts[].context`. Empty fields are read as missing. This also applies to the types below.
+/// The fields of `contexts[].context`. An empty field is read as missing.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct KubeconfigContext {
@@ -106,8 +106,8 @@ pub(super) struct KubeconfigEntry<T> {
     pub(super) fields: T,
 }
 
-/// Parses the fields of an entry. The error consists of the name of a field and what is wrong with it. A field that
-/// cannot be used is always an error. If it were ignored, a connection might be less safe than the user wants.
+/// Parses the fields of an entry. The error consists of the name of a field and what is wrong with the field. A field
+/// that cannot be used is always an error. If it were ignored, a connection could be less safe than the user wants.
 pub(super) fn typed<T: DeserializeOwned>(fields: &Mapping) -> Result<T, (String, String)> {
     let mut set = fields.clone();
     set.retain(|_, value| !value.is_null() && value.as_str() != Some(""));
@@ -141,8 +141,8 @@ impl<T> KubeconfigEntry<T> {
         format!("{}: {field}: {why}", self.place())
     }
 
-    /// Returns the content of the field `FIELD-data`. Without that field, returns the content of the file to which
-    /// `field` is the path. Returns `None` when neither field is set.
+    /// Returns the PEM text of the field `FIELD-data`. When this field is not set, `path` is the path of a file, and
+    /// the content of the file is returned. Returns `None` when neither of the two is set.
     pub(super) fn pem(
         &self,
         field: &str,
@@ -193,8 +193,8 @@ impl<T> KubeconfigEntry<T> {
     }
 }
 
-/// Whether a run of letters and digits in the text is longer than in names that people choose. Such a text may be a
-/// token, a password or base64.
+/// Whether the text contains so many letters and digits in a row that it can be a token, a password or base64. Names
+/// that people choose have no such part.
 pub(super) fn may_be_secret(text: &str) -> bool {
     text.split(|c: char| !c.is_ascii_alphanumeric()).any(|run| {
         let has = |is: fn(&char) -> bool| run.chars().any(|c| is(&c));
@@ -234,8 +234,8 @@ pub(super) fn explained(error: &serde_yaml::Error) -> String {
     }
     match (found.split_once("invalid type: "), error.location()) {
         (Some((place, _)), _) => {
-            // The user may have written a number or a boolean. It must not be taken as text, because YAML has changed
-            // it: `0123` becomes `83`.
+            // Where a text is expected, a number or a boolean is an error, and the message tells the user to put it in
+            // quotes. The value cannot be used as a text, because YAML has already changed it: `0123` becomes `83`.
             let text = expected.replace("a string", "text; put it in quotes");
             format!("{place}must be {}", text.replace("a sequence", "a list"))
         }

@@ -24,9 +24,8 @@ use std::time::{Duration, Instant};
 /// Credentials are renewed this long before they expire, or a tenth of their lifetime before, whichever is shorter.
 const RENEWED_BEFORE: Duration = Duration::from_secs(60);
 
-/// After a failure, the program is not run again for this time, measured by the machine's clock. Otherwise
-/// every thread that needs credentials would run the program again. The pause is so short that the Lease
-/// can still be renewed in time.
+/// After a failure, the program is not run again for this time, which is real time. Otherwise every thread that needs
+/// credentials would run the program again. The pause is short enough that the Lease can still be renewed in time.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(2);
 
 /// A credential plugin: a program, and the credentials that it printed last.
@@ -57,12 +56,13 @@ struct PluginCredentials {
     end_at: Option<Timestamp>,
 }
 
-/// The plugins of this process. All clients share an equal plugin, so that its program runs only once.
+/// The plugins of this process. When several clients need the same plugin, they share it, so that its program runs only
+/// once.
 static PLUGINS: Mutex<Vec<Weak<Plugin>>> = Mutex::new(Vec::new());
 
 impl Plugin {
-    /// Returns a plugin that runs this program for the user. When this process already has an equal plugin,
-    /// returns that plugin.
+    /// Returns a plugin that runs this program for the user. When this process already has a plugin with the same
+    /// program and user, returns that plugin.
     pub(super) fn of(
         user: &KubeconfigEntry<User>,
         program: Program,
@@ -121,7 +121,7 @@ impl HeldCredentials {
     }
 }
 
-/// Returns how long before the moment `end`, at which they expire, the credentials are renewed.
+/// `end` is when credentials expire. Returns how long before this moment they are renewed.
 fn lead(end: Timestamp) -> Duration {
     let life = Duration::try_from(end.duration_since(clock::timestamp())).unwrap_or_default();
     RENEWED_BEFORE.min(life / 10)
@@ -144,8 +144,8 @@ impl Issuer for Plugin {
         }
     }
 
-    /// Runs the program again if the refused credentials are still the stored ones. Otherwise they were
-    /// already replaced.
+    /// Called after the API server has refused credentials. If they are still the stored credentials, they are dropped
+    /// and the program runs again. If not, they were already replaced and nothing is done.
     fn refused(&self, number: u64) {
         let mut held = lock(&self.held);
         let is_refused = |it: &mut PluginCredentials| it.issued.number == number;
@@ -238,8 +238,8 @@ fn end(text: &str) -> Result<Option<Timestamp>, String> {
     match text.parse::<Timestamp>() {
         Ok(end) if end > clock::timestamp() => Ok(Some(end)),
         Ok(end) => Err(format!("expired at {end}; is this machine's clock right?")),
-        // The library cannot parse the last days of the year 9999. Programs that mean "never" write a time
-        // in these days.
+        // Programs that mean "never" write a time in the last days of the year 9999. The library cannot parse these
+        // days.
         Err(_) if text.starts_with("9999-12-3") => Ok(None),
         Err(_) => Err("is not an RFC 3339 time".to_owned()),
     }
@@ -251,8 +251,7 @@ const V1BETA1: &str = "client.authentication.k8s.io/v1beta1";
 /// How many bytes of the program's output are read at most. The output with the credentials has some kilobytes.
 const STDOUT_LIMIT_BYTES: usize = 1 << 20;
 
-/// How long to wait before checking again whether the plugin has ended or printed something. The time is measured by
-/// the machine's clock, which tests do not shorten.
+/// How long to wait, in real time, before the next check whether the plugin has ended or printed something.
 const POLL: Duration = Duration::from_millis(5);
 
 /// The capacity of a pipe on Linux, in bytes.
