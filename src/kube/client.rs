@@ -1,5 +1,5 @@
-//! The client of the Kubernetes API server. Calls for nodes and the reading of lists are here. Other kinds of objects
-//! have their own files.
+//! The client of the Kubernetes API server. Calls about nodes, the version and access rights are here, and also the
+//! reading of lists. Calls about other kinds of objects are in their own files.
 
 use super::budget::ServiceBudget;
 use super::config::Access;

@@ -8,13 +8,13 @@ use std::fmt;
 pub enum KubeError {
     /// The API answered with a `Status`.
     Status(Box<KubeStatus>),
-    /// There is no answer of the API, because of the network or TLS, or because a proxy answered in its place.
+    /// The API has not answered. The cause is the network or TLS, or a proxy has answered instead of the API.
     Http(Box<http::HttpError>),
     /// The answer does not have the expected form. `call` is the method and the URL.
     Unreadable { call: String, why: String },
 }
 
-/// The `Status` of a failed call. The code depends only on `reason` and `code`. People read `message`.
+/// The `Status` of a failed call. The program decides only by `reason` and `code`. `message` is for people.
 #[derive(Debug)]
 pub struct KubeStatus {
     /// The method and the URL of the call.
@@ -22,7 +22,8 @@ pub struct KubeStatus {
     pub code: u16,
     pub reason: String,
     pub message: String,
-    /// Whether the API server refused the call because the namespace is being deleted. Another role would not help.
+    /// Whether the API server refused the call because the namespace is being deleted. Such a 403 does not mean that
+    /// the role is wrong.
     pub is_namespace_terminating: bool,
 }
 
@@ -52,8 +53,8 @@ impl KubeError {
         self.is(410, "Expired")
     }
 
-    /// Returns the reason why the answer does not have the requested form, or `None` when the call failed for another
-    /// reason. The API server may not know the form, or may have answered in another form.
+    /// Returns an error text when the API server did not send the answer in the requested form, for example as a
+    /// `Table`. Returns `None` when the call failed for another reason.
     pub fn no_such_form(&self) -> Option<String> {
         match self {
             KubeError::Unreadable { why, .. } => Some(why.clone()),
@@ -82,12 +83,14 @@ impl KubeError {
         self.is(403, "Forbidden")
     }
 
-    /// Whether the API server refused a new object because the namespace is being deleted. Another role would not help.
+    /// Whether the API server refused a new object because the namespace is being deleted. Such a 403 does not mean
+    /// that the role is wrong.
     pub fn is_namespace_terminating(&self) -> bool {
         matches!(self, KubeError::Status(status) if status.is_namespace_terminating)
     }
 
-    /// Whether the answer was longer than the limit, or began and did not end before the time-out.
+    /// Whether a shorter answer could have helped: the answer was longer than the limit, or it was not complete before
+    /// the time-out although it had begun.
     pub fn is_too_long(&self) -> bool {
         match self {
             KubeError::Http(error) => match error.kind {
@@ -107,8 +110,8 @@ impl KubeError {
         )
     }
 
-    /// Whether the write was not sent, because this process may not write now (it does not hold the Lease, or is
-    /// ending).
+    /// Whether the write was not sent, because this process is not allowed to write now. It does not hold the Lease,
+    /// for example, or is ending.
     pub fn is_refused(&self) -> bool {
         matches!(self.unanswered(), Some(http::HttpErrorKind::Refused(_)))
     }

@@ -1,7 +1,8 @@
 //! Leases, as client-go's leader election reads and writes them.
 //!
-//! A Lease is stored whole, as JSON, and only the five fields of leader election are changed. A PUT replaces the whole
-//! object, and everything that other programs wrote into the Lease must stay.
+//! A Lease is written by a PUT, which replaces the whole object. Everything that other programs wrote into the Lease
+//! must stay. The Lease is therefore kept in memory as complete JSON, of which only the five fields of leader election
+//! and our annotations are changed.
 
 use super::client::{JSON, KubeClient, PASS, PASS_AT_END, folder, percent_encoded};
 use super::error::KubeError;
@@ -27,8 +28,8 @@ const IDENTITY_BYTES: usize = 1024;
 /// How many former identities are remembered.
 const FORMER_AT_MOST: usize = 10;
 
-/// The length of the longest UID that is accepted, in characters. A UID becomes the value of a label, which
-/// is no longer.
+/// The length of the longest UID that is accepted, in characters. A UID becomes the value of a label, and such a value
+/// has at most 63 characters.
 const UID_LENGTH: usize = 63;
 
 /// The namespace and the name of a Lease.
@@ -51,8 +52,8 @@ pub struct Identities {
 /// The value of the annotation [`IDENTITY`].
 #[derive(Serialize, Deserialize)]
 struct IdentityNote {
-    /// The UID of the Lease on which the identities were noted. When the Lease is restored in another cluster, the new
-    /// Lease has another UID, and the identities do not apply there.
+    /// The UID of the Lease into which the identities were written. When the Lease is restored from a backup in another
+    /// cluster, it has another UID there, and the identities do not apply to that cluster.
     lease: String,
     #[serde(flatten)]
     known: Identities,
@@ -178,8 +179,8 @@ impl Lease {
         self
     }
 
-    /// Returns the object with these fields of leader election. The rest of the
-    /// object stays, including `resourceVersion`.
+    /// Returns the Lease as JSON with these fields of leader election. The rest of the object stays as it was read,
+    /// including `resourceVersion`.
     fn with(self, spec: &LeaseSpec) -> Value {
         let mut object = self.0;
         let fields = object.entry("spec").or_insert_with(|| json!({}));
@@ -191,9 +192,8 @@ impl Lease {
 }
 
 impl Identities {
-    /// Records the UID that the Service `default/kubernetes` has now. The first UID that is ever recorded
-    /// becomes the identity. Returns whether the UID differs from the identity and is new, which means that it
-    /// was not recorded before.
+    /// Records the UID that the Service `default/kubernetes` has now. The first UID that is ever recorded becomes the
+    /// identity. Returns `true` when this UID was not recorded before and is not the first one.
     pub fn see(&mut self, uid: &str) -> bool {
         if self.identity.is_empty() {
             uid.clone_into(&mut self.identity);
@@ -261,8 +261,9 @@ impl KubeClient {
             });
             return self.write(PASS, Method::Post, &leases(key), JSON, &lease);
         };
-        // A write without a holder releases the Lease. A process releases its Lease while it ends, so the gate is asked
-        // with `PASS_AT_END`. The `resourceVersion` makes the release fail when another process has changed the Lease.
+        // A write without a holder releases the Lease. A process releases its Lease while it ends, so `PASS_AT_END` is
+        // used. It makes the [`Gate`](crate::provider::Gate) allow the write although the process is ending. The
+        // `resourceVersion` makes the release fail when another process has changed the Lease.
         let pass = if spec.holder.is_empty() { PASS_AT_END } else { PASS };
         self.write(pass, Method::Put, &path(key), JSON, &read.with(spec))
     }
@@ -392,7 +393,7 @@ mod tests {
         assert_eq!(known.identity, "u0");
         let last: Vec<String> = (3..=12).map(|number| format!("u{number}")).collect();
         assert_eq!(known.former, last);
-        // The longest value that can be written can be read again.
+        // An annotation of the greatest possible length can be read again after it was written.
         known.identity = "x".repeat(UID_LENGTH);
         known.former = vec!["y".repeat(UID_LENGTH); FORMER_AT_MOST];
         let metadata = json!({ "uid": "z".repeat(UID_LENGTH) });

@@ -102,7 +102,7 @@ impl From<SentRow> for Row {
         else {
             return Row(Err("a row has no text in one of its first columns".to_owned()));
         };
-        // The status of a cordoned node is `Ready,SchedulingDisabled`.
+        // The status of a cordoned node is `Ready,SchedulingDisabled`, so only the text before the comma is used.
         let is_ready = match status.split(',').next().unwrap_or_default() {
             "Ready" => true,
             "NotReady" | "Unknown" => false,

@@ -5,8 +5,8 @@
 //! Events of one object are written in their order. Namespaces take turns. When the queue is full, an event of the
 //! namespace that has the most waiting events is dropped.
 //!
-//! The recorder also remembers which findings were reported about which object, and when. It stores hashes of the
-//! findings and no texts.
+//! The recorder also remembers what was reported: which success or failure, about which object, and when. It stores
+//! hashes and no texts.
 
 use super::client::KubeClient;
 use super::events::Event;
@@ -24,18 +24,18 @@ const BURST: u32 = 50;
 /// After the burst, one warning may be written in each period of this length.
 const ONE_WARNING_EACH: Duration = Duration::from_secs(1);
 
-/// For this long no event is written after the API server did not answer the write of an event in time.
+/// When the API server did not answer the write of an event in time, no event is written for this long.
 const PAUSE: Duration = Duration::from_secs(60);
 
 /// A simulation looks for new events in the queue again after this time.
 const LOOKS_FOR_EVENTS: Duration = Duration::from_millis(100);
 
-/// The longest time for which events wait so that other writes come first, measured by the machine's clock. The API
-/// server's speed does not depend on the simulated clock of tests.
+/// The longest real time for which events wait so that other writes come first. Real time is used because a simulated
+/// clock would not make the API server faster.
 const WAITS_FOR_WORK: Duration = Duration::from_secs(10);
 
-/// When more events than this wait, they no longer wait for other writes. The number is far below the number at which
-/// events are dropped.
+/// When more events than this wait, they are written at once, even if other writes should come first. At this number
+/// the queue is only a quarter full, so no event has to be dropped.
 const WAIT_FOR_WORK_AT_MOST: usize = OTHERS_AT_MOST / 4;
 
 /// How many warnings wait to be written at most. Each warning has at most 5 kB, so all of them have at most 1 MB.
@@ -44,18 +44,16 @@ const WARNINGS_AT_MOST: usize = 200;
 /// How many waiting events that are not warnings are kept at most. Each of them has a few hundred bytes.
 const OTHERS_AT_MOST: usize = 4000;
 
-/// How many of the waiting events are searched at most to find the next event to write.
+/// To find the next event to write, at most this many of the oldest waiting events are examined.
 const CONSIDERED_AT_MOST: usize = 256;
 
-/// The shortest time between two log lines about dropped events, measured by the machine's clock, which
-/// tests do not shorten.
+/// The shortest real time between two log lines about dropped events.
 const DROPS_LOGGED_EACH: Duration = Duration::from_secs(600);
 
-/// How long a client command waits at its end until its events are written. The time is measured by the machine's
-/// clock, which tests do not shorten.
+/// How long, in real time, a command of a user waits at its end until its events are written.
 const END_OF_COMMAND: Duration = Duration::from_secs(10);
 
-/// The findings that were reported, and the queue of the events that wait to be written.
+/// The successes and failures that were reported, and the queue of the events that wait to be written.
 #[derive(Default)]
 pub struct Recorder {
     reported: Mutex<Reported>,
@@ -69,8 +67,9 @@ struct Queue {
     warnings: usize,
     /// The namespace of the event that was written last.
     last_namespace: String,
-    /// This moment moves by [`ONE_WARNING_EACH`] into the future with each warning that is written. When it is further
-    /// in the future than the burst allows, no warning may be written. `None` means that no warning was written yet.
+    /// Limits the rate of the warnings. Each warning that is written moves this moment by [`ONE_WARNING_EACH`] into the
+    /// future. When the moment is too far in the future, no warning may be written until enough time has passed. `None`
+    /// means that no warning was written yet.
     warned_until: Option<Instant>,
     paused_until: Option<Instant>,
     /// No event is written before this moment, so that other writes come first.
@@ -89,7 +88,7 @@ enum NextEvent {
 }
 
 impl Recorder {
-    /// Returns the record of the findings that were reported about each object.
+    /// Returns the record of the successes and failures that were reported about each object.
     pub fn reported(&self) -> MutexGuard<'_, Reported> {
         lock(&self.reported)
     }
@@ -134,8 +133,8 @@ impl Recorder {
         done
     }
 
-    /// Runs `work` while another thread writes the events of `work`. Returns when the events are written too, or when
-    /// the time for them is over.
+    /// Runs `work` while another thread writes the events that `work` creates. Returns after `work` when these events
+    /// are written, or at the latest [`END_OF_COMMAND`] after `work`.
     pub fn alongside<T>(&self, client: &KubeClient, work: impl FnOnce() -> T) -> T {
         let is_simulated = clock::is_simulated();
         lock(&self.queue).is_ending = is_simulated;
@@ -226,9 +225,9 @@ impl Queue {
         self.waiting.push_back(event);
     }
 
-    /// Returns the index of the event that is dropped to make room for `event`. Among the waiting events of the same
-    /// kind (warnings or others), this is the newest event of the namespace that has the most. `None` means that
-    /// `event` itself is dropped.
+    /// Returns the index of the event that is dropped so that `event` fits into the queue. Warnings and other events
+    /// are counted separately. The newest event of the namespace with the most waiting events is dropped. `None` means
+    /// that `event` itself is dropped.
     fn most_crowded(&self, event: &Event) -> Option<usize> {
         let is_kind = |other: &&Event| other.is_warning() == event.is_warning();
         let mut counts: HashMap<&str, usize> = HashMap::new();
@@ -257,8 +256,8 @@ impl Queue {
             return NextEvent::At(until);
         }
         let ahead = ONE_WARNING_EACH * (BURST - 1);
-        // No warning may be written while `warned_until` is further in the future than `ahead`. At its end the process
-        // adds no more events, so that the rate of the warnings is not limited any more.
+        // The moment `warned_until` may be at most `ahead` in the future when a warning is written. This limit ends
+        // when the process is ending, because no more events are added then.
         let warned_until = self.warned_until.map_or(now, |until| until.max(now));
         let may_warn = self.is_ending || warned_until <= now + ahead;
         let Some(place) = self.whose_turn(may_warn) else {
@@ -278,9 +277,9 @@ impl Queue {
         NextEvent::Event(event)
     }
 
-    /// Returns the index of the next event to write. This is the oldest event that may be written now and
-    /// for whose object no earlier event waits. Events of another namespace than the namespace of the last
-    /// written event come first.
+    /// Returns the index of the next event to write. An event is considered only if no earlier event about the same
+    /// object waits, and only if it is no warning or `may_warn` is set. The oldest such event of another namespace than
+    /// the last written event is chosen. If there is none, the oldest such event is chosen.
     fn whose_turn(&self, may_warn: bool) -> Option<usize> {
         let mut first = None;
         let mut seen = HashSet::new();

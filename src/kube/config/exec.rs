@@ -260,7 +260,7 @@ const PIPE_BYTES: usize = 64 << 10;
 /// A program, and how it is run.
 #[derive(PartialEq, Eq)]
 pub(super) struct Program {
-    /// The program's name for messages, as the kubeconfig has it.
+    /// The name that messages give the program, which is the `command` of the kubeconfig.
     name: String,
     path: PathBuf,
     exec: Exec,
@@ -271,7 +271,7 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// Returns the program of this `exec`. The program is searched for, but not run.
+    /// Reads the `exec` field of a user and returns its program. The program must exist, but it is not run.
     pub(super) fn of(
         user: &KubeconfigEntry<User>,
         exec: &Mapping,
@@ -308,14 +308,14 @@ impl Program {
         let mut child = Command::new(&self.path)
             .args(self.exec.args.iter().map(|arg| &**arg))
             .env_clear()
-            // A program that the kubeconfig names must not get the tokens of the Hetzner APIs.
+            // The program comes from the kubeconfig and must not get the tokens of the Hetzner APIs.
             .envs(std::env::vars_os().filter(|(name, _)| !is_about_hetzner(name)))
             .envs(variables.map(|variable| (&*variable.name, &*variable.value)))
             .env("KUBERNETES_EXEC_INFO", &self.info)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            // The program's standard error may contain a secret. It is shown at a terminal, where a person reads it.
-            // Otherwise it is discarded, so that no log contains it.
+            // The program's standard error may contain a secret. When our standard error is a terminal, the user sees
+            // it. Otherwise it is discarded, so that no log contains the secret.
             .stderr(if std::io::stderr().is_terminal() { Stdio::inherit() } else { Stdio::null() })
             // The program gets a process group of its own. Ending the group then also ends the processes that
             // the program started.
@@ -404,7 +404,8 @@ fn check_interactive(mode: Option<&str>, version: &str) -> Result<(), String> {
     }
 }
 
-/// Returns the path of a program. A name alone is searched for in `$PATH`; a path is relative to the kubeconfig.
+/// Returns the path of a program. A name without a slash is searched for in `$PATH`. Any other text is a path, which is
+/// relative to the kubeconfig.
 fn find(user: &KubeconfigEntry<User>, command: &str) -> Result<PathBuf, String> {
     let name = shown(command);
     if command.contains('/') {
@@ -415,7 +416,7 @@ fn find(user: &KubeconfigEntry<User>, command: &str) -> Result<PathBuf, String> 
             false => Err(format!("{name}: there is no such program; correct the path")),
         };
     }
-    // A relative folder in `$PATH` depends on the current folder, so nothing is run from there.
+    // Relative folders in `$PATH` are skipped, because they depend on the current folder.
     let search = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&search)
         .filter(|folder| folder.is_absolute())

@@ -76,8 +76,8 @@ pub(super) fn list(paths: &[PathBuf]) -> String {
 }
 
 impl Merged {
-    /// Returns the entry of this kind and name, with parsed fields. `wanted_by` is the flag or field that names the
-    /// entry. Error messages begin with it.
+    /// Returns the entry of this kind and name, with parsed fields. `wanted_by` is the flag or field that contains the
+    /// name. When the entry does not exist, the error message begins with `wanted_by`.
     pub(super) fn find<T: DeserializeOwned>(
         &self,
         kind: &str,
