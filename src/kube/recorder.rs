@@ -5,8 +5,8 @@
 //! Events of one object are written in their order. Namespaces take turns. When the queue is full, an event of the
 //! namespace that has the most waiting events is dropped.
 //!
-//! The recorder also remembers what was reported: which success or failure, about which object, and when. It stores
-//! hashes and no texts.
+//! The recorder also remembers the findings of the controllers: which success or problem was reported about which
+//! object, and when. It stores hashes of the findings and no texts.
 
 use super::client::KubeClient;
 use super::events::Event;
@@ -53,7 +53,7 @@ const DROPS_LOGGED_EACH: Duration = Duration::from_secs(600);
 /// How long, in real time, a command of a user waits at its end until its events are written.
 const END_OF_COMMAND: Duration = Duration::from_secs(10);
 
-/// The successes and failures that were reported, and the queue of the events that wait to be written.
+/// The queue of the events that wait to be written, and the record of the successes and problems that were reported.
 #[derive(Default)]
 pub struct Recorder {
     reported: Mutex<Reported>,
@@ -88,7 +88,7 @@ enum NextEvent {
 }
 
 impl Recorder {
-    /// Returns the record of the successes and failures that were reported about each object.
+    /// Returns the record of the successes and problems that were reported about each object.
     pub fn reported(&self) -> MutexGuard<'_, Reported> {
         lock(&self.reported)
     }
@@ -329,24 +329,23 @@ impl Queue {
     }
 }
 
-/// A finding that lasts is reported again after this time. People read the events, so the time is measured by the
-/// machine's clock, which tests do not shorten.
+/// When a problem lasts, it is reported again after this time. The time is real time, because people read the events.
 const REPEAT_AFTER: Duration = Duration::from_secs(600);
 
-/// How many findings are remembered for all objects together. A finding takes about 50 bytes, so all of them take 1 MB.
-/// When there are more, the older half is forgotten. A forgotten finding may be reported again, which costs only a log
-/// line and a PATCH.
+/// How many findings (successes and problems) are remembered for all objects together. A finding takes about 50 bytes,
+/// so all of them take 1 MB. When the number is reached, the older half is forgotten. A forgotten finding is reported
+/// again if it still exists, which costs only a log line and a PATCH.
 const ENTRIES_AT_MOST: usize = 20_000;
 
-/// How many findings are remembered for one object. All controllers together have fewer findings about one object
-/// at any time.
+/// How many findings (successes and problems) are remembered for one object. At any one time, all controllers together
+/// have fewer findings about one object.
 const OF_ONE_OBJECT_AT_MOST: usize = 40;
 
-/// The findings that this process has reported about each object, and when.
+/// The findings (successes and problems) that this process has reported about each object, and when.
 #[derive(Default)]
 pub struct Reported {
-    /// The findings. The key consists of two hashes: one of the object's UID, and one of controller, reason
-    /// and message.
+    /// The reported successes and problems. The key consists of two hashes: one of the object's UID, and one of
+    /// controller, reason and message.
     entries: BTreeMap<(u64, u64), Entry>,
 }
 
@@ -361,9 +360,9 @@ struct Entry {
 }
 
 impl Reported {
-    /// Whether the finding must be reported now, because it is new or because its last report is old enough. If so,
-    /// records that it was reported now. A success is always new when the controller has reported a failure of the
-    /// object since the last success, and a failure is always new after a success.
+    /// Whether a finding (a success or a problem) must be reported now, because it is new or because its last report is
+    /// old enough. If so, records that it was reported now. A failure makes the next success of the object new, and a
+    /// success makes the next failure new.
     pub fn is_due(
         &mut self,
         object: &ObjectReference,
@@ -380,8 +379,8 @@ impl Reported {
         self.is_due_beside_failures(object, controller, reason, message, now)
     }
 
-    /// Does the same as [`is_due`](Reported::is_due), but a success does not make the next failure of the object new.
-    /// This is for the success of one part of an object while another part still fails.
+    /// Does the same as [`is_due`](Reported::is_due), but a success does not make the next failure of the object new,
+    /// and the other way round. This is used for the success of one part of an object while another part still fails.
     pub fn is_due_beside_failures(
         &mut self,
         object: &ObjectReference,
@@ -416,7 +415,7 @@ impl Reported {
         self.forget(object, controller, Reason::is_failure)
     }
 
-    /// Forgets the findings about all objects of this kind, except about those with the given UIDs.
+    /// Forgets all findings about objects of this kind, except about the objects with the given UIDs.
     pub fn keep<'a>(&mut self, kind: &str, uids: impl Iterator<Item = &'a str>) {
         let (kind, kept) = (short_hash(kind), HashSet::<u64>::from_iter(uids.map(hash)));
         self.entries.retain(|(of, _), entry| entry.kind != kind || kept.contains(of));
@@ -524,7 +523,7 @@ mod tests {
         assert!(
             matches!(queue.next(begun + SECOND * 14), NextEvent::At(then) if then == begun + SECOND * 15)
         );
-        // An event that stands for a change does not wait for the warnings.
+        // The limit for warnings does not delay an event that reports a change.
         queue.push(good("a", "other", "done"), begun);
         assert_eq!(written(&mut queue, begun + SECOND * 14), ["done"]);
         queue.is_ending = true;
@@ -679,7 +678,7 @@ mod tests {
         {
             assert_eq!(reported.is_due(&web, A, reason, "m", now), expected, "{reason:?}");
         }
-        // A finding of another controller is not forgotten with those of this controller.
+        // Only the findings of the named controller are forgotten, so controller `b` has none to forget here.
         assert!(!reported.recovered(&web, "b"));
         assert!(reported.recovered(&web, A));
         assert!(!reported.recovered(&web, A));
@@ -705,7 +704,8 @@ mod tests {
     fn its_memory_has_a_bound() {
         let mut reported = Reported::default();
         let begun = Instant::now();
-        // These findings change all the time, of one object and of many objects.
+        // Each step reports a new finding about the object `one`, and a new finding about an object that was never seen
+        // before.
         for n in 0..3 * ENTRIES_AT_MOST {
             let now = begun + Duration::from_secs(n as u64);
             let message = n.to_string();
