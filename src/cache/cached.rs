@@ -58,7 +58,7 @@ impl CacheError {
         }
     }
 
-    /// Whether an API does not accept the credentials.
+    /// Whether the API that was called does not accept the credentials.
     pub fn is_unauthorized(&self) -> bool {
         match self {
             CacheError::Kube(error) => error.is_unauthorized(),
@@ -188,8 +188,8 @@ impl<T> View<T> {
         clock::since(self.asked)
     }
 
-    /// Returns the time since this answer came. An answer of another call whose age is less than this time was
-    /// requested after this answer had come. That answer therefore shows every change that this answer shows.
+    /// Returns the time since this answer came. If the age of another answer is less than this time, that answer was
+    /// requested after this answer had come, and it shows every change that this answer shows.
     pub fn time_in_use(&self) -> Duration {
         clock::since(self.answered)
     }

@@ -32,26 +32,25 @@ use std::time::{Duration, Instant};
 /// The greatest allowed age of a list of dedicated servers when the setting `ROBOT_CACHE_TIMEOUT` is not given.
 const DEDICATED_MAX_AGE: Duration = Duration::from_secs(300);
 
-/// How many objects are on one page of a list. One page is one call.
+/// How many objects are on one page of a list. Each page is read by one call.
 const A_PAGE: usize = 50;
 
 /// When the list of all servers has at most this many pages, the whole list is read even where reading single servers
 /// would be enough. So short a list takes hardly more calls than single servers.
 const FEW_PAGES: u32 = 3;
 
-/// The shortest period of the background refresh of the list of all servers is this time, multiplied by the number of
-/// calls that one refresh takes. These refreshes thus take at most 120 calls an hour. Together with the periodic reads
-/// of all load balancers and of the Network, they take at most 200 of the project's 3,600 calls an hour.
+/// After a background refresh of the list of all servers, the next refresh waits at least this time for each call that
+/// the refresh takes. These refreshes thus take at most 120 calls an hour. Together with the periodic reads of all load
+/// balancers and of the Network, they take at most 200 of the project's 3,600 calls an hour.
 const SERVERS_CALL: Duration = Duration::from_secs(30);
 
-/// The shortest period of the background refresh of all load balancers is this time, multiplied by the number of calls
-/// that one refresh takes. These refreshes thus take at most 60 calls an hour, including the calls for the other data
-/// that plans for load balancers need.
+/// After a background refresh of all load balancers, the next refresh waits at least this time for each call that the
+/// refresh takes. These refreshes thus take at most 60 calls an hour, including the calls for the other data that plans
+/// for load balancers need.
 const BALANCERS_CALL: Duration = Duration::from_secs(60);
 
-/// The shortest time between two checks whether the servers of not-ready nodes still exist is this time, multiplied by
-/// the number of pages of the list of all servers that one check reads. These checks thus take at most 1,200 calls an
-/// hour.
+/// A check whether the servers of not-ready nodes still exist can read pages of the list of all servers. The next check
+/// waits at least this time for each page. These checks thus take at most 1,200 calls an hour.
 const LOOK_CALL: Duration = Duration::from_secs(3);
 
 /// The server IDs with which [`Apis::instances_around`] made its last call, and the servers that the call returned.
@@ -68,7 +67,7 @@ pub struct Refresh {
     pub calls: u32,
 }
 
-/// The clients of both APIs, with their last answers. All controllers share them.
+/// The clients of the Kubernetes API and of the cloud's APIs, with their last answers. All controllers share them.
 pub struct Apis {
     pub kube: Arc<kube::KubeClient>,
     pub provider: Box<dyn Provider>,
@@ -137,8 +136,8 @@ impl Apis {
         self.dedicated.pause.at_least = interval;
     }
 
-    /// Returns all Services of type LoadBalancer, no older than `max_age`. A new list that equals the previous list
-    /// shares its memory.
+    /// Returns all Services of type LoadBalancer, no older than `max_age`. When a new list equals the previous list, it
+    /// uses the memory of the previous list.
     pub fn load_balancer_services(
         &self,
         max_age: Duration,
@@ -445,9 +444,9 @@ impl Apis {
         self.dedicated.fails.load(Ordering::Relaxed)
     }
 
-    /// Returns the servers of both APIs. `known` is an earlier result. When its list of an API satisfies `needs`, or
-    /// holds an error of this API, this part of `known` is returned without a call. Otherwise the API is called. The
-    /// function returns an error when no API answers.
+    /// Returns the servers of the cloud's API and of the API of dedicated servers. `known` can contain an earlier
+    /// result for each API. This result is used without a call when it satisfies `needs` or when it is an error.
+    /// Otherwise the API is called. The function returns an error when no API answers.
     pub fn servers(
         &self,
         known: Option<AllServers>,
@@ -458,7 +457,8 @@ impl Apis {
         let cloud = if let Some(kept) = kept {
             kept.cloud.clone().map_err(CacheError::Cloud)
         } else {
-            // A list in which only some servers were read again by name does not count as a new list of all servers.
+            // In the known list, only some servers may have been read again, by name. Such a list does not count as a
+            // new list of all servers, so a whole list must be requested after it.
             let partial = known.as_ref().filter(|servers| servers.named.is_some());
             let partial = partial.and_then(|servers| Some(servers.cloud.as_ref().ok()?.asked));
             self.instances(needs.since.max(partial), needs.max_age, urgency)

@@ -61,8 +61,8 @@ struct State {
     /// The moment when the last list was requested, if that list did not come from the API server's cache. `None` when
     /// the last list came from that cache.
     listed_latest: Option<Instant>,
-    /// The moment of the last read of the table of nodes, if the API server answered in an unexpected form. `None`
-    /// after a table in the expected form.
+    /// The moment of the last read of the table of nodes, if the API server did not answer with a table in the expected
+    /// form. Whole nodes are then listed instead. `None` after a table in the expected form.
     odd: Option<Instant>,
     /// The hashes of the last tables whose rows all agreed with the cached nodes. The first hash is of the table
     /// without metadata, the second of the table with metadata. A new table with the same hash shows no change.
@@ -203,7 +203,8 @@ impl State {
             self.give_up();
         }
         let mut nodes = kube.nodes(from)?;
-        // The API server sends nodes in the order of etcd's keys, which is nearly the order by name.
+        // The API server sends nodes in the order of etcd's keys, which is only nearly the order by name. The cache
+        // needs the order by name.
         nodes.sort_unstable_by(|left, right| left.name().cmp(right.name()));
         let new = Note::of_new(asked);
         let note = |node: &Arc<KubeNode>| Note {
@@ -263,8 +264,8 @@ impl State {
         Ok(())
     }
 
-    /// Returns the names of the nodes that have changed since they were cached: the row of the node differs from the
-    /// cached node, is new, or is missing.
+    /// Returns the names of the nodes that have changed since they were cached. A node has changed when its row differs
+    /// from the cached node, when it has a row but is not cached, or when it is cached but has no row.
     fn changed_rows(&self, rows: Vec<NodeRow>) -> Vec<String> {
         let mut is_shown = vec![false; self.nodes.len()];
         let mut changed = Vec::new();

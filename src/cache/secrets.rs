@@ -38,7 +38,8 @@ type CheckedSecret = (Instant, Held);
 type Held = Result<ReadSecret, String>;
 
 impl Secrets {
-    /// Returns the contents of these Secrets, as described at `Apis::tls_secrets`.
+    /// Returns the content of each named Secret, or a text that says why the Secret can't be used. A Secret is checked
+    /// for changes when its last check is older than [`MAX_AGE`].
     pub(super) fn get(
         &self,
         kube: &kube::KubeClient,

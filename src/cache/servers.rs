@@ -1,4 +1,5 @@
-//! The lists of servers of both APIs, and the check whether they are new enough for a plan.
+//! The lists of servers of the cloud's API and of the API of dedicated servers, and the check whether they are new
+//! enough for a plan.
 
 use super::cached::{CacheError, View};
 use crate::provider::{self, Instance, InstanceId, Servers};
@@ -8,7 +9,8 @@ use std::time::{Duration, Instant};
 /// All servers of one API, with their age.
 pub type ListedServers = View<Vec<Instance>>;
 
-/// The servers of both APIs. When an API did not answer, its list is replaced by the error.
+/// The servers of the cloud's API and of the API of dedicated servers. When an API did not answer, its list is replaced
+/// by the error.
 #[derive(Clone)]
 pub struct AllServers {
     pub cloud: Result<ListedServers, provider::ProviderError>,
@@ -100,8 +102,8 @@ impl AllServers {
         Servers { cloud: slice(&self.cloud), dedicated: slice(&self.dedicated) }
     }
 
-    /// Returns the error of an API that did not answer, or `None` when both APIs answered. When neither answered,
-    /// returns the error of the cloud's API.
+    /// Returns the error of the cloud's API or of the API of dedicated servers. When both have failed, returns the
+    /// error of the cloud's API. Returns `None` when both have answered.
     pub fn outage(&self) -> Option<CacheError> {
         let cloud = self.cloud.as_ref().err().cloned().map(CacheError::Cloud);
         cloud.or(self.dedicated.as_ref().err().cloned().map(CacheError::Dedicated))

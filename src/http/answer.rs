@@ -99,7 +99,8 @@ impl SentRequest<'_> {
                 parse(body, &head, timeout, how)
             }
             (200..300, Err(error)) => Err(describe_io(&error, timeout)),
-            // When the status is an error and the body cannot be read whole, only the status is reported.
+            // When the status is an error, it does not matter whether the whole body could be read. The status is
+            // reported with the part of the body that was read.
             _ => Err(HttpErrorKind::Status(start)),
         };
         match parsed {

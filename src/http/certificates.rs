@@ -60,7 +60,7 @@ fn no_certificate(pem: &[u8]) -> &'static str {
     }
 }
 
-/// The authorities that are trusted, from a PEM text.
+/// The certificate authorities to be trusted, which were read from a PEM text.
 #[derive(Debug, Default)]
 pub struct Authorities {
     pub certificates: Vec<CertificateDer<'static>>,
@@ -70,7 +70,7 @@ pub struct Authorities {
 
 impl Authorities {
     /// Returns the usable authorities of a PEM text. Unusable authorities are only counted, so that one of them does
-    /// not spoil a whole bundle. The error says why no authority is usable.
+    /// not make a whole bundle useless. The error says why no authority is usable.
     pub fn parse(pem: &[u8]) -> Result<Authorities, String> {
         let mut store = RootCertStore::empty();
         let mut found = Authorities::default();

@@ -1,4 +1,4 @@
-//! The failure of one call. The clients of the two APIs decide what the failure means for them.
+//! The failure of one call. The client of each API decides what the failure means for this API.
 
 use super::secret::{Secret, redact};
 use crate::text::cut;
@@ -46,7 +46,7 @@ pub enum HttpErrorKind {
 pub struct Head {
     pub status: u16,
     pub content_type: String,
-    /// The header `X-Correlation-Id`, which support asks for.
+    /// The header `X-Correlation-Id`. Hetzner's support asks for this ID.
     pub correlation_id: Option<String>,
     /// The header `Retry-After` in seconds, the only form that both APIs use.
     pub retry_after: Option<Duration>,

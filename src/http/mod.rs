@@ -1,4 +1,4 @@
-//! One blocking JSON client for both APIs.
+//! One blocking JSON client, which is used for the Kubernetes API and for Hetzner's APIs.
 //!
 //! A call passes through layers that each do one thing. The `Gate` allows or refuses a write. `auth` adds the
 //! credentials. `request` sends the request with ureq. The try is logged and counted. `answer` checks the status and
@@ -6,8 +6,8 @@
 //! own connections: `transport` connects directly or through a `proxy` and enforces the call's deadline, and `tls`
 //! encrypts. `secret` redacts secrets in all output.
 //!
-//! This module knows nothing of the objects or errors of either API. It imports only `text` and `provider`. From
-//! `provider` it needs the `Gate`, the heartbeat after every call, and the clocks.
+//! This module knows nothing of the objects or errors of an API. It imports only `text` and `provider`. From `provider`
+//! it needs the `Gate`, the heartbeat after every call, and the clocks.
 
 mod answer;
 mod auth;
@@ -65,7 +65,7 @@ pub struct HttpWrite<'a> {
 pub struct HttpClient {
     sessions: Sessions,
     settings: HttpSettings,
-    /// How many calls were made so far. Each try of a call adds one.
+    /// How many requests were made so far. Each try of a call counts as a request.
     calls: AtomicU64,
     /// Whether at least one call has succeeded since the client was created.
     is_reached: AtomicBool,
@@ -93,7 +93,7 @@ impl HttpClient {
         &self.settings.base
     }
 
-    /// Returns how many calls were made so far. Each try of a call adds one.
+    /// Returns how many requests were made so far. Each try of a call counts as a request.
     pub fn calls(&self) -> u64 {
         self.calls.load(Ordering::Relaxed)
     }
@@ -126,7 +126,7 @@ impl HttpClient {
         };
         let settings = &self.settings;
         let mut session = self.session(&call)?;
-        // All tries together are one wait for the user, who sees one line while the client waits.
+        // The user can see for what the program waits. All tries together are shown as one wait.
         let _waiting = waiting_for(|| self.url_line(call.method, path));
         let (mut is_renewed, mut tries) = (false, 0);
         loop {
@@ -180,8 +180,9 @@ impl HttpClient {
             secrets: write.secrets,
         };
         let send = |session: &Session| {
-            // The deadline is set before the gate allows the write. If the process is paused after that, the deadline
-            // passes during the pause, and a write that can no longer end in time is not begun.
+            // The deadline is set before the gate is asked. If the process is paused just after the gate has allowed
+            // the write, the deadline can pass during the pause. A write that can no longer end in time is then not
+            // begun.
             let deadline = clock::now() + self.settings.timing.write_timeout;
             let refused =
                 |why| HttpError::new(self.url_line(method, path), HttpErrorKind::Refused(why));
