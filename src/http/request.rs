@@ -1,7 +1,7 @@
 //! Sends requests through ureq. This file has the settings of the client, and creates ureq's agent with our time-outs,
 //! buffers, connections and TLS. A new agent is created when the trusted authorities or the client certificate change.
-//! The file also decides when a failed read is tried again. After the API has refused the credentials, it asks the
-//! issuer for newer ones.
+//! The file also decides when a failed read is tried again. After the API has refused the credentials of a call, the
+//! file gets newer credentials.
 
 use super::auth::{Credentials, Login, USER_AGENT};
 use super::certificates::ClientIdentity;
@@ -150,7 +150,7 @@ impl Method {
     }
 }
 
-/// How often one read is tried, including the first try.
+/// How many times one read is tried, including the first try.
 const TRIES: u32 = 3;
 
 /// The longest `Retry-After` that the client itself waits for before it tries again. When the API asks for a longer
@@ -273,7 +273,7 @@ impl Sessions {
 }
 
 /// How long an idle connection is kept. Each connection that a controller should use again is used more often than
-/// that. Both APIs close idle connections later.
+/// that. The Kubernetes API and Hetzner's APIs close idle connections later.
 const IDLE: Duration = Duration::from_secs(60);
 
 /// How many idle connections are kept at most. The number must not be smaller than the number of connections that are
@@ -289,7 +289,7 @@ fn api_agent(settings: &HttpSettings, tls: &Tls) -> ureq::Agent {
 fn agent(proxy: Option<Tunnel>, connect_timeout: Duration, tls: &Tls) -> ureq::Agent {
     let config = ureq::Agent::config_builder()
         .http_status_as_error(false)
-        // The APIs never send redirects, but a proxy may. Following such a redirect would send the token to
+        // The APIs never send redirects, but a proxy can send one. Following such a redirect would send the token to
         // another host.
         .max_redirects(0)
         // ureq's own support for proxies is switched off, because its rules differ from those of Go. The module `proxy`

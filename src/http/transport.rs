@@ -33,7 +33,8 @@ thread_local! {
 #[derive(Clone, Copy)]
 struct Deadline {
     end: Instant,
-    /// The moment when the thread set its first deadline that still applies.
+    /// The moment when the thread set its first deadline that still applies. From this moment on, the monotonic clock
+    /// is compared with the wall clock.
     begun: Moment,
 }
 
@@ -98,8 +99,8 @@ pub(super) struct Connect {
     pub(super) timeout: Duration,
 }
 
-/// A resolver that resolves nothing, because [`Connect`] resolves names only when a new connection needs an address. An
-/// idle connection needs none, and a proxy resolves names itself.
+/// A resolver that resolves nothing, because [`Connect`] resolves names itself when a new connection needs an address.
+/// An idle connection needs no address, and a proxy resolves the name of the server itself.
 #[derive(Debug)]
 pub(super) struct Unresolved;
 
@@ -312,8 +313,8 @@ impl Transport for InMemory {
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, ureq::Error> {
         if !self.request.is_empty() {
             let request = std::mem::take(&mut self.request);
-            // ureq's time-outs are measured by the machine's clock and not by the simulated clock, so the deadline of
-            // this thread is used instead.
+            // ureq's time-outs are in real time, and the simulated server has a simulated clock. The deadline of this
+            // thread is therefore used instead.
             let until = DEADLINE.get().map_or_else(clock::now, |held| held.end);
             let answer =
                 left_until(until).and_then(|_| clock::exchange(&self.authority, &request, until));
@@ -338,7 +339,7 @@ fn in_ureq_terms(error: io::Error, during: Timeout) -> ureq::Error {
     }
 }
 
-/// Returns the moment when a step of ureq must end. It is never later than the deadline of this thread.
+/// Returns the moment when a step of ureq must end. The moment is never later than the deadline of this thread.
 fn end_of(timeout: NextTimeout) -> Instant {
     let now = clock::now();
     // This moment is used when ureq has set no time-out. ureq's value for "no time-out" is too long to be added to an

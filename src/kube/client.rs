@@ -28,8 +28,8 @@ pub const READ_TIMEOUT: Duration = Duration::from_secs(30);
 /// expect. An answer is parsed while it arrives and is never in memory as a whole, so this limit bounds the
 /// time of a read and not its memory.
 const BODY_LIMIT_BYTES: u64 = 256 << 20;
-/// The longest list of Services that is read as one answer, in bytes. Users create Services, and each Service can have
-/// 1.5 MB of fields that this program does not use. A longer list is read in several pages.
+/// The longest list of Services that is read as one answer, in bytes. Users create Services, and the fields that this
+/// program does not use can have 1.5 MB in each Service. A longer list is read in several pages.
 const SERVICES_LIMIT_BYTES: u64 = 64 << 20;
 const PAGE_ITEMS: u32 = 500;
 /// When an answer was too long, the number of items on a page is divided by this number.
@@ -227,7 +227,7 @@ impl KubeClient {
         &self.origin
     }
 
-    /// Returns how many calls were made so far. Each try of a call adds one.
+    /// Returns how many requests were made so far. Each try of a call counts as a request.
     pub fn calls(&self) -> u64 {
         self.http.calls()
     }
@@ -257,7 +257,8 @@ impl KubeClient {
         self.list_new::<TablePage>(NODES, form, "Table", ReadFrom::Cache, print)
     }
 
-    /// Returns a node as it is now, or `None` when the API server itself says that the node does not exist.
+    /// Returns a node as it is now. Returns `None` when the API server answers that the node does not exist. A 404 that
+    /// a proxy has sent is an error.
     pub fn node(&self, name: &str) -> Result<Option<KubeNode>, KubeError> {
         self.get_if_there(&node_path(name))
     }
@@ -301,7 +302,8 @@ impl KubeClient {
         Ok(self.http.get_parsed(path, reading, PhantomData)?.value)
     }
 
-    /// Returns an object as it is now, or `None` when the API server itself says that the object does not exist.
+    /// Returns an object as it is now. Returns `None` when the API server answers that the object does not exist. A 404
+    /// that a proxy has sent is an error.
     pub(super) fn get_if_there<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -327,9 +329,9 @@ impl KubeClient {
         self.write(PASS, Method::Patch, &path, MERGE_PATCH, patch)
     }
 
-    /// Sets one condition of a node and leaves the other conditions unchanged. The type of the condition identifies it.
-    /// The patch is a strategic merge patch, because a merge patch would replace the whole list of conditions. The
-    /// patch must contain `metadata.resourceVersion`.
+    /// Sets the condition of a node that has the type in the patch, and leaves the other conditions unchanged. The
+    /// patch is a strategic merge patch, because a merge patch would replace the whole list of conditions. The patch
+    /// must contain `metadata.resourceVersion`.
     pub fn patch_node_condition(&self, name: &str, patch: &Value) -> Result<KubeNode, KubeError> {
         let path = format!("{}/status", node_path(name));
         self.write(PASS, Method::Patch, &path, STRATEGIC_MERGE_PATCH, patch)

@@ -42,7 +42,7 @@ impl KubeError {
         self.is(409, "AlreadyExists")
     }
 
-    /// Whether the API server itself says that the object does not exist.
+    /// Whether the API server says that the object does not exist. A 404 that a proxy has sent does not count.
     pub fn is_not_found(&self) -> bool {
         self.is(404, "NotFound")
     }

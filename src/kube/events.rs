@@ -133,8 +133,8 @@ impl PastEvent {
 }
 
 impl KubeClient {
-    /// Returns the events that these components wrote about one Service, or about all Services. The daemon's role does
-    /// not allow this call.
+    /// Returns the events that these components wrote about one Service, or about all Services. Only commands of a user
+    /// make this call, because the daemon's role does not allow it.
     pub fn service_events(
         &self,
         one: Option<&ObjectReference>,
@@ -206,8 +206,8 @@ pub(super) fn write(client: &KubeClient, event: &Event) -> Result<(), KubeError>
         Err(error) if error.is_already_exists() => {}
         outcome => return outcome.map(drop),
     }
-    // The official role does not allow `get` on events. Without this right the count cannot be raised, and only the
-    // time of the event is updated.
+    // The role of hcloud-cloud-controller-manager does not allow `get` on events. Without this right the count cannot
+    // be raised, and only the time of the event is updated.
     let event = format!("{events}/{name}");
     let patch = match client.document(&event, "metadata") {
         Ok(existing) => json!({

@@ -25,7 +25,7 @@ const IDENTITY: &str = "ccm-from-scratch/identity";
 /// about half of this.
 const IDENTITY_BYTES: usize = 1024;
 
-/// How many former identities are remembered.
+/// How many former UIDs of the Service `default/kubernetes` are remembered.
 const FORMER_AT_MOST: usize = 10;
 
 /// The length of the longest UID that is accepted, in characters. A UID becomes the value of a label, and such a value
@@ -80,7 +80,7 @@ pub struct LeaseSpec {
     /// When the holder last renewed the Lease, as MicroTime. An empty text means that the time is not set.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub renew_time: String,
-    /// How often the Lease changed its holder.
+    /// How many times the Lease changed its holder.
     #[serde(rename = "leaseTransitions")]
     pub transitions: u32,
 }
@@ -239,7 +239,8 @@ pub fn micro_time(time: Timestamp) -> String {
 }
 
 impl KubeClient {
-    /// Returns the Lease as it is now, or `None` when the API server itself says that the Lease does not exist.
+    /// Returns the Lease as it is now. Returns `None` when the API server answers that the Lease does not exist. A 404
+    /// that a proxy has sent is an error.
     pub fn lease(&self, key: &LeaseKey) -> Result<Option<Lease>, KubeError> {
         self.get_if_there(&path(key))
     }

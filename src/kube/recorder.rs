@@ -379,8 +379,8 @@ impl Reported {
         self.is_due_beside_failures(object, controller, reason, message, now)
     }
 
-    /// Does the same as [`is_due`](Reported::is_due), but a success does not make the next failure of the object new,
-    /// and the other way round. This is used for the success of one part of an object while another part still fails.
+    /// Does the same as [`is_due`](Reported::is_due), but a success and a failure do not make each other new. This is
+    /// used for the success of one part of an object while another part still fails.
     pub fn is_due_beside_failures(
         &mut self,
         object: &ObjectReference,
@@ -499,7 +499,7 @@ mod tests {
         event(namespace, uid, Reason::EnsuredLoadBalancer, message)
     }
 
-    /// Returns the messages of the events that are written at that moment.
+    /// Returns the messages of all events that may be written at the moment `now`.
     fn written(queue: &mut Queue, now: Instant) -> Vec<String> {
         let mut messages = Vec::new();
         while let NextEvent::Event(event) = queue.next(now) {
@@ -619,7 +619,7 @@ mod tests {
         queue.paused_until = Some(begun + PAUSE);
         assert!(matches!(queue.next(begun), NextEvent::At(then) if then == begun + PAUSE));
         assert_eq!(written(&mut queue, begun + PAUSE), ["1"]);
-        // At the end the recorder does not wait for an API server that does not answer.
+        // A process that is ending does not wait for an API server that does not answer.
         queue.push(good("a", "u", "2"), begun);
         queue.paused_until = Some(begun + PAUSE * 2);
         queue.is_ending = true;

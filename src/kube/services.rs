@@ -1,6 +1,7 @@
 //! Services: the fields that a load balancer is made from, and the calls that read and write Services.
 //!
-//! The official role has no `get` on services, so a single Service is read as a list that selects its name.
+//! The role of hcloud-cloud-controller-manager has no `get` on services, and this program must work with that role. A
+//! single Service is therefore read as a list that selects its name.
 
 use super::budget::{Above, Age, ServiceBudget};
 use super::client::{
@@ -534,8 +535,9 @@ impl KubeClient {
         self.list::<ListPage<_>>(SERVICES, &query, PARTIAL, ReadFrom::Latest)
     }
 
-    /// Merge-patches the metadata and the status of a Service through its status subresource. The official role allows
-    /// no other write of a Service. The patch must carry `metadata.resourceVersion`.
+    /// Changes the metadata and the status of a Service by a merge patch of its status subresource. The role of
+    /// hcloud-cloud-controller-manager, with which this program must work, allows no other write of a Service. The
+    /// patch must contain `metadata.resourceVersion`.
     pub fn patch_service_status(
         &self,
         namespace: &str,

@@ -71,7 +71,7 @@ pub struct Taint {
     pub time_added: Option<Interned>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<Interned>,
-    /// Fields of which this program knows nothing, e.g. of a later Kubernetes.
+    /// Fields that this program does not know, e.g. from a later version of Kubernetes.
     #[serde(flatten)]
     pub rest: BTreeMap<String, Value>,
 }

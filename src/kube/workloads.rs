@@ -57,8 +57,8 @@ impl KubeClient {
         Ok(self.running(namespace)?.iter().map(workload).collect())
     }
 
-    /// Returns the objects of all Deployments and DaemonSets that are not scaled to zero. Each comes with its resource,
-    /// `deployments` or `daemonsets`.
+    /// Returns the objects of all Deployments and DaemonSets that are not scaled to zero. The text in each pair is the
+    /// resource of the object, `deployments` or `daemonsets`.
     fn running(&self, namespace: &str) -> Result<Vec<(&'static str, Value)>, KubeError> {
         let mut all = Vec::new();
         for resource in ["deployments", "daemonsets"] {
@@ -75,8 +75,8 @@ impl KubeClient {
     }
 
     /// Returns the workloads of a namespace that run a cloud-controller-manager, which is this program or
-    /// hcloud-cloud-controller-manager. The text in front of each workload is `deployment` or `daemonset`. The list is
-    /// empty when the API server does not have these resources.
+    /// hcloud-cloud-controller-manager. The text in each pair is `deployment` or `daemonset`. The list is empty when
+    /// the API server does not have these resources.
     pub fn daemons(&self, namespace: &str) -> Result<Vec<(&'static str, Value)>, KubeError> {
         let all = match self.running(namespace) {
             Err(error) if error.is_not_found() => return Ok(Vec::new()),
@@ -86,8 +86,8 @@ impl KubeClient {
         Ok(daemons.map(|(resource, one)| (resource.trim_end_matches('s'), one)).collect())
     }
 
-    /// Returns a Deployment or DaemonSet with all its fields. Returns `None` when the API server itself says that the
-    /// object does not exist.
+    /// Returns a Deployment or DaemonSet with all its fields. Returns `None` when the API server answers that the
+    /// object does not exist. A 404 that a proxy has sent is an error.
     pub fn workload(
         &self,
         plural: &str,

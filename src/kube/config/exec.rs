@@ -41,7 +41,7 @@ pub(super) struct Plugin {
 
 #[derive(Default)]
 struct HeldCredentials {
-    /// How often the program was run so far.
+    /// How many times the program was run so far.
     runs: u64,
     credentials: Option<PluginCredentials>,
     failure: Option<(Instant, String)>,
@@ -239,7 +239,7 @@ fn end(text: &str) -> Result<Option<Timestamp>, String> {
         Ok(end) if end > clock::timestamp() => Ok(Some(end)),
         Ok(end) => Err(format!("expired at {end}; is this machine's clock right?")),
         // Programs that mean "never" write a time in the last days of the year 9999. The library cannot parse these
-        // days.
+        // days, so such a time is read as "never" here.
         Err(_) if text.starts_with("9999-12-3") => Ok(None),
         Err(_) => Err("is not an RFC 3339 time".to_owned()),
     }
@@ -254,7 +254,7 @@ const STDOUT_LIMIT_BYTES: usize = 1 << 20;
 /// How long to wait, in real time, before the next check whether the plugin has ended or printed something.
 const POLL: Duration = Duration::from_millis(5);
 
-/// The capacity of a pipe on Linux, in bytes.
+/// The capacity of a pipe on Linux, in bytes. A buffer of this size takes the whole content of the pipe by one read.
 const PIPE_BYTES: usize = 64 << 10;
 
 /// A program, and how it is run.
@@ -332,8 +332,8 @@ impl Program {
         // The loop ends when the program has ended. The end of the pipe may come much later, because a child of the
         // program may hold the pipe open.
         let status = loop {
-            // The status is checked before the pipe is read. If the program has ended, everything that it printed is in
-            // the pipe by now.
+            // The status is checked before the pipe is read. When the program has ended, everything that it printed is
+            // in the pipe, and this last read gets it.
             let status = child.try_wait();
             let read = pipe.as_mut().map(|pipe| pipe.read(&mut buffer));
             let count = read.and_then(Result::ok).unwrap_or(0);

@@ -123,7 +123,8 @@ mod tests {
     use std::os::unix::fs::symlink;
     use std::time::Duration;
 
-    /// Mounts a service account as the kubelet does: a link to the folder of both files is renamed over the old link.
+    /// Mounts a service account as the kubelet does. The files are in a folder of their own, and a link to this folder
+    /// is renamed over the link to the previous folder.
     fn mount(folder: &Path, version: &str, authority: &Authority, token: &str) {
         let files = folder.join(version);
         fs::create_dir(&files).unwrap();
