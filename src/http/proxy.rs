@@ -27,8 +27,8 @@ pub enum Proxies {
 }
 
 impl Proxies {
-    /// Returns the tunnel to the host of a base URL, or `None` when the connection is direct. `tls` contains the
-    /// authorities that are trusted when the proxy itself is reached over TLS.
+    /// Returns the tunnel through a proxy to the host of a base URL, or `None` when the connection is direct. `tls`
+    /// contains the authorities that are trusted when the proxy itself is reached over TLS.
     pub(super) fn tunnel(&self, base: &str, tls: &Tls) -> Option<Tunnel> {
         let (proxy, named_by) = match self {
             Proxies::Never => return None,

@@ -65,8 +65,8 @@ fn capped(deadline: Instant) -> Instant {
     DEADLINE.get().map_or(deadline, |held| held.end.min(deadline))
 }
 
-/// Runs `work` as if this thread had no deadline. In a simulation, `work` may make calls of another process, to which
-/// the deadline of this process does not apply.
+/// Runs `work` as if this thread had no deadline. In a test that simulates several processes in one thread, `work` may
+/// make the calls of another process. The deadline of this process does not apply to them.
 pub fn apart<T>(work: impl FnOnce() -> T) -> T {
     let _held = HeldDeadline { before: DEADLINE.take() };
     work()
@@ -279,7 +279,7 @@ impl Transport for Socket {
     }
 }
 
-/// A connection to a simulated server.
+/// A connection in memory to a simulated server, for tests.
 #[derive(Debug)]
 struct InMemory {
     authority: String,

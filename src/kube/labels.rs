@@ -107,7 +107,8 @@ type Pair = (Box<str>, Box<str>);
 /// The annotations of a Service that the provider reads. When they are too many or too large, none of them is stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Annotations {
-    /// The keys and values. All versions of a Service with equal annotations share this memory.
+    /// The keys and values. Versions of a Service that were read at different times share this memory when their
+    /// annotations are equal.
     pairs: Arc<[Pair]>,
     is_too_large: bool,
     /// The number of unknown annotations whose names are not stored, because there are more than [`UNKNOWN_AT_MOST`].

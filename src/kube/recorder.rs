@@ -27,7 +27,7 @@ const ONE_WARNING_EACH: Duration = Duration::from_secs(1);
 /// When the API server did not answer the write of an event in time, no event is written for this long.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// A simulation looks for new events in the queue again after this time.
+/// A simulated test checks the queue for new events at this interval.
 const LOOKS_FOR_EVENTS: Duration = Duration::from_millis(100);
 
 /// The longest real time for which events wait so that other writes come first. Real time is used because a simulated
@@ -38,10 +38,11 @@ const WAITS_FOR_WORK: Duration = Duration::from_secs(10);
 /// the queue is only a quarter full, so no event has to be dropped.
 const WAIT_FOR_WORK_AT_MOST: usize = OTHERS_AT_MOST / 4;
 
-/// How many warnings wait to be written at most. Each warning has at most 5 kB, so all of them have at most 1 MB.
+/// The greatest number of warnings that wait in the queue. Each warning has at most 5 kB, so all of them have at most 1
+/// MB.
 const WARNINGS_AT_MOST: usize = 200;
 
-/// How many waiting events that are not warnings are kept at most. Each of them has a few hundred bytes.
+/// The greatest number of events that wait in the queue and are not warnings. Each of them has a few hundred bytes.
 const OTHERS_AT_MOST: usize = 4000;
 
 /// To find the next event to write, at most this many of the oldest waiting events are examined.
@@ -106,9 +107,9 @@ impl Recorder {
         }
     }
 
-    /// Writes all events that may be written now. Returns how long to wait before the next call of this
-    /// function, or `None` when the recorder has ended. A simulation calls this function, because it has no
-    /// thread that waits for events.
+    /// Writes all events that may be written now. Returns how long to wait before the next call of this function, or
+    /// `None` when the recorder has ended. Simulated tests call this function, because they have no thread that waits
+    /// for events.
     pub fn write_due(&self, client: &KubeClient) -> Option<Duration> {
         loop {
             let now = clock::now();

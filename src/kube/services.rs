@@ -514,8 +514,8 @@ impl KubeClient {
         Ok(found)
     }
 
-    /// Drops the fields that are not needed from a Service that was read alone. The scope and the limits are the same as
-    /// for the Services of a list.
+    /// Drops the fields that are not needed from a Service that was read alone. The Service keeps the same fields as it
+    /// would keep in a list of all Services.
     fn cut(&self, service: &mut KubeService) {
         service.select(&self.scope);
         service.limit(&lock(&self.budget));

@@ -24,7 +24,7 @@ const SECRET_CHARACTERS: usize = 32;
 /// letters and digits.
 const MIXED_CHARACTERS: usize = 16;
 
-/// The fields of `contexts[].context`. An empty field is read as missing.
+/// The fields of `contexts[].context` of a kubeconfig. An empty field is read as missing.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct KubeconfigContext {
@@ -35,7 +35,7 @@ pub(super) struct KubeconfigContext {
     _extensions: Option<Value>,
 }
 
-/// The fields of `clusters[].cluster`.
+/// The fields of `clusters[].cluster` of a kubeconfig.
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct KubeconfigCluster {
@@ -53,7 +53,7 @@ pub(super) struct KubeconfigCluster {
     pub(super) extensions: Option<Value>,
 }
 
-/// The fields of `users[].user`.
+/// The fields of `users[].user` of a kubeconfig.
 #[derive(Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct User {
@@ -71,7 +71,7 @@ pub(super) struct User {
     _extensions: Option<Value>,
 }
 
-/// The fields of `exec` of a user.
+/// The fields of `users[].user.exec` of a kubeconfig.
 #[derive(PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct Exec {

@@ -30,7 +30,7 @@ const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(2);
 
 /// A credential plugin: a program, and the credentials that it printed last.
 pub(super) struct Plugin {
-    /// The file, the user and the field that the plugin is from, for messages.
+    /// The place where the plugin is configured, for messages. It names the file, the user and the field.
     place: String,
     program: Program,
     time_limit: Duration,
