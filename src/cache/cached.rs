@@ -128,7 +128,7 @@ impl<T> Cached<T> {
     }
 
     /// Returns the cached answer when `is_fresh` accepts it. Otherwise calls the API and returns the new answer. When
-    /// several threads need a new answer, one thread makes the call. The other threads wait, and then check with
+    /// several threads need a new answer, one thread makes the call. The other threads wait for it, and then check with
     /// `is_fresh` whether the new answer is enough for them.
     pub(super) fn get_if<E>(
         &self,
@@ -247,7 +247,7 @@ impl CallPause {
         let longer = |failed: FailedRead| (failed.wait * 2).min(LONGEST_WAIT);
         let wait = last.take().map_or(FIRST_WAIT, longer);
         // Only `Unavailable` means that the API does not answer. Any other error is an answer of the API, and after an
-        // answer the API may be called at once. How long the program waits after a rate limit error is decided
+        // answer the API can be called again at once. How long the program waits after a rate limit error is decided
         // elsewhere.
         let error = error.filter(|error| error.kind == ErrorKind::Unavailable);
         *last = error.map(|error| FailedRead {

@@ -16,13 +16,13 @@ pub struct ClusterIdentity(Mutex<IdentityMemory>);
 
 #[derive(Default)]
 enum IdentityMemory {
-    /// There is no Lease, or no identity is noted on the Lease. The present UID of the Service is then the identity.
+    /// There is no Lease, or the Lease contains no identity. The present UID of the Service is then the identity.
     #[default]
     Nothing,
     /// The key of a Lease that was not read yet. The Lease is read when the identity is needed for the first time.
     Unread(LeaseKey),
-    /// The identities that were noted on the Lease, and those that this process has seen since then. The process that
-    /// holds the Lease writes all of them to the Lease.
+    /// The identities that were read from the Lease, and the UIDs of the Service that this process has seen since then.
+    /// The process that holds the Lease writes all of them to the Lease.
     Kept(Identities),
 }
 
@@ -33,14 +33,14 @@ impl ClusterIdentity {
         *lock(&self.0) = IdentityMemory::Unread(key);
     }
 
-    /// Remembers the identities noted on a Lease that this process has read but does not hold. `lease` is `None` when
-    /// the Lease does not exist.
+    /// Remembers the identities in a Lease that this process has read but does not hold. `lease` is `None` when the
+    /// Lease does not exist.
     pub fn heed(&self, key: &LeaseKey, lease: Option<&Lease>) {
         *lock(&self.0) = IdentityMemory::of(key, lease);
     }
 
-    /// Stores the identities that were noted on the Lease when this process acquired the Lease. `noted` is `None` when
-    /// the Lease had none.
+    /// Stores the identities that the Lease contained when this process acquired the Lease. `noted` is `None` when the
+    /// Lease contained no identities.
     pub fn recall(&self, noted: Option<Identities>) {
         *lock(&self.0) = IdentityMemory::Kept(noted.unwrap_or_default());
     }
@@ -55,7 +55,7 @@ impl ClusterIdentity {
 
     /// Returns the identities of the cluster. `service_uid` is the present UID of the Service `default/kubernetes`.
     /// `None` means that neither that Service nor a Lease gives an identity. An error means that the Lease can't be
-    /// read now. The identity is then unknown, because the Lease may hold another identity than the Service.
+    /// read now. The identity is then unknown, because the Lease can contain another UID than the Service has.
     pub(super) fn of(
         &self,
         kube: &KubeClient,

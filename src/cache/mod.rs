@@ -328,9 +328,8 @@ impl Apis {
         u32::try_from(servers.div_ceil(A_PAGE).max(1)).unwrap_or(u32::MAX)
     }
 
-    /// Returns the period and the number of calls of each periodic read of a list, as a daemon with these settings
-    /// would read them. Lists that this process has not read are left out. Reads that a caller waits for are not
-    /// counted.
+    /// Returns the lists that a daemon with these settings would read periodically, each with the period and the number
+    /// of calls. Lists that this process has not read are left out. Reads that a caller waits for are not counted.
     pub fn refreshes(&self, servers: Duration, load_balancers: Duration) -> Vec<Refresh> {
         let (listed, observed) = (self.instances_last(), self.cloud.load_balancers.last());
         let of_servers =
@@ -457,8 +456,8 @@ impl Apis {
         let cloud = if let Some(kept) = kept {
             kept.cloud.clone().map_err(CacheError::Cloud)
         } else {
-            // In the known list, only some servers may have been read again, by name. Such a list does not count as a
-            // new list of all servers, so a whole list must be requested after it.
+            // When only some servers of the known list were read again, by name, the list does not count as a new list
+            // of all servers. A list of all servers must then be requested after it.
             let partial = known.as_ref().filter(|servers| servers.named.is_some());
             let partial = partial.and_then(|servers| Some(servers.cloud.as_ref().ok()?.asked));
             self.instances(needs.since.max(partial), needs.max_age, urgency)

@@ -114,7 +114,7 @@ impl NodeCache {
     }
 
     /// Returns all nodes. Reads a table with one row for each node, and then the complete objects of the nodes that
-    /// have changed. All answers come from the API server's cache and may be a moment old. This is safe, because a
+    /// have changed. All answers come from the API server's cache and can be a moment old. This is safe, because a
     /// write based on an old node fails: each write carries the `resourceVersion` of its object.
     pub fn poll(&self, poll: Poll) -> Result<ListedNodes, CacheError> {
         let mut state = turn(&self.state);
@@ -149,7 +149,7 @@ impl NodeCache {
 
     /// Stores the node that the API server returned for a write of this process. The write began at `begun`. Nothing is
     /// stored when the node is not in the cache yet. Nothing is stored either when the cached node was read after the
-    /// write began, because the cached node may be newer.
+    /// write began, because the cached node can be newer.
     pub fn written(&self, node: KubeNode, begun: Instant) {
         let mut state = turn(&self.state);
         let known = state.note_of(&node);

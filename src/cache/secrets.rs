@@ -1,4 +1,5 @@
-//! The contents of Secrets, which are kept in memory only and are read whole only when they changed.
+//! Keeps the contents of Secrets in memory, and only there. The content of a Secret is read again only when the Secret
+//! has changed.
 
 use crate::kube::{self, ReadSecret};
 use crate::provider::{TlsSecret, TlsSecrets, clock, heartbeat};

@@ -142,7 +142,7 @@ fn is_correlation_id(text: &str) -> bool {
     (1..=CORRELATION_ID_BYTES).contains(&text.len()) && text.bytes().all(is_part)
 }
 
-/// Parses a date like `Sun, 06 Nov 1994 08:49:37 GMT`, the only form that servers may send.
+/// Parses a date like `Sun, 06 Nov 1994 08:49:37 GMT`, the only form that servers are allowed to send.
 fn date(text: &str) -> Option<Timestamp> {
     DateTimeParser::new().parse_timestamp(text).ok()
 }

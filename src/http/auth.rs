@@ -36,8 +36,8 @@ pub struct Credentials {
     pub header: Option<Secret>,
     /// The client certificate for this call. `None` means that the client certificate of the TLS settings is used.
     pub identity: Option<ClientIdentity>,
-    /// The secret in all forms in which an API's answer could repeat it. They are redacted in everything that is
-    /// printed.
+    /// The secret in all forms in which an API's answer could repeat it. All these forms are redacted in everything
+    /// that is printed.
     pub secrets: Vec<Secret>,
 }
 

@@ -1,5 +1,5 @@
-//! Reads certificates and private keys from PEM text. They are checked before they are used. The TLS library's later
-//! error would not say whether the certificate or the key is wrong.
+//! Reads certificates and private keys from PEM text. Certificates and keys are checked before they are used, because a
+//! later error of the TLS library would not say whether the certificate or the key is wrong.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -126,8 +126,8 @@ pub struct Chain {
 
 impl Chain {
     /// Reads the certificate chain of a server and the private key of the server's own certificate, which is the first
-    /// of the chain. The error says whether the certificate or the key is wrong, and how. It repeats nothing of the two
-    /// texts.
+    /// of the chain. The error says whether the certificate or the key is wrong, and how. The error repeats nothing of
+    /// the two PEM texts.
     pub fn from_pem(certificate: &Pem, key: &Pem) -> Result<Chain, String> {
         let ClientIdentity(certified) = ClientIdentity::from_pem(certificate, key)?;
         let damaged = || certificate.error("holds a damaged certificate; copy it again");

@@ -48,7 +48,7 @@ pub struct Head {
     pub content_type: String,
     /// The header `X-Correlation-Id`. Hetzner's support asks for this ID.
     pub correlation_id: Option<String>,
-    /// The header `Retry-After` in seconds, the only form that both APIs use.
+    /// The header `Retry-After` in seconds, the only form that the Kubernetes API and Hetzner's APIs use.
     pub retry_after: Option<Duration>,
     /// The headers `RateLimit-Limit`, `-Remaining` and `-Reset` (UNIX seconds), when all of them exist.
     pub rate_limit: Option<(u64, u64, u64)>,
@@ -71,7 +71,7 @@ impl HttpError {
     }
 
     /// Returns the error with these secrets redacted. The error will be printed, and its text can contain what a server
-    /// answered. A server's answer may repeat a secret that was sent to the server.
+    /// answered. A server's answer can repeat a secret that was sent to the server.
     pub(super) fn without_secrets(mut self, secrets: &[Secret]) -> HttpError {
         match &mut self.kind {
             HttpErrorKind::TimedOut(_) | HttpErrorKind::TooLarge(_) => {}

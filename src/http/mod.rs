@@ -2,7 +2,7 @@
 //!
 //! A call passes through layers that each do one thing. The `Gate` allows or refuses a write. `auth` adds the
 //! credentials. `request` sends the request with ureq. The try is logged and counted. `answer` checks the status and
-//! parses the body while it arrives. Finally, a failed read may be tried again, which `request` decides. ureq uses our
+//! parses the body while it arrives. Finally, a failed read can be tried again, which `request` decides. ureq uses our
 //! own connections: `transport` connects directly or through a `proxy` and enforces the call's deadline, and `tls`
 //! encrypts. `secret` redacts secrets in all output.
 //!
@@ -53,7 +53,7 @@ pub struct HttpWrite<'a> {
     /// write at the end of the process.
     pub pass: Pass,
     pub method: Method,
-    /// The path and query of the URL, beginning with `/`. They follow the API's base URL.
+    /// The path and query of the URL, beginning with `/`. In the URL, this text stands after the API's base URL.
     pub path: &'a str,
     /// The content type of the body.
     pub content_type: &'a str,
@@ -156,10 +156,9 @@ impl HttpClient {
         self.settings.gate.may_wait()
     }
 
-    /// Sends a write once, if the [`Gate`] allows the write. A write that failed is usually not sent again, because the
-    /// API may have executed it although its answer was lost. After a 401, or when the server's certificate is not
-    /// trusted, the write was certainly not executed. It is then sent once more if there are newer credentials or
-    /// authorities.
+    /// Sends a write once, if the [`Gate`] allows the write. A write that failed is usually not sent again, because it
+    /// is not known whether the API has executed it. After a 401, or when the server's certificate is not trusted, the
+    /// write was certainly not executed. It is then sent once more if there are newer credentials or authorities.
     pub fn write<T: DeserializeOwned>(
         &self,
         write: HttpWrite,
@@ -208,7 +207,7 @@ impl HttpClient {
     /// Returns the agent and the credentials for the next call.
     fn session(&self, call: &HttpCall) -> Result<Session, HttpError> {
         let line = || self.url_line(call.method, call.path);
-        // This can take long, because the kubeconfig may name a program that must run to get the credentials.
+        // This can take long, because the kubeconfig can name a program that must run to get the credentials.
         let _waiting = waiting_for(|| format!("credentials for {}", self.settings.base));
         let session = self.sessions.current(&self.settings);
         session.map_err(|why| HttpError::new(line(), HttpErrorKind::Token(why)))
@@ -229,8 +228,8 @@ impl HttpClient {
         }
         (self.settings.watch)(call.method, call.path, TryStage::Begun);
         let begun = clock::now();
-        // The time-out is in real time and is rounded up to whole milliseconds, because error messages show it. It is
-        // not what ends the call: `hold_deadline` ends the call exactly at the deadline.
+        // The time-out is in real time. It is rounded up to whole milliseconds, because error messages show it. The
+        // call is nevertheless ended exactly at the deadline, by `hold_deadline`.
         let left = clock::to_machine(deadline.saturating_duration_since(begun));
         let timeout = Duration::from_millis((left.as_secs_f64() * 1e3).ceil() as u64);
         let _held = hold_deadline(deadline);

@@ -144,7 +144,7 @@ pub(super) struct ProxyLogin {
 
 impl Proxy {
     /// Parses `scheme://[user[:password]@]host[:port]`. Without a scheme the proxy is an HTTP proxy. The error repeats
-    /// nothing of the text, because the text may contain a password.
+    /// nothing of the text, because the text can contain a password.
     pub fn parse(text: &str) -> Result<Proxy, String> {
         let text = text.trim();
         let (scheme, rest) = text.split_once("://").unwrap_or(("http", text));
@@ -204,7 +204,7 @@ impl ProxyScheme {
 }
 
 impl ProxyLogin {
-    /// Parses `user:password`, in which characters may be percent-encoded. A `%` that does not begin a valid escape is
+    /// Parses `user:password`, in which characters can be percent-encoded. A `%` that does not begin a valid escape is
     /// kept as it is.
     fn parse(text: &str) -> ProxyLogin {
         let (user, password) = text.split_once(':').unwrap_or((text, ""));

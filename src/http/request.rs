@@ -134,7 +134,7 @@ impl Reading<'static> {
 /// A request without its credentials.
 pub(super) struct HttpCall<'a> {
     pub(super) method: Method,
-    /// The path and query of the URL, beginning with `/`. They follow the API's base URL.
+    /// The path and query of the URL, beginning with `/`. In the URL, this text stands after the API's base URL.
     pub(super) path: &'a str,
     pub(super) reading: Reading<'a>,
     pub(super) content_type: &'a str,

@@ -78,7 +78,8 @@ const BACKSLASHES_AT_MOST: usize = 8;
 /// The shortest secret that is searched for in output, in bytes.
 const SHORTEST_KNOWN: usize = 8;
 
-/// How many secrets are remembered at most: those in use, and some that were replaced.
+/// How many secrets are remembered at most. This is enough for all secrets in use and for some secrets that were
+/// replaced.
 const KNOWN_AT_MOST: usize = 16;
 
 /// The secrets that this process has sent to an API, the newest last.
@@ -101,7 +102,7 @@ pub(super) fn remember(secrets: &[Secret]) {
 /// Returns the text without the secrets that this process has sent to an API. The text is about to be printed, logged
 /// or written into an event.
 ///
-/// The answer of an API may repeat what was sent to the API, in any field of any object.
+/// The answer of an API can repeat what was sent to the API, in any field of any object.
 pub fn without_known_secrets(text: &str) -> Cow<'_, str> {
     redacted(text, &lock(&KNOWN))
 }

@@ -65,7 +65,7 @@ fn capped(deadline: Instant) -> Instant {
     DEADLINE.get().map_or(deadline, |held| held.end.min(deadline))
 }
 
-/// Runs `work` as if this thread had no deadline. In a test that simulates several processes in one thread, `work` may
+/// Runs `work` as if this thread had no deadline. In a test that simulates several processes in one thread, `work` can
 /// make the calls of another process. The deadline of this process does not apply to them.
 pub fn apart<T>(work: impl FnOnce() -> T) -> T {
     let _held = HeldDeadline { before: DEADLINE.take() };
@@ -206,7 +206,7 @@ impl Socket {
         })
     }
 
-    /// Sends all bytes until the moment `by`, or returns an error. The peer may accept only a few bytes at a time. The
+    /// Sends all bytes until the moment `by`, or returns an error. The peer can accept only a few bytes at a time. The
     /// time-out of each system call is therefore the time that remains for all bytes.
     fn send(stream: &TcpStream, mut bytes: &[u8], by: Instant) -> io::Result<()> {
         while !bytes.is_empty() {
@@ -235,8 +235,8 @@ impl Socket {
     }
 }
 
-/// Closes the socket. When a call was given up, its bytes may still be in the kernel's buffer. The kernel must not send
-/// them later, because they may be a write. The socket is therefore closed so that the kernel resets the connection and
+/// Closes the socket. When a call was given up, its bytes can still be in the kernel's buffer. The kernel must not send
+/// them later, because they can be a write. The socket is therefore closed so that the kernel resets the connection and
 /// discards the buffer.
 impl Drop for Socket {
     fn drop(&mut self) {
@@ -386,8 +386,8 @@ mod tests {
         }
     }
 
-    /// The kernel gives up a connection whose peer receives nothing. It reports "timed out" only to the next system
-    /// call, so the socket must remember this error for all later steps.
+    /// The kernel gives up a connection whose peer receives nothing. The kernel reports "timed out" only to the next
+    /// system call, so the socket must remember this error for all later steps.
     #[test]
     fn a_connection_that_the_kernel_gave_up_has_timed_out_for_every_later_step() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -33,8 +33,8 @@ pub enum Above {
 pub(super) type Age = (Option<Timestamp>, String);
 
 /// Decides which Services keep their large fields in memory, so that all Services together take limited memory. The
-/// budget counts the Services while a list is read. When a single Service is read later, the budget of the last list
-/// decides whether this Service keeps its large fields.
+/// budget counts the Services while a list is read. When a single Service is read later by its name, the budget of the
+/// last list decides whether this Service keeps its large fields.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ServiceBudget {
     namespaces: HashMap<String, LimitShare>,
@@ -138,7 +138,7 @@ impl ServiceBudget {
     }
 
     /// Drops the part of the budget that is needed only while a list is read. The returned budget can still decide
-    /// whether a Service that is read alone keeps its large fields.
+    /// whether a Service that is read later by its name keeps its large fields.
     pub(super) fn ended(mut self) -> ServiceBudget {
         self.namespaces.retain(|_, share| share.cut.is_some());
         let shares = self.namespaces.values_mut().chain([&mut self.total]);

@@ -67,7 +67,7 @@ pub const ACCESS_REVIEW: &str = "POST /apis/authorization.k8s.io/v1/selfsubjecta
 pub struct Version {
     #[serde(default)]
     pub major: String,
-    /// The minor version, which may end in `+`.
+    /// The minor version, which can end in `+`.
     #[serde(default)]
     pub minor: String,
     /// The full version, e.g. `v1.36.2`.
@@ -93,7 +93,7 @@ pub struct AllowedVerb<'a> {
 /// The source from which a list is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadFrom {
-    /// The API server's cache. Such a read is cheap, and the answer may be a moment old.
+    /// The API server's cache. Such a read is cheap, and the answer can be a moment old.
     Cache,
     /// etcd. The answer has the current state.
     Latest,
@@ -114,7 +114,8 @@ pub struct KubeClient {
     origin: String,
     /// Decides which Services this program manages.
     pub scope: ServiceScope,
-    /// The budget of the last list of Services. It decides whether a Service that is read alone keeps its large fields.
+    /// The budget of the last list of Services. It decides whether a Service that is read later by its name keeps its
+    /// large fields.
     pub(super) budget: Mutex<ServiceBudget>,
     /// The kinds of lists that were too long for one answer, each with the number of items that is requested on a page.
     large_lists: Mutex<BTreeMap<String, u32>>,
@@ -144,7 +145,7 @@ struct NextPage {
     place: String,
 }
 
-/// The query parameter that requests the whole list from the API server's cache. The API server may then ignore the
+/// The query parameter that requests the whole list from the API server's cache. The API server can then ignore the
 /// limit of items and send everything in one answer.
 const WHOLE: &str = "&resourceVersion=0";
 
@@ -480,8 +481,8 @@ impl KubeClient {
     }
 
     /// Returns a hash of the items in the body of a list. Only the text from the first `[` on is hashed, because the
-    /// items begin there. The resource version of the list stands before the items. It is not hashed, because it
-    /// changes even when no item changes.
+    /// items begin there. The resource version of the list stands before the items. The version is not hashed, because
+    /// it changes even when no item changes.
     fn print(&self, body: &[u8]) -> Print {
         let begin = body.iter().position(|byte| *byte == b'[');
         Print(begin.map(|begin| self.hasher.hash_one(&body[begin..])))

@@ -110,8 +110,8 @@ impl KubeError {
         )
     }
 
-    /// Whether the write was not sent, because this process is not allowed to write now. It does not hold the Lease,
-    /// for example, or is ending.
+    /// Whether the write was not sent, because this process is not allowed to write now. The process does not hold the
+    /// Lease, for example, or it is ending.
     pub fn is_refused(&self) -> bool {
         matches!(self.unanswered(), Some(http::HttpErrorKind::Refused(_)))
     }
@@ -190,8 +190,8 @@ impl fmt::Display for KubeError {
 pub const CONFLICT_TRIES: u32 = 5;
 
 /// Runs `attempt`. Runs it again, a few times at most, when another writer has changed the object in the meantime. The
-/// first attempt gets `true` and may use an older copy of the object. Each later attempt gets `false`, and must read
-/// the object again and plan again.
+/// first attempt gets `true` and is allowed to use an older copy of the object. Each later attempt gets `false`, and
+/// must read the object again and plan again.
 pub fn retry_on_conflict<T>(
     mut attempt: impl FnMut(bool) -> Result<T, KubeError>,
 ) -> Result<T, KubeError> {

@@ -1,4 +1,4 @@
-//! Events, which `kubectl describe` shows. They report what this program did. An event may be lost, and the number of
+//! Events, which `kubectl describe` shows. They report what this program did. An event can be lost, and the number of
 //! events is limited.
 //!
 //! A process that restarts does not know which events were written before. The name of an event is therefore made from
@@ -26,11 +26,11 @@ pub struct Event {
     pub object: ObjectReference,
     pub reason: Reason,
     pub message: String,
-    /// When the event happened. The API server may receive the event later.
+    /// When the event happened. The API server can receive the event later.
     pub at: Timestamp,
     /// What happens when an equal event exists already. `true` leaves that event unchanged, and `false` raises its
-    /// count. A process that has just started sets `true`, because the process before it may already have written the
-    /// event for the same failure.
+    /// count. A process that has just started sets `true`, because the process before it has perhaps already written
+    /// the event for the same failure.
     pub only_new: bool,
 }
 
@@ -83,8 +83,8 @@ struct EventSource {
     component: String,
 }
 
-/// The object that an event is about. The UID alone does not identify the object, because anybody who may write events
-/// in a namespace can write any UID into them. All four fields are therefore compared.
+/// The object that an event is about. The UID alone does not identify the object, because anybody who is allowed to
+/// write events in a namespace can write any UID into them. All four fields are therefore compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct Involved {
@@ -107,8 +107,8 @@ impl From<&ObjectReference> for Involved {
 
 impl PastEvent {
     /// Whether the event names one of these components as its author, and is in the namespace of its object. The author
-    /// is not proven, because anybody who may write events in this namespace can write any author. The text of an event
-    /// may therefore be shown, but must never be trusted.
+    /// is not proven, because anybody who is allowed to write events in this namespace can write any author. The text
+    /// of an event may therefore be shown, but must never be trusted.
     fn is_of(&self, components: &[&str]) -> bool {
         let author = match self.source.component.as_str() {
             "" => &*self.reporting_component,
@@ -174,7 +174,7 @@ pub(super) fn write(client: &KubeClient, event: &Event) -> Result<(), KubeError>
     let reason = event.reason.name();
     let namespace = namespace_of_events(&object.namespace);
     let kind = if event.is_warning() { "Warning" } else { "Normal" };
-    // The message may repeat text from outside, and people read it at a terminal. Secrets are therefore redacted, and
+    // The message can repeat text from outside, and people read it at a terminal. Secrets are therefore redacted, and
     // control characters are escaped.
     let message = http::without_known_secrets(message);
     let message = &*text::one_line(&message);

@@ -24,7 +24,7 @@ const VALUE_CHARACTERS: usize = 256;
 const SERVER_LABELS_CHARACTERS: usize = 2_048;
 
 /// The largest size of the annotations that the API server accepts for one object, in bytes. A Service's annotations
-/// may take this much memory while the Service is read.
+/// can take this much memory while the Service is read.
 const BYTES_OF_OBJECT: usize = 256 << 10;
 
 /// How many names of unknown annotations are stored for each Service. An annotation is unknown when it is in the

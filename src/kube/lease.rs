@@ -44,8 +44,8 @@ pub struct LeaseKey {
 pub struct Identities {
     /// The first UID, which is the identity of the cluster. An empty text means that no UID is known yet.
     pub identity: String,
-    /// The UIDs that the Service had after the first one, the newest last, and at most [`FORMER_AT_MOST`]. A process
-    /// that cannot read the Lease may have taken one of these UIDs for the identity.
+    /// The UIDs that the Service `default/kubernetes` had after the first one, the newest last, and at most
+    /// [`FORMER_AT_MOST`]. A process that cannot read the Lease has perhaps used one of these UIDs as the identity.
     pub former: Vec<String>,
 }
 
@@ -103,13 +103,15 @@ impl Lease {
         }
     }
 
-    /// Returns when a login was refused, as noted in the annotation that [`Lease::noting`] writes.
+    /// Returns when the API of dedicated servers refused a login. The time is in an annotation that [`Lease::noting`]
+    /// writes.
     pub fn login_refused(&self) -> Option<Timestamp> {
         let annotations = self.metadata("annotations")?;
         annotations.get(LOGIN_REFUSED)?.as_str()?.parse().ok()
     }
 
-    /// Returns the Lease with an annotation that contains the time of a refused login. `None` removes the annotation.
+    /// Returns the Lease with an annotation that contains the time when the API of dedicated servers refused a login.
+    /// `None` removes the annotation.
     pub fn noting(self, login_refused: Option<Timestamp>) -> Lease {
         let at = login_refused.map(|at| at.to_string());
         self.annotated(LOGIN_REFUSED, at)
@@ -263,8 +265,8 @@ impl KubeClient {
             return self.write(PASS, Method::Post, &leases(key), JSON, &lease);
         };
         // A write without a holder releases the Lease. A process releases its Lease while it ends, so `PASS_AT_END` is
-        // used. It makes the [`Gate`](crate::provider::Gate) allow the write although the process is ending. The
-        // `resourceVersion` makes the release fail when another process has changed the Lease.
+        // used. This method makes the [`Gate`](crate::provider::Gate) allow the write although the process is ending.
+        // The `resourceVersion` makes the release fail when another process has changed the Lease.
         let pass = if spec.holder.is_empty() { PASS_AT_END } else { PASS };
         self.write(pass, Method::Put, &path(key), JSON, &read.with(spec))
     }

@@ -54,7 +54,7 @@ fn path(namespace: &str, name: &str) -> String {
     format!("{secrets}/{}", percent_encoded(name))
 }
 
-/// Returns the message for the user when this program may not read the Secrets of a namespace. The message
+/// Returns the message for the user when this program is not allowed to read the Secrets of a namespace. The message
 /// says how to allow it.
 pub fn without_rights(error: &KubeError, namespace: &str) -> String {
     let role: &[&dyn Display] = &[&namespace, &"-k", &"manifests/tls-secrets"];

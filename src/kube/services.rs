@@ -23,7 +23,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// The finalizer that a Service has while its load balancer may exist.
+/// The finalizer that a Service has as long as its load balancer can exist.
 pub const LOAD_BALANCER_FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 
 /// The `kind` of a Service in references to objects.
@@ -279,7 +279,7 @@ impl KubeService {
     }
 }
 
-/// The Services of a list, and a hash. A new list with the same hash is unchanged.
+/// The Services of a list, and the hash of the list. When a new list has the same hash, no Service has changed.
 #[derive(Debug, Default)]
 pub struct ServiceList {
     pub items: Arc<Vec<Arc<KubeService>>>,
@@ -317,7 +317,7 @@ impl Collected<'_> {
             let service = Arc::make_mut(&mut self.services[place]);
             service.leave_out();
             // Other finalizers than ours are dropped here. They are needed only for a write, and before a write the
-            // Service is read again alone with all its finalizers.
+            // Service is read again by its name, with all its finalizers.
             if !service.is_to_end() {
                 let finalizers = &mut service.metadata.finalizers;
                 finalizers.keep(|finalizer| finalizer == LOAD_BALANCER_FINALIZER);
@@ -341,7 +341,7 @@ impl Collected<'_> {
     }
 
     /// Returns the Services of the finished list. The returned budget decides about the large fields of Services that
-    /// are read alone later.
+    /// are read later by their names.
     fn end(mut self) -> (Vec<Arc<KubeService>>, ServiceBudget) {
         for place in 0..self.services.len() {
             let service = &self.services[place];
@@ -514,8 +514,8 @@ impl KubeClient {
         Ok(found)
     }
 
-    /// Drops the fields that are not needed from a Service that was read alone. The Service keeps the same fields as it
-    /// would keep in a list of all Services.
+    /// Drops the fields that are not needed from a Service that was read by its name. The Service keeps the same fields
+    /// as it would keep in a list of all Services.
     fn cut(&self, service: &mut KubeService) {
         service.select(&self.scope);
         service.limit(&lock(&self.budget));
@@ -561,7 +561,7 @@ mod tests {
 
     const OURS: &str = "load-balancer.hetzner.cloud";
 
-    /// Returns a Service as an API server would answer it, with every large thing that a tenant may put there.
+    /// Returns a Service as an API server would answer it, with every large thing that a tenant can put there.
     fn parsed(edit: impl FnOnce(&mut Value)) -> KubeService {
         let long = "x".repeat(250_000);
         let mut service = json!({

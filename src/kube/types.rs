@@ -236,7 +236,7 @@ pub(super) fn timestamp<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Timest
     Ok(text.and_then(|text| text.parse().ok()))
 }
 
-/// Reads a value that may be `null`, and takes `null` as the default. Go writes a nil slice or map as `null`.
+/// Reads a value that can be `null`, and takes `null` as the default. Go writes a nil slice or map as `null`.
 pub(super) fn null_as_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
     d: D,
 ) -> Result<T, D::Error> {

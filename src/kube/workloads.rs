@@ -135,8 +135,8 @@ fn workload((resource, item): &(&str, Value)) -> Workload {
     workload
 }
 
-/// Returns the port number that a probe uses. A probe may give the number itself, or the name of one of
-/// the container's ports.
+/// Returns the port number that a probe uses. A probe can give the number itself, or the name of one of the container's
+/// ports.
 fn number(container: &Value, port: &Value) -> Option<u64> {
     let name = match port {
         Value::Number(number) => return number.as_u64(),

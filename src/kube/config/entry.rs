@@ -1,7 +1,7 @@
 //! The entries of a kubeconfig as types: one cluster, context or user. Errors name the file, the entry and the field.
 //!
-//! No message repeats the value of a field, because the value may be a secret. When the user has forgotten a line of
-//! the file, a secret may even be the value of a harmless field.
+//! No message repeats the value of a field, because the value can be a secret. When the user has forgotten a line of
+//! the file, a secret can even be the value of a harmless field.
 
 use crate::http::{Pem, read_file};
 use crate::text::quoted;
@@ -111,7 +111,7 @@ pub(super) struct KubeconfigEntry<T> {
 pub(super) fn typed<T: DeserializeOwned>(fields: &Mapping) -> Result<T, (String, String)> {
     let mut set = fields.clone();
     set.retain(|_, value| !value.is_null() && value.as_str() != Some(""));
-    // Each field is parsed alone because the parser's error does not name the field.
+    // Each field is parsed separately, because the parser's error does not name the field.
     for (key, value) in &set {
         let alone = Mapping::from_iter([(key.clone(), value.clone())]);
         if let Err(error) = serde_yaml::from_value::<T>(alone.into()) {
@@ -175,7 +175,7 @@ impl<T> KubeconfigEntry<T> {
     }
 
     /// Returns the error for a field whose value is not the path of an existing file. The message does not repeat the
-    /// value, because the value may be the secret itself.
+    /// value, because the value can be the secret itself.
     pub(super) fn no_file(&self, field: &str, instead: &str) -> String {
         self.error(
             field,
@@ -220,7 +220,7 @@ fn decoded(data: &str) -> Result<Vec<u8>, &'static str> {
         .map_err(|_| "is not base64; copy all of it, or create it again with base64 -w0 FILE")
 }
 
-/// Returns the message of a parser's error without the values that the parser quotes, because they may be secrets.
+/// Returns the message of a parser's error without the values that the parser quotes, because they can be secrets.
 pub(super) fn explained(error: &serde_yaml::Error) -> String {
     let message = error.to_string();
     let message = message.rsplit_once(" at line ").unwrap_or((&message, "")).0;

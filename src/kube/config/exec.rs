@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 /// Credentials are renewed this long before they expire, or a tenth of their lifetime before, whichever is shorter.
 const RENEWED_BEFORE: Duration = Duration::from_secs(60);
 
-/// After a failure, the program is not run again for this time, which is real time. Otherwise every thread that needs
+/// After a failure, the program is not run again for this period, in real time. Otherwise every thread that needs
 /// credentials would run the program again. The pause is short enough that the Lease can still be renewed in time.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(2);
 
@@ -178,7 +178,7 @@ struct Status {
 }
 
 /// Parses what the program printed. Returns the credentials, and when they expire. The error is a message for the user
-/// and does not repeat fields that may be secret.
+/// and does not repeat fields that can be secret.
 fn parse(
     printed: &[u8],
     version: &str,
@@ -314,7 +314,7 @@ impl Program {
             .env("KUBERNETES_EXEC_INFO", &self.info)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            // The program's standard error may contain a secret. When our standard error is a terminal, the user sees
+            // The program's standard error can contain a secret. When our standard error is a terminal, the user sees
             // it. Otherwise it is discarded, so that no log contains the secret.
             .stderr(if std::io::stderr().is_terminal() { Stdio::inherit() } else { Stdio::null() })
             // The program gets a process group of its own. Ending the group then also ends the processes that
@@ -329,8 +329,8 @@ impl Program {
         let mut printed = Vec::new();
         let mut buffer = vec![0; PIPE_BYTES];
         // The pipe is read while the program runs, because otherwise a program that fills the pipe would wait for ever.
-        // The loop ends when the program has ended. The end of the pipe may come much later, because a child of the
-        // program may hold the pipe open.
+        // The loop ends when the program has ended. The end of the pipe can come much later, because a child of the
+        // program can hold the pipe open.
         let status = loop {
             // The status is checked before the pipe is read. When the program has ended, everything that it printed is
             // in the pipe, and this last read gets it.

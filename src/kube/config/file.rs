@@ -40,8 +40,8 @@ pub(super) struct Merged {
     entries: Vec<KubeconfigEntry<Mapping>>,
 }
 
-/// Reads the files. When there are several files, some of them may be missing or empty, as in kubectl. A single file
-/// must exist and have content.
+/// Reads the files. When there are several files, some of them are allowed to be missing or empty, as in kubectl. A
+/// single file must exist and have content.
 pub(super) fn read(paths: &[PathBuf]) -> Result<Merged, String> {
     let mut merged = Merged::default();
     let mut empty = None;
