@@ -10,7 +10,7 @@ use crate::kube::{Identities, KubeClient, KubeError, Lease, LeaseKey};
 use crate::provider::lock;
 use std::sync::Mutex;
 
-/// The UIDs that this process knows of the Service `default/kubernetes`, which identify the cluster.
+/// The UIDs of the Service `default/kubernetes` that this process knows. They identify the cluster.
 #[derive(Default)]
 pub struct ClusterIdentity(Mutex<IdentityMemory>);
 
@@ -19,7 +19,8 @@ enum IdentityMemory {
     /// There is no Lease, or the Lease contains no identity. The present UID of the Service is then the identity.
     #[default]
     Nothing,
-    /// The key of a Lease that was not read yet. The Lease is read when the identity is needed for the first time.
+    /// The key of a Lease that was not read yet. The Lease is read when the identity of the cluster is needed for the
+    /// first time.
     Unread(LeaseKey),
     /// The identities that were read from the Lease, and the UIDs of the Service that this process has seen since then.
     /// The process that holds the Lease writes all of them to the Lease.
@@ -27,8 +28,8 @@ enum IdentityMemory {
 }
 
 impl ClusterIdentity {
-    /// Sets the Lease from which the identity is read when the identity is needed for the first time. This is for a
-    /// process that does not hold a Lease itself.
+    /// Sets the Lease from which the identity of the cluster is read when it is needed for the first time. Only a
+    /// process that does not hold the Lease itself calls this.
     pub fn read_from(&self, key: LeaseKey) {
         *lock(&self.0) = IdentityMemory::Unread(key);
     }
@@ -55,7 +56,7 @@ impl ClusterIdentity {
 
     /// Returns the identities of the cluster. `service_uid` is the present UID of the Service `default/kubernetes`.
     /// `None` means that neither that Service nor a Lease gives an identity. An error means that the Lease can't be
-    /// read now. The identity is then unknown, because the Lease can contain another UID than the Service has.
+    /// read now. In this case the identity is unknown, because the Lease can contain another UID than the Service has.
     pub(super) fn of(
         &self,
         kube: &KubeClient,

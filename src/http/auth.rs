@@ -64,7 +64,8 @@ impl Credentials {
         }
     }
 
-    /// Returns credentials for HTTP basic authentication. The user name must have no colon.
+    /// Returns credentials for HTTP basic authentication. The user name must not contain a colon, because a colon ends
+    /// the user name in the header.
     pub fn basic(user: &str, password: &Secret) -> Credentials {
         let both = STANDARD.encode(format!("{user}:{}", password.expose()));
         Credentials {

@@ -64,7 +64,8 @@ fn no_certificate(pem: &[u8]) -> &'static str {
 #[derive(Debug, Default)]
 pub struct Authorities {
     pub certificates: Vec<CertificateDer<'static>>,
-    /// How many other certificates in the PEM text are damaged, or of a kind that is not supported.
+    /// How many certificates of the PEM text cannot be used, because they are damaged or of a kind that is not
+    /// supported.
     pub unusable: usize,
 }
 
@@ -196,7 +197,8 @@ fn validity(certificate: &ParsedCertificate) -> Option<(Timestamp, Timestamp)> {
 }
 
 fn parse_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, String> {
-    // An encrypted key has `ENCRYPTED PRIVATE KEY` (PKCS#8) or `Proc-Type: 4,ENCRYPTED` (older forms).
+    // The PEM text of an encrypted key contains `ENCRYPTED PRIVATE KEY` (PKCS#8) or `Proc-Type: 4,ENCRYPTED` (older
+    // forms).
     if holds(pem, "ENCRYPTED") {
         return Err("is encrypted; use a key that is not (openssl pkey -in FILE)".into());
     }

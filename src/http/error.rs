@@ -251,7 +251,7 @@ fn describe_certificate(error: &rustls::CertificateError) -> String {
     }
 }
 
-/// Returns the inner name of a text like `DnsName("api.example.com")`, as the TLS library writes names.
+/// Returns only the name from a text like `DnsName("api.example.com")`, which is how the TLS library writes names.
 fn bare(name: &str) -> &str {
     let inner = name.split_once('(').map_or(name, |(_, inner)| inner);
     inner.trim_end_matches(')').trim_matches('"')

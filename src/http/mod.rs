@@ -151,7 +151,8 @@ impl HttpClient {
         }
     }
 
-    /// Whether the client may wait for an action that a write has started. See [`Gate::may_wait`].
+    /// Whether the client may wait until the cloud has completed an action that a write has started. See
+    /// [`Gate::may_wait`].
     pub fn may_wait(&self) -> bool {
         self.settings.gate.may_wait()
     }

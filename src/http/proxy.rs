@@ -227,7 +227,7 @@ pub(super) struct NoProxy(Vec<(Hosts, Option<u16>)>);
 enum Hosts {
     /// Every host, written as `*`.
     All,
-    /// A range like `10.0.0.0/8`. The address `10.0.0.1` is a range of one address.
+    /// A range like `10.0.0.0/8`. A single address like `10.0.0.1` is a range of one address.
     Range(IpNet),
     /// The hosts below a domain, written as `.example.com` or `*.example.com`. The value is the domain with a
     /// dot in front.

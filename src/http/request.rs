@@ -343,7 +343,8 @@ fn run<B: ureq::AsSendBody>(
     sent.map_err(|error| describe_transport(&error, timeout))
 }
 
-/// The longest text that [`fetch_text`] reads, in bytes. The metadata of a server is never longer.
+/// The longest text that [`fetch_text`] reads, in bytes. The only use is Hetzner's metadata service, whose answers are
+/// never longer.
 const TEXT_LIMIT_BYTES: u64 = 64 * 1024;
 
 /// Returns the body at an `http` URL. No proxy is used. The read takes no longer than `timeout`, which is real time.

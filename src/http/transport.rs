@@ -206,8 +206,8 @@ impl Socket {
         })
     }
 
-    /// Sends all bytes until the moment `by`, or returns an error. The peer can accept only a few bytes at a time. The
-    /// time-out of each system call is therefore the time that remains for all bytes.
+    /// Sends all bytes until the moment `by`, or returns an error. Sometimes the peer accepts only a few bytes at a
+    /// time. The time-out of each system call is therefore the time that remains for all bytes.
     fn send(stream: &TcpStream, mut bytes: &[u8], by: Instant) -> io::Result<()> {
         while !bytes.is_empty() {
             let left = left_until(by)?;

@@ -169,7 +169,7 @@ impl<S: Read + Write> Opening<'_, S> {
                 return Err(HttpErrorKind::Request(why.to_owned()));
             }
         }
-        // A name is sent unresolved, because the proxy knows names that we cannot resolve.
+        // A name is sent unresolved, because the proxy can resolve names that we cannot resolve.
         let mut message = vec![VERSION, CONNECT, 0];
         match self.host.parse::<IpAddr>() {
             Ok(IpAddr::V4(ip)) => message.extend([&[IPV4], &ip.octets()[..]].concat()),

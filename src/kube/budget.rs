@@ -47,7 +47,8 @@ struct LimitShare {
     /// The Services that keep all their fields and count towards the limit, the oldest first.
     kept: BTreeMap<Age, CountedService>,
     bytes: usize,
-    /// The age of the oldest Service that is above the limit. All younger Services are above the limit too.
+    /// The creation time and UID of the oldest Service that is above the limit. All younger Services are above the
+    /// limit too.
     cut: Option<Age>,
 }
 

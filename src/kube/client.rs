@@ -37,7 +37,8 @@ const SMALLER_PAGE: u32 = 5;
 /// The smallest number of items on a page. An object in etcd has at most 1.5 MB, so a page with this many objects is
 /// below every limit of length.
 const SMALLEST_PAGE_ITEMS: u32 = 20;
-/// How many items of a list are read at most. This is ten times the number that Kubernetes supports.
+/// How many items of a list are read at most. This is ten times the number of nodes that Kubernetes supports in one
+/// cluster.
 const ITEMS_AT_MOST: u32 = 50_000;
 /// How many times one list is begun at most. A list is begun again when its `continue` token expires before the last
 /// page.

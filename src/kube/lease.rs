@@ -18,7 +18,8 @@ const API_VERSION: &str = "coordination.k8s.io/v1";
 /// next process waits from this time on before it logs in again.
 const LOGIN_REFUSED: &str = "ccm-from-scratch/robot-login-refused";
 
-/// The annotation with the UIDs that identify the cluster, and the UID of the Lease itself, as JSON.
+/// The annotation for the identity of the cluster. Its JSON value contains the UIDs that identify the cluster, and the
+/// UID of the Lease itself.
 const IDENTITY: &str = "ccm-from-scratch/identity";
 
 /// The longest value of the annotation [`IDENTITY`] that is read, in bytes. The present UID and ten former UIDs need
@@ -42,7 +43,8 @@ pub struct LeaseKey {
 /// The UIDs that the Service `default/kubernetes` has had over time. They identify the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identities {
-    /// The first UID, which is the identity of the cluster. An empty text means that no UID is known yet.
+    /// The first UID that the Service `default/kubernetes` had. It is the identity of the cluster. An empty text means
+    /// that no UID is known yet.
     pub identity: String,
     /// The UIDs that the Service `default/kubernetes` had after the first one, the newest last, and at most
     /// [`FORMER_AT_MOST`]. A process that cannot read the Lease has perhaps used one of these UIDs as the identity.

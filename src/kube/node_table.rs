@@ -49,7 +49,7 @@ pub(super) struct TablePage {
     metadata: ListMeta,
     #[serde(default)]
     column_definitions: Vec<Column>,
-    /// The rows of the page. They are `None` when Go has written an empty slice as `null`.
+    /// The rows of the page. They are `None` when the API server, a Go program, has written an empty slice as `null`.
     rows: Option<Vec<Row>>,
 }
 

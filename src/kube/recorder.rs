@@ -193,8 +193,8 @@ impl Recorder {
         };
         let (reason, name) = (event.reason.name(), event.object.for_people());
         EVENTS.count(&["failed"]);
-        // While a namespace is being deleted, its events are deleted and no new ones are accepted.
-        // Such a failure is normal.
+        // While a namespace is being deleted, its events are deleted and no new ones are accepted. Such a failure is
+        // normal, so it is no warning.
         if error.is_refused() || error.is_namespace_terminating() || error.is_not_found() {
             log::debug!("event {reason} of {name} was not written: {error}");
             return;

@@ -33,7 +33,8 @@ pub const SERVICE: &str = "Service";
 /// because a Service can also have ports with protocols that load balancers do not support.
 const PORTS_AT_MOST: usize = 250;
 
-/// How many source ranges of a Service are read at most. Only a message to the user shows them.
+/// How many source ranges of a Service are read at most. The ranges are used only in a message to the user, so no more
+/// are needed.
 const RANGES_AT_MOST: usize = 100;
 
 const FINALIZERS_AT_MOST: usize = 100;
@@ -455,7 +456,7 @@ pub fn limit_manifests<'a>(services: impl Iterator<Item = &'a mut KubeService>) 
 
 impl KubeClient {
     /// Returns all Services of type LoadBalancer, or an error when the list is not complete. A Service that equals its
-    /// version in `known` shares that version's memory.
+    /// version in `known` uses the memory of that version.
     pub fn load_balancer_services(
         &self,
         from: ReadFrom,

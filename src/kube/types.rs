@@ -256,7 +256,7 @@ fn joined<'de, D: Deserializer<'de>>(d: D) -> Result<PodCidrs, D::Error> {
     Ok(PodCidrs(list.join(",").into()))
 }
 
-/// The first `N` items of a list at most, and the number of the items that were left out.
+/// At most the first `N` items of a list, and the number of the items that were left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "Option<Vec<T>>", bound = "T: Deserialize<'de>")]
 pub struct First<T, const N: usize> {
