@@ -297,8 +297,8 @@ impl State {
             match kube.node(name) {
                 Ok(Some(node)) => self.put(node, asked),
                 Ok(None) => self.remove(name),
-                // The API server does not answer, or it refuses the credentials. The remaining nodes are not read now,
-                // because their reads would fail in the same way.
+                // The API server does not answer, or the credentials, the role or the TLS settings are wrong. The
+                // remaining nodes are not read now, because their reads would fail in the same way.
                 Err(error) if error.is_unavailable() || error.is_permanent() => {
                     return Err(error.into());
                 }
