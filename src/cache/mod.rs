@@ -39,18 +39,20 @@ const A_PAGE: usize = 50;
 /// would be enough. So short a list takes hardly more calls than single servers.
 const FEW_PAGES: u32 = 3;
 
-/// After a background refresh of the list of all servers, the next refresh waits at least this time for each call that
-/// the refresh takes. These refreshes thus take at most 120 calls an hour. Together with the periodic reads of all load
-/// balancers and of the Network, they take at most 200 of the project's 3,600 calls an hour.
+/// The shortest period of the background refresh of the list of all servers, for each call that the refresh takes. A
+/// refresh of four calls is thus made every two minutes at most. All these refreshes take at most 120 calls an hour.
+/// Together with the periodic reads of all load balancers and of the Network, they take at most 200 of the project's
+/// 3,600 calls an hour.
 const SERVERS_CALL: Duration = Duration::from_secs(30);
 
-/// After a background refresh of all load balancers, the next refresh waits at least this time for each call that the
-/// refresh takes. These refreshes thus take at most 60 calls an hour, including the calls for the other data that plans
-/// for load balancers need.
+/// The shortest period of the background refresh of all load balancers, for each call that the refresh takes. A refresh
+/// of two calls is thus made every two minutes at most. All these refreshes take at most 60 calls an hour, including
+/// the calls for the other data that plans for load balancers need.
 const BALANCERS_CALL: Duration = Duration::from_secs(60);
 
-/// A check whether the servers of not-ready nodes still exist can read pages of the list of all servers. The next check
-/// waits at least this time for each page. These checks thus take at most 1,200 calls an hour.
+/// The shortest period of the check whether the servers of not-ready nodes still exist, for each page of the list of
+/// all servers that the check reads. A check that reads ten pages is thus made every 30 seconds at most. All these
+/// checks take at most 1,200 calls an hour.
 const LOOK_CALL: Duration = Duration::from_secs(3);
 
 /// The server IDs with which [`Apis::instances_around`] made its last call, and the servers that the call returned.
