@@ -379,7 +379,7 @@ pub fn fetch_text(url: &str, timeout: Duration) -> Result<String, String> {
 /// The characters that are not escaped in a path segment or query value. All other characters are escaped.
 const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// Returns a text as one path segment or query value.
+/// Returns a text in percent-encoding, so that the text is one path segment or one query value of a URL.
 pub fn percent_encoded(text: &str) -> PercentEncode<'_> {
     utf8_percent_encode(text, UNRESERVED)
 }

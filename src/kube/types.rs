@@ -306,7 +306,7 @@ pub(super) fn short<'de, D: Deserializer<'de>>(d: D) -> Result<String, D::Error>
     Ok(crate::text::cut(&text, 256).into_owned())
 }
 
-/// Reads a text that every object of an API server has. An empty text is an error.
+/// Reads a text that every object of an API server has, such as its name. An empty text is an error.
 pub(super) fn not_empty<'de, D: Deserializer<'de>>(d: D) -> Result<String, D::Error> {
     let text = String::deserialize(d)?;
     if text.is_empty() {
