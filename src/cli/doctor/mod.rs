@@ -94,7 +94,7 @@ pub(super) fn doctor(words: Vec<OsString>) -> Result<Exit, Exit> {
     Ok(exit.fail_if(is_failed(&all)))
 }
 
-/// Returns the outcomes of all checks, the worst first.
+/// Runs all checks on the data that was read, and returns their outcomes, the worst first.
 pub(super) fn outcomes(view: &DoctorView) -> Vec<CheckOutcome> {
     let mut all = Vec::new();
     for (check, _, if_unread, decide) in CHECKS {
@@ -138,8 +138,8 @@ const INDENT: usize = 22;
 /// The greatest number of objects that the report lists for one check, unless the output is wide.
 const OBJECTS_AT_MOST: usize = 10;
 
-/// Returns the report as text, for a person to read. With `is_wide` the report has every object, and what was checked.
-/// A fix that holds for several objects stands below the last of them.
+/// Returns the report as text for a person. A fix that holds for several objects is printed once, below the last of
+/// them. With `is_wide` the report lists every object, and says for each check what was looked at.
 pub(super) fn report(outcomes: &[&CheckOutcome], is_wide: bool) -> String {
     let mut text = String::new();
     for of_check in outcomes.chunk_by(|a, b| (a.check, a.status) == (b.check, b.status)) {

@@ -21,14 +21,14 @@ struct ReadStage {
     name: &'static str,
     /// The name of the check that reports that this stage could not be read.
     check: &'static str,
-    /// The stages that must have been read before this stage.
+    /// The names of the stages that must have succeeded before this stage is read.
     needs: &'static [&'static str],
     /// The credentials that the stage sends.
     sends: &'static [Credential],
     /// Whether the stage reads the cloud. With `--watch` such a stage is read once a minute.
     is_of_cloud: bool,
-    /// Reads the data of the stage, stores the result in the view, and returns whether it succeeded. When the second
-    /// argument is an error, nothing is read, and this error is the result.
+    /// Reads the data of the stage, stores the result in the `DoctorView`, and returns whether the read succeeded. When
+    /// the second argument is an error, nothing is read, and that error is stored and returned.
     read: fn(&mut DoctorView, Seen<&DoctorReader>) -> Seen<()>,
 }
 
@@ -36,8 +36,8 @@ const KUBERNETES: &[Credential] = &[Credential::Kubernetes];
 const CLOUD: &[Credential] = &[Credential::Cloud];
 const BOTH: &[Credential] = &[Credential::Kubernetes, Credential::Cloud];
 
-/// The stages in the order in which they are read. They do not need the login of Robot among their credentials, because
-/// Robot's client itself sends a refused login only once in ten minutes.
+/// The stages in the order in which they are read. No stage names the Robot login among the credentials that it sends,
+/// because Robot's client itself prevents that a refused login is sent again within ten minutes.
 #[rustfmt::skip] // Each row has what is read, the check that reports it, what it needs, and what it sends.
 const STAGES: &[ReadStage] = &[
     stage("the token", "token", &[], &[], |view, may| {
@@ -126,8 +126,8 @@ fn unread<T>() -> Seen<T> {
 /// The stages that have ended so far, with their results.
 type EndedStages = Vec<(&'static ReadStage, Seen<()>)>;
 
-/// Returns an error when the stage must be skipped. This has two causes only: a stage that it needs was not read, or an
-/// earlier stage showed that an API refuses the credentials that this stage would send.
+/// Returns an error when the stage must be skipped. A stage is skipped when a stage that it needs was not read, or when
+/// an API refused the same credentials in an earlier stage.
 fn may_read(stage: &ReadStage, ended: &EndedStages) -> Seen<()> {
     for needed in stage.needs {
         let ended = ended.iter().find(|(stage, _)| stage.name == *needed);
@@ -145,16 +145,16 @@ fn may_read(stage: &ReadStage, ended: &EndedStages) -> Seen<()> {
     Ok(())
 }
 
-/// How old answers of Kubernetes may be when the checks run only once. The time is so long that nothing is read twice.
+/// The allowed age of Kubernetes' answers when the checks run only once. It is so long that nothing is read twice.
 const ONE_LOOK: Duration = Duration::from_secs(3600);
 
-/// Reads what the checks need, once or with `--watch` again and again. With `--watch` the cloud is read once a minute,
-/// and the user's rights are not checked again once the user has all of them.
+/// Reads the data for the checks, once, or again and again with `--watch`. With `--watch` the cloud is read only once a
+/// minute. The user's rights are not checked again after a check found that no right is missing.
 pub(in crate::cli) struct Observer<'a> {
     reader: DoctorReader<'a>,
-    /// How long the answers of the cloud are used again. Zero means that every view asks the cloud anew.
+    /// How long the answers of the cloud are used again. Zero means that each observation asks the cloud anew.
     keep: Duration,
-    /// The results of the last read of the cloud, and the stages that made this read.
+    /// The data of the last read of the cloud, and the results of the stages that read the cloud.
     cloud: Option<(CloudView, EndedStages)>,
 }
 
@@ -214,7 +214,8 @@ impl<'a> Observer<'a> {
         view
     }
 
-    /// Returns the view before anything is read. Each stage notes its result in the view.
+    /// Returns the view of an observation before its stages run. Each stage then stores its result there. `cloud` is
+    /// data of an earlier read of the cloud that is used again.
     fn blank(&self, cloud: Option<CloudView>) -> DoctorView<'a> {
         let problems = self.reader.started.problems.iter();
         let problems = problems.filter(|problem| !reads::is_of_token(problem));
@@ -247,8 +248,8 @@ impl<'a> Observer<'a> {
     }
 }
 
-/// Returns the provider, even when there is no token. A provider without a token plans nothing. It only tells which
-/// provider a provider ID belongs to.
+/// Returns the cloud provider even when there is no token. Without a token, it only tells which cloud provider a
+/// provider ID belongs to.
 fn provider(settings: &Settings) -> Seen<Hetzner> {
     let mut settings = settings.clone();
     settings.token.value.get_or_insert_with(SecretSource::none);

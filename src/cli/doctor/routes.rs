@@ -1,4 +1,4 @@
-//! Checks of the private Network's routes, as the route controller sees them, and of what nodes report about
+//! Checks of the routes of the private Network, as the route controller plans them, and of what nodes report about
 //! their pods' network.
 
 use super::outcome::{CheckOutcome, CheckResult, Gap, need, or_ok, reported};
@@ -85,8 +85,8 @@ fn without_pod_cidr<'a>(view: &'a DoctorView) -> impl Iterator<Item = CheckOutco
     })
 }
 
-/// Reports the routes that the next tick will add, change or delete. Also reports the routes that the tick does not
-/// delete because it is not certain that the Network belongs to this cluster.
+/// Reports the routes that the next run of the route controller will add, change or delete. Also reports the routes
+/// that it does not delete because it is not certain that the Network belongs to this cluster.
 fn to_change(plan: &RoutePlan) -> impl Iterator<Item = CheckOutcome> + '_ {
     plan.rows.iter().filter_map(|row| {
         let state = row.state.name();
