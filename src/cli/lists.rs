@@ -1,4 +1,4 @@
-//! The common parts of all lists: the order of rows, `-o name`, `--no-headers` and `--watch`.
+//! The parts that all list commands have in common: the order of rows, `-o name`, `--no-headers` and `--watch`.
 
 use super::objects::{CommandContext, PlannedObjects, Sides, document};
 use super::output::{self, CommandFailure, Exit, HAS_NO_READER, Printer};
@@ -11,38 +11,40 @@ use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// How often `--watch` reads the cluster.
+/// The time between two reads of the cluster with `--watch`.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How a list shows plans. Each plan becomes a row.
+/// How a list command turns its plans into a table. Each plan becomes a row.
 pub(super) struct Table<Plans, Row> {
     pub(super) columns: Columns,
     pub(super) rows: fn(&mut Plans) -> &mut [Row],
-    /// Returns a cell for each column, the columns of `-o wide` last. The flag says whether the output is wide, and the
-    /// last argument says which APIs answer. A cell whose API does not answer holds a `?`.
+    /// Returns the cells of a row. The cells of the columns that only `-o wide` shows come last. The second argument
+    /// says whether the output is wide, and the third says which APIs answer. A cell has a `?` when the API that knows
+    /// its value does not answer.
     pub(super) cells: fn(&Row, bool, Sides) -> Vec<String>,
     /// Returns the name of a row, e.g. `service/default/web`.
     pub(super) name: fn(&Row) -> String,
 }
 
-/// The contents of a list of a command at one moment. With `--watch`, such a list is made again and again.
+/// The contents of a list command's output at one moment. With `--watch`, the contents are read again and again.
 pub(super) struct List<Plans> {
     pub(super) plans: Plans,
-    /// The text that says why there are no rows.
+    /// The text that is printed when there are no rows, and that says why there are none.
     pub(super) empty: String,
     /// The text below the table.
     pub(super) below: String,
-    /// The load balancers and certificates that are kept without a Service, see [`output::Document`]. Only
-    /// `lb list` reads them.
+    /// The load balancers and certificates that are kept although their Service was deleted. The outer `None` means
+    /// that they were not read, because only `ccm lb list` reads them. The inner `None` means that the read failed.
     pub(super) kept: Option<Option<Vec<KeptObject>>>,
     /// The lines that are printed to stderr.
     pub(super) notes: String,
-    /// The report about an API that does not answer. The plans then hold what the other API knows.
+    /// The report about the API that does not answer. When it is set, the plans contain only data of the other API.
     pub(super) outage: Option<Report>,
 }
 
 impl<Plans: PlannedObjects> List<Plans> {
-    /// Reads the plans of a list, see [`CommandContext::read`].
+    /// Reads the plans of a list with `read`. When one API does not answer, `read` is called for the other one, see
+    /// [`CommandContext::read`].
     pub(super) fn read(
         context: &CommandContext,
         empty: &str,
@@ -61,7 +63,7 @@ impl<Plans: PlannedObjects> List<Plans> {
 }
 
 impl<Plans: PlannedObjects, Row> Table<Plans, Row> {
-    /// Shows what `fetch` reads, with `--watch` again and again.
+    /// Prints the list that `fetch` reads. With `--watch`, the list is read and printed again and again.
     pub(super) fn show(
         &self,
         context: &CommandContext,

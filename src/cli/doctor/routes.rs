@@ -113,7 +113,8 @@ fn to_change(plan: &RoutePlan) -> impl Iterator<Item = CheckOutcome> + '_ {
     })
 }
 
-/// Reports nodes whose status says that their pods can't be reached. The scheduler starts no new pods on such a node.
+/// Reports nodes with the condition `NetworkUnavailable`, which means that their pods can't be reached. The scheduler
+/// starts no new pods on such nodes.
 pub(super) fn pod_network(view: &DoctorView) -> CheckResult {
     let nodes = need(&view.nodes, "nodes")?;
     let cut_off =
@@ -139,7 +140,8 @@ pub(super) fn pod_network(view: &DoctorView) -> CheckResult {
     or_ok(cut_off.iter().map(outcome), format!("no node has {NETWORK_UNAVAILABLE}=True"))
 }
 
-/// Whether the next tick sets the condition `NetworkUnavailable` of each of these nodes to false.
+/// Whether the next run of the route controller sets the condition `NetworkUnavailable` of each of these nodes to
+/// false.
 fn is_fixed_by_daemon(plan: &RoutePlan, names: &[String]) -> bool {
     names.iter().all(|name| {
         plan.nodes.iter().any(|node| node.object.name == *name && node.unavailable == Some(false))
