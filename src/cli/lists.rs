@@ -134,21 +134,21 @@ impl<Plans: PlannedObjects, Row> Table<Plans, Row> {
     }
 }
 
-/// Calls `show` repeatedly. On a terminal that allows it, each output replaces the previous one. The function returns
-/// when nobody reads the output any more. A signal ends the process, as it ends any program.
+/// Calls `show` again and again. On a terminal that can do it, each output takes the place of the previous output. The
+/// function returns when stdout has no reader any more. A signal such as Ctrl-C ends the process.
 pub(super) fn watch(mut show: impl FnMut(bool) -> Result<Exit, Exit>) -> Result<Exit, Exit> {
     let can_redraw = terminal::obeys_codes(false);
     show(can_redraw)?;
     while !HAS_NO_READER.load(Ordering::Relaxed) {
         clock::sleep(POLL_INTERVAL);
-        // The error of a failed poll was printed to stderr. The loop continues, because the next poll may succeed.
+        // An error is ignored here, because `show` has already printed it to stderr, and the next read may succeed.
         let _ = show(can_redraw);
     }
     Ok(Exit::Done)
 }
 
-/// Prints the lines that the last output did not have. Lines that differ
-/// only in the width of their columns are treated as equal.
+/// Prints only the lines that were not in the last output. Two lines count as equal when they differ only in the number
+/// of spaces between their columns.
 fn print_new(text: &str, before: &mut HashSet<Vec<String>>) -> Exit {
     let cells = |line: &str| Vec::from_iter(line.split_whitespace().map(str::to_owned));
     let new = text.lines().filter(|line| !before.contains(&cells(line)));
@@ -157,7 +157,8 @@ fn print_new(text: &str, before: &mut HashSet<Vec<String>>) -> Exit {
     exit
 }
 
-/// Returns the index of the column with this heading. The heading may be written in upper or lower case.
+/// Returns the index of the column with this heading. The name can be in upper or lower case, with `-` in place of a
+/// space.
 fn column(columns: &Columns, name: &str) -> Result<usize, Exit> {
     let plain = |text: &str| text.to_lowercase().replace(' ', "-");
     let headings = columns.headings.iter().chain(columns.wide);
@@ -166,7 +167,7 @@ fn column(columns: &Columns, name: &str) -> Result<usize, Exit> {
     place.ok_or_else(|| commands::unknown("column", name, &names))
 }
 
-/// Returns a key by which numbers within texts are sorted by their value. Examples: `worker-2` comes before
+/// Returns a sort key of a text, by which numbers in texts are compared by their value: `worker-2` comes before
 /// `worker-10`, and `2/3` before `10/10`.
 fn natural(text: &str) -> String {
     let runs = text.as_bytes().chunk_by(|a, b| a.is_ascii_digit() == b.is_ascii_digit());
