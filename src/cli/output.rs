@@ -207,7 +207,7 @@ pub(super) struct Document<I> {
     /// Services do not exist any more. Only `lb list` prints this field. The field is null when they could not be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) kept: Option<Option<Vec<KeptObject>>>,
-    /// The counts in the report of a `sync`.
+    /// The counts of a sync, e.g. of changed and failed objects. The field exists only after a sync.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) summary: Option<Counts>,
 }
@@ -218,7 +218,7 @@ impl<I> Document<I> {
     }
 }
 
-/// Returns the cells of a row with `?` in the given columns, because these columns were not read.
+/// Replaces the cells of the given columns with `?`, because the values of these columns were not read.
 pub(super) fn without(columns: &[usize], mut cells: Vec<String>) -> Vec<String> {
     for column in columns {
         cells[*column] = "?".to_owned();
