@@ -1,5 +1,5 @@
-//! Makes the ticks of the controllers. Each controller has a thread of its own, and all threads share the state in
-//! [`Ticks`].
+//! Runs the controllers. One run of a controller is called a tick. Each controller has a thread of its own, and the
+//! threads share the state in [`Ticks`].
 
 use super::stop::Stop;
 use crate::cache::{self, Apis, PUT_OFF};
