@@ -36,7 +36,7 @@ const EVENTS_AT_MOST: Duration = Duration::from_secs(1);
 /// [`EVENTS_AT_MOST`].
 const EVENTS_OF_A_PASS_AT_MOST: Duration = Duration::from_secs(10);
 /// The shortest time that a daemon that ends waits until its last events are written. It waits for this time even when
-/// its threads have used the whole time [`GRACE`].
+/// its threads have used the whole time `GRACE`.
 const EVENTS_AT_LEAST: Duration = Duration::from_millis(200);
 
 /// How often a thread that waits for another thread checks whether the process has to end.
@@ -84,7 +84,7 @@ pub fn begin(
 
 impl RunningDaemon {
     /// Waits until the daemon is asked to end, and then until its threads have ended. The second wait takes at most the
-    /// time [`GRACE`].
+    /// time `GRACE`.
     pub fn until_stopped(self) -> DaemonEnd {
         self.stop.wait_until_set_or(|| false);
         let deadline = clock::now() + clock::from_machine(GRACE);
@@ -146,7 +146,7 @@ pub fn with_events<T>(apis: &'static Apis, stop: &Stop, work: impl FnOnce() -> T
 }
 
 /// Calls `work` on another thread, and returns its result. When the process has to end, this function waits for the
-/// result only for the time [`GRACE`], and then returns `None`.
+/// result only for the time `GRACE`, and then returns `None`.
 pub fn unless_stopped<T: Send + 'static>(
     stop: &Stop,
     work: impl FnOnce() -> T + Send + 'static,

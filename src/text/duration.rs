@@ -25,7 +25,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     u64::try_from(nanoseconds).map(Duration::from_nanos).map_err(|_| too_long())
 }
 
-/// Parses the interval between two reads of an API. An interval that is shorter than [`SHORTEST_INTERVAL`] is an error.
+/// Parses the interval between two reads of an API. An interval that is shorter than `SHORTEST_INTERVAL` is an error.
 pub fn interval(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         interval if interval < SHORTEST_INTERVAL => {
