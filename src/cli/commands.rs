@@ -23,7 +23,8 @@ pub(super) struct CommandEntry {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CommandKind {
-    /// A command that takes flags. The value is the name by which the table of settings knows the command.
+    /// A command that takes flags. The value stands for the command in the table of settings, which lists for each flag
+    /// the commands that take it.
     Flags(Command),
     /// A word that needs a second word. The names of the group's commands begin with this word.
     Group,
@@ -76,8 +77,8 @@ const COMMANDS: &[CommandEntry] = &[
 ];
 
 impl CommandEntry {
-    /// Returns the name by which the table of settings knows this command, or `None` when this command takes no
-    /// settings.
+    /// Returns the value that stands for this command in the table of settings, or `None` when the command takes no
+    /// flags.
     pub(super) fn settings(&self) -> Option<Command> {
         match self.kind {
             CommandKind::Flags(command) => Some(command),
@@ -149,8 +150,8 @@ pub(super) fn overview() -> String {
 /// The greatest number of known words that an error lists in full. When an unknown word resembles no known word, and
 /// there are at most this many known words, the error lists all of them.
 const LISTED_AT_MOST: usize = 15;
-/// The number of letters from which on a word is searched for within other words. A shorter word is contained in too
-/// many other words.
+/// The smallest number of letters that a word must have to be searched for within other words. A shorter word is
+/// contained in too many other words.
 const SHORTEST_PART: usize = 3;
 
 /// Prints the error for an unknown word, and returns the exit code of wrong usage. The error suggests known words with

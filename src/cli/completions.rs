@@ -125,8 +125,8 @@ fn typed(words: &[&str]) -> Settings {
     settings::parse(command, words, &Process, None).settings
 }
 
-/// Asks the cluster that the typed flags select, e.g. for the names of its nodes. Returns nothing when the cluster does
-/// not answer within the time limit.
+/// Calls `question` for the cluster that the typed flags select, e.g. to get the names of its nodes, and returns the
+/// answer. Returns nothing when the cluster does not answer within the time limit.
 fn asked(
     words: &[&str],
     question: fn(&KubeClient, &Settings) -> Result<Vec<String>, KubeError>,

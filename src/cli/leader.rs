@@ -81,9 +81,9 @@ pub(super) fn lead(
     }
 }
 
-/// Finds out, before the first login to Robot, whether Robot has refused a login of the daemon a short time ago. The
-/// time of the refusal is read from the Lease. Until the wait has ended, the login is not tried again, and a message
-/// for the user is returned. When the Lease can't be read, the login is tried.
+/// Finds out whether Robot has refused a login of the daemon a short time ago. The time of the refusal is in the Lease.
+/// After a refusal, no login is tried for some time, and this function returns a message about that for the user. When
+/// the Lease can't be read, the login is tried.
 pub(super) fn heed_refused_login(settings: &Settings, apis: &Apis) -> Option<String> {
     let dedicated = apis.provider.dedicated()?;
     let key = key(settings);

@@ -66,8 +66,8 @@ pub(super) fn lint(words: Vec<OsString>) -> Result<Exit, Exit> {
             }
         }
     }
-    // A Service without a UID gets an invented UID. The invented UIDs ascend in the order of the manifests, because the
-    // Services would be created in this order.
+    // A Service without a UID gets an invented UID. Services without a creation time are ordered by their UIDs. The
+    // invented UIDs therefore ascend in the order of the manifests, in which the Services would be created.
     let services = all.iter_mut().filter_map(|checked| checked.service.as_mut());
     for (number, service) in services.enumerate() {
         if service.metadata.uid == UNKNOWN {
@@ -105,7 +105,7 @@ fn lines(checked: &CheckedService) -> Vec<String> {
 }
 
 /// Returns the data that the manifests are checked against: a snapshot of the cloud, and the Services that share a load
-/// balancer. When there is no API token, the snapshot is made without a call.
+/// balancer. Without an API token no call is made. The snapshot then accepts every name of an object in the cloud.
 fn snapshot(
     started: &mut Started,
     all: &[CheckedService],

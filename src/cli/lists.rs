@@ -38,7 +38,7 @@ pub(super) struct List<Plans> {
     pub(super) kept: Option<Option<Vec<KeptObject>>>,
     /// The lines that are printed to stderr.
     pub(super) notes: String,
-    /// The report about the API that does not answer. When it is set, the plans contain only data of the other API.
+    /// The report about an API that does not answer. When it is set, the plans lack the data of that API.
     pub(super) outage: Option<Report>,
 }
 

@@ -56,8 +56,8 @@ pub(super) fn start(settings: &Settings, reader: LogReader) {
                     whole_line(true, "ccm: ", 6, &format!("{level}: {message}"))
                 }
             };
-            // The line about a wait may be on the terminal when the log line is printed. The log line therefore begins
-            // with the code that erases the terminal's current line.
+            // A line that says what the command waits for may be on the terminal when this log line is printed. Each
+            // log line therefore begins with the code that erases the terminal's current line.
             let erased = if can_redraw { terminal::ERASE_LINE } else { "" };
             write!(out, "{erased}{line}")
         })

@@ -1,5 +1,5 @@
-//! The commands of `ccm`: everything that a user types and reads, such as subcommands, tables and exit codes. Only this
-//! module creates the cloud provider, and hands it to the other modules.
+//! The commands of `ccm`: everything that a user types and reads, such as subcommands, tables and exit codes. This
+//! module also creates the cloud provider that the other modules use.
 //!
 //! This module can use all other modules. It must not decide what is written to an API.
 
@@ -300,7 +300,8 @@ mod tests {
                 "/bin/hcloud-cloud-controller-manager --leader-elect=false -v 4",
                 "+ --leader-elect=false -v 4",
             ),
-            // The flag is now there twice. The last one counts, as in pflag, the flag library of Kubernetes.
+            // `--cloud-provider` is now given twice. The last value counts, as with pflag, the flag library of
+            // Kubernetes.
             (
                 "hcloud-cloud-controller-manager --cloud-provider=hcloud",
                 "+ --cloud-provider=hcloud",

@@ -1,5 +1,5 @@
-//! The words by which a user can name an object. A word can be the object's name or `KIND/NAME`. When no object has
-//! that name, the word can be the ID, name or address of the object in the cloud. This module calls no API.
+//! The words by which a user can name an object: its name, or `KIND/NAME`. When no object has that name, the word can
+//! also be the ID, the name or an address of the object in the cloud. This module calls no API.
 
 use super::output::{CommandFailure, Printer};
 use crate::settings::{all_nearest, one_of};

@@ -34,8 +34,8 @@ pub(super) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
         let mut list = List::read(context, empty, |sides| nodes.read(sides))?;
         list.plans.retain(|plan| {
             let labels = &plan.node.node.metadata.labels;
-            // The selector applies only to rows about nodes. A row about a server has no labels of a node, because
-            // Kubernetes was not read.
+            // The selector is applied only to nodes. When Kubernetes did not answer, the rows are about servers, which
+            // have no labels of a node.
             !plan.has_node() || selector.matches(|key| labels.get(key))
         });
         Ok(list)
@@ -63,8 +63,8 @@ pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
     let apis = &nodes.context.apis;
     Ok(nodes.context.do_now(|| {
         let (mut report, plans) = nodes.nodes.sync(apis, &selection);
-        // Nothing was planned when no API of servers answered, and then the command ends here. When the Cloud API or
-        // Robot answered, nodes on the servers of that API are still synced.
+        // When no node was planned because of an outage, the command ends here. When only the Cloud API or only Robot
+        // failed, the nodes whose servers are in the other API were still planned and synced.
         if report.outage.is_some() && plans.is_empty() {
             return (report, Vec::new());
         }
@@ -104,7 +104,8 @@ impl NodeCommands {
         if self.context.names.is_empty() {
             return Ok(Selection::All);
         }
-        // This list of nodes stays in the cache, so the plans are later made from the same list.
+        // This list of nodes is now in the cache. The plans are made later from the cached list, so they are about the
+        // same nodes.
         let nodes = self.nodes.nodes(&self.context.apis, &Selection::All)?;
         let known = nodes.value.iter().map(|node| KnownObject::new(node.name()));
         let in_cloud = || {

@@ -37,8 +37,8 @@ pub(super) trait PlannedObjects {
     /// Returns lines about problems that do not block the sync.
     fn notes(&self) -> Vec<String>;
 
-    /// Whether some objects are uncertain because the Cloud API or Robot does not answer. Each plan says whether its
-    /// object is uncertain.
+    /// Whether it is not known which server some object belongs to, because the Cloud API or Robot did not answer. The
+    /// plan of such an object says so.
     fn is_unclear(&self) -> bool {
         false
     }
@@ -109,8 +109,8 @@ impl Sides {
     pub(super) fn of(report: Option<&Report>) -> Sides {
         let outage = report.and_then(|report| report.outage.as_ref());
         match outage.map(|outage| &outage.error) {
-            // When only Robot did not answer, both sides are known. The plans themselves say which objects are
-            // uncertain.
+            // When only Robot does not answer, plans are still made from Kubernetes and the Cloud API. Each plan says
+            // whether its node may be on a server that only Robot knows.
             None | Some(cache::CacheError::Dedicated(_)) => Sides::Both,
             Some(cache::CacheError::Kube(_)) => Sides::Cloud,
             Some(cache::CacheError::Cloud(_)) => Sides::Kubernetes,
@@ -155,8 +155,9 @@ impl CommandContext {
         })
     }
 
-    /// Returns a snapshot of the cloud that was made without any call. With it, annotations can be checked while the
-    /// cloud does not answer.
+    /// Returns a snapshot of the cloud without any objects, for which no call is made. While the cloud does not answer,
+    /// the annotations of Services are checked against this snapshot, which accepts every name of an object in the
+    /// cloud.
     pub(super) fn manifests(&self) -> Result<Arc<dyn Snapshot>, CommandFailure> {
         let gate = Arc::new(OpenGate);
         let provider = wire::provider(&self.settings, gate, Urgency::Asked, None);
@@ -192,8 +193,9 @@ impl CommandContext {
         Ok((plans, Some(report)))
     }
 
-    /// Returns a report about the outage of Robot or the Cloud API when some objects of the plans are uncertain because
-    /// of it, and prints the error to stderr. The lists are taken from the cache and are not read again.
+    /// When the servers of some objects are not known because the Cloud API or Robot did not answer, prints that API's
+    /// error to stderr and returns a report about the outage. Otherwise returns `None`. The answer comes from the
+    /// cache, so no call is repeated.
     fn unclear(&self, plans: &impl PlannedObjects) -> Option<Report> {
         if !plans.is_unclear() {
             return None;
@@ -233,9 +235,10 @@ impl CommandContext {
         }
     }
 
-    /// Prints and returns an error when no setting names the profile, and no node has a provider ID of the default
-    /// profile. A wrong profile would do damage: the program would treat no node as its own and remove all targets from
-    /// load balancers. A new node would get a wrong provider ID, which can't be changed.
+    /// Prints and returns an error when `--cloud-provider` is not set, and no node has a provider ID of the default
+    /// profile. The profile, `hcloud` or `ccm-from-scratch`, decides which provider IDs this program reads and writes.
+    /// With the wrong profile, it would treat no node as its own and remove all targets from load balancers. A new node
+    /// would get a wrong provider ID, which can't be changed.
     pub(super) fn check_profile(&self) -> Result<(), Exit> {
         if !self.settings.cloud_provider.source.is_default() {
             return Ok(());
@@ -292,7 +295,7 @@ impl CommandContext {
         exit.fail_if(!report.failures.is_empty())
     }
 
-    /// Prints the plans as a [`document`] when the user asked for JSON or YAML, and otherwise prints `text`.
+    /// Prints the plans as JSON or YAML (see [`document`]) when the user asked for that, and otherwise prints `text`.
     pub(super) fn print(
         &self,
         what: &str,

@@ -1,7 +1,7 @@
 //! `ccm route list | sync`: the commands that show and do the work of the route controller.
 //!
-//! JSON and YAML have an item for each route, or destination that needs one. They also have an item for each node that
-//! has a condition to set or is blocked, and for the private Network when there are findings about it.
+//! JSON and YAML have an item for each route that exists or is missing. They also have an item for each node that has a
+//! condition to set or is blocked, and for the private Network when there are findings about it.
 
 use super::lists::{List, Table};
 use super::objects::{CommandContext, Item, PlannedObjects, Sides, about, error_of, warnings};
@@ -22,7 +22,8 @@ pub(super) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
     TABLE.show(&routes.context, || {
         let empty = "The Network has no routes, and no node needs one.\n";
         let mut list = List::read(&routes.context, empty, |sides| routes.read(sides))?;
-        // The notes below the table are the warnings of the plan, and a line for each node that gets no route.
+        // The notes, which are printed to stderr, are the warnings of the plan, and a line for each node that gets no
+        // route.
         let mut notes = list.plans.notes();
         notes.extend(list.plans.plan.nodes.iter().filter_map(|node| {
             let why = node.obstacle.as_ref()?.text();

@@ -31,8 +31,8 @@ pub(super) fn assemble(words: Vec<OsString>) -> Result<Parts, Exit> {
     let settings = startup::start(Command::Run, words)?.settings;
     let stop: &'static Stop = Box::leak(Box::new(Stop::default()));
     let lease = leader::lease(&settings, stop).map_err(Printer::failure)?;
-    // Every write asks this gate before it begins. With leader election, the gate allows writes while this process
-    // holds the Lease. Without leader election, it allows writes until the process is asked to end.
+    // The gate is the check before each write. With leader election, it allows writes while this process holds the
+    // Lease. Without leader election, it allows writes until the process is asked to end.
     let gate: Arc<dyn Gate> = match &lease {
         _ if settings.dry_run.value => wire::gate(Command::Run, &settings),
         Some(lease) => Arc::clone(lease) as Arc<dyn Gate>,
@@ -137,8 +137,8 @@ fn once(Parts { settings, stop, lease, apis, controllers }: Parts) -> Exit {
     let exit = leader::lead(&settings, lease.as_ref(), || {
         let mut total = Counts::default();
         let exit = daemon::with_events(apis, stop, || pass(apis, controllers, stop, &mut total));
-        // Whether a signal has asked the process to end must be found out here. Later the release of the Lease sets
-        // `stop` as well.
+        // `stop` is read here, because the release of the Lease sets `stop` later. It would then not be known whether a
+        // signal has set it.
         done = Some((total, stop.is_set()));
         exit
     });

@@ -62,8 +62,8 @@ pub(super) fn start(command: Command, words: Vec<OsString>) -> Result<Started, E
         settings: parsed.settings,
         words: parsed.words,
         problems: parsed.problems,
-        // This client allows writes. When the command must not write, this client is dropped, and the command later
-        // creates another client that refuses writes.
+        // This client allows writes, because it was created before it was known that the command must not write. It is
+        // dropped then, and the command creates another client, which refuses writes.
         kube: kube.filter(|_| !is_refused),
     })
 }
@@ -78,8 +78,8 @@ pub(super) fn parse(command: Command, words: Vec<OsString>) -> Result<Parsed, Ex
     if parsed.version {
         return Err(Printer::stdout(&version::line()));
     }
-    // This function is called twice when the daemon's settings are read. The second value of `--color` is ignored,
-    // because it is the same value.
+    // An error is ignored here. It means that the value was set before, which happens only when several commands run in
+    // one process, as in tests.
     let _ = terminal::COLOR.set(parsed.settings.color.value);
     let is_shown = |problem: &Problem| {
         let mut shown = parsed.effective.iter();
@@ -144,8 +144,8 @@ fn check_usage(command: Command, parsed: &Parsed) -> Result<(), Exit> {
 }
 
 impl Started {
-    /// Returns the clients of both APIs for a command that a user runs. Such a command does not check whether its
-    /// machine is attached to the private Network, because it may run anywhere.
+    /// Returns the clients of Kubernetes and the cloud for a command that a user runs. Such a command does not check
+    /// whether its machine is attached to the private Network, because it may run anywhere.
     pub(super) fn apis(&mut self) -> Result<Apis, Exit> {
         let (kube, gate) = (self.kube.take(), Arc::clone(&self.gate));
         let apis = wire::apis(kube, &self.settings, gate, Urgency::Asked, None)
@@ -194,8 +194,8 @@ fn with_daemon(
 ) -> Result<(Option<kube::KubeClient>, Option<String>), Exit> {
     let settings = &parsed.settings;
     let named = settings.settings_from.value.as_ref();
-    // Only the command's own settings are used for the daemon itself, and for commands that need no cluster. They are
-    // also used in a pod, where the environment is already that of the daemon.
+    // The daemon itself, and commands that need no cluster, use only their own settings. A command in a pod also uses
+    // only its own settings, because it has the environment of the daemon.
     let has_own = matches!(command, Command::Run | Command::Config | Command::Lint)
         || settings.own_settings.value
         || !settings.settings_from.source.is_default()

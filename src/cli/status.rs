@@ -1,5 +1,5 @@
-//! `ccm status` shows everything on one screen: the leader, both APIs, counts of objects, and what needs attention. It
-//! makes the same reads and checks as `ccm doctor`.
+//! `ccm status` shows everything on one screen: the leader, Kubernetes, the Cloud API, counts of objects, and what
+//! needs attention. It makes the same reads and checks as `ccm doctor`.
 
 use super::doctor::{self, CheckOutcome, DoctorView, Gap, Observer, Seen};
 use super::output::{self, Document, Exit, Printer, line, paragraph};

@@ -93,7 +93,7 @@ fn length(text: &str) -> usize {
 mod tests {
     use super::*;
 
-    /// Two different names still look different after they were shortened, also when they begin or end alike.
+    /// Two different names still look different after they were shortened, even when they begin alike or end alike.
     #[test]
     fn rows_that_differ_look_different() {
         let row = |name: &str| vec![name.to_owned(), "x".repeat(65)];

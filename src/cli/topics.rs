@@ -238,8 +238,8 @@ const BELOW: usize = 31;
 const ROW_INDENT: usize = 4;
 const TEXT: usize = 8;
 
-/// Returns a text of `--help` in lines of at most `columns` characters. Before a line is wrapped, `change` is applied
-/// to its left side and to its right side.
+/// Returns a text of `--help` in lines of at most `columns` characters. Before the left or right side of a line is
+/// wrapped, `change` is applied to it, e.g. to replace `ccm` by `kubectl ccm`.
 pub(super) fn reflowed(text: &str, columns: usize, change: impl Fn(&str) -> String) -> String {
     let (mut lines, mut last) = (String::new(), None);
     for line in text.lines() {

@@ -1,5 +1,5 @@
-//! Creates the clients of both APIs and the settings of each controller from the settings of a command. Only this file
-//! creates the cloud provider.
+//! Creates the clients of Kubernetes and the cloud, and the settings of each controller, from the settings of a
+//! command. Only this file creates the cloud provider.
 
 use crate::cache::Apis;
 use crate::controllers::{lifecycle, node, route, service};
@@ -43,8 +43,8 @@ pub(super) fn metadata(settings: &Settings) -> Option<String> {
     Some(named.unwrap_or_else(|| hetzner::METADATA_ENDPOINT.to_owned()))
 }
 
-/// The gate of a command that must not change anything. Reads do not ask the gate. Among the other requests, the gate
-/// allows only those that are known to change nothing, such as a review of the user's rights.
+/// The gate, i.e. the check before each write, for a command that must not change anything. It refuses all writes
+/// except those that are known to change nothing, such as a review of the user's rights.
 struct ReadOnly;
 
 impl Gate for ReadOnly {
@@ -57,7 +57,8 @@ impl Gate for ReadOnly {
     }
 }
 
-/// Returns the gate that allows or refuses the writes of a command that a user runs.
+/// Returns the gate, i.e. the check before each write, for a command that a user runs. It either allows all writes or
+/// refuses them.
 pub(super) fn gate(command: Command, settings: &Settings) -> Arc<dyn Gate> {
     match command {
         _ if command.writes() && !settings.dry_run.value => Arc::new(OpenGate),
@@ -65,9 +66,9 @@ pub(super) fn gate(command: Command, settings: &Settings) -> Arc<dyn Gate> {
     }
 }
 
-/// Creates the clients of both APIs from the settings. When `kube` is `None`, a new client of Kubernetes is created.
-/// `writes` is the urgency of writes to the cloud. It decides how long they are delayed when few calls of the rate
-/// limit are left. No call is made.
+/// Creates the clients of Kubernetes and the cloud from the settings. When `kube` is `None`, a new client of Kubernetes
+/// is created. `writes` is the urgency of writes to the cloud. It decides how long they are delayed when few calls of
+/// the rate limit are left. No call is made.
 pub(super) fn apis(
     kube: Option<KubeClient>,
     settings: &Settings,
@@ -172,8 +173,8 @@ fn client(settings: &Settings, gate: Arc<dyn Gate>, timing: Timing) -> Result<Ku
     Ok(KubeClient::new(access, proxies()?, timing, gate))
 }
 
-/// Returns a duration that has to do with the Lease as it is used in this process. A test that lets the clock run
-/// faster shortens it, but not to less than a tenth, because renewing a Lease takes real time.
+/// Returns a time setting of the Lease as this process uses it. A test that lets the clock run faster shortens it, but
+/// not to less than a tenth, because renewing a Lease takes real time.
 pub(super) fn for_lease(time: Duration) -> Duration {
     clock::at_least(time, time / 10)
 }
@@ -225,7 +226,7 @@ pub(super) fn route_settings(settings: &Settings) -> Result<route::RouteSettings
         let why = format!("{} is false", switch.source.name());
         return Err(RoutesOff { why, is_wanted: false });
     }
-    // A dual-stack cluster with the profile `hcloud` gets routes only when a setting asks for them.
+    // With `--cloud-provider=hcloud`, a dual-stack cluster gets routes only when a setting asks for them.
     // hcloud-cloud-controller-manager behaves in this way, and a cluster that was moved from it may rely on having no
     // routes.
     let is_hcloud = settings.cloud_provider.value == Profile::Hcloud;
@@ -271,9 +272,9 @@ fn timing(read_timeout: Duration) -> Timing {
     }
 }
 
-/// Returns an error when credentials would leave this machine without TLS, and no setting allows this. With the profile
-/// `hcloud` a warning is logged once instead. hcloud-cloud-controller-manager accepts such clusters, and ccm must be
-/// able to replace it there.
+/// Returns an error when credentials would leave this machine without TLS, and no setting allows this. With
+/// `--cloud-provider=hcloud`, a warning is logged once instead. hcloud-cloud-controller-manager accepts such clusters,
+/// and ccm must be able to replace it there.
 fn check_encryption(settings: &Settings, access: &config::Access) -> Result<(), String> {
     static WARNING: Once = Once::new();
     if !access.is_unencrypted() || settings.allow_insecure_endpoint.value {

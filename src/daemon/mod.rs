@@ -83,8 +83,8 @@ pub fn begin(
 }
 
 impl RunningDaemon {
-    /// Waits until the daemon is asked to end, and then until its threads have ended. The second wait takes at most the
-    /// time `GRACE`.
+    /// Waits until the daemon is asked to end. Then waits until its threads have ended, for at most the time `GRACE`,
+    /// and until its last events are written.
     pub fn until_stopped(self) -> DaemonEnd {
         self.stop.wait_until_set_or(|| false);
         let deadline = clock::now() + clock::from_machine(GRACE);

@@ -70,7 +70,7 @@ impl Stop {
     }
 
     /// Waits until `ready` returns `true`, but not longer than until the process has to end. Code that changes the
-    /// result of `ready` must call [`wake`](Stop::wake) afterwards, because `ready` is not called at other times.
+    /// result of `ready` must call [`wake`](Stop::wake) afterwards, so that `ready` is called again.
     pub fn wait_until_set_or(&self, ready: impl Fn() -> bool) {
         let must_wait = |is_set: &mut bool| !*is_set && !ready();
         clock::wait_while(&self.changed, &self.is_set, must_wait);

@@ -86,8 +86,8 @@ fn first_part(text: &str) -> Result<(u128, &str), String> {
     let end = rest.find(|c: char| c == '.' || c.is_ascii_digit());
     let (name, rest) = rest.split_at(end.unwrap_or(rest.len()));
     let unit = unit(name)?;
-    // A number with more than 20 digits is too large in every unit, and would overflow the `u128`. A number with 20
-    // digits does not overflow, even in hours.
+    // A number with more than 20 digits is too large in every unit. It is refused here, because the `u128` would
+    // overflow when there are very many digits. A number with 20 digits does not overflow, even in hours.
     if whole.trim_start_matches('0').len() > 20 {
         return Err(too_long());
     }

@@ -1,5 +1,5 @@
-//! Checks of the cloud APIs: the token, the project and the private Network. With `ROBOT_ENABLED=true` the login of the
-//! Robot web service, and which of its servers are nodes, are checked as well.
+//! Checks of the cloud APIs: the token, the project and the private Network. With `ROBOT_ENABLED=true`, the login of
+//! the Robot web service is checked as well, and whether each dedicated server belongs to a node.
 
 use super::outcome::{CheckOutcome, CheckResult, Gap, counted, need, or_ok};
 use super::reads;
@@ -12,8 +12,8 @@ use crate::provider::{Attached, Instance, InstanceId, Permission};
 use crate::text::{self, shell_command};
 use std::collections::HashSet;
 
-/// The divisor for the reserve of API calls. While fewer calls are left than the rate limit divided by this number, the
-/// daemon postpones refreshes.
+/// This number decides how many API calls are kept in reserve. While fewer calls are left than the rate limit divided
+/// by this number, the daemon postpones refreshes.
 const RESERVE_SHARE: u64 = 10;
 
 /// When the clocks of this machine and of the Cloud API differ by this many seconds or more, the check `clock` warns.
@@ -162,8 +162,8 @@ pub(super) fn attached(view: &DoctorView) -> CheckResult {
                 "attach it, correct {HCLOUD_NETWORK}, or set {HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK}=true if it need \
                  not be attached"
             );
-            // In a pod, the missing attachment is a failure. Outside of a pod it is only a warning, because the daemon
-            // may run on another machine than this command.
+            // In a pod it is a failure that the machine is not attached to the Network. Outside of a pod it is only a
+            // warning, because the daemon may run on another machine than this command.
             CheckOutcome::bad(startup::is_set_here("KUBERNETES_SERVICE_HOST"), found, remedy)
         }
     }])
@@ -193,8 +193,8 @@ pub(super) fn robot_login(view: &DoctorView) -> CheckResult {
     }])
 }
 
-/// Reports dedicated servers without a node, when a node waits for its server and could run on one of them. Also
-/// reports dedicated servers of nodes whose contract was cancelled.
+/// Reports two problems of dedicated servers. A server has no node while some node waits for its server, so this may be
+/// the missing server. Or the server of a node was cancelled.
 pub(super) fn dedicated(view: &DoctorView) -> CheckResult {
     let servers = match reads::of_login(view) {
         None | Some(Err(Gap::NotHere(_))) => return Ok(Vec::new()),

@@ -14,7 +14,7 @@ const MINOR_AT_LEAST: u32 = 30;
 const SECURE_PORT: u64 = 10258;
 
 const OTHER: &str = "cloud-controller-manager";
-/// The text that marks a workload of ccm. The name or the image of such a workload contains this text.
+/// The text by which a workload of ccm is recognized. It is part of the workload's name, or of the name of its image.
 const OURS: &str = "ccm-from-scratch";
 
 pub(super) fn reached(view: &DoctorView) -> CheckResult {
@@ -114,8 +114,9 @@ pub(super) fn other_ccm(view: &DoctorView) -> CheckResult {
         of_workload(CheckOutcome::fail(found, remedy(&stop)), workload)
     });
     let mut others: Vec<CheckOutcome> = others.collect();
-    // A Lease holder with the name of hcloud-cloud-controller-manager does not prove that this program runs, because
-    // ccm can run in a Deployment with that name. Only the image of a workload proves it.
+    // The Lease holder has a name like a pod of hcloud-cloud-controller-manager. This does not prove that
+    // hcloud-cloud-controller-manager runs, because ccm can run in a Deployment with that name. Only the image of a
+    // workload is a proof.
     if let (true, Some(holder)) = (others.is_empty(), holder)
         && !workloads.iter().any(runs_us)
     {
@@ -150,8 +151,8 @@ fn is_other(workload: &Workload) -> bool {
     workload.images.iter().any(is_other)
 }
 
-/// Whether the workload runs ccm. A matching name of the workload is enough. When somebody put ccm into the Deployment
-/// of another cloud-controller-manager, the image can have any name.
+/// Whether the workload runs ccm. When somebody put ccm into the Deployment of another cloud-controller-manager, the
+/// image can have any name. Therefore a name that is usual for a cloud-controller-manager is enough.
 fn runs_us(workload: &Workload) -> bool {
     let is_named = |text: &str| text.contains(OURS) || text.contains(OTHER);
     !is_other(workload)

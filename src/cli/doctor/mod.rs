@@ -106,9 +106,9 @@ pub(super) fn outcomes(view: &DoctorView) -> Vec<CheckOutcome> {
     all
 }
 
-/// Chooses the findings for a screen that has no room for all, and keeps their order. The worst findings are chosen
-/// first. Among findings with the same status, the first finding of each check is chosen before the second finding of
-/// any check. A check with many objects therefore hides no other check.
+/// Chooses the outcomes for a screen that has no space for all of them, and keeps their order. The worst outcomes are
+/// chosen first. When outcomes are equally bad, the first outcome of each check is chosen before the second outcome of
+/// any check. A check with many objects can therefore not push other checks from the screen.
 pub(super) fn selected(outcomes: &[CheckOutcome], at_most: usize) -> Vec<&CheckOutcome> {
     let mut of_check: BTreeMap<(&str, CheckStatus), usize> = BTreeMap::new();
     let ranked = outcomes.iter().enumerate().map(|(place, one)| {

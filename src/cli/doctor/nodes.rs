@@ -58,8 +58,8 @@ pub(super) fn project(view: &DoctorView) -> CheckResult {
     }])
 }
 
-/// Returns an error when no node has its server in the token's project. Other checks are then skipped, because the
-/// check `project` reports this problem for all nodes at once.
+/// Returns an error when no node has its server in the token's project. The check `project` then reports this for all
+/// nodes at once, and other checks that call this function are skipped.
 pub(super) fn need_project(view: &DoctorView) -> Result<(), Gap> {
     match view.nodes.as_ref().map(|nodes| own(nodes)) {
         Ok((1.., 0)) => Err(Gap::NotHere(
@@ -113,7 +113,7 @@ pub(super) fn servers(view: &DoctorView) -> CheckResult {
         Reason::InvalidServerLabel,
         Reason::ServerClaimedTwice,
         Reason::UnknownProviderID,
-        // This reason means that the node's dedicated server has another name than the node.
+        // The reason `PossibleNodeDeletion` means that the node's dedicated server has another name than the node.
         Reason::PossibleNodeDeletion,
     ];
     let decide = |plan: &NodePlan| {

@@ -36,8 +36,8 @@ const KUBERNETES: &[Credential] = &[Credential::Kubernetes];
 const CLOUD: &[Credential] = &[Credential::Cloud];
 const BOTH: &[Credential] = &[Credential::Kubernetes, Credential::Cloud];
 
-/// The stages in the order in which they are read. No stage names the Robot login among the credentials that it sends,
-/// because Robot's client itself prevents that a refused login is sent again within ten minutes.
+/// The stages in the order in which they are read. The login of Robot is not among the credentials of any stage,
+/// because Robot's client itself does not send a refused login again within ten minutes.
 #[rustfmt::skip] // Each row has what is read, the check that reports it, what it needs, and what it sends.
 const STAGES: &[ReadStage] = &[
     stage("the token", "token", &[], &[], |view, may| {
@@ -145,14 +145,15 @@ fn may_read(stage: &ReadStage, ended: &EndedStages) -> Seen<()> {
     Ok(())
 }
 
-/// The allowed age of Kubernetes' answers when the checks run only once. It is so long that nothing is read twice.
+/// How old answers of Kubernetes may be when the checks run only once. The time is so long that no list is read twice.
 const ONE_LOOK: Duration = Duration::from_secs(3600);
 
 /// Reads the data for the checks, once, or again and again with `--watch`. With `--watch` the cloud is read only once a
 /// minute. The user's rights are not checked again after a check found that no right is missing.
 pub(in crate::cli) struct Observer<'a> {
     reader: DoctorReader<'a>,
-    /// How long the answers of the cloud are used again. Zero means that each observation asks the cloud anew.
+    /// How long the answers of the cloud are used again. Zero means that each call of [`Observer::observe`] reads the
+    /// cloud.
     keep: Duration,
     /// The data of the last read of the cloud, and the results of the stages that read the cloud.
     cloud: Option<(CloudView, EndedStages)>,
@@ -214,8 +215,8 @@ impl<'a> Observer<'a> {
         view
     }
 
-    /// Returns the view of an observation before its stages run. Each stage then stores its result there. `cloud` is
-    /// data of an earlier read of the cloud that is used again.
+    /// Returns the [`DoctorView`] before any stage has run. Each stage then stores its result in it. `cloud` is the
+    /// data of an earlier read of the cloud, which is used again.
     fn blank(&self, cloud: Option<CloudView>) -> DoctorView<'a> {
         let problems = self.reader.started.problems.iter();
         let problems = problems.filter(|problem| !reads::is_of_token(problem));
@@ -248,8 +249,8 @@ impl<'a> Observer<'a> {
     }
 }
 
-/// Returns the cloud provider even when there is no token. Without a token, it only tells which cloud provider a
-/// provider ID belongs to.
+/// Creates the provider for Hetzner Cloud even when there is no API token. Without a token, it can only tell whether a
+/// node's provider ID is one of Hetzner Cloud.
 fn provider(settings: &Settings) -> Seen<Hetzner> {
     let mut settings = settings.clone();
     settings.token.value.get_or_insert_with(SecretSource::none);

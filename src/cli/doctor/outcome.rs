@@ -50,7 +50,7 @@ pub(in crate::cli) struct CheckOutcome {
 /// has a problem. The error says that data which the check needs was not read.
 pub(super) type CheckResult = Result<Vec<CheckOutcome>, Gap>;
 
-/// Data that was read. The error, a [`Gap`], says why the data was not read.
+/// Data that was read, or else a [`Gap`], which says why the data was not read.
 pub(in crate::cli) type Seen<T> = Result<T, Gap>;
 
 /// The reason why some data for the checks was not read.
@@ -78,8 +78,8 @@ pub(in crate::cli) enum Credential {
 }
 
 impl Gap {
-    /// Returns the gap for data that could not be read because an earlier read ended with this gap. `check` is the name
-    /// of the check that reports the earlier read.
+    /// A read ended with this gap, so another read, which needs its data, was skipped. Returns the gap for the skipped
+    /// read. `check` is the name of the check that reports the first read.
     pub(super) fn behind(&self, check: &'static str) -> Gap {
         match self {
             Gap::NotHere(why) => Gap::NotHere(why.clone()),
@@ -169,7 +169,7 @@ impl CheckOutcome {
 /// The length to which a message is cut, in characters.
 const LONGEST_MESSAGE: usize = 300;
 
-/// Returns the outcome for a finding, with the fix of the finding. When the message is too long and is cut, the fix
+/// Returns the outcome for a finding, with the fix of the finding. A message that is too long is cut. The fix then also
 /// names `inspect`, the command that shows the whole message.
 pub(super) fn reported(
     outcome: fn(String, String) -> CheckOutcome,

@@ -59,8 +59,8 @@ const NEEDS: &[Need] = &[
 /// which the role of hcloud-cloud-controller-manager does not give.
 pub(super) const COUNT_EVENTS: Need = ("get", "events");
 
-/// The resource that only leader election uses. The role allows access to a single Lease by its name. The verb `create`
-/// is an exception, because Kubernetes can't limit `create` to a name.
+/// The resource that only leader election uses. The role of the daemon allows access only to the one Lease with the
+/// right name. For the verb `create`, Kubernetes can't limit the access to a name.
 const LEASES: &str = "leases";
 
 fn question<'a>((verb, resource): Need, lease: &'a LeaseKey) -> AllowedVerb<'a> {
@@ -100,8 +100,8 @@ pub(super) fn cluster(reader: &DoctorReader) -> Seen<ClusterView> {
     let version = kube.version().map_err(unreached)?;
     let missing = if reader.has_rights { Ok(Vec::new()) } else { missing(reader, kube) };
     let missing = match missing {
-        // This error tells that the API server refuses the credentials. The earlier read of its version does not tell
-        // this, because Kubernetes lets every user read the version.
+        // This second call shows whether the API server accepts the credentials. Reading the version above does not
+        // show this, because every user may read the version.
         Err(error) if error.is_unauthorized() || error.is_unavailable() => {
             return Err(unreached(error));
         }
@@ -196,8 +196,8 @@ pub(super) fn network(cloud: &CloudView) -> Seen<()> {
     }
 }
 
-/// Returns the load balancers of the project that were made for this or any other cluster. These load balancers are
-/// read only when Kubernetes does not answer.
+/// Returns the load balancers of the project that were made for any cluster. They are read only when Kubernetes does
+/// not answer, because then it is not known which of them belong to this cluster.
 pub(super) fn balancers(
     reader: &DoctorReader,
     has_cluster: bool,
@@ -252,8 +252,8 @@ pub(super) fn services(
         return Err(Gap::NotHere(why));
     }
     let services = ServiceController::new(service::ServiceSettings {
-        // The Service controller accepts a list that is up to half of this period old. A period of twice `look`
-        // therefore accepts lists up to the age `look`.
+        // The Service controller accepts cached lists that are up to half as old as this period. A period of twice
+        // `look` therefore accepts lists up to the age `look`.
         sync_interval: reader.look * 2,
         resync_period: reader.look * 2,
         ..wire::service_settings(settings)
@@ -340,8 +340,8 @@ fn robot_gap(error: provider::ProviderError) -> Gap {
     Gap::Failed(error.message, Some(fix))
 }
 
-/// Returns the gap for objects that could not be listed. A missing right to list them is no fault, because not every
-/// user has it. It is a fault when the API server refused the credentials.
+/// Returns the reason why objects could not be listed. It is a fault when the API server refused the credentials. It is
+/// no fault when the user has no right to list the objects, because not every user has it.
 fn unlisted(error: kube::KubeError, what: &str) -> Gap {
     if error.is_unauthorized() {
         Gap::Refused(Credential::Kubernetes, error.to_string(), None)
@@ -352,7 +352,7 @@ fn unlisted(error: kube::KubeError, what: &str) -> Gap {
     }
 }
 
-/// Returns the gap for a failed call to either API.
+/// Returns the reason why a call to Kubernetes or to the cloud has failed, as a [`Gap`].
 fn gap(error: cache::CacheError) -> Gap {
     match error {
         cache::CacheError::Kube(error) if error.is_forbidden() => Gap::Needs("rights"),

@@ -17,9 +17,8 @@ use std::fmt::Display;
 /// before, because cert-manager renews it a month before it expires.
 const EXPIRES_SOON: SignedDuration = SignedDuration::from_hours(14 * 24);
 
-/// The age from which on a new Service without an address is reported as late. A deleted Service is reported as late
-/// when it still exists after this time. The time is long, because the daemon can be replaced by a CronJob that runs
-/// `ccm` once an hour.
+/// How long a new Service can have no address, or a deleted Service can still exist, before it is reported as late. The
+/// time is long, because `ccm` may run as a CronJob only once an hour.
 const LATE: SignedDuration = SignedDuration::from_hours(1);
 
 pub(super) fn services(view: &DoctorView) -> CheckResult {
@@ -103,10 +102,13 @@ fn left_over_ports(external: &[Balancer], plans: &[ServicePlan]) -> Vec<CheckOut
     outcomes.collect()
 }
 
-/// Returns why a port without a label is probably left over from a Service. The first possible reason is that the port
-/// sends traffic to the node port of a Service, and this Service does not use the load balancer, or uses another port
-/// of it. The second possible reason is that Services use the load balancer, but none of its targets answers on this
-/// port. Returns `None` when a Service still uses the port, because a sync then labels the port again.
+/// Returns why a port without a label is probably left over from a Service. There are two possible reasons:
+///
+/// 1. The port sends traffic to the node port of a Service, and that Service does not use this load balancer, or uses
+///    another port of it.
+/// 2. Services use the load balancer, but none of its targets answers on this port.
+///
+/// Returns `None` when a Service still uses the port, because a sync then labels the port again.
 fn why_left_over(balancer: &Balancer, port: &PortOwner, plans: &[ServicePlan]) -> Option<String> {
     let to = port.destination?;
     let uses =
@@ -170,8 +172,8 @@ fn lacking(view: &DoctorView, plan: &ServicePlan) -> Option<CheckOutcome> {
     Some(CheckOutcome::bad(is_late(plan), message, remedy))
 }
 
-/// Whether a new Service has had no address, or a deleted Service has still existed, for longer than the time [`LATE`],
-/// while the daemon still has to make a write for it.
+/// Whether a new Service has had no address, or a deleted Service has still existed, for longer than [`LATE`]. The
+/// daemon must also have something left to do for the Service.
 fn is_late(plan: &ServicePlan) -> bool {
     let service = &plan.service;
     let metadata = &service.metadata;

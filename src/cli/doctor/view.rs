@@ -15,7 +15,7 @@ use std::time::Instant;
 /// The results of all reads. A field of the type `Seen` holds either the data, or the reason why the data was not read.
 pub(in crate::cli) struct DoctorView<'a> {
     pub(in crate::cli) settings: &'a Settings,
-    /// The problems of the settings. Problems of the API token are not included.
+    /// The problems of the settings, without the problems of the API token.
     pub(in crate::cli) problems: Vec<String>,
     /// The length of the API token in characters. The token itself is not stored here.
     pub(in crate::cli) token: Seen<usize>,
@@ -25,8 +25,8 @@ pub(in crate::cli) struct DoctorView<'a> {
     /// The Deployments and DaemonSets in the namespace of the Lease.
     pub(in crate::cli) workloads: Seen<Vec<Workload>>,
     pub(in crate::cli) cloud: CloudView,
-    /// The plans of the nodes. When the servers could not be read, a plan holds only the problems that can be found in
-    /// Kubernetes.
+    /// The plans of the nodes. When the servers could not be read, a plan holds only problems that Kubernetes alone
+    /// shows.
     pub(in crate::cli) nodes: Seen<Vec<NodePlan>>,
     pub(in crate::cli) routes: Seen<route::RoutePlan>,
     pub(in crate::cli) services: ServicesView,
@@ -52,11 +52,11 @@ pub(in crate::cli) struct CloudView {
     /// The dedicated servers that the Robot web service listed. `None` means that the settings contain no login for
     /// Robot.
     pub(super) dedicated: Option<Result<Arc<Vec<Instance>>, provider::ProviderError>>,
-    /// Facts about the API itself, e.g. its rate limit, which come from the headers of its answers. Some of these facts
-    /// are also known when a call failed.
+    /// Facts about the API itself, e.g. its rate limit, and whether the token may write. Some of these facts are known
+    /// even when a call has failed.
     pub(in crate::cli) checkup: Checkup,
-    /// The name of each load balancer that was made for a cluster, with the number of its healthy targets. These load
-    /// balancers can belong to any cluster. They are read only when Kubernetes does not answer.
+    /// The load balancers of the project that were made for any cluster: the name of each, and the number of its
+    /// healthy targets. They are read only when Kubernetes does not answer.
     pub(in crate::cli) balancers: Seen<Vec<(String, TargetCounts)>>,
 }
 

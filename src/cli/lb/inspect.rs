@@ -23,8 +23,8 @@ pub(in crate::cli) fn inspect(words: Vec<OsString>) -> Result<Exit, Exit> {
     let (mut plans, outage) = context.read(|sides| services.read(sides))?;
     let known = Sides::of(outage.as_ref());
     if known == Sides::Both {
-        // The check prints a warning when the profile does not fit the cluster. `ccm lb inspect` writes nothing, so it
-        // goes on after the warning.
+        // The check prints a warning when `--cloud-provider` does not fit the provider IDs of the nodes. `ccm lb
+        // inspect` writes nothing, so it goes on after the warning.
         let _ = context.check_profile();
     }
     plans.iter_mut().for_each(|plan| read_more(&context.apis, plan, known));
@@ -205,7 +205,7 @@ fn said(event: &PastEvent) -> String {
     format!("{:?}", text::cut(&event.message, EVENT_CHARACTERS_SHOWN))
 }
 
-/// Returns the fields that are set in the Service's spec, except ports and annotations.
+/// Returns the section with the fields that are set in the Service's spec. Its ports are shown elsewhere in the output.
 fn spec(plan: &ServicePlan) -> String {
     let spec = &plan.service.spec;
     let fields = [

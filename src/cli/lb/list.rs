@@ -25,8 +25,8 @@ pub(in crate::cli) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
         let mut list = List::read(context, &empty, |sides| services.read(sides))?;
         let sides = Sides::of(list.outage.as_ref());
         if sides == Sides::Both && !settings.watch.value {
-            // The check prints a warning when the profile does not fit the cluster. `ccm lb list` writes nothing, so it
-            // goes on after the warning.
+            // The check prints a warning when `--cloud-provider` does not fit the provider IDs of the nodes. `ccm lb
+            // list` writes nothing, so it goes on after the warning.
             let _ = context.check_profile();
         }
         if sides == Sides::Both {
@@ -115,7 +115,8 @@ fn cells(plan: &ServicePlan, is_wide: bool) -> Vec<String> {
     let addresses: Vec<String> = addresses.map(ToString::to_string).collect();
     let of_it = |text: fn(&Balancer) -> String| or_dash(&found.map(text).unwrap_or_default());
     let service = if plan.service.metadata.namespace.is_empty() {
-        // Only the cloud answered, and the labels of the load balancer do not contain the name of its Service.
+        // The Service is not known by its name. Only its load balancer is known, and the labels of the load balancer do
+        // not contain the name.
         "-".to_owned()
     } else {
         plan.service.full_name()

@@ -218,7 +218,8 @@ fn called(plan: &ServicePlan) -> KnownObject {
     }
     KnownObject {
         name: if plan.service.metadata.name.is_empty() {
-            // Only the cloud answered, and the labels of the load balancer do not contain the name of its Service.
+            // The Service is not known by its name. Only its load balancer is known, and the labels of the load
+            // balancer do not contain the name.
             plan.object.name.clone()
         } else {
             plan.service.full_name()
@@ -277,8 +278,8 @@ impl PlannedObjects for Vec<ServicePlan> {
     }
 
     fn notes(&self) -> Vec<String> {
-        // A load balancer without a Service has warnings before it is deleted. After its deletion these warnings are
-        // left out.
+        // The plan of a load balancer without a Service has warnings. They are left out after the load balancer was
+        // deleted.
         let left = self.iter().filter(|plan| !plan.is_orphan() || plan.made.is_empty());
         left.flat_map(|plan| warnings(plan.name(), plan.warnings())).collect()
     }

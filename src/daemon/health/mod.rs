@@ -3,7 +3,7 @@
 //! | path | 200 means | else |
 //! |---|---|---|
 //! | `/healthz`, `/livez` | every thread of a controller has shown a sign of life lately | 500 |
-//! | `/readyz` | both APIs have answered at least once, or this process is a standby | 503 |
+//! | `/readyz` | Kubernetes and the Cloud API have answered at least once, or this process is a standby | 503 |
 //! | `/metrics` | always, also on a standby | 404 when metrics are turned off |
 //!
 //! The body of an answer is a short text that says what is wrong. The text has nothing private, because anybody can

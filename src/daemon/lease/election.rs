@@ -80,7 +80,7 @@ impl Election {
     }
 
     /// Returns the new content of a Lease that this process holds and renews. Only `renewTime` differs from the old
-    /// content, and perhaps `leaseDurationSeconds`.
+    /// content.
     pub(super) fn renewal(&self, ours: &LeaseSpec, now: Moment) -> LeaseSpec {
         self.record(ours.transitions, Some(&ours.acquire_time), now)
     }

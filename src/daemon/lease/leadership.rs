@@ -1,5 +1,5 @@
-//! Whether this process is the leader, and until when it can start writes. A write is started only when it ends before
-//! the Lease expires, even if the write takes until its timeout.
+//! Whether this process is the leader, and until when it can start writes. A write is started only when it is certain
+//! that it ends before the Lease expires, even if it takes until its timeout.
 //!
 //! Two clocks measure the time since the last renewal. The monotonic clock can't be set back. The wall clock also
 //! counts the time in which the machine was suspended.
@@ -257,8 +257,8 @@ impl LeaderElection {
     }
 }
 
-/// Whether a write that starts now ends before the Lease expires. `since_renewal` is the time since the request of the
-/// last renewal was sent.
+/// Whether a write that starts now is certain to end before the Lease expires. `since_renewal` is the time since the
+/// request of the last renewal was sent.
 fn fits(since_renewal: Duration, write_timeout: Duration, lease_duration: Duration) -> bool {
     since_renewal.saturating_add(write_timeout) <= lease_duration
 }

@@ -1,10 +1,11 @@
 //! The Lease decides which of several daemons works, and until when this daemon is allowed to write.
 //!
-//! The rules are those of client-go's leader election. Two cloud-controller-managers therefore never work at the same
+//! The rules are those of client-go's leader election, so that two cloud-controller-managers do not work at the same
 //! time, and one can take over from the other. A thread tries to acquire the Lease, and then renews it in each retry
 //! period. The calls are `acquire` → `begin` → `try_once` → `renewed`, and `election` decides each step.
 //!
-//! ccm adds one rule to those of client-go: a write is started only when it ends before the Lease expires.
+//! ccm adds one rule to those of client-go: a write is started only when it is certain that it ends before the Lease
+//! expires.
 
 mod election;
 mod leadership;
@@ -47,7 +48,8 @@ impl LeaderElection {
     }
 
     /// Starts a thread that acquires the Lease and renews it. The thread ends when the process has to end or the Lease
-    /// is lost. Writes that run at this time can still be finished, because each of them ends before the Lease expires.
+    /// is lost. Writes that were started before can still be finished, because a write is started only when it is
+    /// certain to end before the Lease expires.
     pub fn begin(self: &Arc<Self>, policy: WaitPolicy) {
         let (mut renewer, pause) = (self.renewer(policy), self.settings.retry_period);
         self.stop.repeat(true, move || renewer.renew().then_some(pause));
