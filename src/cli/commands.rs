@@ -23,8 +23,8 @@ pub(super) struct CommandEntry {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CommandKind {
-    /// A command that takes flags. The value stands for the command in the table of settings, which lists for each flag
-    /// the commands that take it.
+    /// A command that takes flags. The table of settings lists for each flag the commands that take it, and the value
+    /// is the name of this command there.
     Flags(Command),
     /// A word that needs a second word. The names of the group's commands begin with this word.
     Group,
@@ -77,8 +77,7 @@ const COMMANDS: &[CommandEntry] = &[
 ];
 
 impl CommandEntry {
-    /// Returns the value that stands for this command in the table of settings, or `None` when the command takes no
-    /// flags.
+    /// Returns the name of this command in the table of settings, or `None` when the command takes no flags.
     pub(super) fn settings(&self) -> Option<Command> {
         match self.kind {
             CommandKind::Flags(command) => Some(command),
@@ -164,8 +163,8 @@ pub(super) fn unknown<T: AsRef<str>>(what: &str, word: &str, known: &[T]) -> Exi
 /// Prints the error for an unknown word as [`unknown`] does, but ends the error with the line `see`.
 pub(super) fn unknown_of<T: AsRef<str>>(what: &str, word: &str, known: &[T], see: &str) -> Exit {
     let mut known: Vec<&str> = known.iter().map(AsRef::as_ref).collect();
-    // Each known word is suggested once, even when the caller passes the word twice. For example, `nodes` is a help
-    // topic and also a check of `ccm doctor`.
+    // A known word that occurs in two of the given lists is suggested only once. For example, `nodes` is a help topic
+    // and also a check of `ccm doctor`.
     let mut seen = BTreeSet::new();
     known.retain(|name| seen.insert(*name));
     let mut meant = all_nearest(word, known.iter().copied());

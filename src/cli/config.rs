@@ -50,7 +50,8 @@ pub(super) fn config(words: Vec<OsString>) -> Result<Exit, Exit> {
     Ok(exit.fail_if(!parsed.problems.is_empty()))
 }
 
-/// Returns a row for each setting of the daemon. A hidden setting has a row only when it is set.
+/// Returns a row for each setting of the daemon. A setting that `--help` does not mention has a row only when it is
+/// set.
 fn rows(parsed: &Parsed) -> Vec<Row> {
     let settings = parsed.effective.iter().filter(|effective| {
         let is_set = !effective.source.is_default();

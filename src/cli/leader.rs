@@ -96,8 +96,8 @@ pub(super) fn heed_refused_login(settings: &Settings, apis: &Apis) -> Option<Str
     ))
 }
 
-/// Makes the commands take the identity of the cluster from the daemon's Lease. The Lease is read when the identity is
-/// needed for the first time.
+/// Makes the commands take the identity of the cluster (UIDs of the Service `default/kubernetes`) from the daemon's
+/// Lease. The Lease is read when the identity is needed for the first time.
 pub(super) fn heed_identity(settings: &Settings, apis: &Apis) {
     if settings.leader_elect.value {
         apis.identity.read_from(key(settings));

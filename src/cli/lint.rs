@@ -124,7 +124,7 @@ fn snapshot(
     Ok((snapshot.map_err(|error| error.to_string())?, cluster))
 }
 
-/// Returns all Services in a file, including the items of lists.
+/// Returns all Services in a file, including those within lists such as `kind: List`.
 fn services(file: &str) -> Result<Vec<Value>, String> {
     let path = if file == "-" { "/dev/stdin" } else { file };
     let bytes = read_file(Path::new(path), FILE_BYTES_AT_MOST)?;

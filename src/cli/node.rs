@@ -198,7 +198,8 @@ impl NodePlans {
         self.node.findings.iter().chain(self.obstacles())
     }
 
-    /// Returns the findings that prevent the node controller or the node lifecycle controller from changing the node.
+    /// Returns the findings that prevent the node controller or the node lifecycle controller from changing the node. A
+    /// finding is what a plan reports about an object.
     fn obstacles(&self) -> impl Iterator<Item = &Finding> {
         let lifecycle = self.lifecycle.iter().flat_map(|plan| &plan.obstacle);
         self.node.obstacle.iter().chain(lifecycle)

@@ -75,7 +75,7 @@ pub(super) fn error_of(report: Option<&Report>, object: &str) -> Option<String> 
     Some(failure.why.clone())
 }
 
-/// The APIs that answered, and that the plans were made from.
+/// The APIs that answered when the plans were made: Kubernetes, the cloud, or both of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sides {
     Both,
@@ -86,8 +86,8 @@ pub(super) enum Sides {
 }
 
 impl Sides {
-    /// Returns `text` when both APIs answered. Otherwise returns a text that says that the value is unknown, and which
-    /// API did not answer.
+    /// Returns `text` when Kubernetes and the cloud have answered. Otherwise returns a text that says that the value is
+    /// unknown, and which API did not answer.
     pub(super) fn or_unknown(self, text: &'static str) -> &'static str {
         match self {
             Sides::Both => text,
@@ -96,8 +96,8 @@ impl Sides {
         }
     }
 
-    /// Returns the end of the message that an object does not exist. When only one API answered, the text names that
-    /// API. When both answered, the text is empty.
+    /// Returns the end of the message that an object does not exist. When only Kubernetes or only the cloud has
+    /// answered, the text says so. Otherwise the text is empty.
     pub(super) fn only(self) -> &'static str {
         match self {
             Sides::Both => "",
@@ -172,9 +172,10 @@ impl CommandContext {
         leader::show(&self.settings, &self.apis);
     }
 
-    /// Returns the plans that `read` makes from the answers of both APIs. When one API does not answer, its error is
-    /// printed, the plans are made from the other API alone, and a report about the outage is returned with them.
-    /// Returns an error when neither API answers, or when an object that the user named does not exist.
+    /// Returns the plans that `read` makes from the answers of Kubernetes and the cloud. When one of these APIs does
+    /// not answer, its error is printed, and the plans are made from the other API alone. A report about the outage is
+    /// then returned with them. Returns an error when neither API answers, or when an object that the user named does
+    /// not exist.
     pub(super) fn read<P: PlannedObjects>(
         &self,
         read: impl Fn(Sides) -> Result<P, CommandFailure>,
@@ -330,8 +331,8 @@ fn of_object(first: &str, object: &str, text: &str) -> String {
     if !is_terminal(false) {
         return line(format_args!("{first}{object}  {text}"));
     }
-    // The object and its text are separated by two spaces. Wrapping would make one space of them, so the second space
-    // is added after the wrapping, and the width is one column less.
+    // The object and its text are separated by two spaces, but wrapping leaves only one of them. The other space is
+    // added after the wrapping. Therefore the width is one column less.
     let text = format!("{object} {text}");
     let lines = wrapped_in(columns() - 1, first, 6, &text);
     lines.replacen(&format!("{object} "), &format!("{object}  "), 1)
@@ -347,7 +348,8 @@ pub(super) fn total(proposals: &[Proposal]) -> String {
     format!("Plan: {change} to change, {unchanged} unchanged, {blocked} blocked\n")
 }
 
-/// Returns a line for each finding that is a warning. A warning does not prevent the sync.
+/// Returns a line for each finding that is a warning. A finding is what a plan reports about an object. Warnings do not
+/// prevent the sync.
 pub(super) fn warnings<'a>(
     object: String,
     findings: impl IntoIterator<Item = &'a Finding>,

@@ -129,8 +129,8 @@ fn log_start(settings: &Settings, apis: &Apis, controllers: &[Box<dyn Controller
     );
 }
 
-/// Runs each controller one time and ends, as a CronJob needs it. When this process became the leader and the work
-/// began, the last log line says how the work ended.
+/// Runs each controller one time and ends, as a CronJob needs it. If this process became the leader, the last log line
+/// says how the work ended.
 fn once(Parts { settings, stop, lease, apis, controllers }: Parts) -> Exit {
     let begun = clock::now();
     let mut done = None;

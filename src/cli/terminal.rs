@@ -88,7 +88,8 @@ fn colored_line(line: &str) -> String {
     let end = &line[text.len()..];
     let rest = text.trim_start_matches(' ');
     let indent = text.len() - rest.len();
-    // Only a line with little indent can begin with a mark. A line with more indent continues the previous line.
+    // A line with at most two spaces before its text can begin with a mark such as `+` or `!`. A line with more spaces
+    // continues the previous line.
     let mark = match rest.get(..2).filter(|_| indent <= 2) {
         Some("+ ") => GREEN,
         Some("~ ") => YELLOW,

@@ -312,7 +312,8 @@ mod tests {
         }
     }
 
-    /// The help pages and the README contain none of the listed words, which many readers do not understand at once.
+    /// The help pages and the README do not contain any of the listed words, because many readers do not understand
+    /// these words at once.
     #[test]
     fn pages_have_plain_words() {
         let riddles = ["told", "tells", "nobody", "somebody", "mend", "mended", "goes"];

@@ -1,5 +1,5 @@
-//! The table of stages, which has every read of the checks. Each read may fail without stopping the others. A read that
-//! needs a failed read is not tried, and credentials that an API refused are not sent again.
+//! The table of stages. It lists everything that the checks read. When a read fails, the reads after it are still made,
+//! except those that need its data. Credentials that an API refused are not sent again.
 
 use super::outcome::{Credential, Gap, Seen};
 use super::reads::{self, DoctorReader};
@@ -145,7 +145,8 @@ fn may_read(stage: &ReadStage, ended: &EndedStages) -> Seen<()> {
     Ok(())
 }
 
-/// How old answers of Kubernetes may be when the checks run only once. The time is so long that no list is read twice.
+/// How old cached answers of Kubernetes are allowed to be when the checks run only once. The time is so long that no
+/// list is read twice.
 const ONE_LOOK: Duration = Duration::from_secs(3600);
 
 /// Reads the data for the checks, once, or again and again with `--watch`. With `--watch` the cloud is read only once a

@@ -78,8 +78,8 @@ pub(in crate::cli) enum Credential {
 }
 
 impl Gap {
-    /// A read ended with this gap, so another read, which needs its data, was skipped. Returns the gap for the skipped
-    /// read. `check` is the name of the check that reports the first read.
+    /// A read ended with this gap, i.e. for this reason, so another read, which needs its data, was skipped. Returns
+    /// the gap for the skipped read. `check` is the name of the check that reports the first read.
     pub(super) fn behind(&self, check: &'static str) -> Gap {
         match self {
             Gap::NotHere(why) => Gap::NotHere(why.clone()),
@@ -94,7 +94,7 @@ pub(super) fn need<'a, T>(seen: &'a Seen<T>, check: &'static str) -> Result<&'a 
     seen.as_ref().map_err(|gap| gap.behind(check))
 }
 
-/// Lets the operator `?` turn a reference to a gap into the error of a check.
+/// Lets the operator `?` return a reference to a [`Gap`] as the error of a check.
 impl From<&Gap> for Gap {
     fn from(gap: &Gap) -> Gap {
         gap.clone()
@@ -169,8 +169,8 @@ impl CheckOutcome {
 /// The length to which a message is cut, in characters.
 const LONGEST_MESSAGE: usize = 300;
 
-/// Returns the outcome for a finding, with the fix of the finding. A message that is too long is cut. The fix then also
-/// names `inspect`, the command that shows the whole message.
+/// Returns the outcome for a finding, which is what a plan reports about an object. A message that is too long is cut.
+/// The fix then also names `inspect`, the command that shows the whole message.
 pub(super) fn reported(
     outcome: fn(String, String) -> CheckOutcome,
     finding: &Finding,

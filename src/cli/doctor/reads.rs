@@ -33,7 +33,7 @@ pub(super) struct DoctorReader<'a> {
     pub(super) apis: Seen<Apis>,
     /// Whether the client for the cluster could be created. The error says why it could not.
     pub(super) has_cluster: Seen<()>,
-    /// How old an answer of Kubernetes may be before Kubernetes is asked again.
+    /// How old a cached answer of Kubernetes is allowed to be. If it is older, Kubernetes is asked again.
     pub(super) look: Duration,
     /// Whether the user is known to have all rights of the daemon.
     pub(super) has_rights: bool,
@@ -101,7 +101,7 @@ pub(super) fn cluster(reader: &DoctorReader) -> Seen<ClusterView> {
     let missing = if reader.has_rights { Ok(Vec::new()) } else { missing(reader, kube) };
     let missing = match missing {
         // This second call shows whether the API server accepts the credentials. Reading the version above does not
-        // show this, because every user may read the version.
+        // show this, because every user is allowed to read the version.
         Err(error) if error.is_unauthorized() || error.is_unavailable() => {
             return Err(unreached(error));
         }
@@ -123,7 +123,8 @@ fn missing(reader: &DoctorReader, kube: &kube::KubeClient) -> Result<Vec<Need>, 
     Ok(missing)
 }
 
-/// Reads the Lease, and also takes the identity of the cluster from it. Returns `None` when nobody holds the Lease.
+/// Reads the Lease. The Lease also contains the identity of the cluster (UIDs of the Service `default/kubernetes`),
+/// which later reads need. Returns `None` when nobody holds the Lease.
 pub(super) fn lease(reader: &DoctorReader) -> Seen<Option<LeaseSpec>> {
     let (apis, settings) = (reader.apis.as_ref()?, &reader.started.settings);
     if !settings.leader_elect.value {
@@ -161,7 +162,7 @@ pub(super) fn dedicated(
     Some(listed.map(|view| view.value))
 }
 
-/// Returns the dedicated servers that the login of Robot may see, or `None` when `ROBOT_ENABLED` is false.
+/// Returns the dedicated servers to which the login of Robot has access, or `None` when `ROBOT_ENABLED` is false.
 pub(super) fn of_login(view: &DoctorView) -> Option<Seen<Arc<Vec<Instance>>>> {
     let dedicated = view.cloud.dedicated.clone();
     let read = || dedicated.ok_or_else(without_login)?.map_err(robot_gap);
@@ -259,7 +260,8 @@ pub(super) fn services(
         ..wire::service_settings(settings)
     });
     let plans = services.evaluate(apis, &Selection::All).map_err(gap)?;
-    // This snapshot of the load balancers was read last, so the plans were made from it.
+    // The plans above were made from the snapshot of the load balancers that was read last. The cache returns this
+    // snapshot without a call.
     let snapshot = apis.load_balancers_last();
     *external = snapshot.map_or_else(Vec::new, |snapshot| snapshot.external());
     Ok(plans)

@@ -52,8 +52,8 @@ pub(in crate::cli) struct CloudView {
     /// The dedicated servers that the Robot web service listed. `None` means that the settings contain no login for
     /// Robot.
     pub(super) dedicated: Option<Result<Arc<Vec<Instance>>, provider::ProviderError>>,
-    /// Facts about the API itself, e.g. its rate limit, and whether the token may write. Some of these facts are known
-    /// even when a call has failed.
+    /// Facts about the API itself, e.g. its rate limit, and whether the token is allowed to write. Some of these facts
+    /// are known even when a call has failed.
     pub(in crate::cli) checkup: Checkup,
     /// The load balancers of the project that were made for any cluster: the name of each, and the number of its
     /// healthy targets. They are read only when Kubernetes does not answer.

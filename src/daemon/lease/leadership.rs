@@ -69,7 +69,8 @@ pub struct LeaderElection {
     /// is written into the Lease. The next leader then waits before it logs in, so that a restart does not cause
     /// another refused login.
     pub dedicated: OnceLock<&'static dyn Dedicated>,
-    /// The identity of the cluster. This process writes it into the Lease, so that the next leader knows it.
+    /// The identity of the cluster: UIDs of the Service `default/kubernetes`. This process writes them into the Lease,
+    /// so that the next leader knows them.
     pub cluster: OnceLock<Arc<ClusterIdentity>>,
 }
 
@@ -130,8 +131,8 @@ impl LeaderElection {
     }
 
     /// Takes over what earlier leaders have written into the Lease: the time of a login that Robot refused, and the
-    /// identity of the cluster. This function is called just before this process takes the Lease. `read` is `None` when
-    /// there is no Lease.
+    /// identity of the cluster (UIDs of the Service `default/kubernetes`). This function is called just before this
+    /// process takes the Lease. `read` is `None` when there is no Lease.
     pub(super) fn recall(&self, read: Option<&kube::Lease>) {
         let refused = read.and_then(kube::Lease::login_refused);
         if let Some((dedicated, refused)) = self.dedicated.get().zip(refused) {
@@ -147,7 +148,7 @@ impl LeaderElection {
     }
 
     /// Returns the Lease with two more facts, which the next leader reads: the time of a login that Robot refused, and
-    /// the identity of the cluster.
+    /// the identity of the cluster (UIDs of the Service `default/kubernetes`).
     pub(super) fn noted(&self, read: kube::Lease) -> kube::Lease {
         let read = match self.dedicated.get() {
             Some(dedicated) => read.noting(dedicated.login_refused()),
