@@ -37,8 +37,8 @@ pub(super) trait PlannedObjects {
     /// Returns lines about problems that do not block the sync.
     fn notes(&self) -> Vec<String>;
 
-    /// Whether it is not known which server some object belongs to, because the Cloud API or Robot did not answer. The
-    /// plan of such an object says so.
+    /// Whether the server of some object is not known, because the Cloud API or Robot did not answer. The plan of each
+    /// such object says so.
     fn is_unclear(&self) -> bool {
         false
     }

@@ -287,7 +287,7 @@ mod tests {
         }
     }
 
-    /// The lines are from the files of `tests/snapshots`, which contain the output of many commands.
+    /// The test uses the texts in `tests/snapshots`, which are the output of many commands.
     #[test]
     fn color_changes_nothing_else_of_any_text() {
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots");

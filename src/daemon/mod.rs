@@ -24,19 +24,20 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use ticks::{Ticking, Ticks};
 
-/// How long a daemon that ends waits for its threads. A write that was already sent takes at most 8 s. Releasing the
+/// How long the daemon waits at its end for its threads. A write that was already sent takes at most 8 s. Releasing the
 /// Lease takes at most one more second, so the process ends within 10 s. By default, Kubernetes kills a process 30 s
-/// after it has asked it to end. These are real times. Tests that let the clock run faster do not shorten them.
+/// after it has asked the process to end. These are real times. Tests that let the clock run faster do not shorten
+/// them.
 const GRACE: Duration = Duration::from_millis(8_500);
 
-/// The longest time that a daemon that ends waits until its last events are written. The daemon still holds the Lease
-/// in this time.
+/// The longest time that the daemon waits at its end until its last events are written. The daemon still holds the
+/// Lease in this time.
 const EVENTS_AT_MOST: Duration = Duration::from_secs(1);
 /// How long `ccm run --once` waits at its end until its events are written. If it was asked to end, it waits only for
 /// [`EVENTS_AT_MOST`].
 const EVENTS_OF_A_PASS_AT_MOST: Duration = Duration::from_secs(10);
-/// The shortest time that a daemon that ends waits until its last events are written. It waits for this time even when
-/// its threads have used the whole time `GRACE`.
+/// The shortest time that the daemon waits at its end until its last events are written. It waits for this time even
+/// when its threads have used the whole time [`GRACE`].
 const EVENTS_AT_LEAST: Duration = Duration::from_millis(200);
 
 /// How often a thread that waits for another thread checks whether the process has to end.

@@ -77,8 +77,8 @@ impl Stop {
     }
 }
 
-/// The gate of a daemon without leader election. It allows writes until the process is asked to end. A write that was
-/// started before is finished.
+/// The gate, i.e. the check before each write, of a daemon without leader election. It allows writes until the process
+/// is asked to end. A write that was started before is finished.
 impl Gate for &Stop {
     fn pass(&self, _what: &str) -> Result<(), Refused> {
         if self.is_set() { Err(Refused("ccm is ending".into())) } else { Ok(()) }

@@ -66,7 +66,7 @@ fn blocked<'a>(
     })
 }
 
-/// Reports initialised nodes on cloud servers that have no `spec.podCIDR`.
+/// Reports initialised nodes without `spec.podCIDR`. Nodes on dedicated servers are left out.
 fn without_pod_cidr<'a>(view: &'a DoctorView) -> impl Iterator<Item = CheckOutcome> + 'a {
     let without = |plan: &&node::NodePlan| {
         matches!(&plan.server, ServerMatch::Matched(server, _) if server.id.cloud().is_some())

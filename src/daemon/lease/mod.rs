@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-/// How long a daemon that ends waits for the release of its Lease. This is real time. Tests that let the clock run
+/// How long the daemon waits at its end for the release of its Lease. This is real time. Tests that let the clock run
 /// faster do not shorten it.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
 
