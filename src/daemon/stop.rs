@@ -29,7 +29,7 @@ impl Stop {
     /// Wakes all threads that wait in [`wait_until_set_or`](Stop::wait_until_set_or). They check then whether they can
     /// go on.
     pub fn wake(&self) {
-        // The lock prevents that a thread misses the notification. A thread holds the lock from the check of its
+        // The lock keeps a thread from missing the notification. A waiting thread holds this lock from the check of its
         // condition until its wait has begun.
         let _lock = lock(&self.is_set);
         self.changed.notify_all();

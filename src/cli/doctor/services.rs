@@ -17,8 +17,8 @@ use std::fmt::Display;
 /// before, because cert-manager renews it a month before it expires.
 const EXPIRES_SOON: SignedDuration = SignedDuration::from_hours(14 * 24);
 
-/// How long a new Service can have no address, or a deleted Service can still exist, before it is reported as late. The
-/// time is long, because `ccm` may run as a CronJob only once an hour.
+/// When a new Service has had no address for this time, or a deleted Service still exists after this time, `ccm doctor`
+/// reports a failure and not only a warning. The time is long, because `ccm` may run as a CronJob only once an hour.
 const LATE: SignedDuration = SignedDuration::from_hours(1);
 
 pub(super) fn services(view: &DoctorView) -> CheckResult {
@@ -172,8 +172,8 @@ fn lacking(view: &DoctorView, plan: &ServicePlan) -> Option<CheckOutcome> {
     Some(CheckOutcome::bad(is_late(plan), message, remedy))
 }
 
-/// Whether a new Service has had no address, or a deleted Service has still existed, for longer than [`LATE`]. The
-/// daemon must also have something left to do for the Service.
+/// Whether the daemon has something left to do for a Service that has waited longer than [`LATE`]. A new Service waits
+/// for its address, and a deleted Service waits for the removal of its load balancer.
 fn is_late(plan: &ServicePlan) -> bool {
     let service = &plan.service;
     let metadata = &service.metadata;

@@ -278,8 +278,7 @@ impl PlannedObjects for Vec<ServicePlan> {
     }
 
     fn notes(&self) -> Vec<String> {
-        // The plan of a load balancer without a Service has warnings. They are left out after the load balancer was
-        // deleted.
+        // The warnings about a load balancer without a Service are left out after the load balancer was deleted.
         let left = self.iter().filter(|plan| !plan.is_orphan() || plan.made.is_empty());
         left.flat_map(|plan| warnings(plan.name(), plan.warnings())).collect()
     }
