@@ -265,10 +265,10 @@ fn only_daemon(command: Command, kube: &kube::KubeClient) -> Result<Option<Daemo
     }
 }
 
-/// Returns the settings of the command together with those of the daemon, and a text that names settings of the daemon
-/// that were not read. The command's own settings have priority. A message says which daemon the settings come from,
-/// unless the user named the daemon. Returns an error when a setting of the daemon is wrong, e.g. because the daemon
-/// has another version. `doctor` and `status` do not fail then, because they report wrong settings in their output.
+/// Returns the settings of the command, completed by those of the daemon. Also returns a text that names settings of
+/// the daemon that could not be read. The command's own settings have priority. A wrong setting of the daemon is an
+/// error, e.g. when the daemon has another version. `doctor` and `status` get no error, because they report wrong
+/// settings in their output.
 fn both(
     command: Command,
     words: Vec<OsString>,

@@ -1,9 +1,10 @@
 //! The sockets of the health server. One thread accepts connections, and each connection then gets a thread of its own.
 //!
-//! Anybody can connect, so there are limits for the number of connections, and for the bytes and the time of each
-//! connection. When the number is reached, a new connection replaces an old one that has had its chance, i.e. that was
-//! silent for too long, has sent an incomplete request, or has got an answer. Clients that hold connections open can
-//! therefore not lock out a probe, which sends its whole request at once. The content of a request is not trusted.
+//! Anybody can connect, so the number of connections is limited, and so are the bytes and the time of each connection.
+//! When there are too many connections, a new one replaces an old one. Only a connection that has had its chance is
+//! replaced: it was silent for too long, has sent an incomplete request, or has got an answer. Clients that hold
+//! connections open can therefore not lock out a probe, which sends its whole request at once. The content of a request
+//! is not trusted.
 
 use super::super::stop::Stop;
 use crate::provider::clock;
