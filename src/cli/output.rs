@@ -70,7 +70,7 @@ impl Printer {
         Printer::to_stdout(&shown(text, false))
     }
 
-    /// Clears the terminal's last output, and prints the text in its place.
+    /// Clears the terminal, and prints the text there.
     pub(super) fn redraw(text: &str) -> Exit {
         Printer::to_stdout(&screen(&shown(text, false)))
     }

@@ -55,8 +55,8 @@ pub(in crate::cli) struct CloudView {
     /// Facts about the API itself, e.g. its rate limit, and whether the token is allowed to write. Some of these facts
     /// are known even when a call has failed.
     pub(in crate::cli) checkup: Checkup,
-    /// The load balancers of the project that were made for any cluster: the name of each, and the number of its
-    /// healthy targets. They are read only when Kubernetes does not answer.
+    /// The load balancers of the project that were made for any cluster: the name of each, and how many targets it has
+    /// and how many of them are healthy. They are read only when Kubernetes does not answer.
     pub(in crate::cli) balancers: Seen<Vec<(String, TargetCounts)>>,
 }
 
