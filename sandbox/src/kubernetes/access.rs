@@ -13,7 +13,8 @@ use crate::exchange::Request;
 pub struct User {
     /// The name, e.g. `system:serviceaccount:NAMESPACE:NAME` for a service account.
     pub name: String,
-    /// The groups. `system:masters` may do anything; `system:authenticated` is added automatically.
+    /// The groups of the user. Members of `system:masters` have all rights. Every authenticated user is also in
+    /// `system:authenticated`, which need not be listed here.
     pub groups: Vec<String>,
     pub tokens: Vec<String>,
     /// The certificates of the user as DER. They are compared byte by byte with the certificate that a client showed.
@@ -34,7 +35,8 @@ pub struct PolicyRule {
     pub non_resource_urls: Vec<String>,
 }
 
-/// The rules of a Role that a RoleBinding in this namespace binds to a user.
+/// The rules that a user has in this namespace only. On a real server a RoleBinding gives the user a Role with these
+/// rules.
 #[derive(Clone, Debug)]
 struct NamespaceGrant {
     user: String,
@@ -59,13 +61,15 @@ pub struct Identity {
     groups: Vec<String>,
 }
 
-/// The paths that everybody may read, even without authentication. The role `system:public-info-viewer` contains them.
+/// The paths that everybody is allowed to read, even without authentication. In Kubernetes the role
+/// `system:public-info-viewer` grants this.
 const PUBLIC_PATHS: &[&str] = &["/healthz", "/livez", "/readyz", "/version", "/version/"];
-/// The paths that every authenticated user may read. The role `system:discovery` contains them.
+/// The paths that every authenticated user is allowed to read. In Kubernetes the role `system:discovery` grants this.
 const DISCOVERY_PATHS: &[&str] = &["/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*"];
 
 impl Directory {
-    /// Adds a user. A user of the same name is replaced, and everything that was bound to the old user is removed.
+    /// Adds a user. An earlier user of the same name is removed, together with the rules that were granted to that user
+    /// in namespaces.
     pub fn add_user(&mut self, user: User) {
         self.users.retain(|known| known.name != user.name);
         self.grants.retain(|grant| grant.user != user.name);
@@ -138,7 +142,8 @@ impl Directory {
                 });
                 user.map(Identity::of).ok_or_else(Refusal::unauthorized)
             }
-            // The client sent a certificate that the sandbox's CA did not sign, or that is not valid now.
+            // An empty certificate means that the client sent one that the sandbox's CA did not sign, or that is not
+            // valid now.
             None if request.client_certificate.as_deref() == Some(&[]) => {
                 Err(Refusal::unauthorized())
             }
@@ -160,7 +165,8 @@ impl Directory {
     }
 
     pub fn allows(&self, identity: &Identity, asked: &ResourceRequest) -> bool {
-        // The role `system:basic-user` allows every authenticated user to ask for its own rights.
+        // In Kubernetes the role `system:basic-user` allows every authenticated user to create a
+        // SelfSubjectAccessReview.
         let basic = identity.is_authenticated()
             && asked.verb == "create"
             && asked.group == "authorization.k8s.io"

@@ -8,7 +8,7 @@ use super::schema;
 use super::status::{FieldError, Refusal};
 use crate::exchange::{Request, Response};
 
-/// An object that was read from a body. Its default values are set, and `kind` and `apiVersion` are removed.
+/// An object that was read from a request body. It has its default values, and `kind` and `apiVersion` are removed.
 #[derive(Debug)]
 pub struct Read {
     pub value: Value,
@@ -16,7 +16,7 @@ pub struct Read {
     pub warnings: Vec<String>,
 }
 
-/// How unknown fields are handled, as the parameter `fieldValidation` says.
+/// How unknown fields of an object are handled. The query parameter `fieldValidation` chooses the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FieldValidation {
     Ignore,

@@ -6,15 +6,15 @@
 //! | `request_info`, `access`, `status` | the meaning of a path; users and RBAC; `Status` errors |
 //! | `resource`, `schema`, `rules` | the kinds, one row each: fields, defaults, allocation, validation |
 //! | `store` | objects and the revision that counts every write |
-//! | `read`, `view`, `selector` | GET and LIST: pages, selectors, whole objects, metadata |
+//! | `read`, `view`, `selector` | GET and LIST: pages, selectors, answers with whole objects or metadata only |
 //! | `body`, `write`, `delete`, `patch` | POST, PUT, PATCH, DELETE |
 //! | `others` | requests of clients other than ccm: tables, discovery, OpenAPI, protobuf, JSON patches |
 //! | `real` | a part of a real cluster, whose API server answers instead of the simulation |
 //!
-//! Two things of a real cluster are missing: watches, and server-side apply (415) with the `managedFields` it needs. A
-//! watch is refused with 405, as by a server whose storage cannot watch. `ccm` polls, and kubectl lists again with a
-//! warning. Answers are never protobuf. The controllers of kube-controller-manager are not simulated here either,
-//! except that the contents of a namespace are deleted with the namespace.
+//! Two features of a real API server are missing. A watch is refused with 405, so `ccm` polls instead, and kubectl
+//! lists again with a warning. Server-side apply is refused with 415, so objects have no `managedFields`. Answers are
+//! never protobuf. This module does not simulate the controllers of kube-controller-manager either, with one exception:
+//! it deletes the contents of a deleted namespace.
 
 mod access;
 mod api;
@@ -56,18 +56,18 @@ use store::{Object, Store};
 /// The objects that [`Cluster::backup`] saved.
 pub struct Backup(Store);
 
-/// The API server. One lock protects the whole state. The lock is held while the objects of an answer are selected, and
-/// not while they are written as JSON.
+/// The API server. One lock protects the whole state. A request holds the lock while it selects the objects of its
+/// answer, but not while it writes these objects as JSON.
 pub struct Cluster {
     state: Mutex<State>,
-    /// The namespaces of a real cluster in which the sandbox stores its objects. `None` when this process
-    /// stores the objects.
+    /// The part of a real cluster that stores the objects of this sandbox. `None` when this process stores the objects.
     corner: Option<Corner>,
 }
 
 struct State {
     store: Store,
-    /// The objects that reads with `resourceVersion=0` see while the cache is frozen.
+    /// The objects as they were when the test froze the watch cache. Reads with `resourceVersion=0` see these objects.
+    /// `None` when the cache is not frozen.
     frozen: Option<Store>,
     pages: Pages,
     directory: Directory,
@@ -91,12 +91,14 @@ impl Handler for Cluster {
 }
 
 impl Cluster {
-    /// Creates a new cluster that contains only its namespaces and the Service of the API. No user has any rights.
+    /// Creates a new cluster. It contains only the namespaces that every cluster has and the Service `kubernetes`, and
+    /// no user has any rights.
     pub fn new() -> Arc<Cluster> {
         Cluster::seeded(RandomState::new().build_hasher().finish())
     }
 
-    /// Creates a new cluster whose UIDs and generated names depend only on the seed and the calls.
+    /// Creates a new cluster. With the same seed and the same calls, UIDs and generated names are the same in every
+    /// run.
     pub fn seeded(seed: u64) -> Arc<Cluster> {
         let cluster = Cluster::empty(None, seed);
         for name in NAMESPACES {
@@ -109,9 +111,11 @@ impl Cluster {
     }
 
     /// Creates a `Cluster` whose requests a real cluster answers. The user of this kubeconfig must have all rights
-    /// there. Apart from Namespaces, only objects that were created through this `Cluster` are seen and changed.
-    /// Dropping the `Cluster` deletes these objects. One of them is a Service `kubernetes`, whose UID identifies the
-    /// cluster, and which a test may delete.
+    /// there.
+    ///
+    /// Clients see and change only Namespaces and the objects that were created through this `Cluster`. Dropping the
+    /// `Cluster` deletes these objects. A Service `kubernetes` is created as the first object, because its UID
+    /// identifies the cluster for `ccm`.
     ///
     /// # Errors
     /// An error means that the kubeconfig has no credentials, or that no server answers there.
@@ -188,15 +192,15 @@ impl Cluster {
         if let Some(corner) = &self.corner {
             let mut directory = self.state().directory.clone();
             directory.grant_in_namespace(user, namespace, rules.clone());
-            // The new Role replaces the previous Role, so the new one must contain the earlier rules too.
+            // The real server replaces the whole Role, so the new Role must contain the rules of the earlier calls too.
             let all = directory.granted_in_namespace(user, namespace);
             corner.bind(&directory, user, &[], namespace, &all);
         }
         self.state().directory.grant_in_namespace(user, namespace, rules);
     }
 
-    /// Waits on a real server until the next second has begun, so that objects that are created from now on are younger
-    /// than all others. The creation times of objects have whole seconds.
+    /// Waits on a real server until the next second has begun. Creation times have whole seconds, so only then do later
+    /// objects have a later creation time than the existing ones. A simulated cluster does not wait.
     pub fn await_next_second(&self) {
         if let Some(corner) = &self.corner {
             corner.await_next_second();
@@ -240,9 +244,9 @@ impl Cluster {
         objects.iter().map(|object| with_kind(row, object.value.clone())).collect()
     }
 
-    /// Changes an object without any check and raises its `resourceVersion`. Returns false when there is no such
-    /// object. A real server does check the object. With a real server, `edit` is called again when another client has
-    /// changed the object in between.
+    /// Changes an object and raises its `resourceVersion`. Returns false when there is no such object. The simulated
+    /// server stores the object without any check, while a real server validates it. With a real server, the closure
+    /// `edit` runs again when another client changed the object at the same time.
     pub fn edit(
         &self,
         resource: &str,
@@ -282,7 +286,8 @@ impl Cluster {
         delete::delete_object(&mut self.state(), &request).is_ok()
     }
 
-    /// Freezes the cache: reads with `resourceVersion=0` are served from the state at the time of freezing.
+    /// Freezes the watch cache, or thaws it for `false`. While it is frozen, reads with `resourceVersion=0` return the
+    /// objects as they were when it was frozen.
     ///
     /// # Panics
     /// Panics when the server is a real server, whose cache cannot be frozen.
@@ -301,7 +306,8 @@ impl Cluster {
         Backup(self.state().store.clone())
     }
 
-    /// Restores all objects with their `resourceVersion`s, as after a restore of etcd.
+    /// Restores all objects and the revision of the backup, like a restore of etcd. Objects have their earlier
+    /// `resourceVersion`s again.
     pub fn restore(&self, backup: &Backup) {
         self.state().store = backup.0.clone();
     }
@@ -323,8 +329,8 @@ impl Cluster {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // A test that panics inside `edit` leaves no half-changed object, because the object is only
-        // replaced after `edit`.
+        // A test can panic inside the closure of `edit` and so poison the lock. The state is still consistent then,
+        // because `edit` changes a copy of the object.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

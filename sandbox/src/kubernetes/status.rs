@@ -11,17 +11,17 @@ use crate::exchange::Response;
 #[derive(Clone, Debug)]
 pub struct Refusal {
     pub code: u16,
-    /// The machine-readable reason. It is empty for errors that have none.
+    /// The machine-readable reason, e.g. `NotFound`. It is empty for errors to which Kubernetes gives no reason.
     pub reason: &'static str,
     pub message: String,
-    /// The `details` of the answer. `None` leaves the field out, while an empty object is shown.
+    /// The field `details` of the answer. For `None` the answer has no such field. An empty object is shown as `{}`.
     pub details: Option<Value>,
-    /// The `metadata.continue` of the answer when a list has expired. With this token the list continues with
-    /// the current objects.
+    /// The field `metadata.continue` of an answer with 410 to an expired `continue` token. With it, the client can read
+    /// the rest of the list as it is now.
     pub continue_token: Option<String>,
 }
 
-/// One error of a validation, which is a `cause` in the details of a 422.
+/// One error that validation has found. An answer with 422 lists such errors as `causes` in its `details`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldError {
     reason: &'static str,
@@ -45,8 +45,8 @@ impl FieldError {
         FieldError { reason: "FieldValueInvalid", field: field.into(), message }
     }
 
-    /// Returns an error about a duplicate. The message contains `value`, which is the JSON of the Go struct. The caller
-    /// writes this JSON, because its field names and their order differ from those of the object's JSON.
+    /// Returns an error about a duplicate in a list. The message shows `value`, the duplicate as JSON of Go's struct.
+    /// The caller writes this JSON, because its fields have other names and another order than in the object.
     pub fn duplicate(field: impl Into<String>, value: &str, detail: &str) -> FieldError {
         let message = if detail.is_empty() {
             format!("Duplicate value: {value}")
@@ -141,7 +141,7 @@ impl Refusal {
         Refusal::new(404, "NotFound", message, Some(resource.details(name)))
     }
 
-    /// Returns a 404 for a path that does not exist inside a group that is served.
+    /// Returns a 404 for a path with an unknown resource in a known API group.
     pub fn unknown_resource() -> Refusal {
         Refusal::new(
             404,
@@ -156,7 +156,8 @@ impl Refusal {
         Refusal::new(405, "MethodNotAllowed", message, Some(json!({})))
     }
 
-    /// Returns the error of a resource whose storage does not implement the verb.
+    /// Returns the error with which a real server answers when the storage of the resource has no such verb, e.g.
+    /// `watch`.
     pub fn verb_not_supported(resource: &Resource, verb: &str) -> Refusal {
         let message =
             format!("{verb} is not supported on resources of kind {:?}", resource.qualified());
@@ -178,7 +179,7 @@ impl Refusal {
         Refusal::new(409, "AlreadyExists", message, Some(resource.details(name)))
     }
 
-    /// Returns the conflict of a write whose `resourceVersion` is not the current one.
+    /// Returns the conflict (409) for a write whose `resourceVersion` is not the object's current one.
     pub fn modified(resource: &Resource, name: &str) -> Refusal {
         Refusal::conflict(
             &resource.qualified(),
@@ -188,8 +189,8 @@ impl Refusal {
         )
     }
 
-    /// Returns the conflict of a failed precondition. Its message contains the kind, while other conflicts
-    /// contain the resource.
+    /// Returns the conflict (409) for a failed precondition. Its message names the kind, e.g. `Node`, while all other
+    /// conflicts name the resource, e.g. `nodes`.
     pub fn precondition(resource: &Resource, name: &str, why: &str) -> Refusal {
         let details = details(resource.group, resource.kind, name);
         Refusal::conflict(&qualified(resource.kind, resource.group), details, name, why)
@@ -208,13 +209,13 @@ impl Refusal {
         Refusal::new(415, "UnsupportedMediaType", "415: Unsupported Media Type", Some(json!({})))
     }
 
-    /// Returns a 422 for an object of this kind.
+    /// Returns a 422 that lists the validation errors of an object.
     pub fn invalid(resource: &Resource, name: &str, errors: &[FieldError]) -> Refusal {
         Refusal::invalid_as(resource.group, resource.kind, name, errors)
     }
 
-    /// Returns a 422 whose subject is `kind`, which may be another text than the kind of a resource. `kind` and `name`
-    /// are empty when the object could not be read.
+    /// Returns a 422 with a subject that the caller chooses, because some messages of the real server name something
+    /// else than the kind. `kind` and `name` are empty when the object could not be read.
     pub fn invalid_as(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Refusal {
         let mut details = details(group, kind, name);
         details["causes"] = errors.iter().map(FieldError::cause).collect();
@@ -229,13 +230,14 @@ impl Refusal {
         Refusal::new(422, "Invalid", message, Some(json!({})))
     }
 
-    /// Returns a 500, as the real server does for errors without a type of their own.
+    /// Returns a 500 with this message and no reason. The real server answers so for an internal error that it does not
+    /// classify.
     pub fn unclassified(message: &str) -> Refusal {
         Refusal::new(500, "", message, None)
     }
 
-    /// Returns the error for a `resourceVersion` that does not exist yet. The real server first waits three
-    /// seconds for it.
+    /// Returns the error for a read with a `resourceVersion` that is larger than the current one. The real server
+    /// answers with this error after a wait of three seconds, and the sandbox at once.
     pub fn too_large_resource_version(asked: u64, current: u64) -> Refusal {
         let message = format!("Timeout: Too large resource version: {asked}, current: {current}");
         let cause =
@@ -254,7 +256,8 @@ impl Refusal {
     }
 }
 
-/// Returns a name such as `leases.coordination.k8s.io`, or `nodes` for the core group.
+/// Returns the name of a resource or kind with its group, e.g. `leases.coordination.k8s.io`, or `nodes` in the core
+/// group.
 pub fn qualified(name: &str, group: &str) -> String {
     if group.is_empty() { name.into() } else { format!("{name}.{group}") }
 }
@@ -266,7 +269,7 @@ pub fn details(group: &str, kind: &str, name: &str) -> Value {
     Value::Object(shown.map(|(key, value)| (key.to_string(), value.into())).collect())
 }
 
-/// Joins several errors in brackets. Equal texts are written once.
+/// Joins the texts of several errors with commas, in brackets. A repeated text is written once.
 fn aggregate(errors: &[FieldError]) -> String {
     let mut lines: Vec<String> = Vec::new();
     for line in errors.iter().map(FieldError::line) {

@@ -1,7 +1,7 @@
 //! Discovery: the groups, versions and resources of the server.
 //!
-//! The server has only the plain form. A client that asks for the aggregated form gets the plain form and continues
-//! with it, as with old servers.
+//! Only the older, unaggregated documents are served. A client that asks for aggregated discovery gets such a document
+//! too, and then reads the documents one by one, as it does with an old server.
 
 use serde_json::{Value, json};
 

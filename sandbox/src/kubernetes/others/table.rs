@@ -176,7 +176,8 @@ fn node_status(node: &Value) -> String {
     format!("{status}{cordoned}")
 }
 
-/// Returns the roles of a node. A role can be given by either of two labels.
+/// Returns the roles of a node. They come from labels `node-role.kubernetes.io/ROLE` and from the value of the label
+/// `kubernetes.io/role`.
 fn node_roles(node: &Value) -> String {
     let mut roles: Vec<&str> = Vec::new();
     for (key, value) in node["metadata"]["labels"].as_object().into_iter().flatten() {

@@ -11,7 +11,7 @@ use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConf
 
 use crate::exchange::{Request, Response, percent_encode};
 
-/// A real API server, and the credentials of its owner, who is the user of the kubeconfig.
+/// A real API server, together with the credentials of the kubeconfig's user, who is called the owner here.
 pub struct Server {
     base: String,
     token: Option<String>,
@@ -26,19 +26,22 @@ pub(super) enum Caller {
     Owner,
     /// The user of this name, whom the owner impersonates.
     User(String),
-    /// Any other caller, whose request is sent with this `Authorization` header, or without such a header.
+    /// Any other caller. The request is sent with this `Authorization` header, or without one for `None`.
     Header(Option<String>),
 }
 
-/// The time-out of a request, which is longer than the server's own time limit.
+/// The time-out of a request to the real server. It is longer than the server's own limit of 60 seconds, so that the
+/// server's time-out is seen as an answer.
 const TIMEOUT: Duration = Duration::from_secs(70);
 const BODY_LIMIT_BYTES: u64 = 512 << 20;
 
 impl Server {
-    /// Reads the current context of a kubeconfig: a certificate or a token, inline or in files, but no plugins.
+    /// Reads the server and the user of a kubeconfig's current context. The user has a certificate or a token, which is
+    /// written in the kubeconfig or in a file that it names. Credential plugins are not supported.
     ///
     /// # Errors
-    /// An error means that the kubeconfig cannot be read, or has other credentials.
+    /// An error means that the kubeconfig cannot be read or names no server, or that its user has neither a certificate
+    /// nor a token.
     pub fn of(kubeconfig: &Path) -> io::Result<Server> {
         let read = Kubeconfig::read(kubeconfig)?;
         let base = read.text(&read.cluster, "server");
@@ -74,6 +77,8 @@ impl Server {
         })
     }
 
+    /// Sends a client's request to the real server and returns the answer.
+    ///
     /// # Errors
     /// The error says why there is no answer.
     pub(super) fn send(&self, caller: &Caller, request: &Request) -> Result<Response, String> {
@@ -86,7 +91,7 @@ impl Server {
             url = format!("{url}?{}", query.join("&"));
         }
         let mut sent = ureq::http::Request::builder().method(request.method.as_str()).uri(url);
-        // The answer must be JSON, because the names in other formats cannot be translated.
+        // Only JSON is accepted as an answer, because the sandbox translates names in JSON alone.
         let accept = request.header("accept").unwrap_or("application/json");
         let accept: Vec<&str> = accept
             .split(',')
@@ -129,13 +134,13 @@ impl Server {
         }
         let namespace =
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
-        // Another test may create the namespace at the same moment.
+        // The answer is ignored, because another test can create the same namespace at the same moment.
         self.json("POST", "/api/v1/namespaces", Some(&namespace));
         self.json("POST", collection, Some(object))
     }
 
-    /// Sends a request with the owner's credentials. The path may contain one query parameter. The returned status is 0
-    /// when there is no answer.
+    /// Sends a request with the owner's credentials, and returns the status and the JSON of the answer. `path` is
+    /// allowed to contain one query parameter. The status is 0 when there is no answer.
     pub fn json(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         let query = query.split_once('=').into_iter();
@@ -236,7 +241,8 @@ impl Kubeconfig<'_> {
         part[field].as_str().map(str::to_owned)
     }
 
-    /// Returns the inline data, or else the contents of the file whose path is given.
+    /// Returns a certificate or key of the kubeconfig: the content of `FIELD-data`, or else of the file that `FIELD`
+    /// names.
     fn data(&self, part: &Value, field: &str) -> io::Result<Option<Vec<u8>>> {
         if let Some(inline) = self.text(part, &format!("{field}-data")) {
             let decoded = STANDARD.decode(inline.trim());

@@ -1,7 +1,8 @@
-//! The types of the kinds that are served: fields, their types, and how patches merge them.
+//! The schemas of the kinds that are served. A schema lists the fields of a type, their types, and how patches merge
+//! them.
 //!
-//! Each type has one table, which is used for three things: reading (unknown fields, wrong types, empty fields as Go
-//! shows them), strategic merge patches, and the OpenAPI documents.
+//! Each schema is used for three purposes: decoding of objects (with unknown fields, wrong types and empty fields as in
+//! Go), strategic merge patches, and the OpenAPI documents.
 
 mod decode;
 mod kinds;
@@ -33,7 +34,7 @@ pub struct Field {
     pub presence: Presence,
 }
 
-/// The condition under which an answer shows a field.
+/// When an answer shows a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
     /// The field is shown when its value is not zero. In Go such a field is a value with `omitempty`.
@@ -71,9 +72,9 @@ pub enum Type {
 pub enum Merge {
     /// The patch replaces the list.
     Atomic,
-    /// The patch merges the objects of the list by this field.
+    /// The list contains objects. An item of the patch changes the object that has the same value in this field.
     ByKey(&'static str),
-    /// The patch adds missing items to a set of primitives.
+    /// The list is a set of simple values. The patch adds those of its items that the list does not contain.
     Set,
 }
 

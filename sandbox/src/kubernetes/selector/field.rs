@@ -17,7 +17,7 @@ struct Term {
 }
 
 impl FieldSelector {
-    /// Parses a selector. The error is the message of the answer with status 400.
+    /// Parses a field selector. The error is the message for an answer with status 400.
     pub fn parse(text: &str, resource: &Resource) -> Result<FieldSelector, String> {
         let mut terms = Vec::new();
         for term in split_terms(text).filter(|term| !term.is_empty()) {
@@ -83,7 +83,7 @@ fn check_field(field: &str, resource: &Resource) -> Result<(), String> {
     {
         return Ok(());
     }
-    // The server has another error message for kinds that have no selectable fields of their own.
+    // For kinds without selectable fields of their own, the real server has this other message.
     if resource.selectable_fields.is_empty() {
         return Err(format!(
             r#""{field}" is not a known field selector: only "metadata.name", "metadata.namespace""#
@@ -92,10 +92,10 @@ fn check_field(field: &str, resource: &Resource) -> Result<(), String> {
     Err(format!("field label not supported: {field}"))
 }
 
-/// Returns a field in the form that selectors compare. An absent field is an empty text, and numbers and booleans are
-/// converted to text.
+/// Returns a field as the text with which a selector is compared. An absent field is an empty text, or `false` for
+/// `spec.unschedulable`.
 fn shown(object: &Value, field: &str) -> String {
-    // The selector `source` of an Event is compared with the source's component.
+    // The field selector `source` of an Event means the field `source.component`.
     let path = if field == "source" { "source.component" } else { field };
     let value = path.split('.').fold(object, |value, name| &value[name]);
     match value {
