@@ -1,4 +1,5 @@
-//! The sandbox in memory: the same answers as by socket, simulated time, the same answers to the same calls.
+//! Tests of the sandbox in memory: answers are those of sockets, time is simulated, and repeated calls get repeated
+//! answers.
 
 mod calls;
 mod cost;
