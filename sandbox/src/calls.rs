@@ -31,7 +31,7 @@ pub struct Call {
     pub status: Option<u16>,
     /// The length of the answer's body, even when a fault delivers only a part of it.
     pub answer_bytes: usize,
-    /// The names of the faults that hit this call.
+    /// The names of the simulated faults that changed this call. `None` when no fault did.
     pub fault: Option<String>,
     pub started: Instant,
     /// The time that the server worked on the call, including delays by faults. `None` while it still does.
@@ -49,7 +49,7 @@ impl Call {
         self.query.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// Returns the value of the first header with this name, which must be in lower case.
+    /// Returns the value of the first header with this name. `name` must be in lower case.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }

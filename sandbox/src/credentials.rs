@@ -175,7 +175,8 @@ impl Keys {
 #[derive(Clone)]
 pub struct ServerTls(Arc<Mutex<Arc<Material>>>);
 
-/// The TLS configuration at one moment. An open connection keeps the one with which it began.
+/// The TLS configuration at one moment. A connection keeps the configuration with which it began, even when a later
+/// replacement changes the server's certificates.
 pub(crate) struct Material {
     pub(crate) config: Arc<ServerConfig>,
     trusted: Arc<dyn ClientCertVerifier>,

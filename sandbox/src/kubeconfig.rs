@@ -65,8 +65,8 @@ impl Kubeconfig {
             "preferences": {},
             "users": users.collect::<Vec<_>>(),
         });
-        // The YAML printer never fails for this document. If it did, the JSON would do as well, because JSON is valid
-        // YAML.
+        // The YAML printer never fails for this document. The document as JSON would be correct too, because JSON is
+        // valid YAML.
         serde_yaml::to_string(&document).unwrap_or_else(|_| document.to_string())
     }
 

@@ -35,8 +35,8 @@ fn main() -> ExitCode {
 }
 
 fn run(flags: &Flags) -> io::Result<()> {
-    // The signal handler is installed before the first file is written. So a signal at any later moment removes that
-    // file.
+    // The signal handler is installed before the first file is written. A signal at any later moment then ends the
+    // program in order, and the file is removed.
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     let env_file = flags.env_file.as_deref();
     if let Some(path) = env_file {

@@ -1,5 +1,5 @@
-//! Checks requests and answers against an OpenAPI 3 document. It supports the part of JSON Schema that the document of
-//! the Hetzner Cloud API uses.
+//! Checks requests and answers against an OpenAPI 3 document. Only the part of JSON Schema that the document of the
+//! Hetzner Cloud API uses is supported.
 //!
 //! The check is stricter than the standard in one point: a property that is not in the document is an error. A client
 //! that reads such a property would get nothing from the real API. Patterns are not checked.
@@ -34,7 +34,7 @@ const ID_OR_NAME: [&str; 2] = ["ID or name", "IDs (`integer`) or names"];
 pub type Problems = Vec<String>;
 
 impl Spec {
-    /// Reads a JSON document. The error contains the name of the file.
+    /// Reads an OpenAPI document in JSON. The error contains the name of the file.
     pub fn load(path: impl AsRef<Path>) -> Result<Spec, String> {
         let path = path.as_ref();
         let text = fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use api::{Answer, Api, request};
 
-/// Paths that the real API has removed. It answers 410 to them, and the document does not contain them.
+/// Paths that the real API has removed. The real API answers 410 to them, and the document does not contain them.
 const REMOVED: [&str; 2] = ["/datacenters", "/datacenters/1"];
 
 /// Error codes for requests that fit the document and are refused because of the current state, e.g. because a resource
@@ -239,7 +239,7 @@ fn networks(tour: &mut Tour) {
 
 fn servers(tour: &mut Tour) {
     let network = tour.api.cloud.create_network(tour.api.project, "net", "10.0.0.0/16");
-    // SSH keys and firewalls are created without a check, because the document does not contain their own paths.
+    // SSH keys and firewalls are created without a check. The document has no paths for creating them.
     let key = json!({"name": "key", "public_key": "ssh-ed25519 AAAAx"});
     tour.api.post("/ssh_keys", key);
     let firewall = tour.api.post("/firewalls", json!({"name": "firewall"}));

@@ -17,7 +17,8 @@ pub struct User {
     /// `system:authenticated`, which need not be listed here.
     pub groups: Vec<String>,
     pub tokens: Vec<String>,
-    /// The certificates of the user as DER. They are compared byte by byte with the certificate that a client showed.
+    /// The certificates of the user as DER. A certificate that a client sends must be equal to one of them, byte by
+    /// byte.
     pub certificates: Vec<Vec<u8>>,
     /// The rules of all ClusterRoles that ClusterRoleBindings bind to the user.
     pub rules: Vec<PolicyRule>,
@@ -54,7 +55,7 @@ pub struct Directory {
     grants: Vec<NamespaceGrant>,
 }
 
-/// The user of a request.
+/// The user who sent a request, together with the user's groups.
 #[derive(Clone, Debug)]
 pub struct Identity {
     pub name: String,
@@ -103,8 +104,8 @@ impl Directory {
         self.grants.push(NamespaceGrant { user: user.into(), namespace: namespace.into(), rules });
     }
 
-    /// Takes the user's rules away in one namespace where the user has rules, and returns this namespace. Returns
-    /// `None` when the user has no rules in any namespace.
+    /// Takes a user's rules away in one namespace, and returns this namespace. It is the namespace in which the user first
+    /// got rules. Returns `None` when no namespace has rules for the user.
     pub fn revoke_in_a_namespace(&mut self, user: &str) -> Option<String> {
         let grant = self.grants.iter().find(|grant| grant.user == user)?;
         let namespace = grant.namespace.clone();
@@ -212,7 +213,7 @@ impl Identity {
         Identity { name: "system:anonymous".into(), groups: vec!["system:unauthenticated".into()] }
     }
 
-    /// Returns the identity of an authenticated user who is only in the group `system:authenticated`.
+    /// Returns the identity of a user with this name, whose only group is `system:authenticated`.
     pub fn named(name: &str) -> Identity {
         Identity { name: name.into(), groups: vec!["system:authenticated".into()] }
     }

@@ -106,8 +106,8 @@ fn resource_answer(
     }
 }
 
-/// Returns the namespace of the requested objects, or an empty text for cluster-scoped objects. It differs from
-/// `asked.namespace` only for a Namespace, where the authorizer wants the Namespace's own name.
+/// Returns the namespace of the requested objects, or an empty text for cluster-scoped objects. A request for a
+/// Namespace has its own name in `asked.namespace`, as the authorizer expects, but a Namespace is cluster-scoped.
 fn request_namespace<'a>(row: &Resource, asked: &'a ResourceRequest) -> &'a str {
     if row.namespaced { &asked.namespace } else { "" }
 }
@@ -117,8 +117,8 @@ fn request_namespace<'a>(row: &Resource, asked: &'a ResourceRequest) -> &'a str 
 fn check_path(row: &Resource, asked: &ResourceRequest) -> Result<(), Refusal> {
     let in_namespace = !asked.namespace.is_empty();
     let misplaced = match row.namespaced {
-        // `/api/v1/services` without a namespace lists the Services of all namespaces. A single Service has no such
-        // path.
+        // A list of Services has a path without a namespace, `/api/v1/services`, for all namespaces. A single Service
+        // has no such path.
         true => !in_namespace && asked.named,
         false => in_namespace && row.plural != "namespaces",
     };

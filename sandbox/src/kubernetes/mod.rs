@@ -53,7 +53,7 @@ use real::Corner;
 use resource::Resource;
 use store::{Object, Store};
 
-/// The objects that [`Cluster::backup`] saved.
+/// A copy of all objects, which [`Cluster::backup`] makes and [`Cluster::restore`] puts back.
 pub struct Backup(Store);
 
 /// The API server. One lock protects the whole state. A request holds the lock while it selects the objects of its
@@ -80,7 +80,8 @@ impl Handler for Cluster {
     fn handle(&self, request: &Request) -> Response {
         let answer = match &self.corner {
             Some(corner) => {
-                // The lock is not held during the request, because a real server may need a long time for its answer.
+                // The directory of users is cloned, so that the lock on the state is free during the request. A real
+                // server can need a long time for its answer.
                 let directory = self.state().directory.clone();
                 corner.answer(&directory, request, directory.authenticate(request))
             }
@@ -132,8 +133,8 @@ impl Cluster {
         }
     }
 
-    /// Whether a real API server answers. With a real server, [`freeze_cache`](Cluster::freeze_cache) is impossible,
-    /// and [`edit`](Cluster::edit) can store only valid objects.
+    /// Whether a real API server answers. A real server's cache cannot be frozen by
+    /// [`freeze_cache`](Cluster::freeze_cache), and a real server refuses invalid objects from [`edit`](Cluster::edit).
     pub fn is_real(&self) -> bool {
         self.corner.is_some()
     }
@@ -199,8 +200,8 @@ impl Cluster {
         self.state().directory.grant_in_namespace(user, namespace, rules);
     }
 
-    /// Waits on a real server until the next second has begun. Creation times have whole seconds, so only then do later
-    /// objects have a later creation time than the existing ones. A simulated cluster does not wait.
+    /// Waits until the next second has begun, if the server is real. Creation times have whole seconds. After the wait,
+    /// new objects have a later creation time than all existing ones. A simulated cluster does not wait.
     pub fn await_next_second(&self) {
         if let Some(corner) = &self.corner {
             corner.await_next_second();
@@ -336,8 +337,8 @@ impl Cluster {
 }
 
 impl State {
-    /// Returns the store that answers a read with this `resourceVersion`. A frozen cache answers only
-    /// reads with `resourceVersion` 0.
+    /// Returns the store that answers a read with this `resourceVersion`. While the cache is frozen, version 0 is read
+    /// from the frozen store, and every other version from the current one.
     fn store_for(&self, resource_version: Option<u64>) -> &Store {
         match &self.frozen {
             Some(frozen) if resource_version == Some(0) => frozen,

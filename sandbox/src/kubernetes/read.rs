@@ -15,8 +15,8 @@ use super::view::{ListMeta, View};
 use super::{Cluster, State};
 use crate::exchange::{Request, Response};
 
-/// Snapshots of lists whose last page was not requested yet. The later pages are read from the snapshot, so that all
-/// pages show the same revision.
+/// Snapshots of the lists that clients read in several pages. All pages after the first are read from a snapshot, so
+/// that all show the same revision.
 #[derive(Default)]
 pub struct Pages {
     snapshots: VecDeque<Snapshot>,
@@ -25,7 +25,7 @@ pub struct Pages {
 /// All objects of one resource at one revision, in one namespace or in all namespaces.
 type Objects = Arc<Vec<Arc<Object>>>;
 
-/// A snapshot of the objects of one list that has further pages.
+/// The objects of one list as they were when its first page was returned. Later pages are read from this snapshot.
 struct Snapshot {
     resource: &'static str,
     namespace: String,

@@ -49,8 +49,7 @@ fn in_group(
     version: &str,
     rest: &[&str],
 ) -> Option<ResourceRequest> {
-    // In `namespaces/NAME/status`, `status` is a subresource of the Namespace. It is not a resource inside the
-    // namespace.
+    // In `namespaces/NAME/status`, `status` is a subresource of the Namespace and not a resource inside the namespace.
     let (namespace, rest) = match rest {
         ["namespaces", namespace, inside, ..] if !matches!(*inside, "status" | "finalize") => {
             (*namespace, &rest[2..])
@@ -67,7 +66,8 @@ fn in_group(
     let selected = matches!(verb, "list" | "watch" | "deletecollection")
         .then(|| selected_name(request))
         .flatten();
-    // RBAC is asked about a Namespace with its own name as the namespace, as in kube-apiserver.
+    // For a request about a Namespace, the namespace of the request is the Namespace's own name. kube-apiserver asks
+    // RBAC in this way too.
     let namespace = if resource == "namespaces" && group.is_empty() { name } else { namespace };
     Some(ResourceRequest {
         verb: verb.into(),

@@ -7,14 +7,15 @@ use serde_json::{Map, Value, json};
 use super::resource::Resource;
 use crate::exchange::Response;
 
-/// The reason why a request is refused, which becomes the `Status` body of the answer.
+/// The reason why a request is refused. It is sent as a `Status` object.
 #[derive(Clone, Debug)]
 pub struct Refusal {
     pub code: u16,
     /// The machine-readable reason, e.g. `NotFound`. It is empty for errors to which Kubernetes gives no reason.
     pub reason: &'static str,
     pub message: String,
-    /// The field `details` of the answer. For `None` the answer has no such field. An empty object is shown as `{}`.
+    /// The field `details` of the answer. `None` means that the answer has no such field, and an empty object is sent
+    /// as `{}`.
     pub details: Option<Value>,
     /// The field `metadata.continue` of an answer with 410 to an expired `continue` token. With it, the client can read
     /// the rest of the list as it is now.
@@ -45,8 +46,9 @@ impl FieldError {
         FieldError { reason: "FieldValueInvalid", field: field.into(), message }
     }
 
-    /// Returns an error about a duplicate in a list. The message shows `value`, the duplicate as JSON of Go's struct.
-    /// The caller writes this JSON, because its fields have other names and another order than in the object.
+    /// Returns an error about a duplicate item of a list. Its message shows `value`, which is the item as JSON of the
+    /// server's internal Go struct. The caller writes this JSON itself, because the names and the order of its fields
+    /// differ from the API's.
     pub fn duplicate(field: impl Into<String>, value: &str, detail: &str) -> FieldError {
         let message = if detail.is_empty() {
             format!("Duplicate value: {value}")
@@ -156,8 +158,8 @@ impl Refusal {
         Refusal::new(405, "MethodNotAllowed", message, Some(json!({})))
     }
 
-    /// Returns the error with which a real server answers when the storage of the resource has no such verb, e.g.
-    /// `watch`.
+    /// Returns a 405 for a verb that the resource does not support, e.g. `watch`. The real server answers so when its
+    /// storage lacks the verb.
     pub fn verb_not_supported(resource: &Resource, verb: &str) -> Refusal {
         let message =
             format!("{verb} is not supported on resources of kind {:?}", resource.qualified());
@@ -214,8 +216,8 @@ impl Refusal {
         Refusal::invalid_as(resource.group, resource.kind, name, errors)
     }
 
-    /// Returns a 422 with a subject that the caller chooses, because some messages of the real server name something
-    /// else than the kind. `kind` and `name` are empty when the object could not be read.
+    /// Returns a 422 with the message `KIND "NAME" is invalid: …`. The caller chooses `kind`, because the real server
+    /// sometimes writes another word there. `kind` and `name` are empty when the object could not be read.
     pub fn invalid_as(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Refusal {
         let mut details = details(group, kind, name);
         details["causes"] = errors.iter().map(FieldError::cause).collect();

@@ -151,7 +151,7 @@ fn insert(
     Ok(state.store.put(resource, &key, new))
 }
 
-/// Restores the fields of `old` that the client cannot change, checks the new object, and stores it unless this is a
+/// Restores the fields that the client cannot change from `old`, checks the new object, and stores it unless this is a
 /// dry run.
 fn replace(
     state: &mut State,

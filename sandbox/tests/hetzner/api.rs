@@ -1,6 +1,7 @@
 //! The simulated Hetzner Cloud API with one project. Tests send requests to it as a client does, but without sockets.
 
-// Each test binary that includes this file uses only a part of it.
+// Each test binary that includes this file uses only a part of it. Without this attribute the compiler would warn about
+// the rest.
 #![allow(dead_code)]
 
 use std::sync::Arc;

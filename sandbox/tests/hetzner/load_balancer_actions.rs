@@ -23,7 +23,7 @@ fn a_load_balancer_is_attached_to_one_network_at_a_time() {
     let far = create(&api, "far", json!({"location": "ash"}));
     let unavailable = "ip_not_available";
     let attach = "attach_to_network";
-    // The steps run in this order. The address 10.0.0.2 is taken, because the worker has it.
+    // The steps run in this order. The address 10.0.0.2 is not available, because the server `worker` has it.
     let steps = [
         (id, attach, json!({}), 422, "invalid_input"),
         (id, attach, json!({"network": 1}), 404, "not_found"),

@@ -139,7 +139,7 @@ fn an_update_changes_what_it_names() {
         service()
     };
     let before = service();
-    // Each case: a change, and the field that it sets, with the new value.
+    // Each case: the changed fields in the request, the path of one field in the answer, and its new value.
     let cases = [
         (json!({"destination_port": 5}), "/destination_port", json!(5)),
         (json!({"proxyprotocol": true}), "/proxyprotocol", json!(true)),

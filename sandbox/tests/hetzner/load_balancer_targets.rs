@@ -177,8 +177,8 @@ fn health_follows_the_server_and_the_test() {
     assert_eq!(health(), both("healthy - null"));
 }
 
-/// All durations are half of the real ones. With shorter durations, the first health check could be over before the
-/// test looks.
+/// The cloud simulates all durations at half of their real length. At a smaller scale, the first health check could be
+/// over before the test sees the status `unknown`.
 #[test]
 fn health_is_unknown_at_first_and_a_server_that_starts_needs_a_moment() {
     let cloud = Cloud::new(0.5);

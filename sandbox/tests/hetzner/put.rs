@@ -1,4 +1,4 @@
-//! A simulated project that is filled with documents, as a real API has shown them.
+//! A project that a test fills with documents. The documents have the form in which a real API shows resources.
 
 use serde_json::{Value, json};
 

@@ -149,7 +149,7 @@ fn services_are_selected_by_type_and_name() {
     assert_eq!(status, 400);
 }
 
-/// Clients recognise a cluster by this UID, so it must not change.
+/// Clients recognise a cluster by the UID of its Service `kubernetes`, so this UID must not change.
 #[test]
 fn the_uid_of_the_api_servers_own_service_is_for_good() {
     let world = world();

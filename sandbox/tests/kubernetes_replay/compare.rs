@@ -13,15 +13,15 @@ use serde_json::{Value, json};
 
 use super::order::{Case, Exemption};
 
-/// The counterparts of recorded values in our answers. The key is the group of the field, as in [`LEARNED`], and the
-/// recorded value.
+/// What each recorded value is in our answers, e.g. which UID of ours a recorded UID corresponds to. The key is the
+/// group of the field and the recorded value.
 #[derive(Default)]
 pub struct Names {
     known: BTreeMap<(&'static str, String), Value>,
 }
 
-/// The fields whose values cannot be equal. Fields of one group share their values: a port can be a `nodePort` or a
-/// `healthCheckNodePort`.
+/// The fields whose values differ between the recording and our answers, each with its group. Fields of one group share
+/// their values: a port can be a `nodePort` or a `healthCheckNodePort`.
 const LEARNED: [(&str, &str); 6] = [
     ("uid", "uid"),
     ("resourceVersion", "version"),
@@ -34,8 +34,8 @@ const LEARNED: [(&str, &str); 6] = [
 const AGES: [&str; 3] = ["Age", "Last Seen", "First Seen"];
 
 impl Names {
-    /// Returns a recorded request in which every recorded value with a known counterpart is replaced by that
-    /// counterpart.
+    /// Returns a recorded request with our values instead of the recorded ones, e.g. our UIDs, as far as they are
+    /// known.
     pub fn apply(&self, request: &Value) -> Value {
         let mut request = self.renamed(request, "");
         let mut path = request["path"].as_str().unwrap_or_default().to_string();
@@ -70,8 +70,8 @@ impl Names {
         }
     }
 
-    /// Replaces recorded values inside messages and table cells. Only whole words are replaced, so that a short number
-    /// does not change a part of another word.
+    /// Replaces recorded values by ours inside messages and table cells. Only whole words are replaced, so that a short
+    /// number does not change a part of another word.
     fn in_text(&self, text: &str) -> String {
         let is_part =
             |character: char| character.is_ascii_alphanumeric() || "-.".contains(character);

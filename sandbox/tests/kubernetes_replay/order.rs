@@ -27,7 +27,7 @@ pub enum Who {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Exemption {
-    /// The difference of the whole answer is only reported, as a skipped test with this reason.
+    /// The whole answer is expected to differ, for this reason. The case is reported as a skipped test.
     Whole(&'static str),
     /// The message is not compared, because it quotes `managedFields`. The rest of the answer is compared.
     Message,
@@ -226,8 +226,7 @@ pub const ORDER: &[Case] = &[
     case("general/unsupported-media-type"),
 ];
 
-/// Makes the change that a server-side apply has made on the recorded server. That request is in the list of skipped
-/// cases.
+/// Makes the change that a server-side apply has made on the recorded server. The sandbox does not serve that request.
 fn apply_server_side(cluster: &Cluster) {
     cluster.edit("nodes", None, "worker-1", |node| {
         node["metadata"]["labels"]["applied"] = "yes".into()

@@ -1,5 +1,5 @@
-//! Tests of the sandbox in memory: answers are those of sockets, time is simulated, and repeated calls get repeated
-//! answers.
+//! Tests of the sandbox in memory: answers are equal to those over sockets, time is simulated, and the same calls get
+//! the same answers in every run.
 
 mod calls;
 mod cost;

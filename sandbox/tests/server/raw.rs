@@ -1,4 +1,4 @@
-//! An HTTP client that sends given bytes and reads the answer, without any rule of its own.
+//! An HTTP client that sends exactly the bytes that a test gives it, and reads the answer.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -34,7 +34,8 @@ pub fn connect(address: SocketAddr) -> TcpStream {
     socket
 }
 
-/// Sends a request with one write. After a first small write, a second one would wait until the first is acknowledged.
+/// Sends a request with one write. With two writes, the operating system could hold the second back until the first is
+/// acknowledged.
 pub fn send(stream: &mut impl Write, request: &str) {
     stream.write_all(request.as_bytes()).unwrap();
 }

@@ -15,7 +15,8 @@ pub fn since(timestamp: Option<&str>) -> String {
     }
 }
 
-/// Returns a duration in seconds as kubectl writes it. The limits are those of `apimachinery`'s `HumanDuration`.
+/// Returns a duration as `kubectl` shows it. The lengths at which the units change are those of `HumanDuration` in
+/// `apimachinery`.
 fn human(seconds: i64) -> String {
     match seconds {
         ..-1 => "<invalid>".into(),

@@ -84,8 +84,8 @@ impl Corner {
         }
     }
 
-    /// Answers a request of a client. `identity` is the client's user, or the error of its authentication, as
-    /// `directory` knows the users.
+    /// Answers a request of a client. `identity` is the result of authenticating the client with the users in
+    /// `directory`.
     pub fn answer(
         &self,
         directory: &Directory,
@@ -110,8 +110,8 @@ impl Corner {
                     Caller::User(self.names.inside(&identity.name))
                 }
             }
-            // A request without credentials or with wrong credentials is sent to the real server as it came. The real
-            // server then refuses it, or answers it as the anonymous user.
+            // The real server gets a request with missing or wrong credentials unchanged. It refuses the request, or
+            // answers it as one of the anonymous user.
             _ => Caller::Header(request.header("authorization").map(str::to_owned)),
         };
         if let RequestInfo::Resource(asked) = &info
@@ -172,8 +172,8 @@ impl Corner {
         items.map(whole).collect()
     }
 
-    /// Changes an object, and tries again when another client changed the object in between. Returns false when there
-    /// is no such object.
+    /// Changes an object by reading it, calling `edit`, and writing it. All this is repeated when another client
+    /// changed the object after the read. Returns false when there is no such object.
     ///
     /// # Panics
     /// Panics when the server refuses the object that `edit` has changed.
@@ -225,7 +225,7 @@ impl Corner {
         let cached = format!("{path}?resourceVersion=0");
         roles::poll("the cache to know of a deletion", || {
             let (status, object) = self.server.json("GET", &cached, None);
-            // Finalizers can keep the object. It is then not gone but marked for deletion, which is enough here.
+            // The wait is also over when finalizers keep the object and the cache shows it as marked for deletion.
             status == 404 || !object["metadata"]["deletionTimestamp"].is_null()
         });
         was_there
@@ -249,7 +249,8 @@ impl Corner {
 }
 
 impl Corner {
-    /// Deletes all objects with the sandbox's prefix, and the Roles. Objects that no longer exist are no error.
+    /// Deletes all objects with the sandbox's prefix, and the Roles of its users. An object that no longer exists is no
+    /// error.
     pub fn clear(&self) {
         for resource in CLEANED.map(row) {
             for object in self.owned(resource, "") {

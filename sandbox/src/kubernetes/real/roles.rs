@@ -1,4 +1,4 @@
-//! The rules of a user, as Roles and bindings of the real server.
+//! Gives a user rules on the real server, by Roles and bindings.
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -19,15 +19,15 @@ pub struct Roles {
     /// The paths of the created Roles and bindings, in the order in which they are deleted: a binding comes before its
     /// Role.
     made: Mutex<Vec<String>>,
-    /// All access reviews that were sent so far, each with its user. A later `bind` replaces a Role and can so take
-    /// rights away. It therefore sends all reviews of the user again.
+    /// All access reviews that were sent so far, each with its user. Each call of `bind` replaces a Role and can
+    /// thereby take rights away. It therefore sends all reviews of the user again.
     asked: Mutex<Vec<(String, ResourceRequest)>>,
 }
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-/// The longest wait until new rules are in force. The server decides by caches, into which new rules usually come
-/// within a few milliseconds.
+/// The longest wait until new rules are in force. The server checks rights against its caches, which usually contain
+/// new rules within a few milliseconds.
 const LIMIT: Duration = Duration::from_secs(20);
 
 impl Roles {

@@ -26,7 +26,8 @@ pub(super) enum Caller {
     Owner,
     /// The user of this name, whom the owner impersonates.
     User(String),
-    /// Any other caller. The request is sent with this `Authorization` header, or without one for `None`.
+    /// A caller who is neither the owner nor a user of the sandbox. The request is sent with this `Authorization`
+    /// header, or without the header for `None`.
     Header(Option<String>),
 }
 
@@ -91,7 +92,8 @@ impl Server {
             url = format!("{url}?{}", query.join("&"));
         }
         let mut sent = ureq::http::Request::builder().method(request.method.as_str()).uri(url);
-        // Only JSON is accepted as an answer, because the sandbox translates names in JSON alone.
+        // Formats other than JSON are removed from the `Accept` header, because the sandbox can only translate names in
+        // JSON.
         let accept = request.header("accept").unwrap_or("application/json");
         let accept: Vec<&str> = accept
             .split(',')
@@ -241,8 +243,8 @@ impl Kubeconfig<'_> {
         part[field].as_str().map(str::to_owned)
     }
 
-    /// Returns a certificate or key of the kubeconfig: the content of `FIELD-data`, or else of the file that `FIELD`
-    /// names.
+    /// Returns a certificate or key of the kubeconfig. It is the content of the field `{field}-data`, or else of the
+    /// file that `field` names.
     fn data(&self, part: &Value, field: &str) -> io::Result<Option<Vec<u8>>> {
         if let Some(inline) = self.text(part, &format!("{field}-data")) {
             let decoded = STANDARD.decode(inline.trim());

@@ -1,4 +1,4 @@
-//! The rules of `Event` (core/v1), which accept almost everything.
+//! The rules of `Event` (core/v1). They accept almost every value.
 
 use serde_json::Value;
 

@@ -1,11 +1,11 @@
-//! The rules of `metadata`, which are the same for every kind.
+//! The rules of `metadata`, which apply to all kinds alike.
 
 use serde_json::Value;
 
 use super::{items, names, text};
 use crate::kubernetes::status::FieldError;
 
-/// The largest size of all annotations of an object together.
+/// The largest number of bytes in the keys and values of all annotations of an object.
 const ANNOTATIONS_MOST_BYTES: usize = 256 * 1024;
 const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
 const NAME_REQUIRED: &str = "name or generateName is required";
@@ -79,8 +79,8 @@ fn annotations(metadata: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let mut bytes = 0;
     for (key, value) in metadata["annotations"].as_object().into_iter().flatten() {
-        // The check does not allow upper case in a key's prefix, but annotations may have it. The key is therefore
-        // checked in lower case.
+        // The prefix of a key must be in lower case, but an annotation's key is allowed to have upper case there. The
+        // key is therefore converted to lower case before the check.
         let wrong = names::qualified(&key.to_lowercase());
         errors.extend(
             wrong

@@ -28,7 +28,7 @@ use super::store::Store;
 
 /// The rules of a kind. In all functions, `new` is the decoded object that is written, and `old` is the stored one.
 pub trait Rules: Sync {
-    /// Sets the default values of the API documentation. It runs whenever an object of this kind is decoded.
+    /// Sets the default values of the API documentation. This function runs whenever an object of this kind is decoded.
     fn defaults(&self, _object: &mut Value) {}
 
     /// Sets the values that the server and its admission plugins add when an object is created.
@@ -68,7 +68,7 @@ pub trait Rules: Sync {
     }
 }
 
-/// The rules of a kind that has only the rules which all kinds have.
+/// A kind without rules of its own. Only the rules that all kinds share apply.
 pub struct Plain;
 
 impl Rules for Plain {}
@@ -78,8 +78,8 @@ fn items(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Returns the mutable items of a list. It does not add an absent field, while the index operator `object[field]` would
-/// add the field as null.
+/// Returns the mutable items of a list. An absent list has no items and stays absent. The index operator of `Value`
+/// would insert null for it.
 fn items_mut<'a>(object: &'a mut Value, field: &str) -> &'a mut [Value] {
     object.get_mut(field).and_then(Value::as_array_mut).map_or(&mut [], Vec::as_mut_slice)
 }

@@ -46,8 +46,8 @@ impl Rules for Node {
         errors
     }
 
-    /// The real server validates an update first as a new node and then as an update. An error that both find is
-    /// reported twice, and so it is here.
+    /// The real server validates an update in two steps: as if it were a new node, and then as an update. An error that
+    /// both steps find is in the list twice, as on the real server.
     fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = self.validate(new);
         errors.extend(update(new, old));

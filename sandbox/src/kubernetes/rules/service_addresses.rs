@@ -37,7 +37,7 @@ pub fn allocate(new: &mut Value, old: Option<&Value>, store: &Store) -> Vec<Fiel
 /// The addresses and ports that the other Services use.
 struct Taken {
     cluster_ips: BTreeSet<String>,
-    /// The node ports of other Services, each with its protocol. A `healthCheckNodePort` is in the list as a TCP port.
+    /// The node ports of other Services, each with its protocol. A `healthCheckNodePort` counts as a TCP port.
     node_ports: BTreeSet<(i64, String)>,
 }
 
@@ -102,7 +102,8 @@ fn sync_cluster_ips(new: &mut Value, old: &Value) {
     }
 }
 
-/// Keeps the allocated addresses and ports when an update does not contain them, e.g. a PUT of the original manifest.
+/// Copies the allocated addresses and ports from `old` when an update does not contain them. This happens when a client
+/// sends its original manifest in a PUT.
 fn keep_allocated(new: &mut Value, old: &Value) {
     if needs_cluster_ip(new) && needs_cluster_ip(old) {
         for field in ["clusterIP", "clusterIPs"] {
@@ -239,8 +240,8 @@ fn health_check_port(
         spec["healthCheckNodePort"] = taken.free_port(ours, seed)?.into();
         return None;
     };
-    // The Service already had a health check port, so nothing is allocated. Whether the update may change that port is
-    // checked by validation.
+    // The Service had a health check port before, so nothing is allocated. Validation reports an error when the update
+    // changes that port.
     if old.is_some_and(needs_health_check_node_port) {
         return None;
     }

@@ -1,8 +1,8 @@
 //! Decodes an object as Go's `encoding/json` does when it fills a struct, and shows the object as Go writes that
 //! struct.
 //!
-//! Unknown fields are dropped and reported. Null becomes the zero value. Whether a zero value is shown is decided by
-//! the field's `Presence`. A value of a wrong type is an error in the words of `encoding/json`.
+//! Unknown fields are dropped and reported. Null becomes the zero value. The field's `Presence` decides whether an
+//! answer shows a zero value. A value of a wrong type is an error in the words of `encoding/json`.
 
 use serde_json::{Map, Number, Value};
 
@@ -31,8 +31,8 @@ struct Decoder {
     unknown: Vec<String>,
 }
 
-/// The place of a value in its object, as a chain of steps from the value up to the object. It is written as text only
-/// when an error or a warning needs it.
+/// The place of a value in its object, as a chain of steps from the value up to the object. The chain becomes text only
+/// for an error or a warning.
 #[derive(Clone, Copy)]
 struct Place<'a> {
     /// The name of the Go struct that contains the field. Go's error messages show it.

@@ -91,7 +91,7 @@ pub static SECRET: Object = Object {
         optional("apiVersion", Type::String),
         always("metadata", OBJECT_META),
         pointer("immutable", Type::Bool),
-        // The values are base64, which is not validated.
+        // The values of `data` are base64. The simulation does not check this.
         optional("data", Type::Strings),
         optional("type", Type::String),
     ],

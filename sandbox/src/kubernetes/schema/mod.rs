@@ -34,7 +34,7 @@ pub struct Field {
     pub presence: Presence,
 }
 
-/// When an answer shows a field.
+/// The condition under which an answer shows a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
     /// The field is shown when its value is not zero. In Go such a field is a value with `omitempty`.
@@ -53,13 +53,13 @@ pub enum Type {
     Int32,
     Int64,
     IntOrString,
-    /// RFC 3339 with seconds.
+    /// A time as text in RFC 3339, with whole seconds.
     Time,
-    /// RFC 3339 with exactly six decimals.
+    /// A time as text in RFC 3339, with exactly six decimals of a second.
     MicroTime,
-    /// A map of strings.
+    /// A map from strings to strings.
     Strings,
-    /// A map of quantities, which are strings or numbers.
+    /// A map from strings to quantities. A client can write a quantity as a string or as a number.
     Quantities,
     List(&'static Type, Merge),
     Object(&'static Object),

@@ -1,4 +1,4 @@
-//! Field selectors: `spec.type=LoadBalancer,metadata.name!=a`.
+//! Field selectors, e.g. `spec.type=LoadBalancer,metadata.name!=a`.
 
 use serde_json::Value;
 
@@ -62,7 +62,8 @@ fn split_terms(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Replaces `\\`, `\,` and `\=` by their second character. Nothing else may be escaped.
+/// Replaces the escapes `\\`, `\,` and `\=` in a selector's value by their second character. Returns `None` for any
+/// other escape, and for a `=` without a backslash.
 fn unescape(value: &str) -> Option<String> {
     let mut plain = String::new();
     let mut characters = value.chars();
@@ -83,7 +84,7 @@ fn check_field(field: &str, resource: &Resource) -> Result<(), String> {
     {
         return Ok(());
     }
-    // For kinds without selectable fields of their own, the real server has this other message.
+    // The real server has another error message for resources that allow no fields besides the name and the namespace.
     if resource.selectable_fields.is_empty() {
         return Err(format!(
             r#""{field}" is not a known field selector: only "metadata.name", "metadata.namespace""#

@@ -1,4 +1,4 @@
-//! Label selectors: `a=b,c!=d,e in (f,g),h notin (i),j,!k,n>1`.
+//! Label selectors, e.g. `a=b,c!=d,e in (f,g),h notin (i),j,!k,n>1`.
 
 use serde_json::{Map, Value};
 
@@ -96,7 +96,7 @@ struct Parser {
     next: usize,
 }
 
-/// Whether the token can be a key or a value, because it is not empty, an operator, a bracket or a comma.
+/// Whether the token can be a key or a value. Empty tokens, operators, brackets and commas cannot.
 fn is_identifier(token: &str) -> bool {
     !token.is_empty() && !token.starts_with(['=', '!', '(', ')', ',', '>', '<'])
 }
