@@ -29,17 +29,18 @@ pub struct Call {
     /// The status of the answer. `None` while the server still works on the call, and also when the call ended without
     /// an answer.
     pub status: Option<u16>,
-    /// The length of the answer's body, even when a fault delivers only a part of it.
+    /// The length of the answer's body. It is the full length even when a simulated fault cut the body off.
     pub answer_bytes: usize,
     /// The names of the simulated faults that changed this call. `None` when no fault did.
     pub fault: Option<String>,
     pub started: Instant,
-    /// The time that the server worked on the call, including delays by faults. `None` while it still does.
+    /// The time that the server worked on the call, including simulated delays. `None` while the server still works on
+    /// it.
     pub duration: Option<Duration>,
 }
 
 impl Call {
-    /// Whether the method is neither GET nor HEAD nor OPTIONS, which only read.
+    /// Whether the call can change something: its method is neither GET nor HEAD nor OPTIONS.
     pub fn is_write(&self) -> bool {
         is_write(&self.method)
     }
@@ -138,8 +139,8 @@ impl CallLog {
         state.body_bytes = 0;
     }
 
-    /// Makes the log show `name` as the caller of calls with this bearer token, or with the certificate that
-    /// has this DER.
+    /// Makes the log show `name` as the caller of all calls with this credential. It is a bearer token, or the DER of a
+    /// client certificate.
     pub fn name_caller(&self, credential: impl Into<Vec<u8>>, name: &str) {
         self.state().callers.insert(credential.into(), name.to_owned());
     }

@@ -21,7 +21,7 @@ use rustls::{
 use crate::faults::SplitMix64;
 use crate::time;
 
-/// Signature algorithms for [`Authority::client_with`].
+/// The signature algorithms that [`Authority::client_with`] takes.
 pub use rcgen::{PKCS_ECDSA_P384_SHA384, PKCS_ED25519};
 
 /// A certificate authority whose private key is only in memory.
@@ -32,7 +32,7 @@ pub struct Authority {
     keys: Keys,
 }
 
-/// The source of an authority's keys.
+/// Where the keys of an authority come from.
 enum Keys {
     Random,
     /// The keys are computed from a seed. All of them are Ed25519 keys, because Ed25519 signatures need no random
@@ -45,7 +45,7 @@ enum Keys {
 pub struct Identity {
     pub certificate_pem: String,
     pub certificate_der: Vec<u8>,
-    /// The key as PKCS#8.
+    /// The private key in PEM, as PKCS#8.
     pub key_pem: String,
     key_der: Vec<u8>,
 }
@@ -53,10 +53,10 @@ pub struct Identity {
 /// The user and group in a client certificate, from which Kubernetes takes the user and group of a request.
 #[derive(Clone, Debug, Default)]
 pub struct Subject {
-    /// The common name.
+    /// The common name of the certificate.
     pub user: String,
-    /// The organisation. Kubernetes reads several organisations, but the library that makes our certificates
-    /// writes only one.
+    /// The organisation of the certificate. Kubernetes reads several organisations as groups, but the library that
+    /// makes these certificates writes only one.
     pub group: Option<String>,
 }
 
@@ -109,8 +109,8 @@ impl Authority {
     pub fn server(&self, names: &[&str], validity: Validity) -> Result<Identity, Error> {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let mut params = CertificateParams::new(names)?;
-        // The subject must differ from the name of the CA. OpenSSL takes a certificate with equal issuer and subject
-        // for a self-signed one.
+        // The subject of the certificate must differ from the name of the CA. When issuer and subject are equal,
+        // OpenSSL takes the certificate for a self-signed one.
         params.distinguished_name = parameters("kube-apiserver", validity)?.distinguished_name;
         set_validity(&mut params, validity)?;
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
@@ -240,8 +240,8 @@ impl Material {
     }
 }
 
-/// Accepts every client certificate whose private key the client has. Whether the certificate is trusted is decided
-/// after the handshake.
+/// A verifier that accepts every client certificate whose private key the client has. After the handshake, another
+/// verifier decides whether the certificate is trusted.
 struct AnyCertificate {
     /// The names of the trusted CAs. The server sends them to clients, so that a client with several certificates can
     /// choose a fitting one.

@@ -17,7 +17,7 @@ pub struct Kubeconfig {
     pub current: String,
 }
 
-/// A context and its user. Both have the same name in the kubeconfig.
+/// A context of the kubeconfig and its user. The user has the same name as the context.
 #[derive(Clone, Debug)]
 pub struct Context {
     pub name: String,

@@ -42,7 +42,7 @@ use std::fmt;
 
 pub use world::{Builder, Sandbox};
 
-/// One of the three simulated APIs, which are called halves. A sandbox mainly has two of them, the Hetzner Cloud API
+/// One of the three simulated APIs. The type has this name because a sandbox has two main parts, the Hetzner Cloud API
 /// and the Kubernetes API. The Robot web service is an extra.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Half {

@@ -40,8 +40,8 @@ fn run(flags: &Flags) -> io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     let env_file = flags.env_file.as_deref();
     if let Some(path) = env_file {
-        // The file of an earlier run is removed first, because another program may wait for this file and must not read
-        // old values.
+        // A file of an earlier run is removed first. Another program can wait for this file, and must not read the
+        // values of the earlier run.
         remove(path)?;
     }
     let sandbox = flags.builder().try_start()?;

@@ -36,7 +36,7 @@ pub struct PolicyRule {
     pub non_resource_urls: Vec<String>,
 }
 
-/// The rules that a user has in this namespace only. On a real server a RoleBinding gives the user a Role with these
+/// The rules that a user has in this namespace only. In a real cluster a RoleBinding gives the user a Role with these
 /// rules.
 #[derive(Clone, Debug)]
 struct NamespaceGrant {
@@ -49,8 +49,8 @@ struct NamespaceGrant {
 #[derive(Clone, Debug, Default)]
 pub struct Directory {
     users: Vec<User>,
-    /// The credentials for HTTP basic authentication: the name of a user, and the base64 of the name, a colon and the
-    /// password. Today's API servers have no basic authentication, but a proxy in front of an API server may have it.
+    /// The users with a password for HTTP basic authentication: the user's name, and the base64 of `NAME:PASSWORD`. API
+    /// servers no longer have basic authentication, but a proxy in front of an API server can have it.
     passwords: Vec<(String, String)>,
     grants: Vec<NamespaceGrant>,
 }
@@ -104,8 +104,8 @@ impl Directory {
         self.grants.push(NamespaceGrant { user: user.into(), namespace: namespace.into(), rules });
     }
 
-    /// Takes a user's rules away in one namespace, and returns this namespace. It is the namespace in which the user first
-    /// got rules. Returns `None` when no namespace has rules for the user.
+    /// Takes a user's rules away in one namespace, and returns this namespace. It is the namespace in which the user
+    /// first got rules. Returns `None` when the user has no rules for a single namespace.
     pub fn revoke_in_a_namespace(&mut self, user: &str) -> Option<String> {
         let grant = self.grants.iter().find(|grant| grant.user == user)?;
         let namespace = grant.namespace.clone();
@@ -143,8 +143,8 @@ impl Directory {
                 });
                 user.map(Identity::of).ok_or_else(Refusal::unauthorized)
             }
-            // An empty certificate means that the client sent one that the sandbox's CA did not sign, or that is not
-            // valid now.
+            // An empty certificate stands for one that is not accepted: the sandbox's CA did not sign the client's
+            // certificate, or the certificate is not valid now.
             None if request.client_certificate.as_deref() == Some(&[]) => {
                 Err(Refusal::unauthorized())
             }
@@ -239,7 +239,8 @@ impl PolicyRule {
             && (self.resource_names.is_empty() || self.resource_names.contains(&asked.name))
     }
 
-    /// Whether the rule contains the resource, e.g. as `services`, `services/status`, `*` or `*/status`.
+    /// Whether the rule's list of resources contains the requested one, e.g. as `services`, `services/status`, `*` or
+    /// `*/status`.
     fn names_resource(&self, asked: &ResourceRequest) -> bool {
         let whole = full_resource(asked);
         self.resources.iter().any(|named| {

@@ -1,4 +1,4 @@
-//! Answers one request: authentication, authorization, and the answer.
+//! Answers one request: authenticates the caller, authorizes the request, and calls the function for its verb.
 
 use serde_json::{Value, json};
 

@@ -14,8 +14,8 @@ pub struct DeleteRequest<'a> {
     pub resource: &'static Resource,
     pub namespace: &'a str,
     pub name: &'a str,
-    /// The UID that the object must have, if the client set one as a precondition. For another UID the answer is a
-    /// conflict (409).
+    /// The UID that the client wants the object to have, as a precondition of the deletion. An object with another UID
+    /// is not deleted, and the answer is a conflict (409).
     pub uid: Option<String>,
     pub resource_version: Option<String>,
     pub dry_run: bool,
@@ -168,7 +168,8 @@ fn delete_namespace(
                 resource_version: None,
                 dry_run: false,
             };
-            // This deletion cannot fail, because the list of objects was read under the lock that is still held.
+            // This deletion cannot fail. The object was found under the lock that is still held, and no precondition is
+            // set.
             let _ = delete_object(state, &inside);
         }
     }

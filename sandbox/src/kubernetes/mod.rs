@@ -81,7 +81,7 @@ impl Handler for Cluster {
         let answer = match &self.corner {
             Some(corner) => {
                 // The directory of users is cloned, so that the lock on the state is free during the request. A real
-                // server can need a long time for its answer.
+                // API server can need a long time for its answer.
                 let directory = self.state().directory.clone();
                 corner.answer(&directory, request, directory.authenticate(request))
             }
@@ -133,8 +133,9 @@ impl Cluster {
         }
     }
 
-    /// Whether a real API server answers. A real server's cache cannot be frozen by
-    /// [`freeze_cache`](Cluster::freeze_cache), and a real server refuses invalid objects from [`edit`](Cluster::edit).
+    /// Whether a real API server answers. A real API server's cache cannot be frozen by
+    /// [`freeze_cache`](Cluster::freeze_cache), and a real API server refuses invalid objects from
+    /// [`edit`](Cluster::edit).
     pub fn is_real(&self) -> bool {
         self.corner.is_some()
     }
@@ -193,7 +194,8 @@ impl Cluster {
         if let Some(corner) = &self.corner {
             let mut directory = self.state().directory.clone();
             directory.grant_in_namespace(user, namespace, rules.clone());
-            // The real server replaces the whole Role, so the new Role must contain the rules of the earlier calls too.
+            // The real API server replaces the whole Role, so the new Role must contain the rules of the earlier calls
+            // too.
             let all = directory.granted_in_namespace(user, namespace);
             corner.bind(&directory, user, &[], namespace, &all);
         }
@@ -235,7 +237,7 @@ impl Cluster {
         Some(with_kind(row, object.value.clone()))
     }
 
-    /// Returns the objects in the order in which a LIST returns them. `None` means all namespaces.
+    /// Returns the objects of one namespace, or of all namespaces for `None`. They have the order of a LIST.
     pub fn list(&self, resource: &str, namespace: Option<&str>) -> Vec<Value> {
         let row = row(resource);
         if let Some(corner) = &self.corner {
@@ -245,9 +247,9 @@ impl Cluster {
         objects.iter().map(|object| with_kind(row, object.value.clone())).collect()
     }
 
-    /// Changes an object and raises its `resourceVersion`. Returns false when there is no such object. The simulated
-    /// server stores the object without any check, while a real server validates it. With a real server, the closure
-    /// `edit` runs again when another client changed the object at the same time.
+    /// Changes an object and raises its `resourceVersion`. Returns false when the object does not exist. The simulated
+    /// server stores the object without any check, while a real API server validates it. With a real API server, the
+    /// closure `edit` runs again when another client changed the object at the same time.
     pub fn edit(
         &self,
         resource: &str,
@@ -270,8 +272,8 @@ impl Cluster {
         true
     }
 
-    /// Deletes an object as DELETE does, which means that finalizers can keep the object. Returns false when there is
-    /// no such object.
+    /// Deletes an object like a DELETE request: an object with finalizers is only marked for deletion. Returns false
+    /// when the object does not exist.
     pub fn delete(&self, resource: &str, namespace: Option<&str>, name: &str) -> bool {
         if let Some(corner) = &self.corner {
             return corner.delete(row(resource), namespace.unwrap_or_default(), name);
@@ -287,11 +289,11 @@ impl Cluster {
         delete::delete_object(&mut self.state(), &request).is_ok()
     }
 
-    /// Freezes the watch cache, or thaws it for `false`. While it is frozen, reads with `resourceVersion=0` return the
-    /// objects as they were when it was frozen.
+    /// Freezes the watch cache, or makes it current again for `false`. While it is frozen, reads with
+    /// `resourceVersion=0` return the objects as they were at the time of freezing.
     ///
     /// # Panics
-    /// Panics when the server is a real server, whose cache cannot be frozen.
+    /// Panics when the server is a real API server, whose cache cannot be frozen.
     pub fn freeze_cache(&self, frozen: bool) {
         assert!(!self.is_real(), "a real server's cache cannot be frozen");
         let mut state = self.state();
@@ -301,7 +303,7 @@ impl Cluster {
     /// Returns all objects as they are now.
     ///
     /// # Panics
-    /// Panics when the server is a real server, whose store cannot be read.
+    /// Panics when the server is a real API server, whose store cannot be read.
     pub fn backup(&self) -> Backup {
         assert!(!self.is_real(), "a real server's store is its own");
         Backup(self.state().store.clone())
@@ -317,11 +319,11 @@ impl Cluster {
         self.state().frozen.is_some()
     }
 
-    /// Makes all existing `continue` tokens expire, as a compaction of the history does. They are then
+    /// Makes all existing `continue` tokens expire, as a compaction of etcd does. A list with such a token is then
     /// answered with 410.
     ///
     /// # Panics
-    /// Panics when the server is a real server, whose history cannot be compacted here.
+    /// Panics when the server is a real API server, whose etcd cannot be compacted by a test.
     pub fn expire_continue_tokens(&self) {
         assert!(!self.is_real(), "a real server's history is its own");
         let mut state = self.state();
@@ -330,8 +332,8 @@ impl Cluster {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // A test can panic inside the closure of `edit` and so poison the lock. The state is still consistent then,
-        // because `edit` changes a copy of the object.
+        // A test can panic inside the closure that it passes to `edit`, and so poison the lock. The state is still
+        // consistent then, because `edit` changes a copy of the object.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -6,7 +6,8 @@ pub struct Random {
     state: u64,
 }
 
-/// The real server's alphabet. It has no vowels, so that no words appear, and no two characters that look alike.
+/// The alphabet of kube-apiserver. It has no vowels, so that suffixes form no words, and no two characters that look
+/// alike.
 const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 const SUFFIX_LENGTH: usize = 5;
 

@@ -33,8 +33,8 @@ struct Snapshot {
     objects: Objects,
 }
 
-/// The largest number of snapshots. A further snapshot removes the oldest one, whose `continue` token is then answered
-/// with 410, as after a compaction of etcd.
+/// The largest number of snapshots. One more snapshot removes the oldest one. `continue` tokens of the removed snapshot
+/// are then answered with 410, as after a compaction of etcd.
 const MOST_SNAPSHOTS: usize = 64;
 const TOKEN_VERSION: &str = "meta.k8s.io/v1";
 /// A `continue` token with this revision has no snapshot. Its next page shows the objects as they are now.
@@ -122,7 +122,7 @@ pub fn list(
         };
         meta.continue_token = Some(token.encode());
         // With selectors, the number of remaining matches is not known. A list with selectors therefore has no
-        // `remainingItemCount`, as on a real server.
+        // `remainingItemCount`, as in kube-apiserver.
         let unselected = query.labels.is_empty() && query.fields.is_empty();
         meta.remaining = unselected.then_some(objects.len() - next);
         cluster.state().pages.remember(resource, namespace, revision, objects.clone());
@@ -131,7 +131,7 @@ pub fn list(
 }
 
 impl Pages {
-    /// Removes all snapshots, so that `continue` tokens that need them are answered with 410.
+    /// Removes all snapshots. `continue` tokens that belong to them are then answered with 410.
     pub fn expire(&mut self) {
         self.snapshots.clear();
     }
@@ -204,7 +204,7 @@ impl Token {
         URL_SAFE_NO_PAD.encode(json)
     }
 
-    /// Decodes a token. The error text completes the server's error message.
+    /// Decodes a `continue` token. The error is the end of the message that the client gets.
     fn decode(text: &str) -> Result<Token, String> {
         let json = URL_SAFE_NO_PAD
             .decode(text.trim_end_matches('='))
@@ -246,7 +246,7 @@ fn pick(
     let current = store.revision();
     if query.exact && query.resource_version.is_some_and(|version| version != current) {
         // The sandbox keeps no old versions of objects. An exact read of an older revision therefore gets the error
-        // that a real server has after a compaction.
+        // that kube-apiserver has after a compaction.
         let why = "The resourceVersion for the provided list is too old.";
         return Err(Refusal::expired(why, None));
     }

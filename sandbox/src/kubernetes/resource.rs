@@ -23,7 +23,7 @@ pub struct Resource {
     /// there is a schema but `verbs` allows only reading, tests create the objects directly.
     pub schema: Option<&'static Object>,
     pub rules: &'static dyn Rules,
-    /// The prefix of the resource's keys in the etcd of a real server. The error for a PUT with a wrong UID shows this
+    /// The prefix of the resource's keys in the etcd of kube-apiserver. The error for a PUT with a wrong UID shows this
     /// prefix.
     pub storage_prefix: &'static str,
     /// Whether a PUT without a `resourceVersion` is allowed.
@@ -43,7 +43,7 @@ pub const VERSION: &str = "v1";
 const ALL_VERBS: &[&str] = &["create", "delete", "get", "list", "patch", "update"];
 const READ_VERBS: &[&str] = &["get", "list"];
 
-/// The values that a row of the table has where it sets no other value.
+/// The values of a resource in [`RESOURCES`] that sets no other value.
 const DEFAULT: Resource = Resource {
     group: "",
     plural: "",
@@ -63,7 +63,8 @@ const DEFAULT: Resource = Resource {
     selectable_fields: &[],
 };
 
-/// The resources in the order in which discovery shows them: the core group, and then the other groups sorted by name.
+/// The resources that the server has, in the order of discovery: the core group first, and the other groups sorted by
+/// name.
 pub static RESOURCES: &[Resource] = &[
     Resource {
         plural: "events",

@@ -40,7 +40,7 @@ impl FieldError {
         FieldError { reason: "FieldValueRequired", field: field.into(), message }
     }
 
-    /// Returns an error about an invalid value. The message contains `value` as JSON, as on a real server.
+    /// Returns an error about an invalid value. The message contains `value` as JSON, as in kube-apiserver.
     pub fn invalid(field: impl Into<String>, value: &Value, detail: &str) -> FieldError {
         let message = format!("Invalid value: {value}: {detail}");
         FieldError { reason: "FieldValueInvalid", field: field.into(), message }
@@ -123,7 +123,7 @@ impl Refusal {
         Refusal::new(401, "Unauthorized", "Unauthorized", None)
     }
 
-    /// Returns a 403. `why` completes the sentence `nodes "x" is forbidden: …`.
+    /// Returns a 403 with a message such as `nodes "x" is forbidden: WHY`.
     pub fn forbidden(group: &str, resource: &str, name: &str, why: &str) -> Refusal {
         let subject = if name.is_empty() {
             qualified(resource, group)
@@ -158,7 +158,7 @@ impl Refusal {
         Refusal::new(405, "MethodNotAllowed", message, Some(json!({})))
     }
 
-    /// Returns a 405 for a verb that the resource does not support, e.g. `watch`. The real server answers so when its
+    /// Returns a 405 for a verb that the resource does not support, e.g. `watch`. kube-apiserver answers so when its
     /// storage lacks the verb.
     pub fn verb_not_supported(resource: &Resource, verb: &str) -> Refusal {
         let message =
@@ -216,7 +216,7 @@ impl Refusal {
         Refusal::invalid_as(resource.group, resource.kind, name, errors)
     }
 
-    /// Returns a 422 with the message `KIND "NAME" is invalid: …`. The caller chooses `kind`, because the real server
+    /// Returns a 422 with the message `KIND "NAME" is invalid: …`. The caller chooses `kind`, because kube-apiserver
     /// sometimes writes another word there. `kind` and `name` are empty when the object could not be read.
     pub fn invalid_as(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Refusal {
         let mut details = details(group, kind, name);
@@ -232,13 +232,13 @@ impl Refusal {
         Refusal::new(422, "Invalid", message, Some(json!({})))
     }
 
-    /// Returns a 500 with this message and no reason. The real server answers so for an internal error that it does not
+    /// Returns a 500 with this message and no reason. kube-apiserver answers so for an internal error that it does not
     /// classify.
     pub fn unclassified(message: &str) -> Refusal {
         Refusal::new(500, "", message, None)
     }
 
-    /// Returns the error for a read with a `resourceVersion` that is larger than the current one. The real server
+    /// Returns the error for a read with a `resourceVersion` that is larger than the current one. kube-apiserver
     /// answers with this error after a wait of three seconds, and the sandbox at once.
     pub fn too_large_resource_version(asked: u64, current: u64) -> Refusal {
         let message = format!("Timeout: Too large resource version: {asked}, current: {current}");

@@ -25,7 +25,7 @@ pub struct Object {
 pub struct Store {
     revision: u64,
     /// The objects by plural name of the resource, and then by key. The keys are sorted as in etcd, so lists have the
-    /// order of a real server.
+    /// order of kube-apiserver.
     collections: BTreeMap<&'static str, BTreeMap<String, Arc<Object>>>,
 }
 
@@ -70,8 +70,8 @@ impl Store {
         self.revision
     }
 
-    /// Raises the revision without changing an object. A compaction on a real server has this effect, because it writes
-    /// a key to etcd.
+    /// Raises the revision without changing an object. A compaction in a real cluster has this effect, because
+    /// kube-apiserver writes a key to etcd.
     pub fn advance(&mut self) {
         self.revision += 1;
     }

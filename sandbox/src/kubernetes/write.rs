@@ -1,7 +1,7 @@
 //! Creating and changing objects: POST, PUT, PATCH.
 //!
-//! The checks run in the order of the real server, so that a request with several errors is answered with the same
-//! error as by a real server.
+//! The checks run in the order of kube-apiserver, so that a request with several errors is answered with the same error
+//! as by kube-apiserver.
 
 use std::sync::Arc;
 
@@ -22,15 +22,15 @@ use crate::time;
 /// The object that a request writes.
 pub struct Target<'a> {
     pub resource: &'static Resource,
-    /// The namespace of the object. It is empty for objects without a namespace.
+    /// The namespace in the path. It is empty for objects without a namespace.
     pub namespace: &'a str,
-    /// The name of the object. It is empty for a POST.
+    /// The name in the path. It is empty for a POST.
     pub name: &'a str,
     /// Whether the write is to the `status` subresource instead of the object itself.
     pub status: bool,
 }
 
-/// The result of a write, from which the answer is made.
+/// The result of a write: the status of the answer, the stored object, and warnings for the client.
 pub struct Written {
     pub code: u16,
     pub object: Arc<Object>,
@@ -45,7 +45,7 @@ pub fn create(cluster: &Cluster, target: &Target, request: &Request) -> Result<W
     Ok(Written { code: 201, object, warnings: read.warnings })
 }
 
-/// Creates an object that comes from the simulation or a test, and not from a client.
+/// Creates an object for the simulation or a test, without an HTTP request.
 pub fn create_object(
     state: &mut State,
     resource: &'static Resource,
@@ -84,7 +84,7 @@ pub fn update(
             &0.into(),
             "must be specified for an update",
         );
-        // This message of the real server names the resource, e.g. `nodes`. Other validation messages name the kind,
+        // This message of kube-apiserver names the resource, e.g. `nodes`. Other validation messages name the kind,
         // e.g. `Node`.
         let resource = target.resource;
         return Err(Refusal::invalid_as(resource.group, resource.plural, target.name, &[error]));

@@ -102,8 +102,8 @@ fn an_action_can_fail_and_then_has_no_effect() {
     let network = api.cloud.create_network(api.project, "net", "10.0.0.0/16");
     let network_path = format!("/networks/{network}");
     let route = json!({"destination": "10.1.0.0/24", "gateway": "10.0.0.9"});
-    // Each case: the action's command, the path and body of its request, and the resource and field that the action
-    // changes.
+    // Each case: the action's command, the path and body of its request, the path of the resource that the action
+    // changes, and the JSON pointer of the changed field.
     let cases = [
         (
             "stop_server",
@@ -146,7 +146,7 @@ fn an_action_can_fail_and_then_has_no_effect() {
             &json!({"code": "action_failed", "message": "Action failed"})
         );
         assert_eq!(api.get(seen_at).at(pointer), &before, "{command}");
-        // The same request succeeds the second time. So the failed action has released everything that it had reserved.
+        // The second request succeeds. This shows that the failed action has released everything that it had reserved.
         assert_eq!(api.post(&path, body).status, 201, "{command}");
         assert_ne!(api.get(seen_at).at(pointer), &before, "{command}");
     }

@@ -177,8 +177,8 @@ impl World {
                 let id = target["server"]["id"].as_u64();
                 assert!(id.is_none_or(|id| servers.insert(id)), "{what}: {one}");
                 let usable = one["private_net"][0].is_object() || target["use_private_ip"] == false;
-                // Targets with a private address need a network. Only a load balancer that is still being created can
-                // show such targets before its network.
+                // A target with a private address needs a network. The only exception is a load balancer that is still
+                // being created: it can show the target before the network.
                 assert!(usable || self.is_creating(one), "{what}: {one}");
                 let public =
                     one["public_net"]["enabled"] == true || target["use_private_ip"] == true;

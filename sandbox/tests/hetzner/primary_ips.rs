@@ -148,7 +148,7 @@ fn servers_have_primary_ips_too() {
     let shown = api.get(&format!("/servers/{bare}"));
     assert_eq!(shown.at("/server/public_net/ipv4/id"), &v4);
 
-    // Without `auto_delete`, the Primary IP stays when its server is deleted, and a new server can have it.
+    // When `auto_delete` is off, the Primary IP stays when its server is deleted, and a new server can use it.
     api.call("PUT", &own, json!({"auto_delete": false}));
     api.cloud.delete_server(bare);
     assert_eq!(api.get(&own).at("/primary_ip/assignee_type"), "unassigned");

@@ -1,8 +1,9 @@
 //! Compares a recorded answer with the simulated server's answer, although some values cannot be equal.
 //!
 //! UIDs, versions, allocated addresses and ports, and `continue` tokens differ. When a recorded value is first seen,
-//! the value at its place in our answer is remembered as its counterpart. From then on the two must correspond in all
-//! requests and answers. So the test finds a write that raises a `resourceVersion` although the recorded write did not.
+//! the test remembers which value stands at its place in the simulated answer. From then on the two values must
+//! correspond in all requests and answers. So the test finds a write that raises a `resourceVersion` although the
+//! recorded write did not.
 
 use std::collections::BTreeMap;
 
@@ -13,15 +14,15 @@ use serde_json::{Value, json};
 
 use super::order::{Case, Exemption};
 
-/// What each recorded value is in our answers, e.g. which UID of ours a recorded UID corresponds to. The key is the
-/// group of the field and the recorded value.
+/// The simulated value that corresponds to each recorded value, e.g. the simulated UID for a recorded UID. The key is
+/// the group of the field and the recorded value.
 #[derive(Default)]
 pub struct Names {
     known: BTreeMap<(&'static str, String), Value>,
 }
 
-/// The fields whose values differ between the recording and our answers, each with its group. Fields of one group share
-/// their values: a port can be a `nodePort` or a `healthCheckNodePort`.
+/// The fields whose values differ between recorded and simulated answers, each with its group. Fields of one group
+/// share their values: a port can be a `nodePort` or a `healthCheckNodePort`.
 const LEARNED: [(&str, &str); 6] = [
     ("uid", "uid"),
     ("resourceVersion", "version"),
@@ -34,8 +35,8 @@ const LEARNED: [(&str, &str); 6] = [
 const AGES: [&str; 3] = ["Age", "Last Seen", "First Seen"];
 
 impl Names {
-    /// Returns a recorded request with our values instead of the recorded ones, e.g. our UIDs, as far as they are
-    /// known.
+    /// Returns a recorded request in which known recorded values, e.g. UIDs, are replaced by the corresponding
+    /// simulated ones.
     pub fn apply(&self, request: &Value) -> Value {
         let mut request = self.renamed(request, "");
         let mut path = request["path"].as_str().unwrap_or_default().to_string();
@@ -45,8 +46,8 @@ impl Names {
             path = path.replace(recorded, ours.as_str().unwrap_or_default());
         }
         request["path"] = path.into();
-        // The recorded creation time differs from ours, and an update is not allowed to change it. An update without
-        // the field keeps our value.
+        // An update is not allowed to change the creation time, and the recorded time differs from the simulated one.
+        // An update without this field keeps the simulated time.
         if let Some(metadata) = request["body"].get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.remove("creationTimestamp");
         }
@@ -70,8 +71,8 @@ impl Names {
         }
     }
 
-    /// Replaces recorded values by ours inside messages and table cells. Only whole words are replaced, so that a short
-    /// number does not change a part of another word.
+    /// Replaces recorded values by simulated ones in messages and table cells. Only whole words are replaced, so that a
+    /// short number does not change a part of another word.
     fn in_text(&self, text: &str) -> String {
         let is_part =
             |character: char| character.is_ascii_alphanumeric() || "-.".contains(character);
@@ -94,7 +95,7 @@ impl Names {
     }
 }
 
-/// Returns the differences between our answer and the recorded one, one line each.
+/// Returns the differences between the simulated answer and the recorded answer, one text for each.
 pub fn differences(
     case: &Case,
     recorded: &Value,
@@ -155,8 +156,8 @@ fn learn(theirs: &Value, ours: &Value, field: &str, names: &mut Names) {
     }
 }
 
-/// Whether a recorded token and our token continue a list at the same key. Returns true for fields that are no
-/// `continue` token.
+/// Whether a recorded `continue` token and a simulated one continue the list at the same key. Returns true for all
+/// other fields.
 fn same_token(field: &str, theirs: &Value, ours: &Value) -> bool {
     let start = |token: &Value| -> Option<Value> {
         let json = URL_SAFE_NO_PAD.decode(token.as_str()?).ok()?;
@@ -229,8 +230,8 @@ fn hide(value: &mut Value) {
     }
 }
 
-/// Reduces two discovery documents to what can be compared. Only the recorded entries that the simulated server also
-/// has are kept. They get our verbs, if the real server has all of these.
+/// Reduces two discovery documents to what can be compared. Of the recorded entries, only those that the sandbox also
+/// has are kept. If the real server has all verbs of the sandbox's entry, the recorded verbs are replaced by those.
 fn served(mut theirs: Value, ours: Value) -> (Value, Value) {
     for list in ["resources", "groups"] {
         let Some(entries) = ours[list].as_array() else {

@@ -1,4 +1,5 @@
-//! Requests that Robot refuses: wrong logins, blocked addresses, exceeded limits, unknown paths and faults.
+//! Requests that Robot refuses: wrong logins, requests during a block, too many requests, and unknown paths. Also
+//! Robot's answers under simulated faults.
 
 use std::collections::HashSet;
 use std::io::ErrorKind;
@@ -214,7 +215,7 @@ fn faults_by_a_seed_are_answers_of_robot() {
     let (user, password) = sandbox.robot().login();
     for number in 0..150 {
         let head = request("GET", &format!("/server/{number}"), (&user, &password));
-        // Some faults end the connection without an answer.
+        // Some of the simulated faults end the connection without an answer.
         let _ = raw::call(sandbox.address(Half::Robot), &head);
     }
     let calls = sandbox.calls().calls();

@@ -188,8 +188,8 @@ fn targets_are_addresses_of_the_account_s_servers() {
         let (seen, body) = cloud(&sandbox, &add, &target(ip));
         let text = body.pointer("/error/code").and_then(Value::as_str);
         assert_eq!((seen, text.unwrap_or_default()), (status, code), "{ip}");
-        // The running action locks the load balancer. At this scale the action ends within moments, and the next
-        // request must come after its end.
+        // The running action locks the load balancer, so the next request must wait. In this sandbox, simulated time is
+        // so fast that the action ends within moments.
         while sandbox.cloud().has_running_actions() {
             std::thread::yield_now();
         }

@@ -1,4 +1,4 @@
-//! Tests of each fault: what a client receives, and what the call log contains.
+//! Tests of each simulated fault: what a client receives, and what the call log contains.
 
 use std::io::{ErrorKind, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! Tests of the HTTP server, its faults and its call log, with raw sockets.
+//! Tests of the HTTP server, its simulated faults and its call log, with raw sockets.
 
 mod faults;
 mod http;

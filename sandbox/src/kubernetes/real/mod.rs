@@ -165,7 +165,7 @@ impl Corner {
         }
     }
 
-    /// Returns the objects. An empty `namespace` means all namespaces.
+    /// Returns the objects of this sandbox in a namespace. An empty `namespace` means all namespaces.
     pub fn list(&self, resource: &Resource, namespace: &str) -> Vec<Value> {
         let items = self.owned(resource, namespace).into_iter();
         let whole = |item: Value| super::with_kind(resource, self.names.value(&item));
@@ -199,8 +199,9 @@ impl Corner {
                 Some(parts) if resource.status => parts.remove("status"),
                 _ => None,
             };
-            // A second patch, which changes the status, has no `resourceVersion`. Therefore only this first patch can
-            // fail with a conflict when another client changed the object at the same time.
+            // This first patch contains the `resourceVersion`, so it fails with a conflict when another client changed
+            // the object in the meantime. The second patch, which changes the status, has no `resourceVersion` and
+            // cannot fail in this way.
             patch["metadata"]["resourceVersion"] = version;
             let (code, mut written) = self.server.json("PATCH", &path, Some(&patch));
             if code == 409 {
@@ -225,7 +226,8 @@ impl Corner {
         let cached = format!("{path}?resourceVersion=0");
         roles::poll("the cache to know of a deletion", || {
             let (status, object) = self.server.json("GET", &cached, None);
-            // The wait is also over when finalizers keep the object and the cache shows it as marked for deletion.
+            // The deletion is also known to the cache when finalizers keep the object and the cache shows a
+            // `deletionTimestamp`.
             status == 404 || !object["metadata"]["deletionTimestamp"].is_null()
         });
         was_there
@@ -271,7 +273,7 @@ impl Drop for Corner {
     }
 }
 
-/// Returns the path of an object. When `name` is empty, it is the path of the whole collection.
+/// Returns the URL path of an object, or of the whole collection when `name` is empty.
 fn path(resource: &Resource, namespace: &str, name: &str) -> String {
     let group = match resource.group {
         "" => "/api/v1".to_owned(),

@@ -32,8 +32,8 @@ impl Names {
         format!("{}{name}", self.prefix)
     }
 
-    /// Returns the name that an object of this resource has on the real server. Namespaces have no prefix there,
-    /// because all sandboxes share them.
+    /// Returns the name that an object of this resource has on the real server. All names get the prefix except those
+    /// of Namespaces, because all sandboxes share the Namespaces.
     pub fn own(&self, resource: &str, name: &str) -> String {
         let keeps_name = resource == "namespaces" || name.is_empty();
         if keeps_name { name.to_owned() } else { self.inside(name) }

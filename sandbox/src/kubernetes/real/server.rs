@@ -11,23 +11,25 @@ use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConf
 
 use crate::exchange::{Request, Response, percent_encode};
 
-/// A real API server, together with the credentials of the kubeconfig's user, who is called the owner here.
+/// A real API server, together with the credentials of the user in the kubeconfig. That user is called the owner,
+/// because the user must have all rights.
 pub struct Server {
     base: String,
     token: Option<String>,
-    /// The HTTP client that sends the owner's certificate, if the owner has one.
+    /// The HTTP client for requests with the credentials of the kubeconfig. It sends the kubeconfig's client
+    /// certificate, if there is one.
     owner: ureq::Agent,
     stranger: ureq::Agent,
 }
 
 /// The caller of a request.
 pub(super) enum Caller {
-    /// The user of the kubeconfig.
+    /// The user of the kubeconfig, who has all rights.
     Owner,
-    /// The user of this name, whom the owner impersonates.
+    /// A user with this name. The request is sent with the credentials of the kubeconfig and impersonates the user.
     User(String),
-    /// A caller who is neither the owner nor a user of the sandbox. The request is sent with this `Authorization`
-    /// header, or without the header for `None`.
+    /// A caller whom the sandbox does not know. The request is sent without the credentials of the kubeconfig, but with
+    /// this `Authorization` header if there is one.
     Header(Option<String>),
 }
 
@@ -127,7 +129,7 @@ impl Server {
         read(answer.map_err(|error| error.to_string())?)
     }
 
-    /// Creates an object with the owner's credentials. When the namespace is missing, it is created first.
+    /// Creates an object with the credentials of the kubeconfig. When the namespace is missing, it is created first.
     pub fn create(&self, collection: &str, namespace: &str, object: &Value) -> (u16, Value) {
         let answer = self.json("POST", collection, Some(object));
         let is_missing = answer.0 == 404 && answer.1["details"]["kind"] == "namespaces";
@@ -136,13 +138,13 @@ impl Server {
         }
         let namespace =
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
-        // The answer is ignored, because another test can create the same namespace at the same moment.
+        // The answer is ignored. A conflict only means that another test has created the namespace at the same moment.
         self.json("POST", "/api/v1/namespaces", Some(&namespace));
         self.json("POST", collection, Some(object))
     }
 
-    /// Sends a request with the owner's credentials, and returns the status and the JSON of the answer. `path` is
-    /// allowed to contain one query parameter. The status is 0 when there is no answer.
+    /// Sends a request with the credentials of the kubeconfig, and returns the status and the JSON of the answer.
+    /// `path` is allowed to contain one query parameter. The status is 0 when there is no answer.
     pub fn json(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         let query = query.split_once('=').into_iter();
@@ -207,7 +209,7 @@ fn read(answer: ureq::http::Response<ureq::Body>) -> Result<Response, String> {
     Ok(Response { status, headers, body: body.map_err(|error| error.to_string())? })
 }
 
-/// The parts of a kubeconfig that its current context uses.
+/// The cluster and the user to which the current context of a kubeconfig refers.
 struct Kubeconfig<'a> {
     path: &'a Path,
     folder: &'a Path,

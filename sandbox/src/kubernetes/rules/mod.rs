@@ -1,7 +1,7 @@
 //! The rules of each kind: its defaults, the values that the cluster allocates, and validation.
 //!
-//! The module `write` calls these rules in the order of the real server, so that an object with several errors is
-//! answered with the same error as by a real server.
+//! The module `write` calls these rules in the order of kube-apiserver, so that an object with several errors is
+//! answered with the same error as by kube-apiserver.
 
 mod event;
 mod lease;
@@ -58,7 +58,7 @@ pub trait Rules: Sync {
         validate_meta(object, &|name| self.validate_name(name))
     }
 
-    /// Returns all errors of an update. An error can be in the list twice, because the real server reports it twice.
+    /// Returns all errors of an update. An error can be in the list twice, because kube-apiserver reports it twice.
     fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
         validate_meta_update(new, old)
     }

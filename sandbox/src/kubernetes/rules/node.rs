@@ -46,8 +46,8 @@ impl Rules for Node {
         errors
     }
 
-    /// The real server validates an update in two steps: as if it were a new node, and then as an update. An error that
-    /// both steps find is in the list twice, as on the real server.
+    /// Validates an update in two steps as kube-apiserver does: as if the node were new, and then as an update. An
+    /// error that both steps find is in the list twice.
     fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = self.validate(new);
         errors.extend(update(new, old));

@@ -225,7 +225,7 @@ fn node_ports(spec: &mut Value, old: Option<&Value>, taken: &Taken, seed: u32) -
 }
 
 /// Allocates the port of the health check. When the requested port is not available, the answer is a 422, as for node
-/// ports. The real server answers with the same message and a 500.
+/// ports. kube-apiserver answers with the same message and a 500.
 fn health_check_port(
     spec: &mut Value,
     old: Option<&Value>,

@@ -34,15 +34,15 @@ pub struct Field {
     pub presence: Presence,
 }
 
-/// The condition under which an answer shows a field.
+/// The condition under which an answer contains the field, which copies `omitempty` of Go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
     /// The field is shown when its value is not zero. In Go such a field is a value with `omitempty`.
     NonZero,
     /// The field is shown when the client wrote it, even if its value is zero. In Go such a field is a pointer.
     Given,
-    /// The field is always shown, even when its value is zero. In Go such a field has no `omitempty`, or is a struct,
-    /// which `encoding/json` never leaves out.
+    /// The field is always shown, even when its value is zero. In Go the field has no `omitempty`, or it is a struct,
+    /// which `encoding/json` does not leave out.
     Always,
 }
 
@@ -74,7 +74,7 @@ pub enum Merge {
     Atomic,
     /// The list contains objects. An item of the patch changes the object that has the same value in this field.
     ByKey(&'static str),
-    /// The list is a set of simple values. The patch adds those of its items that the list does not contain.
+    /// The list is a set of texts or numbers. The patch adds those of its items that the list does not contain.
     Set,
 }
 

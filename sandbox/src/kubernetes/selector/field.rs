@@ -84,7 +84,7 @@ fn check_field(field: &str, resource: &Resource) -> Result<(), String> {
     {
         return Ok(());
     }
-    // The real server has another error message for resources that allow no fields besides the name and the namespace.
+    // kube-apiserver has another error message for resources that allow no fields besides the name and the namespace.
     if resource.selectable_fields.is_empty() {
         return Err(format!(
             r#""{field}" is not a known field selector: only "metadata.name", "metadata.namespace""#
