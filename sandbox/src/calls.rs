@@ -87,7 +87,7 @@ pub(crate) fn is_write(method: &str) -> bool {
 }
 
 /// The log of one sandbox. At most [`CallLog::MAX_CALLS`] calls are kept, and their bodies have at most
-/// [`CallLog::MAX_BODY_BYTES`] together. The oldest calls are dropped first.
+/// [`CallLog::MAX_BODY_BYTES`] bytes in total. The oldest calls are dropped first.
 #[derive(Default)]
 pub struct CallLog {
     state: Mutex<State>,

@@ -40,7 +40,7 @@ enum Keys {
     Seeded(Mutex<SplitMix64>),
 }
 
-/// A certificate and its private key. All fields are empty when a party has no certificate.
+/// A certificate and its private key. All fields are empty when there is no certificate.
 #[derive(Clone, Default)]
 pub struct Identity {
     pub certificate_pem: String,

@@ -43,7 +43,8 @@ impl Spec {
         Ok(Spec { document })
     }
 
-    /// Reads the Hetzner Cloud API's document and corrects it according to [`GROWN`] and [`ID_OR_NAME`].
+    /// Reads the OpenAPI document of the Hetzner Cloud API. Adds the properties of [`GROWN`], and corrects the types of
+    /// the fields that [`ID_OR_NAME`] describes.
     pub fn hetzner(path: impl AsRef<Path>) -> Result<Spec, String> {
         let mut spec = Spec::load(path)?;
         for (schema, property, definition) in GROWN {

@@ -105,7 +105,7 @@ impl Directory {
     }
 
     /// Takes a user's rules away in one namespace, and returns this namespace. It is the namespace in which the user
-    /// first got rules. Returns `None` when the user has no rules for a single namespace.
+    /// first got rules. Returns `None` when no namespace has rules for the user.
     pub fn revoke_in_a_namespace(&mut self, user: &str) -> Option<String> {
         let grant = self.grants.iter().find(|grant| grant.user == user)?;
         let namespace = grant.namespace.clone();

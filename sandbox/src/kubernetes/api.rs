@@ -106,8 +106,8 @@ fn resource_answer(
     }
 }
 
-/// Returns the namespace of the requested objects, or an empty text for cluster-scoped objects. A request for a
-/// Namespace has its own name in `asked.namespace`, as the authorizer expects, but a Namespace is cluster-scoped.
+/// Returns the namespace of the requested objects, or an empty text for cluster-scoped objects. `asked.namespace` is
+/// not empty for a Namespace, because the authorizer expects the Namespace's own name there.
 fn request_namespace<'a>(row: &Resource, asked: &'a ResourceRequest) -> &'a str {
     if row.namespaced { &asked.namespace } else { "" }
 }

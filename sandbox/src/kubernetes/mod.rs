@@ -300,7 +300,7 @@ impl Cluster {
         state.frozen = frozen.then(|| state.store.clone());
     }
 
-    /// Returns all objects as they are now.
+    /// Returns a copy of all objects, which [`restore`](Cluster::restore) takes.
     ///
     /// # Panics
     /// Panics when the server is a real API server, whose store cannot be read.
@@ -358,7 +358,7 @@ fn row(resource: &str) -> &'static Resource {
     resource::named(resource).unwrap_or_else(|| panic!("{resource}: not a resource of the sandbox"))
 }
 
-/// Returns the Service that an API server makes for itself, whose UID identifies the cluster.
+/// Returns the Service `kubernetes`, which an API server creates for itself. The Service's UID identifies the cluster.
 fn service_of_the_api() -> Value {
     let port = json!({"name": "https", "port": 443, "targetPort": 6443});
     let labels = json!({"component": "apiserver", "provider": "kubernetes"});

@@ -1,6 +1,6 @@
 //! UIDs and the suffixes of generated names.
 
-/// A SplitMix64 generator, which is enough because nothing here is a secret.
+/// A SplitMix64 generator. It is good enough, because UIDs and generated names in a test need not be secret.
 #[derive(Debug)]
 pub struct Random {
     state: u64,

@@ -49,7 +49,8 @@ impl View {
         View::accepted(request, "PartialObjectMetadataList")
     }
 
-    /// Returns the form that the `Accept` header asks for: that of its first media type that this server supports.
+    /// Returns the form that the `Accept` header asks for. The first media type in the header that this server supports
+    /// decides.
     fn accepted(request: &Request, partial: &str) -> Result<View, Refusal> {
         let accept = request.header("accept").unwrap_or("*/*");
         accept

@@ -151,8 +151,8 @@ fn insert(
     Ok(state.store.put(resource, &key, new))
 }
 
-/// Restores the fields that the client cannot change from `old`, checks the new object, and stores it unless this is a
-/// dry run.
+/// Takes the fields that the client cannot change from `old`, checks the new object, and stores it unless this is a dry
+/// run.
 fn replace(
     state: &mut State,
     target: &Target,
@@ -271,7 +271,7 @@ fn keep_system_metadata(new: &mut Value, old: &Value) {
     }
 }
 
-/// Checks that the body has the name of the URL, and no other namespace than the URL.
+/// Checks that the body has the same name as the URL, and that it names no other namespace.
 fn check_name(target: &Target, new: &mut Value) -> Result<(), Refusal> {
     let name = new["metadata"]["name"].as_str().unwrap_or_default();
     if name.is_empty() {

@@ -116,7 +116,8 @@ fn a_call() {
     println!("{:>8.1} µs  on average", sum / kinds.len() as f64);
 }
 
-/// Returns the median in microseconds. Other programs slow down single calls, which hardly change the median.
+/// Returns the median in microseconds. Some calls are slow because of other programs, and they hardly change the
+/// median.
 fn median(mut spent: Vec<Duration>) -> f64 {
     spent.sort_unstable();
     spent[spent.len() / 2].as_secs_f64() * 1e6

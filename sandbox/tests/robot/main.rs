@@ -13,7 +13,7 @@ use base64::prelude::BASE64_STANDARD;
 use sandbox::{Builder, Half, Sandbox};
 use serde_json::Value;
 
-/// Returns a sandbox with only dedicated servers, which serves only the Robot web service.
+/// Returns the builder of a sandbox that has only dedicated servers and serves only the Robot web service.
 fn servers(count: usize) -> Builder {
     Sandbox::builder().nodes(0).robot(count).only(Half::Robot).heartbeats(false)
 }

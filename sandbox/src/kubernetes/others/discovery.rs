@@ -30,7 +30,7 @@ pub fn document(request: &Request, path: &str) -> Option<Response> {
     Some(Response::json(200, &document))
 }
 
-/// Returns all groups except the core group, in the order of their resources.
+/// Returns the names of all API groups except the core group, in the order of [`RESOURCES`].
 pub fn groups() -> Vec<&'static str> {
     let mut groups: Vec<&str> = Vec::new();
     for row in RESOURCES.iter().filter(|row| !row.group.is_empty()) {

@@ -20,7 +20,7 @@ enum Wire {
     Messages(Message),
     /// A map from strings to strings. In each entry, field 1 is the key and field 2 is the value.
     Map,
-    /// A message with a type and two other fields. The type says which of the two fields contains the value.
+    /// A message with a type, an integer and a text. The type says which of the two values is meant.
     IntOrString,
     /// A field that is skipped, because clients cannot set it: the server writes its value.
     Ignored,

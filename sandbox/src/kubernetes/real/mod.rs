@@ -65,8 +65,8 @@ impl Corner {
         Ok(Corner { server, names, roles })
     }
 
-    /// Gives a user these rules, in one namespace, or in the whole cluster when `namespace` is empty. The caller has
-    /// already added the rules to `directory`.
+    /// Gives a user these rules, in one namespace, or in the whole cluster when `namespace` is empty. `directory` must
+    /// already contain the rules, because it tells when the real server's answers about the user are right.
     ///
     /// # Panics
     /// Panics when the server refuses the Role, or when the rules are not in force in time.
@@ -226,8 +226,8 @@ impl Corner {
         let cached = format!("{path}?resourceVersion=0");
         roles::poll("the cache to know of a deletion", || {
             let (status, object) = self.server.json("GET", &cached, None);
-            // The deletion is also known to the cache when finalizers keep the object and the cache shows a
-            // `deletionTimestamp`.
+            // An object with finalizers still exists after its deletion. The cache knows of the deletion when it shows
+            // a `deletionTimestamp`.
             status == 404 || !object["metadata"]["deletionTimestamp"].is_null()
         });
         was_there
