@@ -14,7 +14,7 @@ pub fn note_call() {
     MADE.set(MADE.get() + 1);
 }
 
-/// Does the work. Returns its result, and how many calls to the cloud this thread made during the work.
+/// Runs `work`. Returns the result of `work`, and the number of calls to the cloud that this thread made meanwhile.
 pub fn counted<T>(work: impl FnOnce() -> T) -> (T, u64) {
     let before = MADE.get();
     let done = work();
