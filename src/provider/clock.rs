@@ -217,8 +217,8 @@ pub fn sleep(time: Duration) {
     }
 }
 
-/// Waits until the condition variable is notified, but not longer than `time`. In a simulation no other thread runs
-/// during this wait, so the whole `time` passes.
+/// Waits until the condition variable is notified, but not longer than `time`. In a simulation there are no
+/// notifications, so the whole `time` passes.
 pub fn wait<'a, T>(
     condvar: &Condvar,
     guard: MutexGuard<'a, T>,
@@ -233,8 +233,7 @@ pub fn wait<'a, T>(
 }
 
 /// Waits while `must_wait` returns `true`, but not longer than `time`. `must_wait` is called again after each
-/// notification of the condition variable. In a simulation no other thread runs during this wait, so the whole `time`
-/// passes.
+/// notification of the condition variable. In a simulation there are no notifications, so the whole `time` passes.
 pub fn wait_at_most<'a, T>(
     condvar: &Condvar,
     mut guard: MutexGuard<'a, T>,
