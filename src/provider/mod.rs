@@ -58,8 +58,8 @@ pub use source::{Source, Sourced};
 pub use tasks::Tasks;
 pub use waits::{Open, Waiting, longest_wait, note_waits, waiting_for};
 
-/// The end of the domains of all annotations that a provider reads. An annotation of a Service or node with another
-/// domain is dropped while the API server's answer is parsed.
+/// The end of the domains of all annotations that a provider reads. Annotations of Services and nodes with other
+/// domains are dropped while the API server's answer is parsed, except [`PROVIDED_NODE_IP`].
 pub const ANNOTATION_DOMAIN: &str = "hetzner.cloud";
 
 /// The annotation in which the kubelet writes its `--node-ip` on its node. For the form of the value see
