@@ -107,7 +107,7 @@ pub fn surroundings<T>(ask: impl FnOnce(&dyn Surroundings) -> T) -> Option<T> {
     simulation()?.surroundings().map(ask)
 }
 
-/// How much faster the program's clock runs than real time, which a test can set.
+/// The speed of the program's clock compared with real time. Only a test changes this speed.
 struct Pace {
     /// The moment when the test set the factor. Before this moment the program's clock showed real time.
     begun: Instant,
@@ -135,12 +135,12 @@ fn factor() -> f64 {
 }
 
 /// Converts a duration of the program's clock to real time. Time-outs of sockets, and waits that do not use this
-/// module, need real time. Outside of tests both are equal.
+/// module, need real time. Outside of tests the result is equal to `time`.
 pub fn to_machine(time: Duration) -> Duration {
     multiplied(time, factor())
 }
 
-/// Converts a real duration to a duration of the program's clock. Outside of tests both are equal.
+/// Converts a real duration to a duration of the program's clock. Outside of tests the result is equal to `time`.
 pub fn from_machine(time: Duration) -> Duration {
     multiplied(time, factor().recip())
 }
@@ -279,7 +279,7 @@ pub fn random() -> u64 {
     simulation().map_or_else(of_machine, |simulation| simulation.random())
 }
 
-/// The largest accepted difference between the monotonic clock and the wall clock, when both measure the same time. A
+/// The largest accepted difference between the monotonic clock and the wall clock, when both measure the same period. A
 /// larger difference means that one of the clocks jumped. The limit is in real time even in a test whose program clock
 /// runs faster. Otherwise a slow machine would seem to have a clock that jumps.
 ///
@@ -312,8 +312,7 @@ impl Moment {
     fn since_at(self, earlier: Moment, factor: f64) -> Option<Duration> {
         let from_machine = |time| multiplied(time, factor.recip());
         let monotonic = self.monotonic.saturating_duration_since(earlier.monotonic);
-        // When somebody has set the wall clock back, its time counts as zero here. The next line measures how far it
-        // was set back.
+        // When somebody has set the wall clock back, `wall` is zero, and `back` is the time by which it was set back.
         let wall = self.wall.duration_since(earlier.wall).unwrap_or_default();
         let back = earlier.wall.duration_since(self.wall).unwrap_or_default();
         let wall = from_machine(wall);
@@ -392,11 +391,11 @@ mod tests {
             (7_000, 6_996, Some(7_000)),
             (7_000, 9_000, Some(9_000)),
             (7_000, 5_000, Some(7_000)),
-            // The machine was suspended.
+            // The machine was suspended, so much more time passed by the wall clock. The result is `None`.
             (7_000, 9_001, None),
             (0, 60_000, None),
             (0, 365 * 86_400_000, None),
-            // The wall clock was set back.
+            // The wall clock was set back, so less time passed by the wall clock. The result is `None`.
             (7_000, 4_999, None),
             (0, -60_000, None),
             (0, -365 * 86_400_000, None),
@@ -421,7 +420,7 @@ mod tests {
             (0.02, 50_000, 1_000, Some(50_000)),
             (0.02, 50_000, 1_010, Some(50_500)),
             (0.02, 50_500, 1_000, Some(50_500)),
-            // The clocks may differ by two real seconds, which are 100 seconds of the program's clock.
+            // The clocks are allowed to differ by two real seconds, which are 100 seconds of the program's clock.
             (0.02, 50_000, 3_000, Some(150_000)),
             (0.02, 50_000, 3_001, None),
             (0.02, 150_000, 1_000, Some(150_000)),
@@ -429,8 +428,8 @@ mod tests {
             (0.02, 0, 60_000, None),
             (0.02, 0, -1_000, Some(0)),
             (0.02, 0, -2_001, None),
-            // When the program's clock is slower than real time, the clocks may differ by two seconds of the program's
-            // clock.
+            // When the program's clock is slower than real time, the clocks are allowed to differ by two seconds of the
+            // program's clock.
             (2.0, 1_000, 2_000, Some(1_000)),
             (2.0, 1_000, 6_000, Some(3_000)),
             (2.0, 1_000, 6_002, None),

@@ -38,7 +38,8 @@ pub enum ErrorKind {
     Unauthorized,
     /// The token does not have the permission for this call.
     Forbidden,
-    /// The resource does not exist, according to the cloud itself.
+    /// The API itself says that the resource does not exist. A status 404 from another server, e.g. a proxy, is not
+    /// enough.
     NotFound,
     /// The rate limit of the API is used up, or nearly so. The caller can try again after `retry_in`.
     RateLimited {

@@ -28,7 +28,7 @@ pub enum Severity {
     Warning,
 }
 
-/// A property of a reason, e.g. whether its findings become events.
+/// A property of the reason of a finding, e.g. whether such findings become events.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ReasonTrait {
     /// The finding becomes a normal event of the object.
@@ -57,13 +57,13 @@ macro_rules! reasons {
         }
 
         impl Reason {
-            /// All reasons, in the order of the table.
+            /// All reasons, in the order of the table of reasons.
             pub const ALL: &[Reason] = &[$($(Reason::$name,)*)*];
 
-            /// The headings of the table, each with the reasons under it.
+            /// The headings of the table of reasons, each with the reasons under it.
             pub const BY_SUBJECT: &[(&str, &[Reason])] = &[$(($about, &[$(Reason::$name),*])),*];
 
-            /// Returns the name of the reason, the text about its meaning and its fix, and its traits.
+            /// Returns the name of the reason, the text about its meaning and its fix, and its properties.
             fn row(self) -> (&'static str, &'static str, &'static [ReasonTrait]) {
                 match self {
                     $($(Reason::$name => (stringify!($name), concat!($($meaning),+), &[$($of),+]),)*)*
@@ -317,7 +317,7 @@ impl Finding {
         Finding { severity: Severity::Info, ..Finding::warning(reason, message) }
     }
 
-    /// Adds the text about what to do.
+    /// Adds a text that says what to do about the problem.
     pub fn with_fix(self, fix: impl Into<String>) -> Finding {
         Finding { fix: Some(fix.into()), ..self }
     }

@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub struct Heartbeat {
     begun: Instant,
-    /// The time of the last beat, or the end of an announced pause, whichever is later. In milliseconds since `begun`.
+    /// The time of the last beat or, when that is later, the end of an announced pause. The unit is milliseconds since
+    /// `begun`.
     heard_until: AtomicU64,
 }
 
@@ -22,8 +23,8 @@ thread_local! {
     static OWN: RefCell<Option<Arc<Heartbeat>>> = const { RefCell::new(None) };
 }
 
-/// Makes this heartbeat that of the calling thread, so that [`beat`] updates it. The thread drops its reference to the
-/// heartbeat when it ends. A watcher with a `Weak` reference notices this.
+/// Sets the heartbeat of the calling thread, which [`beat`] then updates. When the thread ends, its reference to the
+/// heartbeat is dropped. A watcher with a `Weak` reference notices this.
 pub fn install(heartbeat: Arc<Heartbeat>) {
     OWN.set(Some(heartbeat));
 }

@@ -250,7 +250,8 @@ impl<'a> Servers<'a> {
         [self.cloud, self.dedicated].into_iter().flatten().flatten()
     }
 
-    /// Returns the error of the API that lists this kind of server. `None` when that API answered.
+    /// Returns the error of the API that lists the server with this ID, the Cloud API or that of dedicated servers.
+    /// `None` when that API answered.
     pub fn unknown(&self, id: InstanceId) -> Option<&'a ProviderError> {
         match id {
             InstanceId::Cloud(_) => self.cloud.err(),

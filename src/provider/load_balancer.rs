@@ -162,9 +162,9 @@ pub struct Needs {
     /// Whether all Services of the cluster must be read again. A plan adopts an object only when no other Service owns
     /// this object.
     pub services: bool,
-    /// Whether it must be found out if the project has a server of one of the cluster's nodes. Otherwise the token
-    /// could be that of another project. The question arises when no load balancer has a label with the UID of the
-    /// Service or the name of its group.
+    /// Whether the plan needs to know that the project has a server of one of the cluster's nodes. Such a server proves
+    /// that the token is for the right project. This proof is not needed when a load balancer has a label with the UID
+    /// of the Service or the name of its group.
     pub project: bool,
 }
 
@@ -208,7 +208,8 @@ pub trait Change: Write + fmt::Debug + Send + Sync {
         false
     }
 
-    /// Returns the name, with its source, when the change creates a load balancer.
+    /// Returns the name of the load balancer that the change creates, with the source of the name. `None` when the
+    /// change creates no load balancer.
     fn new_name(&self) -> Option<&Sourced<String>> {
         None
     }
@@ -240,9 +241,9 @@ pub struct LoadBalancerPlan {
     pub outcome: PlanOutcome,
     /// The Service's load balancer. `None` when the Service has none now.
     pub found: Option<Balancer>,
-    /// Whether a label with the UID of the Service, or with the name of its group, is on a load balancer that the
-    /// Service uses now or leaves. The value is `false` when the Service has no load balancer, or when only the name or
-    /// the label `adopt` connects a load balancer with the Service.
+    /// Whether a load balancer that the Service uses now or leaves has a label with the UID of the Service or the name
+    /// of its group. The value is `false` when the Service has no load balancer, or when only the name or the label
+    /// `adopt` connects a load balancer with the Service.
     pub carries_uid: bool,
     /// Every field of the load balancer with its present value, its desired value, and the source of the desired value.
     pub fields: Vec<Field>,
@@ -459,9 +460,9 @@ pub struct KeptObject {
     pub kind: &'static str,
     pub id: u64,
     pub name: String,
-    /// The domain names, for a certificate.
+    /// The domain names of a certificate. The list is empty for a load balancer.
     pub domains: Vec<String>,
-    /// The addresses, for a load balancer.
+    /// The addresses of a load balancer. The list is empty for a certificate.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<std::net::IpAddr>,
 }
@@ -530,8 +531,8 @@ pub struct ShownCertificate {
     /// The time when the certificate expires. `None` when the cloud does not report it.
     #[serde(serialize_with = "as_text")]
     pub not_valid_after: Option<Timestamp>,
-    /// The Secret from which the certificate was uploaded, as `namespace.name`. The text comes from a label,
-    /// and may be shortened.
+    /// The Secret from which the certificate was uploaded, as `namespace.name`. The text comes from a label, and is
+    /// sometimes shortened.
     pub secret: Option<String>,
     pub is_managed: bool,
 }
@@ -617,7 +618,7 @@ pub struct Cause {
 /// The kind of the cause of an unhealthy target. It decides whether the target is reported as a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CauseKind {
-    /// The server of the target is off. This is not reported again as a problem of the target.
+    /// The server of the target is off. Another check reports this, so it is not reported as a problem of the target.
     ServerOff,
     /// The Service has [`TrafficPolicy::Local`](super::TrafficPolicy::Local), and the node runs no pod of the Service.
     /// The target is then unhealthy on purpose.
@@ -735,9 +736,8 @@ impl Target {
 }
 
 named! {
-    /// The health of a load balancer as a whole. Only the ports that [`Balancer::target_counts`] counts matter. A
-    /// target is healthy when it is healthy on each of these ports, and unhealthy when it is unhealthy on at least one
-    /// of them.
+    /// The health of a load balancer as a whole. [`Balancer::target_counts`] chooses the ports that count. A target is
+    /// healthy when it is healthy on each of these ports, and unhealthy when it is unhealthy on at least one of them.
     BalancerHealth {
         /// At least one target is healthy, and no target is unhealthy.
         All = "all",
@@ -817,15 +817,15 @@ impl Balancer {
         counts
     }
 
-    /// Whether the Service with this UID has a port on the load balancer. When no port has an owner in a label, the
+    /// Whether the Service with this UID has a port on the load balancer. When no label names the owner of a port, the
     /// whole load balancer belongs to one Service, and the result is `true`.
     pub fn has_port_of(&self, uid: &str) -> bool {
         let mut owners = self.ports.iter().filter_map(|owner| owner.uid.as_deref()).peekable();
         owners.peek().is_none() || owners.any(|owner| owner == uid)
     }
 
-    /// Whether the port belongs to the Service with this UID, or to any Service when `uid` is `None`. When no port has
-    /// an owner in a label, the whole load balancer belongs to one Service, and the result is `true`.
+    /// Whether the port belongs to the Service with this UID, or to any Service when `uid` is `None`. When no label
+    /// names the owner of a port, the whole load balancer belongs to one Service, and the result is `true`.
     pub fn is_port_of(&self, port: u16, uid: Option<&str>) -> bool {
         let has_owner = |owner: &PortOwner| owner.uid.is_some();
         if !self.ports.iter().any(has_owner) {

@@ -1,8 +1,8 @@
 //! The interface between the controllers and a cloud. It consists of traits and plain types, without I/O.
 //!
-//! The interface is the same for every cloud. Of our other modules it imports only `text`. A provider implements the
-//! interface for one cloud, and decides what annotations, addresses and labels mean. Controllers call the interface.
-//! They decide about taints, about the `--node-ip` of kubelets, and about the conditions for a deletion.
+//! The interface is the same for every cloud. It imports no other module of this program except `text`. A provider
+//! implements the interface for one cloud, and decides what annotations, addresses and labels mean. Controllers call
+//! the interface. They decide about taints, about the `--node-ip` of kubelets, and about the conditions for a deletion.
 
 pub mod calls;
 pub mod clock;
@@ -87,8 +87,8 @@ pub trait Provider: Send + Sync {
     }
 
     /// Reads the data that all later calls need, e.g. the private network that the settings name. The caller repeats
-    /// this call until it succeeds, and makes no other calls before that. After the first success this function does
-    /// nothing.
+    /// this call until it succeeds, and before that reads nothing that needs the data. After the first success this
+    /// function does nothing.
     fn prepare(&self) -> Result<(), ProviderError> {
         Ok(())
     }

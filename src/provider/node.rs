@@ -17,7 +17,7 @@ pub struct Node {
     pub addresses: Vec<NodeAddress>,
 }
 
-/// One entry of `status.addresses`.
+/// An entry of `status.addresses` of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct NodeAddress {
     #[serde(rename = "type")]

@@ -87,7 +87,7 @@ named! {
         #[default]
         RoundRobin = "round_robin",
         LeastConnections = "least_connections",
-        /// Any other value, which the API may have got after this program was written.
+        /// An algorithm that this program does not know, because the API got it later.
         #[serde(other)]
         Unknown = "unknown",
     }

@@ -31,8 +31,8 @@ pub struct Network {
     /// The ranges from which servers in the network get their addresses. The API allows no route to such a range.
     pub subnets: Vec<Ipv4Net>,
     pub routes: Vec<Route>,
-    /// The number of routes that this program can't parse. They count towards the highest number of routes, and are
-    /// otherwise ignored.
+    /// The number of routes that this program can't parse. They count towards the limit of routes, and are otherwise
+    /// ignored.
     pub other_routes: usize,
     pub routes_at_most: usize,
 }

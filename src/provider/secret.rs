@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A token, a password or a private key. `Debug` prints `[redacted]` instead.
+/// A token, a password or a private key. The `Debug` output of a secret is only `[redacted]`.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct Secret(String);
 

@@ -88,7 +88,7 @@ pub enum TrafficPolicy {
     Local,
 }
 
-/// A node that may become a target.
+/// A node that can become a target of a load balancer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OfferedNode {
     pub name: String,
@@ -105,7 +105,7 @@ pub struct OfferedNode {
 /// How a load balancer can reach a server, according to the cloud's list of servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Reach {
-    /// It is not known how, because the list of servers was not read.
+    /// The list of servers was not read, so it is not known how the server can be reached.
     #[default]
     Unknown,
     /// The list of servers is complete, but does not have this server.
@@ -176,7 +176,7 @@ pub struct Cluster {
     /// The addresses in `dedicated` that the cloud's API reports. The other addresses in `dedicated` come from
     /// kubelets, which can report any address. So a target with such another address is never removed.
     pub proven: HashSet<IpAddr>,
-    /// The name and the provider ID of each node whose provider ID does not belong to this program.
+    /// The name and the provider ID of each node whose provider ID has a prefix that this program does not use.
     pub foreign_nodes: Vec<(String, String)>,
     /// The Secrets that the planned Services use.
     pub tls_secrets: TlsSecrets,

@@ -80,7 +80,7 @@ impl<'scope, 'env, R: Send + 'env> Tasks<'scope, 'env, R> {
                 }
                 let count = places.len();
                 let chosen = (count > 0).then(|| places[clock::random() as usize % count]);
-                // The list must not be borrowed while the task runs.
+                // The task is taken out of the list first, so that the list is not borrowed while the task runs.
                 let task = chosen.map(|chosen| waiting.borrow_mut().swap_remove(chosen));
                 task.map(|(_, task)| task())
             }

@@ -28,8 +28,8 @@ pub fn help(command: Command) -> String {
     text
 }
 
-/// Returns the first line of the help for a setting, e.g. `--output FORMAT`. It contains the flag and a placeholder for
-/// the value. A setting without a flag has its environment variable there.
+/// Returns the first line of the help for a setting, e.g. `-n, --namespace NAMESPACE`. It contains the flag and a
+/// placeholder for the value. A setting without a flag has its environment variable there.
 fn heading(setting: &Setting) -> String {
     let value = setting.kind.value_name();
     let short = setting.short.map(|letter| format!("-{letter}, "));

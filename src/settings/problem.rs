@@ -50,7 +50,8 @@ impl Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Any text can be given as a flag. It is escaped, so that its control characters do not reach the terminal.
+        // The name of an unknown flag is any text that the user typed. It is escaped, so that control characters in it
+        // do not reach the terminal.
         write!(out, "{}: ", self.setting.escape_debug())?;
         if let Some(value) = &self.value {
             match value.char_indices().nth(SHOWN_CHARACTERS) {

@@ -22,8 +22,8 @@ use std::time::Duration;
 /// The result of parsing a command line and an environment.
 #[derive(Debug)]
 pub struct Parsed {
-    /// The settings. When the value of a setting is wrong, the setting has its default here, and `problems` contains a
-    /// [`Problem`].
+    /// The settings. When a user gave a wrong value, the setting has its default here, and `problems` contains a
+    /// [`Problem`] about the value.
     pub settings: Settings,
     /// Every setting that the command accepts, in the order of the table of settings.
     pub effective: Vec<Effective>,
@@ -238,7 +238,7 @@ fn load_balancer_problem(settings: &LoadBalancerDefaults) -> Option<Problem> {
     Some(problem.with_value(location.value.as_str()))
 }
 
-/// Checks that the settings about output fit together, e.g. `--watch` and `-o json` do not.
+/// Checks that the settings about output can be used together. For example, `--watch` and `-o json` can't.
 fn output_problems(command: Command, settings: &Settings) -> Vec<Problem> {
     let output = settings.output.value;
     let is_list = table::SORT_BY.is_for(command);

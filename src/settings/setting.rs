@@ -9,7 +9,7 @@ pub struct Setting {
     /// The name of the setting in `ccm help settings` and `ccm config`. It is empty when the name follows from a flag
     /// or variable.
     pub called: &'static str,
-    /// The long flags without dashes. Help shows the first one, and the others are aliases.
+    /// The long flags without dashes. The first flag is the main one, and the others are aliases.
     pub flags: &'static [&'static str],
     pub short: Option<char>,
     /// The environment variables of the setting. The first variable that is set and not empty gives the value.
@@ -19,7 +19,7 @@ pub struct Setting {
     pub default: Option<&'static str>,
     /// What the setting does, its unit and its limits, in whole sentences.
     pub help: &'static str,
-    /// The commands that read the setting, from its flags and its variables.
+    /// The commands that accept the flags of the setting and read its variables.
     pub commands: &'static [Command],
     pub group: Group,
     /// Whether the value is secret. A secret value is never printed.
@@ -49,7 +49,7 @@ pub enum Variable {
     /// The variable contains the path of a file with the value. The setting is unset when the file is missing or empty,
     /// e.g. because a mounted Secret does not exist.
     OptionalFile(VariableName),
-    /// The variable contains the value itself. Its name is a former name of another variable, and still works.
+    /// The variable contains the value itself. Its name is an older name of another variable, and still works.
     Older(VariableName),
 }
 

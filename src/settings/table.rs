@@ -26,7 +26,7 @@ use std::time::Duration;
 
 const DAEMON: &[Command] = &[Run];
 
-/// The daemon, and the commands that make the checks of the daemon's start.
+/// The daemon, and the commands that make the same checks as the daemon at its start.
 const DAEMON_AND_DOCTOR: &[Command] = &[Run, Doctor, Status];
 
 /// All commands except the daemon.
@@ -184,7 +184,7 @@ settings! {
         default: Some("network"),
     }
 
-    // When the list is empty, the setting is unset.
+    // The list is empty when the setting is unset.
     /// The ranges that must contain the addresses in a node's annotation instance.hetzner.cloud/internal-ip, because
     /// the kubelet can write the annotation. Unset: no limit.
     HCLOUD_INSTANCES_INTERNAL_IP_RANGES internal_ip_ranges: Vec<IpNet> = parsed(values::ip_ranges) => {
@@ -499,7 +499,7 @@ settings! {
         commands: WITH_LOAD_BALANCERS,
     }
 
-    // When the list is empty, the setting is unset.
+    // The list is empty when the setting is unset.
     /// Address ranges of the cluster's pods, the same as for kube-controller-manager. Routes of the Network within
     /// these ranges are managed, all other routes are never changed. Unset: the route controller does not run.
     CLUSTER_CIDR cluster_cidrs: Vec<IpNet> = parsed(values::cidrs) => {

@@ -159,7 +159,7 @@ pub(super) fn ip_ranges(text: &str) -> Result<Vec<IpNet>, String> {
 }
 
 /// Parses the factor by which every wait of a test is multiplied. The factor is limited to 1000, because the end of a
-/// longer wait could be too late for the clock.
+/// longer wait could be later than the last moment that the clock can represent.
 pub(super) fn scale(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(factor) if factor > 0.0 && factor <= 1000.0 => Ok(factor),
@@ -244,8 +244,8 @@ pub(super) fn robot_cache_timeout(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// The longest pause of the calls to the Robot web service after it has reported its rate limit. After an hour all its
-/// rate limits are fully available again.
+/// The longest time for which no calls are made to the Robot web service after it has reported its rate limit. After an
+/// hour all its rate limits are fully available again.
 const LONGEST_ROBOT_WAIT: Duration = Duration::from_secs(3600);
 
 /// Parses how long no call is made after the Robot web service has reported its rate limit. As in
