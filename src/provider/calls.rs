@@ -14,7 +14,7 @@ pub fn note_call() {
     MADE.set(MADE.get() + 1);
 }
 
-/// Runs `work`. Returns the result of `work`, and the number of calls to the cloud that this thread made meanwhile.
+/// Runs `work`. Returns the result of `work`, and the number of calls to the cloud that this thread made for it.
 pub fn counted<T>(work: impl FnOnce() -> T) -> (T, u64) {
     let before = MADE.get();
     let done = work();

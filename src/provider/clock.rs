@@ -157,7 +157,8 @@ pub fn took(begun: Instant) -> Duration {
     to_machine(since(begun))
 }
 
-/// The longest result of [`multiplied`], a thousand years. It can be added to an instant without overflow.
+/// The longest result of [`multiplied`] when the factor is not 1, a thousand years. This duration can be added to an
+/// instant without overflow.
 const LONGEST: Duration = Duration::from_secs(1000 * 365 * 24 * 3600);
 
 /// Multiplies a duration by a factor. The result is exact when the factor is 1.
@@ -251,7 +252,7 @@ pub fn wait_at_most<'a, T>(
 }
 
 /// Waits while `must_wait` returns `true`. `must_wait` is called again after each notification of the condition
-/// variable. In a simulation there are no notifications. There the other simulated threads work between two calls of
+/// variable. In a simulation there are no notifications. Instead, the other simulated threads work between two calls of
 /// `must_wait`.
 pub fn wait_while<T>(condvar: &Condvar, mutex: &Mutex<T>, must_wait: impl Fn(&mut T) -> bool) {
     let locked = || mutex.lock().unwrap_or_else(PoisonError::into_inner);
@@ -293,7 +294,7 @@ pub const LARGEST_DRIFT: Duration = Duration::from_secs(2);
 pub struct Moment {
     /// The time of the monotonic clock. This clock never jumps, but stands still while a virtual machine is suspended.
     pub monotonic: Instant,
-    /// The time of the wall clock. It includes the time of a suspension, but somebody may set this clock to any time.
+    /// The time of the wall clock. It includes the time of a suspension, but somebody can set this clock to any time.
     pub wall: SystemTime,
 }
 

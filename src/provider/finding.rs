@@ -9,7 +9,7 @@ use std::borrow::Cow;
 pub struct Finding {
     pub severity: Severity,
     pub reason: Reason,
-    /// A description of the problem. When one sentence is enough, the description also says what to do.
+    /// A description of the problem. A short description also says what to do, and `fix` is then `None`.
     pub message: String,
     /// What to do about the problem, with commands that contain the names of this object. `None` when there is nothing
     /// to do, or when `message` says it.

@@ -8,8 +8,8 @@ pub trait Gate: Send + Sync {
     /// /api/v1/nodes/worker-1`.
     fn pass(&self, what: &str) -> Result<(), Refused>;
 
-    /// Returns an error when this write is not allowed, although it is one of the last writes of a process that ends.
-    /// Such a write releases the Lease, or is an event about work that was done.
+    /// Like [`Gate::pass`], but for the last writes of a process that ends. These are the release of the Lease, and
+    /// events about work that was done.
     fn pass_at_end(&self, what: &str) -> Result<(), Refused> {
         self.pass(what)
     }

@@ -91,8 +91,8 @@ pub trait Snapshot: Send + Sync {
 
     /// Plans the changes that end the Service's use of load balancers. A load balancer of the Service alone is deleted,
     /// and other load balancers only lose the Service's ports and targets. Labels name the load balancers of the
-    /// Service. An external load balancer that lost its labels is found by its ports and by the Service's status. Makes
-    /// no API call.
+    /// Service. A load balancer of another owner that lost its labels is found by its ports and by the Service's
+    /// status. Makes no API call.
     fn plan_removal(&self, service: &Service, cluster: &Cluster) -> LoadBalancerPlan;
 
     /// Returns a load balancer whose labels say that this cluster uses it for this Service, or did so before. Load
@@ -135,13 +135,14 @@ pub trait Snapshot: Send + Sync {
     fn certificates(&self, services: &HashSet<&str>) -> Option<Vec<ShownCertificate>>;
 
     /// Returns each load balancer with a label that has the UID of a Service, of this or of another cluster. The text
-    /// in each pair is the name of the Service (as `namespace.name`, possibly shortened) or of the group, from the
-    /// labels. The text is empty when the labels have no name. Makes no API call.
+    /// in each pair comes from the labels. It is the name of the Service (as `namespace.name`, possibly shortened), or
+    /// of the group of Services that share the load balancer. The text is empty when the labels have no name. Makes no
+    /// API call.
     fn all(&self) -> Vec<(Balancer, String)>;
 
-    /// Converts the `key` of a group from [`LoadBalancers::group`] to a key that is equal for all Services of the
-    /// group. The keys of two Services can differ when one Service names the load balancer by ID and another Service
-    /// names it by name. Makes no API call.
+    /// Converts the `key` of a group of Services from [`LoadBalancers::group`], so that it is equal for all Services of
+    /// the group. Before this, the keys of two Services differ when one Service names the shared load balancer by ID
+    /// and the other Service by name. Makes no API call.
     fn known_group(&self, key: String) -> String;
 
     /// Returns the load balancers of this cluster whose Service does not exist any more. Load balancers with the label
@@ -156,15 +157,15 @@ pub trait Snapshot: Send + Sync {
 /// The data that must be read again before a plan is applied, see [`LoadBalancerPlan::needs`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// Whether all servers must be read again, because the plan may add or remove targets, or change the kind of
-    /// address by which targets are reached.
+    /// Whether all servers must be read again, because the plan adds or removes targets, or changes the kind of address
+    /// by which targets are reached.
     pub servers: bool,
     /// Whether all Services of the cluster must be read again. A plan adopts an object only when no other Service owns
     /// this object.
     pub services: bool,
     /// Whether the plan needs to know that the project has a server of one of the cluster's nodes. Such a server proves
     /// that the token is for the right project. This proof is not needed when a load balancer has a label with the UID
-    /// of the Service or the name of its group.
+    /// of the Service, or with the name of the group of Services to which it belongs.
     pub project: bool,
 }
 
@@ -196,8 +197,8 @@ pub trait Change: Write + fmt::Debug + Send + Sync {
         false
     }
 
-    /// Returns the change that is made instead when the API refuses a part of this change. This other change does not
-    /// contain such parts.
+    /// Returns the change that is made instead when the API refuses a part of this change. For example, the other
+    /// change creates a load balancer without ports and targets, which are added later one by one.
     fn without_parts(&self) -> Option<Box<dyn Change>> {
         None
     }
@@ -241,9 +242,9 @@ pub struct LoadBalancerPlan {
     pub outcome: PlanOutcome,
     /// The Service's load balancer. `None` when the Service has none now.
     pub found: Option<Balancer>,
-    /// Whether a load balancer that the Service uses now or leaves has a label with the UID of the Service or the name
-    /// of its group. The value is `false` when the Service has no load balancer, or when only the name or the label
-    /// `adopt` connects a load balancer with the Service.
+    /// Whether a load balancer that the Service uses now or leaves has a label with the UID of the Service, or with the
+    /// name of the group of Services to which it belongs. The value is `false` when the Service has no load balancer,
+    /// or when only the name or the label `adopt` connects a load balancer with the Service.
     pub carries_uid: bool,
     /// Every field of the load balancer with its present value, its desired value, and the source of the desired value.
     pub fields: Vec<Field>,
@@ -253,9 +254,9 @@ pub struct LoadBalancerPlan {
     /// The new status of the Service, or `None` when the plan does not set the status.
     ///
     /// When the Service needs no load balancer any more, the write that removes the finalizer usually empties the
-    /// status. A Service with ports on an external load balancer is different: its status is emptied before the first
-    /// change. This is needed because a port without labels counts as the Service's port while the Service's status
-    /// names the load balancer.
+    /// status. A Service with ports on the load balancer of another owner is different: its status is emptied before
+    /// the first change. This is needed because a port without labels counts as the Service's port while the Service's
+    /// status names the load balancer.
     pub status: Option<Vec<Ingress>>,
     /// The objects besides `found` that the plan changes or creates. While this plan is executed, no other plan is
     /// allowed to change or create these objects.
@@ -655,18 +656,18 @@ pub struct Orphan {
     pub removal: Result<Box<dyn Change>, String>,
 }
 
-/// The result of a change for which the cloud returned no error.
+/// The result of an attempt to make a change, when there was no error.
 #[derive(Clone, Debug)]
 pub enum Applied {
     Done,
     /// The cloud accepted the change, and its action still runs. The next change must wait until the action has ended.
     Running(ActionId),
     /// The change was made, and the next changes of the plan may be wrong now. The caller must read everything again
-    /// and make a new plan. The ID is that of an action that still runs.
+    /// and make a new plan. The ID is that of the change's action, if it still runs.
     LookAgain(Option<ActionId>),
     /// The change was made, and the next changes of the plan may be wrong now. The snapshot has the whole load balancer
     /// as it will be after the action has ended. When a new plan from this snapshot has no changes, nothing must be
-    /// read from the API. The ID is that of an action that still runs.
+    /// read from the API. The ID is that of the change's action, if it still runs.
     Shown(Option<ActionId>, Arc<dyn Snapshot>),
     /// The change was not made, because the object in the cloud has changed since the plan was made. This is not an
     /// error. The caller must read everything again and make a new plan.
@@ -736,7 +737,7 @@ impl Target {
 }
 
 named! {
-    /// The health of a load balancer as a whole. [`Balancer::target_counts`] chooses the ports that count. A target is
+    /// The health of a load balancer as a whole, on the ports that [`Balancer::target_counts`] selects. A target is
     /// healthy when it is healthy on each of these ports, and unhealthy when it is unhealthy on at least one of them.
     BalancerHealth {
         /// At least one target is healthy, and no target is unhealthy.
@@ -751,17 +752,18 @@ named! {
     }
 }
 
-/// The numbers of healthy and of unhealthy targets of a load balancer. The commands `lb list`, `lb inspect`, `status`
-/// and `doctor`, the metric and the events all use these numbers. [`Balancer::target_counts`] chooses the ports that
-/// count. An unhealthy target counts even when another finding reports its cause.
+/// The numbers of healthy and unhealthy targets of a load balancer, on the ports that [`Balancer::target_counts`]
+/// selects. The commands `lb list`, `lb inspect`, `status` and `doctor`, the metric and the events all use these
+/// numbers. An unhealthy target is included even when another finding reports its cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TargetCounts {
-    /// The number of targets that are healthy on each port that counts.
+    /// The number of targets that are healthy on each port that [`Balancer::target_counts`] selects.
     pub healthy: usize,
-    /// The number of targets that get traffic, because they are healthy on at least one port that counts.
+    /// The number of targets that get traffic, because they are healthy on at least one port that
+    /// [`Balancer::target_counts`] selects.
     pub serving: usize,
-    /// The number of targets that are unhealthy on at least one port that counts. A target that is unhealthy on no
-    /// port, and was not yet checked on every port, is neither healthy nor unhealthy.
+    /// The number of targets that are unhealthy on at least one port that [`Balancer::target_counts`] selects. A target
+    /// that is unhealthy on no port, and was not yet checked on every port, is neither healthy nor unhealthy.
     pub unhealthy: usize,
     pub total: usize,
 }
@@ -797,9 +799,9 @@ pub struct SeenHealth {
 }
 
 impl Balancer {
-    /// Counts the healthy and the unhealthy targets. When the Service with the UID `uid` has ports here, only these
-    /// ports count. Otherwise the ports of all Services count. On an external load balancer the ports of other owners
-    /// never count.
+    /// Counts the healthy and the unhealthy targets on the selected ports. When the Service with the UID `uid` has
+    /// ports on this load balancer, only these ports are selected. Otherwise the ports of all Services are selected.
+    /// Ports that do not belong to a Service are never selected.
     pub fn target_counts(&self, uid: Option<&str>) -> TargetCounts {
         let uid = uid.filter(|uid| self.has_port_of(uid));
         let mut counts = TargetCounts { total: self.targets.len(), ..TargetCounts::default() };

@@ -74,7 +74,8 @@ pub const SERVER_LABELS: &str = "instance.hetzner.cloud/server-labels";
 
 /// A cloud. When a method for a part of the cloud, e.g. `routes`, returns `None`, this part is not available.
 pub trait Provider: Send + Sync {
-    /// Returns the name of the profile, e.g. `ccm-from-scratch`, which is also the prefix of new provider IDs.
+    /// Returns the name of the profile, `ccm-from-scratch` or `hcloud`, which `--cloud-provider` sets. The provider IDs
+    /// of cloud servers begin with this name.
     fn name(&self) -> &'static str;
 
     /// Returns the meaning of a node's provider ID for this cloud. Makes no API call.

@@ -174,7 +174,7 @@ pub struct Cluster {
     /// addresses of dedicated servers are then not removed.
     pub dedicated: HashMap<IpAddr, String>,
     /// The addresses in `dedicated` that the cloud's API reports. The other addresses in `dedicated` come from
-    /// kubelets, which can report any address. So a target with such another address is never removed.
+    /// kubelets, which can report any address. A target with an address that only a kubelet reports is never removed.
     pub proven: HashSet<IpAddr>,
     /// The name and the provider ID of each node whose provider ID has a prefix that this program does not use.
     pub foreign_nodes: Vec<(String, String)>,

@@ -37,8 +37,8 @@ pub(super) fn parse(command: Command, words: Vec<OsString>) -> Args {
     parser.args
 }
 
-/// Returns the position of the first word, from position `at` on, that is neither a flag nor the value of a flag. Flags
-/// of all commands are known here. `None` when there is no such word before `--`.
+/// Returns the position of the first word, from position `at` on, that is neither a flag nor the value of a flag. The
+/// flags of all commands are recognised. `None` when there is no such word before `--`.
 pub fn next_word(words: &[OsString], mut at: usize) -> Option<usize> {
     loop {
         let word = words.get(at)?.to_string_lossy();
@@ -111,8 +111,8 @@ impl ArgsParser {
         true
     }
 
-    /// Whether the next word is `--`, which ends the flags. In this case the function also reads all remaining words as
-    /// words, even those that begin with a dash.
+    /// Whether the next word is `--`, which ends the flags. In this case the function also reads all remaining words,
+    /// and takes none of them for a flag.
     fn ends_flags(&mut self) -> bool {
         let Some(mut rest) = self.parser.try_raw_args() else {
             return false;
@@ -205,8 +205,8 @@ impl ArgsParser {
         }
     }
 
-    /// Reads the value of a flag. A boolean flag without a value has the value `true`. `None` when another flag has no
-    /// value.
+    /// Reads the value of a flag. A boolean flag without a value has the value `true`. `None` when a flag that needs a
+    /// value has none.
     fn value(&mut self, flag: FlagKind) -> Option<OsString> {
         if flag.takes_value() {
             self.parser.value().ok()

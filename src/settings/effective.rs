@@ -25,7 +25,7 @@ const MAX_FILE_BYTES: u64 = 64 * 1024;
 /// A source of environment variables and files, e.g. this process. Tests have sources of their own.
 pub trait Environment {
     fn get(&self, name: &str) -> Option<OsString>;
-    /// Returns the names of all variables. An implementation may leave out names that are not UTF-8.
+    /// Returns the names of all variables. An implementation is allowed to leave out names that are not UTF-8.
     fn names(&self) -> Vec<String>;
     /// Reads a file whose path is the value of an environment variable.
     fn read_file(&self, path: &Path) -> io::Result<String>;

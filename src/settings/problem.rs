@@ -37,7 +37,7 @@ impl Problem {
         Problem { usage: false, ..Problem::usage(setting.to_string(), message) }
     }
 
-    /// Whether the problem is about this setting. The problem may name any of the setting's flags or variables.
+    /// Whether the problem is about this setting. The problem can name any of the setting's flags or variables.
     pub fn is_about(&self, setting: &Setting) -> bool {
         setting.names().any(|name| name == self.setting)
     }

@@ -165,8 +165,8 @@ fn meant(name: &str) -> Option<&'static str> {
 }
 
 /// Checks that the Cloud API and Robot are reached with TLS, except on this machine or when a setting allows it. An
-/// address without TLS is a problem, and the default address is used instead. With the profile `hcloud` there is only a
-/// warning, and the address is used.
+/// address without TLS is a problem, and the default address is used instead. With `--cloud-provider=hcloud` there is
+/// only a warning, and the address is used.
 fn check_encryption(
     settings: &mut Settings,
     notices: &mut Vec<Notice>,

@@ -66,7 +66,7 @@ pub enum ValueKind {
     Duration,
     /// A whole number.
     Integer,
-    /// A number, which may have a fraction.
+    /// A number that can have a fraction.
     Number,
     Choice(&'static [&'static str]),
     /// A list separated by commas. The word in this variant, e.g. `CIDR`, is the placeholder for an item in the help. A

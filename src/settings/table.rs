@@ -72,9 +72,10 @@ macro_rules! base {
     };
 }
 
-/// Creates a constant, [`TABLE`] and the fields of [`Settings`] from rows of the form `NAME field: Type = function => {
-/// row }`. The comment above a row is the help text of the setting. A row with `[field = function]` sets a field of
-/// [`LoadBalancerDefaults`] instead of a field of [`Settings`].
+/// Creates a constant for each row of the table, and lists these constants in [`TABLE`]. A row is written as `NAME
+/// field: Type = function`, and its data follow in braces after `=>`. The comment above the row is the help text of the
+/// setting. `field` becomes a field of [`Settings`]. A row with `[field = function]` sets a field of
+/// [`LoadBalancerDefaults`] instead.
 ///
 /// A line in parentheses stands above the rows of a group. It has three parts: the group, the commands for rows that
 /// list no commands, and the word `variable` when each row is named after its environment variable, or else `flag`.

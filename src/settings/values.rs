@@ -308,8 +308,8 @@ pub(super) fn url(text: &str) -> Result<String, String> {
     base_url(text).map_err(str::to_owned)
 }
 
-/// Returns the text without everything in it that may be a password or token, so that a message can repeat it. The text
-/// should be a URL, but can be anything.
+/// Returns the text without everything in it that could be a password or token, so that a message can repeat it. The
+/// text should be a URL, but can be anything.
 pub(super) fn without_credentials(text: &str) -> String {
     let (text, query) = match text.split_once(['?', '#']) {
         Some((before, _)) => (before, "?…"),
