@@ -8,8 +8,8 @@ thread_local! {
     static MADE: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Counts one call for the calling thread. A provider calls this function each time it sends a request, and also when
-/// it sends the same request again.
+/// Counts one call for the calling thread. A provider (the code for one cloud) calls this function each time it sends a
+/// request, also when it sends a request again.
 pub fn note_call() {
     MADE.set(MADE.get() + 1);
 }

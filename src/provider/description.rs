@@ -23,10 +23,10 @@ pub struct Description(Vec<DescriptionPart>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct DescriptionPart {
     verb: WriteVerb,
-    /// The thing that the part is about, e.g. `target worker-1`.
+    /// The thing that this part of the write changes, e.g. `target worker-1`.
     noun: String,
-    /// The text that follows the thing in messages, e.g. `, by private IP` or ` at 10.0.0.7`. It begins with a space or
-    /// a comma, except when the verb is [`WriteVerb::CHANGE`].
+    /// The text that follows `noun` in messages, e.g. `, by private IP` or ` at 10.0.0.7`. It begins with a space or a
+    /// comma, except when the verb is [`WriteVerb::CHANGE`].
     detail: String,
 }
 

@@ -15,8 +15,8 @@ pub struct Finding {
     /// to do, or when `message` says it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fix: Option<String>,
-    /// Whether the code for the cloud found the problem. Otherwise a controller found it. The value decides which
-    /// component the event names as its source.
+    /// Whether the provider (the code for one cloud) found the problem. Otherwise a controller found it. The value
+    /// decides which component the event names as its source.
     #[serde(skip)]
     pub is_of_provider: bool,
 }
@@ -332,7 +332,7 @@ impl Finding {
         }
     }
 
-    /// Records that the code for the cloud found the problem, and not a controller.
+    /// Records that the provider (the code for one cloud) found the problem, and not a controller.
     pub fn by_provider(self) -> Finding {
         Finding { is_of_provider: true, ..self }
     }

@@ -1,5 +1,5 @@
-//! Load balancers, as the controller for Services and the code for the cloud see them. The provider reads a snapshot of
-//! the cloud and makes a plan from it. The controller executes the changes of the plan.
+//! Load balancers, as the controller for Services and the provider (the code for one cloud) see them. The provider
+//! reads a snapshot of the cloud and makes a plan from it. The controller executes the changes of the plan.
 //!
 //! The provider decides which fields a load balancer has and which changes it needs. The controller decides about the
 //! order of the changes, waits, retries and reports. Snapshots and changes are trait objects, so the controller does
@@ -221,7 +221,7 @@ pub trait Change: Write + fmt::Debug + Send + Sync {
     }
 }
 
-/// The kind of a change.
+/// The kind of a planned change in the cloud.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeKind {
     /// The change adds or removes a target, so other nodes get traffic.

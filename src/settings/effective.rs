@@ -71,8 +71,8 @@ pub struct Effective {
 pub struct DaemonSettings {
     /// The workload object that runs the daemon, e.g. `deployment kube-system/ccm-from-scratch`.
     pub(super) from: String,
-    /// The flags of the daemon. The workload follows the name of each flag, e.g. `--cluster-name of deployment
-    /// kube-system/ccm`.
+    /// The flags of the daemon. The name of a flag is followed by the workload that runs the daemon, e.g.
+    /// `--cluster-name of deployment kube-system/ccm`.
     pub(super) flags: Vec<Flag>,
     pub(super) variables: Vec<(String, String)>,
 }
@@ -95,8 +95,8 @@ pub(super) struct Candidate {
     source: Source,
     /// Whether the text comes from the command line of this process. A problem with the text is then a usage error.
     is_usage: bool,
-    /// When the text was read from a file, the path of the file and the name of the environment variable that contains
-    /// the path.
+    /// The file from which the text was read: the environment variable that contains the path, and the path. `None`
+    /// when the text was not read from a file.
     file: Option<(&'static str, PathBuf)>,
 }
 
