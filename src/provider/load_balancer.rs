@@ -269,11 +269,10 @@ pub struct LoadBalancerPlan {
 /// The outcome of a plan. It says what is done in the cloud for a Service.
 #[derive(Debug)]
 pub enum PlanOutcome {
-    /// Nothing is changed, because the Service has an error. `why` is the finding to report. `problems` lists each
+    /// Nothing is changed, because the Service can't be synced. `why` is the finding to report. `problems` lists each
     /// problem of this finding separately.
     Refused { why: Finding, problems: Vec<String> },
-    /// Nothing is changed, because an operator has ended the management of the load balancer. The Service gets no
-    /// finalizer.
+    /// Nothing is changed, because the management of the load balancer was ended. The Service gets no finalizer.
     Released,
     /// Nothing is changed. The Service has no load balancer, and none can be created now. A finding says why.
     Waiting,
@@ -292,7 +291,7 @@ pub enum Then {
     /// The Service is planned again soon, although nothing failed. A part of the desired state depends on something in
     /// the cloud that takes long, so the execution of the plan does not wait for it.
     Again,
-    /// These changes follow. They remove the Service from load balancers that it has left.
+    /// These changes follow. They remove the Service from load balancers that do not serve it.
     Leave(Vec<Box<dyn Change>>),
     /// The Service moves to a new load balancer, so these changes follow. They remove the Service from the previous
     /// load balancers, which have served it until now. The list is empty while the new load balancer can't serve the
@@ -327,8 +326,8 @@ impl PlanOutcome {
         }
     }
 
-    /// Returns the changes that remove the Service from other load balancers. These changes are made last, after the
-    /// status of the Service was written.
+    /// Returns the changes that remove the Service from load balancers. These changes are made last, after the status
+    /// of the Service was written.
     pub fn leaves(&self) -> &[Box<dyn Change>] {
         match self {
             PlanOutcome::Change { then, .. } => then.leaves(),
@@ -387,7 +386,7 @@ impl PlanOutcome {
 }
 
 impl Then {
-    /// Adds changes that remove the Service from other load balancers. These changes are made last.
+    /// Adds changes that remove the Service from load balancers. These changes are made last.
     pub fn and_leave(mut self, more: Vec<Box<dyn Change>>) -> Then {
         match &mut self {
             Then::Done | Then::Again => self = Then::Leave(more),
@@ -550,7 +549,7 @@ named! {
         Shared = "shared",
         /// Another owner than this program created the load balancer, and allows Services to use it.
         External = "external",
-        /// An operator has ended the management of the load balancer. It is not changed any more.
+        /// The management of the load balancer was ended. This program does not change it any more.
         Released = "released",
     }
 }
@@ -598,7 +597,8 @@ pub struct TargetHealth {
     /// The reason that the API gives for the status, if there is one.
     pub detail: Option<Interned>,
     pub http_status: Option<u16>,
-    /// Whether kube-proxy on the node answers the health check. Otherwise the Service's own port answers it.
+    /// Whether the health check asks kube-proxy on the node. Otherwise it checks another port, usually the node port of
+    /// the Service.
     #[serde(skip)]
     pub is_of_kube_proxy: bool,
     /// Why the health check fails, if the cause was found.
