@@ -89,10 +89,10 @@ pub trait Snapshot: Send + Sync {
     fn plan(&self, service: &Service, nodes: &[OfferedNode], cluster: &Cluster)
     -> LoadBalancerPlan;
 
-    /// Plans the changes that end the Service's use of load balancers. A load balancer of the Service alone is deleted,
-    /// and other load balancers only lose the Service's ports and targets. Labels name the load balancers of the
-    /// Service. A load balancer of another owner that lost its labels is found by its ports and by the Service's
-    /// status. Makes no API call.
+    /// Plans the changes that end the Service's use of load balancers. Each load balancer of the Service is deleted, or
+    /// only loses the Service's ports and targets when it must stay, e.g. because other Services use it. Labels name
+    /// the load balancers of the Service. A load balancer of another owner that lost its labels is found by its ports
+    /// and by the Service's status. Makes no API call.
     fn plan_removal(&self, service: &Service, cluster: &Cluster) -> LoadBalancerPlan;
 
     /// Returns a load balancer whose labels say that this cluster uses it for this Service, or did so before. Load
@@ -160,8 +160,8 @@ pub struct Needs {
     /// Whether all servers must be read again, because the plan adds or removes targets, or changes the kind of address
     /// by which targets are reached.
     pub servers: bool,
-    /// Whether all Services of the cluster must be read again. A plan adopts an object only when no other Service owns
-    /// this object.
+    /// Whether all Services of the cluster must be read again. This shows whether another Service owns the object that
+    /// the plan adopts.
     pub services: bool,
     /// Whether the plan needs to know that the project has a server of one of the cluster's nodes. Such a server proves
     /// that the token is for the right project. This proof is not needed when a load balancer has a label with the UID
@@ -794,7 +794,7 @@ pub struct SeenHealth {
     pub use_of: BalancerUse,
     /// The numbers of targets for the ports of all Services together.
     pub counts: TargetCounts,
-    /// The numbers of targets for the ports of each Service. The text is the UID of the Service.
+    /// The UID of each Service, and the numbers of targets for the ports of this Service.
     pub of_services: Vec<(String, TargetCounts)>,
 }
 

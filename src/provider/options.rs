@@ -245,8 +245,8 @@ pub struct HealthCheckDefaults {
     pub node_port: Option<Sourced<bool>>,
 }
 
-/// The settings that limit which addresses, Primary IPs and certificates of the project Services can use. A field that
-/// is `None` sets no limit.
+/// The settings that limit which addresses, Primary IPs and certificates of the project Services can use. A field is
+/// `None` when its setting is unset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PermittedUse {
     /// `HCLOUD_LOAD_BALANCERS_PRIVATE_IPV4_RANGES`: the ranges of the private addresses that Services can ask for.
