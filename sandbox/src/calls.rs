@@ -12,8 +12,8 @@ use crate::time;
 /// One request and its answer.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// The number of the call, counted from 1. Calls are numbered in the order in which their requests were complete,
-    /// and a number is never used twice.
+    /// The number of the call. The calls of a sandbox are numbered from 1 in the order in which their requests have
+    /// arrived completely.
     pub sequence: u64,
     pub half: Half,
     pub method: String,
@@ -22,24 +22,25 @@ pub struct Call {
     /// The headers of the request, with names in lower case. `authorization` is left out, because logs are printed and
     /// this header contains a secret.
     pub headers: Vec<(String, String)>,
-    /// The caller's name, which [`CallLog::name_caller`] has set, or else the kind of the caller's credential:
+    /// The name that [`CallLog::name_caller`] gave to the caller. For other callers it is the kind of the credential:
     /// `bearer`, `basic`, `certificate`, `other`, or `none`.
     pub caller: String,
     pub body: Arc<[u8]>,
-    /// The status of the answer. `None` while the call is being worked on, and also afterwards when no answer was sent.
+    /// The status of the answer. `None` while the server still works on the call, and also when the call ended without
+    /// an answer.
     pub status: Option<u16>,
-    /// The length of the answer's body, even when a fault delivers only a part of it.
+    /// The length of the answer's body. It is the full length even when a simulated fault cut the body off.
     pub answer_bytes: usize,
-    /// The names of the faults that hit this call.
+    /// The names of the simulated faults that changed this call. `None` when no fault did.
     pub fault: Option<String>,
     pub started: Instant,
-    /// The time until the answer was ready to be sent or was dropped, including delays by faults. `None` while the call
-    /// is being worked on.
+    /// The time that the server worked on the call, including simulated delays. `None` while the server still works on
+    /// it.
     pub duration: Option<Duration>,
 }
 
 impl Call {
-    /// Whether the method is neither GET nor HEAD nor OPTIONS, which only read.
+    /// Whether the call can change something: its method is neither GET nor HEAD nor OPTIONS.
     pub fn is_write(&self) -> bool {
         is_write(&self.method)
     }
@@ -49,7 +50,7 @@ impl Call {
         self.query.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// Returns the value of the first header with this name, which must be in lower case.
+    /// Returns the value of the first header with this name. `name` must be in lower case.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
@@ -86,7 +87,7 @@ pub(crate) fn is_write(method: &str) -> bool {
 }
 
 /// The log of one sandbox. At most [`CallLog::MAX_CALLS`] calls are kept, and their bodies have at most
-/// [`CallLog::MAX_BODY_BYTES`] together. The oldest calls are dropped first.
+/// [`CallLog::MAX_BODY_BYTES`] bytes in total. The oldest calls are dropped first.
 #[derive(Default)]
 pub struct CallLog {
     state: Mutex<State>,
@@ -126,7 +127,7 @@ impl CallLog {
         state.calls.range(from..).cloned().collect()
     }
 
-    /// Returns for how many of the kept calls `such` returns true.
+    /// Returns the number of kept calls for which `such` returns true.
     pub fn count(&self, such: impl Fn(&Call) -> bool) -> usize {
         self.state().calls.iter().filter(|call| such(call)).count()
     }
@@ -138,13 +139,13 @@ impl CallLog {
         state.body_bytes = 0;
     }
 
-    /// Makes the log show `name` as the caller of calls with this bearer token, or with the certificate that
-    /// has this DER.
+    /// Makes the log show `name` as the caller of all calls with this credential. It is a bearer token, or the DER of a
+    /// client certificate.
     pub fn name_caller(&self, credential: impl Into<Vec<u8>>, name: &str) {
         self.state().callers.insert(credential.into(), name.to_owned());
     }
 
-    /// Makes `watcher` get every call when the call has ended, in the thread that served the call.
+    /// Calls `watcher` with each call that has ended, in the thread that served the call.
     pub fn watch(&self, watcher: impl Fn(&Call) + Send + Sync + 'static) {
         *self.watcher.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(watcher));
     }
@@ -182,8 +183,8 @@ impl CallLog {
         let watcher = self.watcher.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let ended = {
             let mut state = self.state();
-            // The calls in the list have consecutive numbers, so the position of a call follows from the number
-            // of the first call.
+            // The kept calls have consecutive numbers. The index of a call is therefore its number minus the number of
+            // the first kept call.
             let first = state.calls.front().map_or(0, |call| call.sequence);
             let place = sequence.checked_sub(first).and_then(|place| usize::try_from(place).ok());
             let Some(call) = place.and_then(|place| state.calls.get_mut(place)) else {

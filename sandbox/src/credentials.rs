@@ -1,5 +1,5 @@
-//! The certificates of a run: a CA, the server's certificate, clients' certificates, and the TLS
-//! configuration with them.
+//! The certificates of one sandbox: a CA, the certificates of the server and of clients, and the TLS configuration that
+//! uses them.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,7 +21,7 @@ use rustls::{
 use crate::faults::SplitMix64;
 use crate::time;
 
-/// Signature algorithms for [`Authority::client_with`].
+/// The signature algorithms that [`Authority::client_with`] takes.
 pub use rcgen::{PKCS_ECDSA_P384_SHA384, PKCS_ED25519};
 
 /// A certificate authority whose private key is only in memory.
@@ -32,19 +32,20 @@ pub struct Authority {
     keys: Keys,
 }
 
-/// The source of an authority's keys.
+/// Where the keys of an authority come from.
 enum Keys {
     Random,
-    /// The keys are computed from a seed. All are Ed25519 keys, because their signatures need no random number.
+    /// The keys are computed from a seed. All of them are Ed25519 keys, because Ed25519 signatures need no random
+    /// number and are therefore the same in every run.
     Seeded(Mutex<SplitMix64>),
 }
 
-/// A certificate and its key. All fields are empty when there is no certificate.
+/// A certificate and its private key. All fields are empty when there is no certificate.
 #[derive(Clone, Default)]
 pub struct Identity {
     pub certificate_pem: String,
     pub certificate_der: Vec<u8>,
-    /// The key as PKCS#8.
+    /// The private key in PEM, as PKCS#8.
     pub key_pem: String,
     key_der: Vec<u8>,
 }
@@ -52,14 +53,14 @@ pub struct Identity {
 /// The user and group in a client certificate, from which Kubernetes takes the user and group of a request.
 #[derive(Clone, Debug, Default)]
 pub struct Subject {
-    /// The common name.
+    /// The common name of the certificate.
     pub user: String,
-    /// The organisation. Kubernetes reads several organisations, but the library that makes our certificates
-    /// writes only one.
+    /// The organisation of the certificate. Kubernetes reads several organisations as groups, but the library that
+    /// makes these certificates writes only one.
     pub group: Option<String>,
 }
 
-/// The period in which a certificate is valid.
+/// The period in which a test certificate is valid.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Validity {
     /// The certificate is valid from yesterday for ten years.
@@ -72,7 +73,7 @@ pub enum Validity {
     NotYet,
 }
 
-/// The error when a certificate or a TLS configuration cannot be made.
+/// The error of functions that make certificates or TLS configurations.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
 impl Authority {
@@ -108,8 +109,8 @@ impl Authority {
     pub fn server(&self, names: &[&str], validity: Validity) -> Result<Identity, Error> {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let mut params = CertificateParams::new(names)?;
-        // The name differs from the CA's name, because OpenSSL takes a certificate whose issuer is its subject for
-        // a self-signed certificate.
+        // The subject of the certificate must differ from the name of the CA. When issuer and subject are equal,
+        // OpenSSL takes the certificate for a self-signed one.
         params.distinguished_name = parameters("kube-apiserver", validity)?.distinguished_name;
         set_validity(&mut params, validity)?;
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
@@ -169,28 +170,30 @@ impl Keys {
     }
 }
 
-/// The TLS of a server: its certificate, and the authority for client certificates. Both may be replaced while
+/// The TLS configuration of a server: its certificate, and the CA of client certificates. Both can be replaced while
 /// the server runs.
 #[derive(Clone)]
 pub struct ServerTls(Arc<Mutex<Arc<Material>>>);
 
-/// The certificates and settings with which a connection began.
+/// The TLS configuration at one moment. A connection keeps the configuration with which it began, even when a later
+/// replacement changes the server's certificates.
 pub(crate) struct Material {
     pub(crate) config: Arc<ServerConfig>,
     trusted: Arc<dyn ClientCertVerifier>,
 }
 
 impl ServerTls {
-    /// Creates the TLS configuration, for HTTP/1.1 only. The server asks for a client certificate, but completes the
-    /// handshake without a certificate or with an untrusted one. A Kubernetes API server does the same, and answers 401
-    /// to a certificate that it does not trust.
+    /// Creates the TLS configuration, for HTTP/1.1 only.
+    ///
+    /// The server asks for a client certificate. The handshake also succeeds without a certificate or with an untrusted
+    /// one, as with a Kubernetes API server, which then answers 401 to requests with an untrusted certificate.
     pub fn new(server: &Identity, clients: &Authority) -> Result<ServerTls, Error> {
         let material = Material::new(server, clients)?;
         Ok(ServerTls(Arc::new(Mutex::new(Arc::new(material)))))
     }
 
-    /// Replaces the certificates for connections that begin from now on. The server closes each open connection after
-    /// the next answer on it.
+    /// Replaces the certificates for connections that begin from now on. Each connection that is already open is closed
+    /// after its next answer.
     pub fn replace(&self, server: &Identity, clients: &Authority) -> Result<(), Error> {
         let material = Arc::new(Material::new(server, clients)?);
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = material;
@@ -224,8 +227,8 @@ impl Material {
         Ok(Material { config: config.into(), trusted })
     }
 
-    /// Returns the DER of the certificate that the client sent. Returns an empty DER, which belongs to no user, when
-    /// the certificate was signed by another CA or is not valid now.
+    /// Returns the DER of the client's certificate. It is empty, and so belongs to no user, when another CA has signed
+    /// the certificate or when the certificate is not valid now.
     pub(crate) fn shown_certificate(&self, chain: &[CertificateDer<'_>]) -> Vec<u8> {
         let Some((certificate, intermediates)) = chain.split_first() else {
             return Vec::new();
@@ -237,11 +240,11 @@ impl Material {
     }
 }
 
-/// Checks only that a client has the private key of the certificate that it sends. The server decides later whether
-/// to trust the certificate.
+/// A verifier that accepts every client certificate whose private key the client has. After the handshake, another
+/// verifier decides whether the certificate is trusted.
 struct AnyCertificate {
-    /// The names of the CAs that the server sends to clients, so that a client can choose a certificate that one
-    /// of these CAs signed.
+    /// The names of the trusted CAs. The server sends them to clients, so that a client with several certificates can
+    /// choose a fitting one.
     hints: Vec<DistinguishedName>,
     provider: Arc<CryptoProvider>,
 }

@@ -5,15 +5,15 @@
 pub struct Request {
     /// The method in upper case.
     pub method: String,
-    /// Percent-decoded path without the query, e.g. `/v1/servers/42`.
+    /// The percent-decoded path without the query, e.g. `/v1/servers/42`.
     pub path: String,
     /// The percent-decoded query parameters, in the order in which they were sent.
     pub query: Vec<(String, String)>,
     /// The headers in the order in which they were sent, with names in lower case.
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
-    /// The DER of the client's certificate. `None` when the client sent no certificate. Empty when the certificate is
-    /// not valid now, or was signed by another CA than the sandbox's.
+    /// The DER of the client's certificate. `None` when the client sent no certificate. The DER is empty when the
+    /// certificate is not valid now, or when another CA than the sandbox's has signed it.
     pub client_certificate: Option<Vec<u8>>,
 }
 
@@ -23,14 +23,14 @@ impl Request {
         self.query.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// Returns the value of the first header with this name, which must be in lower case.
+    /// Returns the value of the first header with this name. `name` must be in lower case.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 }
 
-/// An answer before the server has written it. The server adds `Content-Length`, and adds `Date` when the handler has
-/// not set this header.
+/// An answer that the server has not written yet. The server adds `Content-Length`, and also `Date` when the handler
+/// has not set it.
 #[derive(Clone, Debug, Default)]
 pub struct Response {
     pub status: u16,
@@ -44,7 +44,7 @@ impl Response {
         Response::json_text(status, body.to_string().into_bytes())
     }
 
-    /// Returns an answer whose JSON document is already text.
+    /// Returns an answer with a JSON document that is already written as text.
     pub fn json_text(status: u16, body: Vec<u8>) -> Response {
         Response { status, headers: vec![("Content-Type".into(), "application/json".into())], body }
     }

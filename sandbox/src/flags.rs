@@ -7,10 +7,11 @@ use lexopt::{Arg, Error, Parser, ValueExt};
 use sandbox::scenario::{EFFECTS, Scenario};
 use sandbox::{Builder, Half, Sandbox};
 
-/// The parsed command line. A flag overrides the scenario file, and the scenario file overrides the defaults.
+/// The parsed command line. A value on the command line takes precedence over the scenario file, and the scenario file
+/// over the defaults.
 #[derive(Debug, Default)]
 pub struct Flags {
-    /// The values of the flags that a scenario file can set, too.
+    /// The values of those flags that a scenario file can set too.
     pub typed: Scenario,
     pub only: Option<Half>,
     pub address: Option<IpAddr>,

@@ -4,7 +4,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-/// A cluster, its users, and a context for each user.
+/// A kubeconfig with one cluster, its users, and a context for each user.
 #[derive(Clone, Debug)]
 pub struct Kubeconfig {
     /// The name of the cluster.
@@ -17,7 +17,7 @@ pub struct Kubeconfig {
     pub current: String,
 }
 
-/// A context and its user, which has the same name.
+/// A context of the kubeconfig and its user. The user has the same name as the context.
 #[derive(Clone, Debug)]
 pub struct Context {
     pub name: String,
@@ -38,11 +38,11 @@ pub enum Login {
     Anonymous,
 }
 
-/// PEM text, in the kubeconfig itself or in a file beside the kubeconfig.
+/// A certificate or key in PEM, either inside the kubeconfig or in a file of its own.
 #[derive(Clone, Debug)]
 pub enum Material {
     Inline(String),
-    /// A path, either relative to the kubeconfig's folder or absolute.
+    /// The path of the file. A relative path begins at the kubeconfig's folder.
     File(String),
 }
 
@@ -65,13 +65,14 @@ impl Kubeconfig {
             "preferences": {},
             "users": users.collect::<Vec<_>>(),
         });
-        // JSON is valid YAML. The YAML printer only makes the text easier to read, and never fails for this document.
+        // The YAML printer never fails for this document. The document as JSON would be correct too, because JSON is
+        // valid YAML.
         serde_yaml::to_string(&document).unwrap_or_else(|_| document.to_string())
     }
 
     fn cluster_entry(&self) -> Value {
         let mut entry = json!({"server": self.server});
-        // A server without TLS has no certificate authority.
+        // Only a server with TLS has a certificate authority.
         if !self.server.starts_with("http://") {
             self.authority.insert(&mut entry, "certificate-authority");
         }

@@ -1,5 +1,5 @@
-//! A Hetzner Cloud project, the Robot web service and a Kubernetes API server, simulated in one process and reached
-//! over real HTTP, or in memory with simulated time ([`Builder::in_memory`], [`time::simulate`]).
+//! A Hetzner Cloud project, the Robot web service and a Kubernetes API server, simulated in one process. Clients reach
+//! them over real HTTP, or in memory with simulated time ([`Builder::in_memory`], [`time::simulate`]).
 //!
 //! | module | job | knows |
 //! |---|---|---|
@@ -18,8 +18,9 @@
 //! | `openapi` | checks of requests and answers against an OpenAPI document | nothing |
 //! | `skipped` | reports of skipped tests | nothing |
 //!
-//! All modules may use `time` and the random numbers of [`faults::SplitMix64`]. The modules of the APIs do not
-//! use sockets, and the server does not use the modules of the APIs, so that a test can call an API directly.
+//! The column "knows" lists the modules that a module uses. All modules can also use `time` and the random numbers of
+//! [`faults::SplitMix64`]. The modules of the APIs do not use sockets, and the server does not use the modules of the
+//! APIs. A test can therefore call an API directly.
 
 pub mod calls;
 pub mod credentials;
@@ -41,8 +42,8 @@ use std::fmt;
 
 pub use world::{Builder, Sandbox};
 
-/// One of the three simulated APIs. The Hetzner Cloud API and the Kubernetes API are the two halves of a sandbox, and
-/// the Robot web service is an extra.
+/// One of the three simulated APIs. The type has this name because a sandbox has two main parts, the Hetzner Cloud API
+/// and the Kubernetes API. The Robot web service is an extra.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Half {
     Hetzner,

@@ -35,11 +35,13 @@ fn main() -> ExitCode {
 }
 
 fn run(flags: &Flags) -> io::Result<()> {
-    // Signals are handled before the first file is written, so that the file is removed whenever a signal arrives.
+    // The signal handler is installed before the first file is written. A signal at any later moment then ends the
+    // program in order, and the file is removed.
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     let env_file = flags.env_file.as_deref();
     if let Some(path) = env_file {
-        // A program that waits for the file must not read a file of an earlier run.
+        // A file of an earlier run is removed first. Another program can wait for this file, and must not read the
+        // values of the earlier run.
         remove(path)?;
     }
     let sandbox = flags.builder().try_start()?;
@@ -97,7 +99,8 @@ fn summary(sandbox: &Sandbox) -> String {
     format!("sandbox: {}; Ctrl-C ends it", parts.join(", "))
 }
 
-/// Writes a file so that it is never seen half-written. The file contains a token, so that only its owner may read it.
+/// Writes a file under a temporary name and then renames it, so that nobody reads a half-written file. Only the owner
+/// can read it, because it contains a token.
 fn write_whole(path: &Path, text: &str) -> io::Result<()> {
     let mut unfinished = path.as_os_str().to_owned();
     unfinished.push(format!(".{}", std::process::id()));

@@ -1,8 +1,8 @@
-//! Checks requests and answers against an OpenAPI 3 document, for the part of JSON Schema that the Hetzner Cloud
-//! API's document uses.
+//! Checks requests and answers against an OpenAPI 3 document. Only the part of JSON Schema that the document of the
+//! Hetzner Cloud API uses is supported.
 //!
-//! The check is stricter than the standard in one point: a property that is not in the document is an error, because a
-//! client that reads the property would get nothing from the real API. Patterns are not checked.
+//! The check is stricter than the standard in one point: a property that is not in the document is an error. A client
+//! that reads such a property would get nothing from the real API. Patterns are not checked.
 
 mod schema;
 
@@ -18,22 +18,23 @@ pub struct Spec {
     document: Value,
 }
 
-/// Properties that were added to the API after the document was written, each as schema, property and type. Official
-/// clients need these properties.
+/// Properties that the API got after the document was written: each with its schema, its name and its type. They are
+/// added to the document, because official clients need them.
 const GROWN: [(&str, &str, &str); 2] = [
     ("server_type_location", "available", "boolean"),
     ("server_type_location", "recommended", "boolean"),
 ];
 
-/// The phrases in the document that describe a field that takes an ID or a name. The document's types for such a field
-/// allow only names. The real API accepts IDs as numbers as well, and official clients send numbers.
+/// The phrases by which the document describes a field for an ID or a name. The document's type of such a field allows
+/// only a name, but the real API also accepts an ID as a number, and official clients send numbers.
 const ID_OR_NAME: [&str; 2] = ["ID or name", "IDs (`integer`) or names"];
 
-/// The errors that a check found. An error in a JSON value begins with the path to the wrong part of the value.
+/// The errors that a check found. An error about a JSON value begins with the path of the wrong part, e.g.
+/// `.server.status`.
 pub type Problems = Vec<String>;
 
 impl Spec {
-    /// Reads a JSON document. The error contains the name of the file.
+    /// Reads an OpenAPI document in JSON. The error contains the name of the file.
     pub fn load(path: impl AsRef<Path>) -> Result<Spec, String> {
         let path = path.as_ref();
         let text = fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -42,7 +43,8 @@ impl Spec {
         Ok(Spec { document })
     }
 
-    /// Reads the Hetzner Cloud API's document and corrects it according to [`GROWN`] and [`ID_OR_NAME`].
+    /// Reads the OpenAPI document of the Hetzner Cloud API. Adds the properties of [`GROWN`], and corrects the types of
+    /// the fields that [`ID_OR_NAME`] describes.
     pub fn hetzner(path: impl AsRef<Path>) -> Result<Spec, String> {
         let mut spec = Spec::load(path)?;
         for (schema, property, definition) in GROWN {
@@ -59,7 +61,7 @@ impl Spec {
         Ok(spec)
     }
 
-    /// Whether the document describes this method of this path. The path may begin with `/v1`, but does not have to.
+    /// Whether the document describes this method of this path. A prefix `/v1` of the path is ignored.
     pub fn knows(&self, method: &str, path: &str) -> bool {
         self.operation(method, path).is_some()
     }
@@ -107,7 +109,7 @@ impl Spec {
         if problems.is_empty() { Ok(()) } else { Err(problems) }
     }
 
-    /// Returns the operation whose path template fits best. A literal segment fits better than a parameter.
+    /// Returns the operation for a path. When several path templates fit, the one with the fewest parameters is taken.
     fn operation(&self, method: &str, path: &str) -> Option<&Value> {
         let path = path.strip_prefix("/v1").unwrap_or(path);
         let paths = self.document.get("paths")?.as_object()?;
@@ -171,7 +173,7 @@ fn children(object: Option<&mut Value>) -> impl Iterator<Item = &mut Value> {
     object.into_iter().flat_map(|object| object.values_mut())
 }
 
-/// Makes the type of a field accept IDs as well, see [`ID_OR_NAME`].
+/// Makes the type of a field also accept numbers, when its description contains a phrase of [`ID_OR_NAME`].
 fn take_ids_and_names(field: &mut Value) {
     let description = field["description"].as_str().unwrap_or_default();
     if ID_OR_NAME.iter().any(|words| description.contains(words)) {
@@ -196,8 +198,7 @@ fn fits(template: &str, path: &str) -> bool {
         })
 }
 
-/// Converts a query parameter to the type that its schema names. The parameter stays a string when it is not a
-/// value of that type.
+/// Converts the text of a query parameter to the type in its schema. Text that is no value of that type stays a string.
 fn typed(schema: &Value, text: &str) -> Value {
     match schema["type"].as_str() {
         Some("integer") => text.parse::<i64>().map_or_else(|_| text.into(), Value::from),

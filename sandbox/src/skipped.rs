@@ -3,19 +3,22 @@
 use std::fs::OpenOptions;
 use std::io::Write;
 
-/// The variable with the path of the file that collects the skipped tests. `make test` prints the file at its end.
+/// The environment variable with the path of the file to which skipped tests are written. `make test` prints the file
+/// at its end.
 pub const VARIABLE: &str = "CCM_TEST_SKIPPED";
 
-/// The variable that lists the tools that must not be missing, separated by commas: `kubectl`, `python` (Hetzner's
-/// client), `openapi` (the API's own document), `cluster` (a real API server), `helm`, `promtool`, `buildah`, `hcloud`,
-/// `cloud-init`, `zsh`, `fish`. When a listed tool is missing, the tests that need it fail instead of being skipped.
+/// The environment variable that lists the tools that a test run must have, separated by commas. A test that needs a
+/// listed tool fails when the tool is missing, and is not skipped.
+///
+/// The tools are `kubectl`, `python` (Hetzner's client), `openapi` (the API's own document), `cluster` (a real API
+/// server), `helm`, `promtool`, `buildah`, `hcloud`, `cloud-init`, `zsh` and `fish`.
 pub const REQUIRED: &str = "CCM_TEST_REQUIRE";
 
-/// Reports that the test `what` is skipped because `needs` is missing. `needs` is empty when no tool would let
-/// the test run.
+/// Reports that the test `what` is skipped, because the tool `needs` is missing. `needs` is empty when the reason is
+/// not a missing tool.
 ///
 /// # Panics
-/// Panics when the run requires `needs`, see [`REQUIRED`].
+/// Panics when [`REQUIRED`] lists the tool `needs`.
 pub fn skip(what: &str, needs: &str, why: &str) {
     let required = std::env::var(REQUIRED).unwrap_or_default();
     assert!(
@@ -27,7 +30,8 @@ pub fn skip(what: &str, needs: &str, why: &str) {
     let Some(path) = std::env::var_os(VARIABLE) else {
         return;
     };
-    // Many test processes may append to the same file, because appending one short line is atomic.
+    // Several test processes can append to the file at the same time. Their lines do not mix, because appending one
+    // short line is atomic.
     if let Ok(mut file) = OpenOptions::new().create(true).append(true).open(path) {
         let _ = file.write_all(line.as_bytes());
     }

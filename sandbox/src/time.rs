@@ -17,7 +17,7 @@ thread_local! {
     static PASSED: RefCell<Option<Arc<AtomicU64>>> = const { RefCell::new(None) };
 }
 
-/// A guard. Time is simulated on the guard's thread until the guard is dropped.
+/// A guard that simulates time on its thread until it is dropped.
 pub struct Simulated {
     before: Option<Arc<AtomicU64>>,
     /// A marker that prevents the guard from being sent to another thread.
@@ -25,7 +25,7 @@ pub struct Simulated {
 }
 
 /// Simulates the time of this thread until the returned guard is dropped. The simulated time is [`BEGINNING_S`] plus
-/// `nanoseconds`. Guards must be dropped in the reverse order of their creation.
+/// `nanoseconds`, which the caller raises. Guards must be dropped in the reverse order of their creation.
 #[must_use]
 pub fn simulate(nanoseconds: Arc<AtomicU64>) -> Simulated {
     Simulated { before: PASSED.replace(Some(nanoseconds)), thread: PhantomData }
@@ -55,7 +55,7 @@ pub fn timestamp() -> Timestamp {
     };
     let beginning = Timestamp::from_second(BEGINNING_S).unwrap_or_default();
     let passed = SignedDuration::try_from(passed).unwrap_or_default();
-    // The clock stops at the end of the year 9999, which is the largest timestamp.
+    // Beyond the largest timestamp, at the end of the year 9999, the clock stands still.
     beginning.checked_add(passed).unwrap_or(Timestamp::MAX)
 }
 

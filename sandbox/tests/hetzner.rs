@@ -1,4 +1,4 @@
-//! The rules of the Hetzner half, one line a case.
+//! Tests of the rules of the simulated Hetzner Cloud API, mostly as tables with one case a line.
 
 #[path = "hetzner/actions.rs"]
 mod actions;

@@ -1,7 +1,9 @@
-//! A tour through all that the Hetzner half serves, held against the OpenAPI document of the real API.
+//! Calls nearly everything that the simulated Hetzner Cloud API serves, and checks requests and answers against the
+//! OpenAPI document of the real API.
 //!
-//! The document is not part of this repository. `HCLOUD_OPENAPI_SPEC` names it; without it, and when it is not in its
-//! usual place beside the checkout, the tour is skipped and says so.
+//! The document is not in this repository. `HCLOUD_OPENAPI_SPEC` contains its path, which is otherwise
+//! `../shared/data/hcloud-openapi.json` beside the repository. Without the document, the tests are skipped and report
+//! this.
 
 #[path = "hetzner/api.rs"]
 mod api;
@@ -17,10 +19,11 @@ use serde_json::{Value, json};
 
 use api::{Answer, Api, request};
 
-/// Paths that the real API has removed: they answer 410 and are in no document.
+/// Paths that the real API has removed. The real API answers 410 to them, and the document does not contain them.
 const REMOVED: [&str; 2] = ["/datacenters", "/datacenters/1"];
 
-/// Codes with which a request that fits the document is refused because of the state it meets.
+/// Error codes for requests that fit the document and are refused because of the current state, e.g. because a resource
+/// is locked.
 const REFUSED_BY_STATE: [&str; 12] = [
     "not_found",
     "locked",
@@ -109,7 +112,7 @@ fn the_document_is_really_checked() {
     }
 }
 
-/// The official CLI sends IDs as numbers, and names as strings.
+/// The official CLI sends an ID as a number and a name as a string, and the API accepts both.
 #[test]
 fn a_field_for_an_id_or_a_name_accepts_both() {
     let Some(spec) = document() else { return };
@@ -236,7 +239,7 @@ fn networks(tour: &mut Tour) {
 
 fn servers(tour: &mut Tour) {
     let network = tour.api.cloud.create_network(tour.api.project, "net", "10.0.0.0/16");
-    // The document has neither of them on their own.
+    // SSH keys and firewalls are created without a check. The document has no paths for creating them.
     let key = json!({"name": "key", "public_key": "ssh-ed25519 AAAAx"});
     tour.api.post("/ssh_keys", key);
     let firewall = tour.api.post("/firewalls", json!({"name": "firewall"}));
@@ -362,7 +365,8 @@ impl Tour {
     }
 }
 
-/// The document leaves out the lists of one server's actions; those of one network are the same in the API's reference.
+/// Returns the path under which the document describes a request. The document leaves out the actions of one server,
+/// which the API's reference describes exactly like those of one network.
 fn in_document(path: &str) -> String {
     let is_left_out = |rest: &str| {
         let parts: Vec<&str> = rest.split('/').collect();
@@ -375,7 +379,7 @@ fn in_document(path: &str) -> String {
     }
 }
 
-/// Fails when `HCLOUD_OPENAPI_SPEC` names a document that cannot be read.
+/// Reads the OpenAPI document. Returns `None` when it is missing, and fails when it cannot be read.
 fn document() -> Option<Spec> {
     let usual =
         PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/data/hcloud-openapi.json");

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 const FIRST_WAIT: Duration = Duration::from_secs(5);
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
 
-/// The value of [`CacheError::state`] when a refresh was postponed because few calls are left of the rate limit. The
-/// API still answers, and urgent calls are still made.
+/// The value of [`CacheError::state`] for a postponed refresh of cached data. Refreshes are postponed when only few
+/// calls remain in the API's rate limit. The API still answers, and urgent calls are still made.
 pub const PUT_OFF: &str = "refreshes postponed";
 
 /// A cached answer of an API, with the times of its call.
@@ -32,8 +32,8 @@ pub struct View<T> {
 pub enum CacheError {
     Kube(kube::KubeError),
     Cloud(provider::ProviderError),
-    /// A failed call to the API of dedicated servers. Such an error never ends the process, because the process still
-    /// has its other work.
+    /// A failed call to the API of dedicated servers. Such an error never ends the process, because the process can
+    /// still manage the cloud servers.
     Dedicated(provider::ProviderError),
 }
 
@@ -58,7 +58,7 @@ impl CacheError {
         }
     }
 
-    /// Whether an API does not accept the credentials.
+    /// Whether the API that was called does not accept the credentials.
     pub fn is_unauthorized(&self) -> bool {
         match self {
             CacheError::Kube(error) => error.is_unauthorized(),
@@ -67,8 +67,8 @@ impl CacheError {
         }
     }
 
-    /// Whether a write was not sent because this process does not lead, is ending, or writes nothing. Such an error
-    /// does not mean that an API fails.
+    /// Whether a write was not sent because this process is not the leader, is ending, or is not allowed to write at
+    /// all. Such an error does not mean that an API fails.
     pub fn is_refused(&self) -> bool {
         match self {
             CacheError::Kube(error) => error.is_refused(),
@@ -116,8 +116,9 @@ pub(super) struct Cached<T> {
 }
 
 impl<T> Cached<T> {
-    /// Returns the last view when it is no older than `max_age`, and otherwise a new one. A thread that comes while
-    /// another thread makes the call waits for that thread's answer instead of making a call of its own.
+    /// Returns the cached answer when it is no older than `max_age`. Otherwise calls the API and returns the new
+    /// answer. When another thread is already making the call, the calling thread waits and uses the answer of that
+    /// thread.
     pub(super) fn get<E>(
         &self,
         max_age: Duration,
@@ -126,8 +127,9 @@ impl<T> Cached<T> {
         self.get_if(|view| view.age() <= max_age, fetch)
     }
 
-    /// Returns the last view when `is_fresh` accepts it, and otherwise a new view. When several threads need a new
-    /// view, one of them makes the call while the others wait, and the others then check the new view.
+    /// Returns the cached answer when `is_fresh` accepts it. Otherwise calls the API and returns the new answer. When
+    /// several threads need a new answer, one thread makes the call. The other threads wait for it, and then check with
+    /// `is_fresh` whether the new answer is enough for them.
     pub(super) fn get_if<E>(
         &self,
         is_fresh: impl Fn(&View<T>) -> bool,
@@ -151,8 +153,8 @@ impl<T> Cached<T> {
         view
     }
 
-    /// Changes a part of the cached value and returns the changed value. The value does not become younger, because its
-    /// other parts were not read again. Returns `None` when no value is cached.
+    /// Changes a part of the cached value and returns the changed value. The age of the value stays the same, because
+    /// the other parts of the value were not read again. Returns `None` when no value is cached.
     pub(super) fn edit(&self, edit: impl FnOnce(&mut T)) -> Option<Arc<T>>
     where
         T: Clone,
@@ -163,30 +165,31 @@ impl<T> Cached<T> {
         Some(Arc::clone(value))
     }
 
-    /// Returns the last view, however old it is.
+    /// Returns the cached answer, however old the answer is.
     pub(super) fn last(&self) -> Option<View<T>> {
         turn(&self.last).clone()
     }
 }
 
 impl<T> View<T> {
-    /// Creates a view of an answer that has come just now. The call began at `asked`.
+    /// Creates the view of an answer that has come just now. `asked` is the moment just before the call was sent.
     pub(super) fn new(value: Arc<T>, asked: Instant) -> View<T> {
         View { value, asked, answered: clock::now() }
     }
 
-    /// Returns a view of a part of the value, with the same age.
+    /// Returns a view whose value is a part of this view's value. Both views have the same age.
     pub(super) fn map<U>(&self, part: impl FnOnce(&T) -> Arc<U>) -> View<U> {
         View { value: part(&self.value), asked: self.asked, answered: self.answered }
     }
 
-    /// Returns the age of the view, which is the time since the call for its oldest part began.
+    /// Returns the age of the answer, which is the time since its call was sent. When parts of the answer were read by
+    /// several calls, the first of these calls counts.
     pub fn age(&self) -> Duration {
         clock::since(self.asked)
     }
 
-    /// Returns the time since this answer came. Another answer that is younger than this time was requested after this
-    /// answer had come, so it shows at least the same changes.
+    /// Returns the time since this answer came. If the age of another answer is less than this time, that answer was
+    /// requested after this answer had come, and it shows every change that this answer shows.
     pub fn time_in_use(&self) -> Duration {
         clock::since(self.answered)
     }
@@ -204,8 +207,8 @@ impl<T> Default for Cached<T> {
     }
 }
 
-/// The last failure of an API, after which the API is not called for a while. During an outage, calls would use up the
-/// project's calls of this hour without any result.
+/// The last failure of an API, after which the API is not called for a while. During an outage, useless calls would use
+/// up the API's hourly rate limit.
 #[derive(Default)]
 pub(super) struct CallPause {
     last: Mutex<Option<FailedRead>>,
@@ -243,8 +246,9 @@ impl CallPause {
         let mut last = lock(&self.last);
         let longer = |failed: FailedRead| (failed.wait * 2).min(LONGEST_WAIT);
         let wait = last.take().map_or(FIRST_WAIT, longer);
-        // An answer of the API, even an error, is no outage. Only `Unavailable` means that the API does not answer. A
-        // rate limit has a waiting time of its own in the rate budget.
+        // Only `Unavailable` means that the API does not answer. Any other error is an answer of the API, and after an
+        // answer the API can be called again at once. How long the program waits after a rate limit error is decided
+        // elsewhere.
         let error = error.filter(|error| error.kind == ErrorKind::Unavailable);
         *last = error.map(|error| FailedRead {
             error: error.clone(),
@@ -306,7 +310,8 @@ mod tests {
                 heartbeat::install(heartbeat);
                 assert_eq!(*cache.get(Duration::MAX, || Err(())).unwrap().value, 1);
             });
-            // The waiting thread sends a heartbeat each time it tries again. The test expects it twice.
+            // The waiting thread updates its heartbeat each time it tries to take the lock. The test waits for two
+            // updates.
             let mut beats = 0;
             let mut silent = Duration::ZERO;
             let begun = Instant::now();

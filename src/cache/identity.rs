@@ -1,50 +1,52 @@
-//! The identity of the cluster. It is the first UID that the Service `default/kubernetes` had, and the Lease keeps it
-//! when the Service is deleted and created again.
+//! The identity of the cluster, which is the first UID that the Service `default/kubernetes` had. An annotation of the
+//! leader election's Lease stores this UID, so the identity stays the same when the Service is deleted and created
+//! again.
 //!
-//! The leading daemon reads the UIDs that are noted on the Lease when it acquires the Lease. It adds the UID that the
-//! Service has now, and writes all of them when it renews the Lease. A command only reads the Lease, once. Without a
-//! Lease, the present UID of the Service is the identity.
+//! The leading daemon reads the stored UIDs when it acquires the Lease. It adds the present UID of the Service, and
+//! writes all UIDs when it renews the Lease. A command of a user reads the Lease once and never writes it. When there
+//! is no Lease, the present UID of the Service is the identity.
 
 use crate::kube::{Identities, KubeClient, KubeError, Lease, LeaseKey};
 use crate::provider::lock;
 use std::sync::Mutex;
 
-/// The UIDs that this process knows of the Service `default/kubernetes`, which identify the cluster.
+/// The UIDs of the Service `default/kubernetes` that this process knows. They identify the cluster.
 #[derive(Default)]
 pub struct ClusterIdentity(Mutex<IdentityMemory>);
 
 #[derive(Default)]
 enum IdentityMemory {
-    /// There is no Lease, or no identity is noted on the Lease. The present UID of the Service is then the identity.
+    /// There is no Lease, or the Lease contains no identity. The present UID of the Service is then the identity.
     #[default]
     Nothing,
-    /// The key of a Lease that was not read yet. The Lease is read when the identity is needed for the first time.
+    /// The key of a Lease that was not read yet. The Lease is read when the identity of the cluster is needed for the
+    /// first time.
     Unread(LeaseKey),
-    /// The identities that were noted on the Lease, and those that this process has seen since then. The process that
-    /// holds the Lease writes all of them to the Lease.
+    /// The identities that were read from the Lease, and the UIDs of the Service that this process has seen since then.
+    /// The process that holds the Lease writes all of them to the Lease.
     Kept(Identities),
 }
 
 impl ClusterIdentity {
-    /// Sets the Lease from which the identity is read when the identity is needed for the first time. This is for a
-    /// process that does not hold a Lease itself.
+    /// Sets the Lease from which the identity of the cluster is read when it is needed for the first time. Only a
+    /// process that does not hold the Lease itself calls this.
     pub fn read_from(&self, key: LeaseKey) {
         *lock(&self.0) = IdentityMemory::Unread(key);
     }
 
-    /// Remembers the identities noted on a Lease that this process has read but does not hold. `lease` is `None` when
-    /// the Lease does not exist.
+    /// Remembers the identities in a Lease that this process has read but does not hold. `lease` is `None` when the
+    /// Lease does not exist.
     pub fn heed(&self, key: &LeaseKey, lease: Option<&Lease>) {
         *lock(&self.0) = IdentityMemory::of(key, lease);
     }
 
-    /// Stores the identities that were noted on the Lease when this process acquired the Lease. `noted` is `None` when
-    /// the Lease had none.
+    /// Stores the identities that the Lease contained when this process acquired the Lease. `noted` is `None` when the
+    /// Lease contained no identities.
     pub fn recall(&self, noted: Option<Identities>) {
         *lock(&self.0) = IdentityMemory::Kept(noted.unwrap_or_default());
     }
 
-    /// Returns the identities to be noted on the Lease. `None` when no identity was seen.
+    /// Returns the identities that must be written to the Lease, or `None` when no identity is known.
     pub fn kept(&self) -> Option<Identities> {
         match &*lock(&self.0) {
             IdentityMemory::Kept(known) if !known.identity.is_empty() => Some(known.clone()),
@@ -54,7 +56,7 @@ impl ClusterIdentity {
 
     /// Returns the identities of the cluster. `service_uid` is the present UID of the Service `default/kubernetes`.
     /// `None` means that neither that Service nor a Lease gives an identity. An error means that the Lease can't be
-    /// read now. The identity is then unknown, because the Lease may hold another identity than the Service.
+    /// read now. In this case the identity is unknown, because the Lease can contain another UID than the Service has.
     pub(super) fn of(
         &self,
         kube: &KubeClient,

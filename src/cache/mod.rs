@@ -1,8 +1,8 @@
-//! The answers of both APIs, with their age. This module is one small cache that the controllers share. Reads that must
+//! A cache for the answers of the Kubernetes API and of the cloud's APIs, which all controllers share. Reads that must
 //! come just before a write also go through this module.
 //!
-//! The cache knows the age of each view. When several threads need a new view, one thread reads it while the others
-//! wait. The cache must never decide what should be done about the contents of a view.
+//! The cache knows the age of each answer. When several threads need a new answer, one thread makes the call while the
+//! other threads wait. The cache only stores answers: the controllers decide what to do about their contents.
 
 mod cached;
 mod identity;
@@ -29,33 +29,36 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How old a list of dedicated servers may be, unless `ROBOT_CACHE_TIMEOUT` says otherwise.
+/// The greatest allowed age of a list of dedicated servers when the setting `ROBOT_CACHE_TIMEOUT` is not given.
 const DEDICATED_MAX_AGE: Duration = Duration::from_secs(300);
 
-/// How many objects are on one page of a list. One page is one call.
+/// How many objects are on one page of a list. Each page is read by one call.
 const A_PAGE: usize = 50;
 
-/// When the list of all servers has at most this many pages, the whole list is read even where single servers would be
-/// enough. Such a list takes hardly more calls than single servers.
+/// When the list of all servers has at most this many pages, the whole list is read even where reading single servers
+/// would be enough. So short a list takes hardly more calls than single servers.
 const FEW_PAGES: u32 = 3;
 
-/// The shortest period between two lists of all servers, for each call that one list takes. Lists that no caller waits
-/// for thus take at most 120 calls an hour. Together with the periodic reads of all load balancers and of the Network,
-/// they take at most 200 of the project's 3,600 calls an hour.
+/// The shortest period of the background refresh of the list of all servers, for each call that the refresh takes. A
+/// refresh of four calls is thus made every two minutes at most. All these refreshes take at most 120 calls an hour.
+/// Together with the periodic reads of all load balancers and of the Network, they take at most 200 of the project's
+/// 3,600 calls an hour.
 const SERVERS_CALL: Duration = Duration::from_secs(30);
 
-/// The shortest period between two reads of all load balancers, for each call that one read takes. Reads that no caller
-/// waits for thus take at most 60 calls an hour, including the calls for the other data that plans need.
+/// The shortest period of the background refresh of all load balancers, for each call that the refresh takes. A refresh
+/// of two calls is thus made every two minutes at most. All these refreshes take at most 60 calls an hour, including
+/// the calls for the other data that plans for load balancers need.
 const BALANCERS_CALL: Duration = Duration::from_secs(60);
 
-/// The shortest period between two reads of the servers of not-ready nodes, for each page of the list of all servers.
-/// These reads thus take at most 1,200 calls an hour.
+/// The shortest period of the check whether the servers of not-ready nodes still exist, for each page of the list of
+/// all servers that the check reads. A check that reads ten pages is thus made every 30 seconds at most. All these
+/// checks take at most 1,200 calls an hour.
 const LOOK_CALL: Duration = Duration::from_secs(3);
 
 /// The server IDs with which [`Apis::instances_around`] made its last call, and the servers that the call returned.
 type Around = (BTreeSet<u64>, Arc<Vec<Instance>>);
 
-/// A list that the daemon reads periodically, with its period and the number of calls.
+/// A list that the daemon reads periodically, with its period and the number of calls that one read takes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Refresh {
@@ -66,7 +69,7 @@ pub struct Refresh {
     pub calls: u32,
 }
 
-/// The clients of both APIs, with their last answers. All controllers share them.
+/// The clients of the Kubernetes API and of the cloud's APIs, with their last answers. All controllers share them.
 pub struct Apis {
     pub kube: Arc<kube::KubeClient>,
     pub provider: Box<dyn Provider>,
@@ -80,7 +83,7 @@ pub struct Apis {
     any_services: Cached<Vec<Arc<kube::AnyService>>>,
     secrets: Secrets,
     cloud: CloudLists,
-    /// How old a list may be at most. This is the setting `ROBOT_CACHE_TIMEOUT`.
+    /// The greatest allowed age of the list of dedicated servers. This is the setting `ROBOT_CACHE_TIMEOUT`.
     pub dedicated_max_age: Duration,
     dedicated: DedicatedList,
 }
@@ -103,7 +106,7 @@ struct CloudLists {
 struct DedicatedList {
     instances: Cached<Vec<Instance>>,
     pause: CallPause,
-    /// Whether the last call to this API has failed.
+    /// Whether the last call to the API of dedicated servers has failed.
     fails: AtomicBool,
 }
 
@@ -126,17 +129,17 @@ impl Apis {
         }
     }
 
-    /// Limits how often the cloud's APIs are called, for a display that is redrawn. The same data is not requested
-    /// twice within `interval`, even when a caller asks for younger data. A single server is taken from the list of all
-    /// servers. No write may be based on such old data.
+    /// Limits how often the cloud's APIs are called. Commands with `--watch` use this, because they redraw their output
+    /// again and again. The same data is not requested twice within `interval`, even when a caller asks for younger
+    /// data. A single server is taken from the list of all servers. No write may be based on data that is this old.
     pub fn poll_cloud_every(&mut self, interval: Duration) {
         self.cloud.interval = interval;
         self.cloud.pause.at_least = interval;
         self.dedicated.pause.at_least = interval;
     }
 
-    /// Returns all Services of type LoadBalancer, no older than `max_age`. A new list that equals the previous list
-    /// shares its memory.
+    /// Returns all Services of type LoadBalancer, no older than `max_age`. When a new list equals the previous list, it
+    /// uses the memory of the previous list.
     pub fn load_balancer_services(
         &self,
         max_age: Duration,
@@ -173,8 +176,8 @@ impl Apis {
         known.map_err(CacheError::Kube)
     }
 
-    /// Returns all load balancers, together with the other data of the cloud that plans for these Services need. The
-    /// result is no older than `max_age`.
+    /// Returns all load balancers, together with the other data of the cloud from which plans for `services` are made.
+    /// The result is no older than `max_age`.
     pub fn load_balancers(
         &self,
         services: &[&provider::Service],
@@ -201,9 +204,9 @@ impl Apis {
         self.cloud.load_balancers.last().map(|view| Arc::clone(&*view.value))
     }
 
-    /// Returns the content of these Secrets of type `kubernetes.io/tls`, by namespace and name. Each Secret was checked
-    /// for changes within the last minute. A Secret that can't be used has an error text instead of its content. The
-    /// function returns an error when the API server does not answer.
+    /// Returns the contents of the named Secrets of type `kubernetes.io/tls`. `names` contains pairs of namespace and
+    /// name. Each Secret was checked for changes within the last minute. For a Secret that can't be used, the result
+    /// contains an error text. The function returns an error when the API server does not answer.
     pub fn tls_secrets(
         &self,
         names: &BTreeSet<(String, String)>,
@@ -232,8 +235,8 @@ impl Apis {
             .map_err(CacheError::Cloud)
     }
 
-    /// Returns the cloud server with this number as it is now. After [`Apis::poll_cloud_every`], returns the server
-    /// from the last list instead.
+    /// Returns the present state of the cloud server with this number. If [`Apis::poll_cloud_every`] was called and a
+    /// list of all servers is cached, returns the server from that list instead, without a call.
     pub fn instance(&self, number: u64) -> Result<Instance, provider::ProviderError> {
         if let Some(listed) = self.instances_last().filter(|_| !self.cloud.interval.is_zero()) {
             let id = InstanceId::Cloud(number);
@@ -252,9 +255,9 @@ impl Apis {
         })
     }
 
-    /// Reads the servers with these names, and replaces them in the cached list of all cloud servers. Returns the list,
-    /// and the IDs of the servers that were read. Returns `None` when no list is cached, when a call fails, or when one
-    /// of the names has no server.
+    /// Reads the servers with these names, and replaces them in the cached list of all cloud servers. Returns the whole
+    /// list, and the IDs of the servers that were read. Returns `None` when no list is cached, when a call fails, or
+    /// when no server has one of the names.
     pub fn instances_named(&self, names: &[&str]) -> Option<(ListedServers, HashSet<InstanceId>)> {
         let (instances, asked) = (self.provider.instances()?, clock::now());
         self.cloud.instances.last()?;
@@ -279,9 +282,9 @@ impl Apis {
     }
 
     /// Returns the servers with these IDs, and all other servers on the same pages of the list of all servers. A server
-    /// whose ID is in `numbers` but not in the answer does not exist. A `max_age` of zero always leads to a call.
-    /// Otherwise a cached answer is used when it is younger than `max_age`, or than `LOOK_CALL` for each page that
-    /// would have to be read, whichever is longer.
+    /// whose ID is in `numbers` but not in the result does not exist. When `max_age` is zero, the API is always called.
+    /// Otherwise the result can be an earlier answer for these servers. The greatest age of that answer is `max_age`,
+    /// or `LOOK_CALL` multiplied by the number of pages that contain the servers, whichever is longer.
     pub fn instances_around(
         &self,
         numbers: &BTreeSet<u64>,
@@ -307,27 +310,28 @@ impl Apis {
         Ok(view?.map(|(_, servers)| Arc::clone(servers)))
     }
 
-    /// Returns how many pages of the list of all servers must be read to find the servers with these IDs. The last list
-    /// shows on which pages they should be.
+    /// Returns how many pages of the list of all servers must be read to find the servers with these IDs. The number is
+    /// an estimate from the list that was read last.
     pub fn pages_around(&self, numbers: &BTreeSet<u64>) -> usize {
         let known = self.instances_last().unwrap_or_default();
         pages_of(&known, numbers) as usize
     }
 
-    /// Whether a list of all servers takes so many calls that single servers are read instead, where that is enough.
+    /// Whether the list of all servers takes many calls. Then single servers are read instead of the list where single
+    /// servers are enough.
     pub fn is_large(&self) -> bool {
         self.server_pages() > FEW_PAGES
     }
 
-    /// Returns how many pages the list of all servers has, judged by the number of servers in the last list. Each page
-    /// is one call.
+    /// Returns how many pages the list of all servers has, estimated from the number of servers in the last list. Each
+    /// page takes one call.
     pub fn server_pages(&self) -> u32 {
         let servers = self.instances_last().map_or(0, |servers| servers.len());
         u32::try_from(servers.div_ceil(A_PAGE).max(1)).unwrap_or(u32::MAX)
     }
 
-    /// Returns how often a daemon with these settings would read each list that this process has read. The numbers do
-    /// not include the reads that a caller waits for.
+    /// Returns the lists that a daemon with these settings would read periodically, each with the period and the number
+    /// of calls. Lists that this process has not read are left out. Reads that a caller waits for are not counted.
     pub fn refreshes(&self, servers: Duration, load_balancers: Duration) -> Vec<Refresh> {
         let (listed, observed) = (self.instances_last(), self.cloud.load_balancers.last());
         let of_servers =
@@ -339,27 +343,28 @@ impl Apis {
             .collect()
     }
 
-    /// Returns how many calls a list of all servers takes. A list of several pages reads its first page twice.
+    /// Returns how many calls a list of all servers takes. The first page of a list with several pages is read twice,
+    /// because servers can move to this page while the other pages are read.
     fn list_calls(&self) -> u32 {
         let pages = self.server_pages();
         pages + u32::from(pages > 1)
     }
 
-    /// Returns the period of the lists of all servers that no caller waits for. This is `period`, or a longer time when
-    /// `period` would lead to more calls than `SERVERS_CALL` allows.
+    /// Returns the period of the background refresh of the list of all servers. The result is `period`, or a longer
+    /// time when `period` would lead to more calls than `SERVERS_CALL` allows.
     pub fn refresh_period(&self, period: Duration) -> Duration {
         period.max(SERVERS_CALL.saturating_mul(self.list_calls()))
     }
 
-    /// Returns the period of the reads of all load balancers that no caller waits for. This is `period`, or a longer
-    /// time when `period` would lead to more calls than `BALANCERS_CALL` allows.
+    /// Returns the period of the background refresh of all load balancers. The result is `period`, or a longer time
+    /// when `period` would lead to more calls than `BALANCERS_CALL` allows.
     pub fn resync_period(&self, period: Duration) -> Duration {
         let calls = self.cloud.load_balancers.last().map_or(1, |view| view.value.calls());
         period.max(BALANCERS_CALL.saturating_mul(calls))
     }
 
-    /// Returns the period of the reads of the servers of not-ready nodes. This is `period`, or a longer time when
-    /// `period` would lead to more calls than `LOOK_CALL` allows.
+    /// Returns the period at which the servers of not-ready nodes are read. The result is `period`, or a longer time
+    /// when `period` would lead to more calls than `LOOK_CALL` allows.
     pub fn look_period(&self, period: Duration) -> Duration {
         period.max(LOOK_CALL * self.server_pages())
     }
@@ -369,14 +374,14 @@ impl Apis {
         self.cloud.instances.last().map(|view| view.value)
     }
 
-    /// Stores a list of all cloud servers that the caller had read before this `Apis` was created. The call for the
-    /// list began at `asked`.
+    /// Stores a list of all cloud servers that the caller has read itself. `asked` is the moment just before the call
+    /// for the list was sent.
     pub fn instances_listed(&self, instances: Vec<Instance>, asked: Instant) -> ListedServers {
         self.cloud.instances.put(instances, asked)
     }
 
-    /// Returns all cloud servers, no older than `max_age` and requested at `since` or later. An incomplete list
-    /// is an error.
+    /// Returns all cloud servers. The list is no older than `max_age`, and was requested at `since` or later. When the
+    /// API answers only a part of the list, the function returns an error.
     pub fn instances(
         &self,
         since: Option<Instant>,
@@ -396,8 +401,8 @@ impl Apis {
         self.cloud.instances.get_if(is_fresh, fetch).map_err(CacheError::Cloud)
     }
 
-    /// Returns all dedicated servers, requested at `since` or later. An incomplete list is an error. The list is empty
-    /// when there is no API of dedicated servers.
+    /// Returns all dedicated servers. The list was requested at `since` or later. When the API answers only a part of
+    /// the list, the function returns an error. The list is empty when there is no API of dedicated servers.
     pub fn dedicated(
         &self,
         since: Option<Instant>,
@@ -440,9 +445,9 @@ impl Apis {
         self.dedicated.fails.load(Ordering::Relaxed)
     }
 
-    /// Returns the servers of both APIs. For each API, the servers in `known` are returned without a call when they
-    /// satisfy `needs`, or when `known` has an error for this API. Otherwise the API is called. The function returns an
-    /// error when no API answers.
+    /// Returns the servers of the cloud's API and of the API of dedicated servers. `known` can contain an earlier
+    /// result for each API. This result is used without a call when it satisfies `needs` or when it is an error.
+    /// Otherwise the API is called. The function returns an error when no API answers.
     pub fn servers(
         &self,
         known: Option<AllServers>,
@@ -453,7 +458,8 @@ impl Apis {
         let cloud = if let Some(kept) = kept {
             kept.cloud.clone().map_err(CacheError::Cloud)
         } else {
-            // A list in which only some servers were read again by name does not count as a new list of all servers.
+            // When only some servers of the known list were read again, by name, the list does not count as a new list
+            // of all servers. A list of all servers must then be requested after it.
             let partial = known.as_ref().filter(|servers| servers.named.is_some());
             let partial = partial.and_then(|servers| Some(servers.cloud.as_ref().ok()?.asked));
             self.instances(needs.since.max(partial), needs.max_age, urgency)

@@ -1,14 +1,15 @@
 //! The cached nodes, each with its age, and how they are kept fresh with few and small calls.
 //!
-//! The first read lists whole nodes, and so does another read every few minutes. Between these lists, a poll reads a
-//! table with one row for each node. The poll then reads the whole nodes whose rows have changed: a few nodes by name,
-//! many nodes by one list. A table contains no taints and no addresses. A table without metadata does not show that a
-//! node was replaced by another node with the same name and readiness. The cache sees such changes in the next list, or
-//! when a controller reads the node again.
+//! The first read lists the complete Node objects, and so does another read every few minutes. Between these lists, a
+//! poll reads the API server's `Table` form of the list, which has one short row for each node. The poll then reads the
+//! complete objects of the nodes whose rows have changed: a few nodes by name, many nodes by one list. A table contains
+//! no taints and no addresses. A table without metadata does not show that a node was replaced by another node with the
+//! same name and readiness. The cache sees such changes in the next list of complete objects, or when a controller
+//! reads the node again.
 //!
-//! A row is compared with the cached node, and not with the row of the last poll. A node that could not be read, or
-//! that was read before its change, therefore counts as changed until the row and the node agree. No change gets lost.
-//! When the API server sends an old table from its cache, the only cost is an unnecessary read.
+//! A row is compared with the cached node, and not with the row of the last poll. When a node could not be read, or was
+//! read before its change, the row differs from the cached node at the next poll too, and the node is read again. No
+//! change gets lost. When the API server sends an old table from its cache, the only cost is an unnecessary read.
 
 use super::cached::{CacheError, View, turn};
 use crate::kube::{Detail, KubeClient, KubeNode, NodeRow, Print, ReadFrom, RowMeta};
@@ -32,18 +33,19 @@ const SUSPECTS_MAX_AGE: Duration = Duration::from_secs(15);
 const SUSPECTS_BY_NAME: usize = 20;
 const SUSPECTS_LISTED: Duration = Duration::from_secs(60);
 
-/// All nodes, sorted by name. Their age is the time since the table of nodes, or the list of nodes, was last read.
+/// All nodes, sorted by name. Their age is the time since all nodes were last read, as complete objects or as a table.
 pub type ListedNodes = View<Vec<Arc<KubeNode>>>;
 
 /// The greatest ages that a caller of [`NodeCache::poll`] accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Poll {
-    /// How old the last read of the table of nodes may be at most. A list of whole nodes counts as such a read.
+    /// The longest time that may have passed since all nodes were last read, as complete objects or as a table with one
+    /// row for each node.
     pub table_max_age: Duration,
-    /// How old the last list of whole nodes may be at most.
+    /// The longest time that may have passed since the complete objects of all nodes were last listed.
     pub whole_max_age: Duration,
-    /// How old the last read of labels and deletion times may be at most. Plans for routes and load balancers need
-    /// both. `None` means that any age is accepted.
+    /// The longest time that may have passed since labels and deletion times of all nodes were last read. Plans for
+    /// routes and load balancers need both. `None` means that any age is accepted.
     pub metadata_max_age: Option<Duration>,
 }
 
@@ -56,27 +58,27 @@ pub struct NodeCache {
 struct State {
     /// The nodes, sorted by name.
     nodes: Arc<Vec<Arc<KubeNode>>>,
-    /// When each node was read. The note at an index belongs to the node at the same index of `nodes`.
+    /// The time of the last read of each node. The note at an index belongs to the node at the same index of `nodes`.
     notes: Vec<Note>,
-    /// The moment when the last read of the table of nodes, or the last list of nodes, began.
+    /// The moment when all nodes were last requested, as complete objects or as a table with one row for each node.
     polled: Option<Instant>,
-    /// The moment when the last read of the table of nodes with their metadata began.
+    /// The moment when the table of nodes with their metadata was last requested.
     shown: Option<Instant>,
-    /// The moment when the last read of a list of whole nodes began.
+    /// The moment when the complete objects of all nodes were last requested by one list.
     listed: Option<Instant>,
-    /// The moment when the last list that did not come from the API server's cache began. `None` when the last list
-    /// came from that cache.
+    /// The moment when the last list of complete nodes was requested, if that list did not come from the API server's
+    /// cache. `None` when it came from that cache.
     listed_latest: Option<Instant>,
-    /// The moment of the last read of the table of nodes, if the API server answered in an unexpected form. `None`
-    /// after a table in the expected form.
+    /// The moment of the last read of the table of nodes, if the API server did not answer with a table in the expected
+    /// form. Complete nodes are then listed instead. `None` after a table in the expected form.
     odd: Option<Instant>,
     /// The hashes of the last tables whose rows all agreed with the cached nodes. The first hash is of the table
     /// without metadata, the second of the table with metadata. A new table with the same hash shows no change.
     agreed: [Print; 2],
     /// Whether a node counts as changed when it was cordoned or uncordoned.
     watches_cordons: bool,
-    /// The names of the nodes whose rows changed and that could not be read since then. The first failure for each name
-    /// was logged, and the next failures are not.
+    /// The names of the nodes whose rows changed and that could not be read since then. Only the first failure of each
+    /// such node is logged.
     unread: HashSet<String>,
 }
 
@@ -85,12 +87,14 @@ struct State {
 struct Note {
     /// The moment before the call that read the node.
     asked: Instant,
-    /// The moment when the answer to the first read of this node came. A node with another UID is another node.
+    /// The moment when the answer to the first read of this node came. A node with the same name but another UID is
+    /// another node.
     first_seen: Instant,
 }
 
 impl Note {
-    /// Creates the note of a node that was read by a call that began at `asked` and was answered now.
+    /// Creates the note of a node that was not in the cache. `asked` is the moment just before the call that read the
+    /// node. The answer to this call came just now.
     fn of_new(asked: Instant) -> Note {
         Note { asked, first_seen: clock::now() }
     }
@@ -101,10 +105,12 @@ impl NodeCache {
         NodeCache { kube, state: Mutex::default() }
     }
 
-    /// Returns all nodes for commands that display them. Each node was read whole no longer ago than `max_age`.
+    /// Returns the complete objects of all nodes, for commands that display them. No object was read longer ago than
+    /// `max_age`.
     pub fn whole(&self, max_age: Duration, from: ReadFrom) -> Result<ListedNodes, CacheError> {
         let mut state = turn(&self.state);
-        // An answer from the API server's cache may show an old state, however young the answer is.
+        // An answer from the API server's cache can show an old state even when the answer has just come. A caller that
+        // needs the latest state therefore gets only a list that did not come from that cache.
         let listed = match from {
             ReadFrom::Cache => state.listed,
             ReadFrom::Latest => state.listed_latest,
@@ -115,9 +121,9 @@ impl NodeCache {
         Ok(state.view())
     }
 
-    /// Returns all nodes. Reads the table of nodes, and reads only those nodes whole that have changed. All answers
-    /// come from the API server's cache and may be a moment old. This is safe, because a write based on an old node
-    /// fails: each write carries the `resourceVersion` of its object.
+    /// Returns all nodes. Reads a table with one row for each node, and then the complete objects of the nodes that
+    /// have changed. All answers come from the API server's cache and can be a moment old. This is safe, because a
+    /// write based on an old node fails: each write carries the `resourceVersion` of its object.
     pub fn poll(&self, poll: Poll) -> Result<ListedNodes, CacheError> {
         let mut state = turn(&self.state);
         let wants_metadata = poll
@@ -160,7 +166,7 @@ impl NodeCache {
         Ok(state.view())
     }
 
-    /// Reads each of the named nodes again that was last read longer ago than `max_age`. Then returns all nodes.
+    /// Reads those of the named nodes again whose last read is longer ago than `max_age`. Then returns all nodes.
     pub fn again(&self, names: &[String], max_age: Duration) -> Result<ListedNodes, CacheError> {
         let mut state = turn(&self.state);
         if state.polled.is_none() {
@@ -173,9 +179,9 @@ impl NodeCache {
         Ok(state.view())
     }
 
-    /// Stores the node that the API server returned for a write of ours. The write began at `begun`. Nothing is stored
-    /// when the node is not in the cache yet. Nothing is stored either when the cached node was read after the write
-    /// began, because the cached node may be newer.
+    /// Stores the node that the API server returned for a write of this process. The write began at `begun`. Nothing is
+    /// stored when the node is not in the cache yet. Nothing is stored either when the cached node was read after the
+    /// write began, because the cached node can be newer.
     pub fn written(&self, node: KubeNode, begun: Instant) {
         let mut state = turn(&self.state);
         let known = state.note_of(&node);
@@ -213,18 +219,18 @@ impl State {
         self.nodes.binary_search_by(|node| node.name().cmp(name))
     }
 
-    /// Returns the note about the node. Returns `None` when the cache has no node with this name and UID.
+    /// Returns the times at which the node was read. Returns `None` when the cache has no node with this name and UID.
     fn note_of(&self, node: &KubeNode) -> Option<&Note> {
         let place = self.place(node.name()).ok()?;
         let is_same = self.nodes[place].metadata.uid == node.metadata.uid;
         is_same.then(|| &self.notes[place])
     }
 
-    /// Reads all nodes whole.
+    /// Reads the complete objects of all nodes.
     fn list(&mut self, kube: &KubeClient, from: ReadFrom) -> Result<(), CacheError> {
         let asked = clock::now();
-        // These are the notes about the cached nodes, by UID. A node that is also in the new list keeps its
-        // `first_seen`.
+        // The notes about the cached nodes, by UID. A node that is also in the new list keeps the moment `first_seen`
+        // of its old note.
         let known = self.nodes.iter().zip(&self.notes);
         let known: HashMap<String, Note> =
             known.map(|(node, note)| (node.metadata.uid.clone(), *note)).collect();
@@ -232,7 +238,8 @@ impl State {
             self.give_up();
         }
         let mut nodes = kube.nodes(from)?;
-        // The API server sends nodes in the order of etcd's keys, which is nearly the order by name.
+        // The API server sends nodes in the order of etcd's keys, which is only nearly the order by name. The cache
+        // needs the order by name.
         nodes.sort_unstable_by(|left, right| left.name().cmp(right.name()));
         let new = Note::of_new(asked);
         let note = |node: &Arc<KubeNode>| Note {
@@ -249,8 +256,8 @@ impl State {
         Ok(())
     }
 
-    /// Forgets all nodes before a new list is read, because two lists of thousands of nodes would take most of the
-    /// memory. A controller that needs nodes before the new list has come reads a list itself.
+    /// Forgets all nodes before a new list is read, because two lists of thousands of nodes in memory at once would
+    /// need too much memory.
     fn give_up(&mut self) {
         self.nodes = Arc::default();
         self.notes = Vec::new();
@@ -258,7 +265,7 @@ impl State {
         self.agreed = Default::default();
     }
 
-    /// Reads the table of nodes, and then reads the whole nodes whose rows have changed.
+    /// Reads the table with one row for each node, and then the complete objects of the nodes whose rows have changed.
     fn read_table(&mut self, kube: &KubeClient, detail: Detail) -> Result<(), CacheError> {
         let asked = clock::now();
         let mut print = self.agreed[detail as usize];
@@ -292,8 +299,8 @@ impl State {
         Ok(())
     }
 
-    /// Returns the names of the nodes that have changed since they were cached: the row of the node differs from the
-    /// cached node, is new, or is missing.
+    /// Returns the names of the nodes that have changed since they were cached. A node has changed when its row differs
+    /// from the cached node, when it has a row but is not cached, or when it is cached but has no row.
     fn changed_rows(&self, rows: Vec<NodeRow>) -> Vec<String> {
         let mut is_shown = vec![false; self.nodes.len()];
         let mut changed = Vec::new();
@@ -311,8 +318,8 @@ impl State {
         changed
     }
 
-    /// Reads these nodes whole. When a node can't be read, its last known state is kept, and the next poll reads
-    /// the node again.
+    /// Reads the complete objects of these nodes. When a node can't be read, its last known state is kept, and the next
+    /// poll reads the node again.
     fn read(&mut self, kube: &KubeClient, changed: &[String]) -> Result<(), CacheError> {
         if changed.len() > BY_NAME_AT_MOST.max(self.nodes.len() / BY_NAME_PART) {
             return self.list(kube, ReadFrom::Cache);
@@ -327,8 +334,8 @@ impl State {
             match kube.node(name) {
                 Ok(Some(node)) => self.put(node, asked),
                 Ok(None) => self.remove(name),
-                // Reads of the other nodes would fail in the same way, because they go to the same API server with
-                // the same credentials.
+                // The API server does not answer, or the credentials, the role or the TLS settings are wrong. The
+                // remaining nodes are not read now, because their reads would fail in the same way.
                 Err(error) if error.is_unavailable() || error.is_permanent() => {
                     return Err(error.into());
                 }

@@ -1,4 +1,5 @@
-//! The contents of Secrets, which are kept in memory only and are read whole only when they changed.
+//! Keeps the contents of Secrets in memory, and only there. The content of a Secret is read again only when the Secret
+//! has changed.
 
 use crate::kube::{self, ReadSecret};
 use crate::provider::{TlsSecret, TlsSecrets, clock, heartbeat};
@@ -6,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// How many Secrets are cached at most, of one namespace (`OF_NAMESPACE`) and in total (`OF_ALL`). A Secret has up to
-/// 130 kB of PEM, and usually 6 kB.
+/// The greatest number of cached Secrets: `OF_NAMESPACE` for one namespace, and `OF_ALL` in total. A Secret has up to
+/// 130 kB of PEM text, and usually 6 kB.
 const OF_NAMESPACE: usize = 50;
 const OF_ALL: usize = 200;
 
@@ -22,9 +23,9 @@ pub(super) struct Secrets {
     known: Mutex<KnownSecrets>,
 }
 
-/// The cached Secrets. Secrets with a valid certificate (`usable`) and all other Secrets (`others`) are counted apart,
-/// each with the same limits, so that invalid Secrets never take the places of valid ones. Invalid Secrets are cached
-/// too, so that each is read at most once a minute.
+/// The cached Secrets. Secrets with a valid certificate are in `usable`, all other Secrets are in `others`. Each of the
+/// two maps has its own limits, so that invalid Secrets never take the places of valid ones. Invalid Secrets are cached
+/// too, so that each of them is read at most once a minute.
 #[derive(Default)]
 struct KnownSecrets {
     usable: BTreeMap<Name, CheckedSecret>,
@@ -38,7 +39,8 @@ type CheckedSecret = (Instant, Held);
 type Held = Result<ReadSecret, String>;
 
 impl Secrets {
-    /// Returns the contents of these Secrets, as described at `Apis::tls_secrets`.
+    /// Returns the content of each named Secret, or a text that says why the Secret can't be used. A Secret is checked
+    /// for changes when its last check is older than [`MAX_AGE`].
     pub(super) fn get(
         &self,
         kube: &kube::KubeClient,
@@ -55,7 +57,8 @@ impl Secrets {
             }
             let before = known.remove(name).map(|(_, held)| held);
             let namespace = name.0.as_str();
-            // It is not known yet whether the Secret is usable, so it first needs a place among the unusable Secrets.
+            // Whether the Secret is usable is known only after it was read. Until then, the Secret needs a free place
+            // among the unusable Secrets.
             let mut has_room =
                 || !full.contains(namespace) && make_room(&mut known.others, namespace);
             if before.is_none() && !has_room() {
@@ -115,8 +118,9 @@ fn shown(held: &Held) -> TlsSecret {
     held.and_then(|held| held.at(clock::timestamp()))
 }
 
-/// Returns whether one more Secret of this namespace may be cached. When all places are taken, first removes a Secret
-/// of the namespace with the most Secrets, if that namespace has at least two Secrets more than this namespace.
+/// Returns whether one more Secret of `namespace` may be cached. When the cache is full, the function first removes a
+/// Secret of the namespace that has the most cached Secrets. It does so only if that namespace has at least two cached
+/// Secrets more than `namespace`.
 fn make_room<T>(places: &mut BTreeMap<Name, T>, namespace: &str) -> bool {
     let own = places.keys().filter(|name| name.0 == namespace).count();
     if own >= OF_NAMESPACE || places.len() < OF_ALL {
@@ -167,8 +171,8 @@ fn read(
 mod tests {
     use super::*;
 
-    /// Lets each namespace ask for a place for each of its names, in three rounds. Each element of `asked` is a
-    /// namespace and the number of its names. Returns how many names of each namespace have a place afterwards.
+    /// Asks for a place in the cache for each name of each namespace, and repeats this twice. Each element of `asked`
+    /// is a namespace and the number of its names. Returns how many names of each namespace have a place at the end.
     fn places(asked: &[(&str, usize)]) -> Vec<usize> {
         let mut places = BTreeMap::new();
         for _ in 0..3 {

@@ -1,4 +1,5 @@
-//! The lists of servers of both APIs, and the check whether they are new enough for a plan.
+//! The lists of servers of the cloud's API and of the API of dedicated servers, and the check whether they are new
+//! enough for a plan.
 
 use super::cached::{CacheError, View};
 use crate::provider::{self, Instance, InstanceId, Servers};
@@ -8,7 +9,8 @@ use std::time::{Duration, Instant};
 /// All servers of one API, with their age.
 pub type ListedServers = View<Vec<Instance>>;
 
-/// The servers of both APIs. When an API did not answer, its list is replaced by the error.
+/// The servers of the cloud's API and of the API of dedicated servers. When an API did not answer, its list is replaced
+/// by the error.
 #[derive(Clone)]
 pub struct AllServers {
     pub cloud: Result<ListedServers, provider::ProviderError>,
@@ -21,7 +23,7 @@ pub struct AllServers {
 /// The conditions that the lists of servers must fulfil before a plan may be made from them.
 #[derive(Clone, Debug)]
 pub struct ServerNeeds {
-    /// The longest time that may have passed since the answer with the cloud servers came.
+    /// The longest time that may have passed since the list of cloud servers was received.
     pub max_age: Duration,
     /// The list of cloud servers must have been requested at this moment or later.
     pub since: Option<Instant>,
@@ -31,7 +33,8 @@ pub struct ServerNeeds {
     pub covers: Covers,
 }
 
-/// The cloud servers that must have been read by the most recent read. A read by name reads only some of the servers.
+/// The cloud servers that the last read of cloud servers must have included. A read of servers by name does not include
+/// all servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Covers {
     Nothing,
@@ -60,7 +63,8 @@ impl ServerNeeds {
 }
 
 impl AllServers {
-    /// Creates the value from an older list of cloud servers in which only some servers were read again, by name.
+    /// Creates the value from a list of cloud servers in which only some servers were read again, by name. The other
+    /// servers of the list are older.
     pub fn named(
         (cloud, named): (ListedServers, HashSet<InstanceId>),
         dedicated: Result<ListedServers, provider::ProviderError>,
@@ -68,8 +72,8 @@ impl AllServers {
         AllServers { cloud: Ok(cloud), dedicated, named: Some(named) }
     }
 
-    /// Whether a plan with these needs may be made from these servers. When an API did not answer, the needs concerning
-    /// its servers count as satisfied, because nothing is planned for these servers.
+    /// Whether a plan with these needs may be made from these servers. When an API did not answer, the needs about its
+    /// servers count as satisfied, because the plan leaves these servers alone.
     pub fn satisfy(&self, needs: &ServerNeeds) -> bool {
         self.satisfy_of_cloud(needs) && self.satisfy_of_dedicated(needs)
     }
@@ -98,8 +102,8 @@ impl AllServers {
         Servers { cloud: slice(&self.cloud), dedicated: slice(&self.dedicated) }
     }
 
-    /// Returns the error of an API that did not answer, or `None` when both APIs answered. When neither answered,
-    /// returns the error of the cloud's API.
+    /// Returns the error of the cloud's API or of the API of dedicated servers. When both have failed, returns the
+    /// error of the cloud's API. Returns `None` when both have answered.
     pub fn outage(&self) -> Option<CacheError> {
         let cloud = self.cloud.as_ref().err().cloned().map(CacheError::Cloud);
         cloud.or(self.dedicated.as_ref().err().cloned().map(CacheError::Dedicated))

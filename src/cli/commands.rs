@@ -16,13 +16,15 @@ pub(super) struct CommandEntry {
     /// The words that are typed after `ccm`, e.g. `lb` or `lb list`.
     pub(super) name: &'static str,
     pub(super) kind: CommandKind,
-    /// The text that `--help` prints. [`FLAGS`] stands for the list of settings in this text.
+    /// The text that `--help` prints. The placeholder [`FLAGS`] in this text is replaced by the list of the command's
+    /// settings.
     help: &'static str,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CommandKind {
-    /// A command that takes settings.
+    /// A command that takes flags. The table of settings lists for each flag the commands that take it, and the value
+    /// is the name of this command there.
     Flags(Command),
     /// A word that needs a second word. The names of the group's commands begin with this word.
     Group,
@@ -32,9 +34,9 @@ pub(super) enum CommandKind {
     Version,
 }
 
-/// The placeholder for the settings in a help text.
+/// The placeholder in a help text that is replaced by the list of the command's settings.
 const FLAGS: &str = "@flags\n";
-/// The placeholder for the list of topics in a help text.
+/// The placeholder in a help text that is replaced by the list of help topics.
 const TOPICS: &str = "@topics\n";
 
 macro_rules! text {
@@ -75,7 +77,7 @@ const COMMANDS: &[CommandEntry] = &[
 ];
 
 impl CommandEntry {
-    /// Returns the command whose settings the entry takes, or `None` when the entry takes no settings.
+    /// Returns the name of this command in the table of settings, or `None` when the command takes no flags.
     pub(super) fn settings(&self) -> Option<Command> {
         match self.kind {
             CommandKind::Flags(command) => Some(command),
@@ -102,11 +104,12 @@ impl CommandEntry {
     }
 }
 
-/// Whether kubectl called ccm, by a link of the name `kubectl-ccm`. Help texts then show the commands as the user of
-/// kubectl types them.
+/// Is set when ccm runs as a plugin of kubectl, i.e. when it was started by the name `kubectl-ccm`. Help texts then
+/// show `kubectl ccm …` instead of `ccm …`.
 pub(super) static IS_PLUGIN: OnceLock<()> = OnceLock::new();
 
-/// Returns the words with the command's name first. Flags that stood before or within the name follow the name.
+/// Returns the words with the command's name first. Flags that were typed before or within the name are moved behind
+/// it: `-v 4 node -o json list` becomes `node list -v 4 -o json`.
 pub(super) fn command_first(mut words: Vec<OsString>) -> Vec<OsString> {
     for place in [0, 1] {
         let begun = named(&words).map(|(entry, _)| entry.kind);
@@ -121,7 +124,7 @@ pub(super) fn command_first(mut words: Vec<OsString>) -> Vec<OsString> {
     words
 }
 
-/// Returns the command whose name the words begin with, and how many words the name has.
+/// Returns the command whose name stands at the start of the words, and the number of words in this name.
 pub(super) fn named(words: &[OsString]) -> Option<(&'static CommandEntry, usize)> {
     [2, 1].into_iter().find_map(|count| {
         let name = words.get(..count)?.join(" ".as_ref());
@@ -143,24 +146,25 @@ pub(super) fn overview() -> String {
     help("help")
 }
 
-/// An error for an unknown word lists all known words when none of them is similar to it and there are at
-/// most this many.
+/// The greatest number of known words that an error lists in full. When an unknown word resembles no known word, and
+/// there are at most this many known words, the error lists all of them.
 const LISTED_AT_MOST: usize = 15;
-/// A part of a word is compared with known words only when it has at least this many letters, because too many words
-/// contain a shorter part.
+/// The smallest number of letters that a word must have to be searched for within other words. A shorter word is
+/// contained in too many other words.
 const SHORTEST_PART: usize = 3;
 
-/// Prints the error for an unknown word, and returns the exit code of wrong usage. The error names the words that may
-/// have been meant: words with a similar spelling, else words that contain the unknown word, else the longest known
-/// word that the unknown word contains.
+/// Prints the error for an unknown word, and returns the exit code of wrong usage. The error suggests known words with
+/// a similar spelling. If there are none, it suggests the known words that contain the unknown word, and else the
+/// longest known word that the unknown word contains.
 pub(super) fn unknown<T: AsRef<str>>(what: &str, word: &str, known: &[T]) -> Exit {
     unknown_of(what, word, known, "See ccm help.")
 }
 
-/// Prints the error for an unknown word as [`unknown`] does, with `see` as its last line.
+/// Prints the error for an unknown word as [`unknown`] does, but ends the error with the line `see`.
 pub(super) fn unknown_of<T: AsRef<str>>(what: &str, word: &str, known: &[T], see: &str) -> Exit {
     let mut known: Vec<&str> = known.iter().map(AsRef::as_ref).collect();
-    // A word may be in two tables. For example, `nodes` is a topic and a check of `doctor`.
+    // A known word that occurs in two of the given lists is suggested only once. For example, `nodes` is a help topic
+    // and also a check of `ccm doctor`.
     let mut seen = BTreeSet::new();
     known.retain(|name| seen.insert(*name));
     let mut meant = all_nearest(word, known.iter().copied());
@@ -189,12 +193,12 @@ pub(super) fn names() -> Vec<&'static str> {
     COMMANDS.iter().map(|entry| entry.name).collect()
 }
 
-/// Returns the words that may be the first of a command line.
+/// Returns the words that can follow `ccm` as the first word of a command, e.g. `node` or `status`.
 pub(super) fn top() -> Vec<&'static str> {
     names().into_iter().filter(|name| !name.contains(' ')).collect()
 }
 
-/// Returns the second words of the commands in a group.
+/// Returns the second words of the commands in a group, e.g. `list`, `inspect` and `sync` for the group `node`.
 pub(super) fn verbs(group: &str) -> Vec<&'static str> {
     let names = names().into_iter().filter_map(|name| name.split_once(' '));
     names.filter(|(noun, _)| *noun == group).map(|(_, verb)| verb).collect()

@@ -1,8 +1,8 @@
 //! `ccm completions SHELL` prints a script that completes commands, flags and the values of choices.
 //!
-//! The scripts are in `src/help/completions`. At each key press they run `ccm completions -- WORD…`, which
-//! prints what may follow: see [`offered`]. Names of objects are read from the cluster. When the cluster
-//! does not answer within a second, no names are offered.
+//! The scripts are in `src/help/completions`. For each completion they run `ccm completions -- WORD…`, which prints the
+//! words that can come next: see [`offered`]. Names of objects are read from the cluster. When the cluster does not
+//! answer within a second, no names are offered.
 
 use super::names::{self, NODES, SERVICES};
 use super::output::{Exit, Printer, usage};
@@ -38,8 +38,8 @@ pub(super) fn completions(words: &[OsString]) -> Exit {
     }
 }
 
-/// Returns the words that the last word may become, one on each line. A flag is followed by a space and a short
-/// description. The line `FILE` stands for any path.
+/// Returns the completions of the last word, one on each line. The line of a flag has the flag, a space and a short
+/// description. The line `FILE` tells the shell to complete a path.
 fn offered(typed: &[&str]) -> String {
     let (last, words) = typed.split_last().unwrap_or((&"", &[]));
     let (setting, begun) = match last.split_once('=') {
@@ -61,7 +61,7 @@ fn offered(typed: &[&str]) -> String {
     all.iter().filter(|line| line.starts_with(begun)).map(|line| format!("{line}\n")).collect()
 }
 
-/// Returns the words that may follow `words`. `begun` is the part of the next word that is typed so far.
+/// Returns the words that can follow `words`. `begun` is the part of the next word that was typed already.
 fn following(words: &[&str], begun: &str) -> Vec<String> {
     let command = command_of(words);
     let words = commands::command_first(words.iter().map(OsString::from).collect());
@@ -81,8 +81,8 @@ fn following(words: &[&str], begun: &str) -> Vec<String> {
                 Command::NodeInspect | Command::NodeSync => {
                     forms(&NODES, begun, asked(words, nodes))
                 }
-                // This command takes the ID of a load balancer first, and then the name of the Service. IDs are not
-                // offered, so nothing is offered before an ID was typed.
+                // `ccm lb adopt` takes the ID of a load balancer first, and then the name of a Service. IDs are not
+                // offered, so nothing is offered until an ID was typed.
                 Command::LbAdopt if !words.iter().any(|word| word.parse::<u64>().is_ok()) => {
                     Vec::new()
                 }
@@ -97,7 +97,7 @@ fn following(words: &[&str], begun: &str) -> Vec<String> {
     names.into_iter().map(str::to_owned).collect()
 }
 
-/// Returns the names, each behind `KIND/` when the typed word begins with such a prefix.
+/// Returns the names as completions. When the typed word begins with `KIND/`, e.g. `node/`, each name gets this prefix.
 fn forms(kind: &names::ObjectKind, begun: &str, names: Vec<String>) -> Vec<String> {
     let prefix = begun.split_once('/').map(|(prefix, _)| prefix);
     match prefix.filter(|prefix| kind.prefixes.contains(prefix)) {
@@ -110,7 +110,7 @@ fn with_flag(flag: &str) -> Option<&'static Setting> {
     TABLE.iter().copied().find(|setting| setting.flag_names().any(|name| name == flag))
 }
 
-/// Returns the command that is typed so far. Flags without a command belong to `ccm run`.
+/// Returns the command that the typed words name. Words that begin with a flag and name no command belong to `ccm run`.
 fn command_of(words: &[&str]) -> Option<Command> {
     let words = commands::command_first(words.iter().map(OsString::from).collect());
     match commands::named(&words) {
@@ -125,8 +125,8 @@ fn typed(words: &[&str]) -> Settings {
     settings::parse(command, words, &Process, None).settings
 }
 
-/// Returns the answer of the cluster that the typed flags select, or nothing when the cluster does not answer within
-/// the time limit.
+/// Calls `question` for the cluster that the typed flags select, e.g. to get the names of its nodes, and returns the
+/// answer. Returns nothing when the cluster does not answer within the time limit.
 fn asked(
     words: &[&str],
     question: fn(&KubeClient, &Settings) -> Result<Vec<String>, KubeError>,
@@ -141,8 +141,9 @@ fn asked(
     plain(receiver.recv_timeout(TIME_LIMIT).unwrap_or_default())
 }
 
-/// Keeps only the names that every shell takes literally. A shell may expand other names, or put them on the command
-/// line without quotes. Names can't be trusted, because they were chosen by whoever wrote the kubeconfig or the object.
+/// Returns only the names that every shell takes literally. A shell could expand other names, or put them on the
+/// command line without quotes. This would be dangerous, because anybody who writes a kubeconfig or creates an object
+/// chooses its name.
 fn plain(mut names: Vec<String>) -> Vec<String> {
     names.retain(|name| text::is_plain(name));
     names

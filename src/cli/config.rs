@@ -1,5 +1,5 @@
-//! `ccm config` shows the effective settings of the daemon with these flags, this environment and the defaults, and the
-//! source of each setting. No API is called.
+//! `ccm config` shows the settings that the daemon would use if it ran with the flags of this command line and this
+//! environment, and the source of each setting. No API is called.
 
 use super::output::{self, Document, Exit, Printer, or_dash};
 use super::startup;
@@ -18,7 +18,8 @@ const COLUMNS: Columns = Columns {
     yielding: &[(1, 16), (2, 20)],
 };
 
-/// The settings for periods that the daemon makes longer in a large project.
+/// The settings for refresh intervals that the daemon lengthens in a Hetzner project with many objects, to save API
+/// calls.
 const PERIODS: [&Setting; 2] = [&NODE_STATUS_UPDATE_FREQUENCY, &LOAD_BALANCER_RESYNC_PERIOD];
 const STRETCHED: &str =
     "longer in a large project, where refreshes share 200 calls an hour: see ccm status";
@@ -49,7 +50,8 @@ pub(super) fn config(words: Vec<OsString>) -> Result<Exit, Exit> {
     Ok(exit.fail_if(!parsed.problems.is_empty()))
 }
 
-/// Returns a row for each setting of the daemon. A hidden setting has a row only when it is set.
+/// Returns a row for each setting of the daemon. A setting that `--help` does not mention has a row only when it is
+/// set.
 fn rows(parsed: &Parsed) -> Vec<Row> {
     let settings = parsed.effective.iter().filter(|effective| {
         let is_set = !effective.source.is_default();

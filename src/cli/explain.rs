@@ -1,5 +1,5 @@
-//! `ccm explain WORD` prints what the tables of the help pages say about an annotation, a setting, a check of the
-//! doctor, a reason, a metric or a label.
+//! `ccm explain WORD` prints what the tables of the help pages say about a word. The word can be the name of an
+//! annotation, a setting, a check of `ccm doctor`, a reason of an event, a metric or a label.
 
 use super::commands;
 use super::output::{Exit, Printer, usage};
@@ -9,7 +9,8 @@ use crate::settings::{TABLE, one_of};
 use crate::text::shell_command;
 use std::ffi::OsString;
 
-/// The kinds of words that can be explained. Each kind is the heading of the first column in its tables.
+/// The kinds of words that can be explained. A table of a help page explains one kind of words, which is the heading of
+/// its first column.
 const KINDS: [&str; 6] = ["annotation", "setting", "check", "reason", "metric", "label"];
 
 pub(super) fn explain(words: &[OsString]) -> Exit {
@@ -24,10 +25,11 @@ pub(super) fn explain(words: &[OsString]) -> Exit {
     }
 }
 
-/// Returns a line that lists the kinds of words that can be explained, and the pages that contain their tables.
+/// Returns the last line of the error for an unknown word. The line says which kinds of words can be explained, and on
+/// which help pages these words are.
 fn what_is_known() -> String {
     let mut topics: Vec<&str> = rows().map(|row| row.topic).collect();
-    // All rows of a page follow each other, so this removes all duplicates.
+    // The rows are sorted by help page, so `dedup` removes every duplicate.
     topics.dedup();
     format!(
         "explain takes the name of an {}; all are in these pages of ccm help: {}.",
@@ -44,12 +46,13 @@ pub(super) fn names() -> Vec<String> {
 /// Returns what the tables say about the word, or `None` when the word is in no table.
 pub(super) fn text(word: &str) -> Option<String> {
     let word = name(word);
-    // A word such as `protocol.https` is an annotation with the name or number of one port behind a dot.
+    // A word with a dot is an annotation for one port, e.g. `protocol.https`. The name or number of the port follows
+    // the dot.
     let of_one_port = word.split_once('.').map(|(name, _)| name);
     let is_meant = |row: &TableRow| {
         let names = all_names(row);
         let has = |word: &str| names.iter().any(|name| name.eq_ignore_ascii_case(word));
-        // A label such as `ccm-from-scratch/port-443` is in the tables as `port-[NUMBER]`.
+        // The label of a port, e.g. `ccm-from-scratch/port-443`, is in the tables as `ccm-from-scratch/port-[NUMBER]`.
         let begins = |word: &str| names.iter().any(|name| word.starts_with(name.as_str()));
         let is_begun = row.headings[0] == "label" && row.cells[0].contains("-[") && begins(&word);
         is_begun
@@ -60,12 +63,13 @@ pub(super) fn text(word: &str) -> Option<String> {
     (!texts.is_empty()).then(|| texts.join("\n"))
 }
 
-/// Returns the rows of all tables that explain something.
+/// Returns the rows of all tables in the help pages that explain words.
 fn rows() -> impl Iterator<Item = TableRow> {
     topics::rows().into_iter().filter(|row| KINDS.contains(&row.headings[0].as_str()))
 }
 
-/// Returns the words by which `ccm explain` finds a row. For a setting these include its flag and its variable.
+/// Returns the words by which `ccm explain` finds this row of a table. The row of a setting is found by its name, its
+/// flag and its variable.
 fn all_names(row: &TableRow) -> Vec<String> {
     match row.headings[0].as_str() {
         "setting" => row.names(&[0, 1, 2]),
@@ -75,7 +79,8 @@ fn all_names(row: &TableRow) -> Vec<String> {
 
 fn shown(row: &TableRow) -> String {
     let kind = row.headings[0].as_str();
-    // An annotation of nodes has its whole key in the tables, so that no prefix is added.
+    // The annotations of nodes are in the tables with their whole key, so no prefix is added to them. The annotations
+    // of Services are in the tables without their prefix.
     let is_whole = |name: &String| name.contains('/');
     let is_of_services = kind == "annotation" && !row.names(&[0]).iter().any(is_whole);
     let prefix = if is_of_services { PREFIX } else { "" };
@@ -93,14 +98,14 @@ fn shown(row: &TableRow) -> String {
     )
 }
 
-/// Returns the annotation with an example of its value.
+/// Returns an example of the annotation in a line of YAML.
 fn annotation_example(row: &TableRow) -> Option<String> {
     let name = row.names(&[0]).into_iter().next()?;
     let row = annotations::TABLE.iter().find(|row| row.name == name)?;
     Some(format!("{}: {:?}", row.key(), row.example()?))
 }
 
-/// Returns the flag or the variable of the setting, with a value that the setting may have.
+/// Returns an example of the setting as it is typed: its flag, or its environment variable, with a value.
 fn setting_example(names: &[String]) -> Option<String> {
     let setting = TABLE.iter().find(|setting| names.iter().any(|name| *name == setting.name()))?;
     let value = setting.example();
@@ -112,7 +117,8 @@ fn setting_example(names: &[String]) -> Option<String> {
     })
 }
 
-/// Returns the word in the form that the tables have, which is without dashes, prefix, `$` and value.
+/// Returns the name in a word that a user typed, as the tables have it. Leading dashes and `$`, the prefix of
+/// annotations, and a value behind `=` or `:` are removed.
 pub(super) fn name(word: &str) -> String {
     let word = word.split(['=', ':']).next().unwrap_or_default().trim_start_matches(['-', '$']);
     word.strip_prefix(PREFIX).unwrap_or(word).trim().to_owned()
@@ -124,7 +130,7 @@ mod tests {
     use super::*;
     use crate::provider::variables::HCLOUD_NETWORK;
 
-    /// Each case has a word as people write it, and the beginning of the text that explains it.
+    /// Each case has a word as a user types it, and the beginning of the text that `ccm explain` prints for it.
     #[test]
     fn what_is_typed_is_found() {
         for (typed, found) in [

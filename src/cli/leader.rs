@@ -1,4 +1,5 @@
-//! Leader election for the commands. It runs work while this process holds the Lease, and shows who holds the Lease.
+//! Leader election for commands. The functions run work while this process holds the Lease, or show who holds the
+//! Lease.
 
 use super::output::{Exit, Printer};
 use super::wire;
@@ -14,11 +15,12 @@ use jiff::Timestamp;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The longest wait for a read whose result the command can do without. This is real time, even in a test that makes
-/// time run faster.
+/// How long a command waits for a read whose result it can do without. This is real time. Tests that let the clock run
+/// faster do not shorten it.
 const READ_AT_MOST: Duration = Duration::from_secs(2);
 
-/// Returns the Lease that these settings name, or `None` without leader election. No call is made.
+/// Returns the object that acquires and renews the Lease of these settings, or `None` when leader election is turned
+/// off. No call is made yet.
 pub(super) fn lease(
     settings: &Settings,
     stop: &'static Stop,
@@ -41,7 +43,8 @@ pub(super) fn lease(
     Ok(Some(Arc::new(LeaderElection::new(client, settings, stop))))
 }
 
-/// Does the work while this process leads. Without leader election the work begins at once.
+/// Waits until this process is the leader, and then runs `work`. When leader election is turned off, `work` is run at
+/// once.
 pub(super) fn lead(
     settings: &Settings,
     lease: Option<&Arc<LeaderElection>>,
@@ -78,9 +81,9 @@ pub(super) fn lead(
     }
 }
 
-/// Reads from the Lease, before the first login, whether Robot refused a login of the daemon a while ago, so that
-/// this login is not repeated. When the Lease can't be read, the login is tried. Returns a message for the person who
-/// runs the command.
+/// Finds out whether Robot has refused a login of the daemon a short time ago. The time of the refusal is in the Lease.
+/// After a refusal, no login is tried for some time, and this function returns a message about that for the user. When
+/// the Lease can't be read, the login is tried.
 pub(super) fn heed_refused_login(settings: &Settings, apis: &Apis) -> Option<String> {
     let dedicated = apis.provider.dedicated()?;
     let key = key(settings);
@@ -93,15 +96,16 @@ pub(super) fn heed_refused_login(settings: &Settings, apis: &Apis) -> Option<Str
     ))
 }
 
-/// Makes the identity of the cluster come from the daemon's Lease. The Lease is read only when the identity is needed.
+/// Makes the commands take the identity of the cluster (UIDs of the Service `default/kubernetes`) from the daemon's
+/// Lease. The Lease is read when the identity is needed for the first time.
 pub(super) fn heed_identity(settings: &Settings, apis: &Apis) {
     if settings.leader_elect.value {
         apis.identity.read_from(key(settings));
     }
 }
 
-/// Prints who leads, for the user whose command works while a daemon runs. The line comes from one read, and nothing
-/// depends on it, so a failed read is not reported.
+/// Prints who the leader is, because a daemon may work at the same time as the user's command. The line is only
+/// information, so nothing is reported when the Lease can't be read.
 pub(super) fn show(settings: &Settings, apis: &Apis) {
     let key = key(settings);
     let Ok(Some(lease)) = apis.kube.lease(&key) else {
@@ -114,8 +118,9 @@ pub(super) fn show(settings: &Settings, apis: &Apis) {
     }
 }
 
-/// Returns how many seconds ago the Lease was renewed, or `None` when it was never renewed. The age is calculated from
-/// the clocks of both hosts, which may differ. That is accurate enough, because no decision depends on the age.
+/// Returns how many seconds ago the Lease was renewed, or `None` when it was never renewed. The time of the renewal is
+/// from the clock of another host, so the result can be wrong by a few seconds. It is only shown to users, and no
+/// decision depends on it.
 pub(super) fn age_s(spec: &LeaseSpec) -> Option<i64> {
     let renewed: Timestamp = spec.renew_time.parse().ok()?;
     Some((clock::timestamp().as_second() - renewed.as_second()).max(0))
@@ -128,8 +133,8 @@ pub(super) fn key(settings: &Settings) -> LeaseKey {
     }
 }
 
-/// Returns the duration in whole seconds. The duration is rounded up, so that another process can't acquire the Lease
-/// before this process stops writing.
+/// Returns the duration in whole seconds. It is rounded up, because a shorter duration in the Lease would let another
+/// process acquire the Lease while this process still writes.
 fn whole_seconds(duration: Duration) -> u32 {
     u32::try_from(duration.as_nanos().div_ceil(1_000_000_000)).unwrap_or(u32::MAX)
 }

@@ -1,5 +1,5 @@
-//! `ccm lint` reports what is wrong with manifests of Services, before there is a cluster. The findings are those of
-//! the service controller's plan. With a token, names and limits are checked by reading the project.
+//! `ccm lint` checks the manifests of Services without a cluster. The findings are the same as those of the Service
+//! controller's plan in a cluster. When there is an API token, names and limits are also checked against the project.
 
 use super::output::{self, Document, Exit, Printer, usage, whole_line};
 use super::startup::{self, Started};
@@ -17,25 +17,26 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The largest size of one file. The output of `helm template` for large charts has some megabytes.
+/// The largest size of a file that is accepted. `helm template` writes files of some megabytes for large charts.
 const FILE_BYTES_AT_MOST: u64 = 8 << 20;
 
-/// The largest size of one file after its aliases are resolved. The size of a value is the length of its text plus a
-/// fixed number of bytes. A few lines of YAML with aliases can become gigabytes.
+/// The largest size of a file's values in memory. YAML aliases can turn a few lines of text into gigabytes. The size of
+/// a value is counted as the length of its text plus a fixed number of bytes.
 const RESOLVED_BYTES_AT_MOST: usize = 128 << 20;
 const BYTES_OF_A_VALUE: usize = 64;
 
-/// The node port that stands for every port that the API server would allocate.
+/// The node port that is assumed for each port without a node port, in place of the port that the API server would
+/// allocate.
 const ALLOCATED_PORT: u16 = 30000;
 
 const UNKNOWN: &str = "unknown";
 
-/// Fields of the metadata that a manifest may lack because the API server or another tool sets them later, each with
-/// the value that is used here instead. A missing name is not reported here, because the API server reports it.
+/// Fields of the metadata that a manifest need not have, because the API server or another tool sets them later. Each
+/// has the value that `ccm lint` uses in its place. A missing name is not reported, because the API server reports it.
 const COMPLETED: [(&str, &str); 4] =
     [("namespace", "default"), ("name", "unnamed"), ("uid", UNKNOWN), ("resourceVersion", "0")];
 
-/// One Service of a file, with the problems that were found.
+/// One Service of a file, with the problems that were found in its manifest.
 #[derive(Serialize)]
 struct CheckedService {
     file: String,
@@ -65,7 +66,8 @@ pub(super) fn lint(words: Vec<OsString>) -> Result<Exit, Exit> {
             }
         }
     }
-    // The UIDs are numbered in the order in which the Services would be created, which is the order of the manifests.
+    // A Service without a UID gets an invented UID. Services without a creation time are ordered by their UIDs. The
+    // invented UIDs therefore ascend in the order of the manifests, in which the Services would be created.
     let services = all.iter_mut().filter_map(|checked| checked.service.as_mut());
     for (number, service) in services.enumerate() {
         if service.metadata.uid == UNKNOWN {
@@ -102,8 +104,8 @@ fn lines(checked: &CheckedService) -> Vec<String> {
     findings.map(|why| whole_line(false, "", 6, &line(why))).collect()
 }
 
-/// Returns the snapshot for the check of the manifests, and which of their Services share a load balancer. Without a
-/// token no call is made.
+/// Returns the data that the manifests are checked against: a snapshot of the cloud, and the Services that share a load
+/// balancer. Without an API token no call is made. The snapshot then accepts every name of an object in the cloud.
 fn snapshot(
     started: &mut Started,
     all: &[CheckedService],
@@ -122,7 +124,7 @@ fn snapshot(
     Ok((snapshot.map_err(|error| error.to_string())?, cluster))
 }
 
-/// Returns the Services of a file.
+/// Returns all Services in a file, including those within lists such as `kind: List`.
 fn services(file: &str) -> Result<Vec<Value>, String> {
     let path = if file == "-" { "/dev/stdin" } else { file };
     let bytes = read_file(Path::new(path), FILE_BYTES_AT_MOST)?;
@@ -145,7 +147,7 @@ fn services(file: &str) -> Result<Vec<Value>, String> {
     Ok(services)
 }
 
-/// Returns the Service as it would be in a cluster, with findings about what Kubernetes would refuse.
+/// Returns the Service as it would be in a cluster. Its findings are what Kubernetes would refuse in this manifest.
 fn checked(file: &str, mut document: Value, scope: &ServiceScope) -> CheckedService {
     let mut problems = Vec::new();
     if let Some(metadata) = document.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -177,7 +179,7 @@ fn checked(file: &str, mut document: Value, scope: &ServiceScope) -> CheckedServ
     }
 }
 
-/// Adds the node ports that the API server would allocate.
+/// Fills in the node ports that the API server would allocate for this spec.
 fn allocate(spec: &mut Map<String, Value>) {
     let allocated = || json!(ALLOCATED_PORT);
     if spec.get("externalTrafficPolicy").is_some_and(|policy| policy == "Local") {
@@ -195,7 +197,8 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// Reads a document of at most the given number of bytes. A field with the value null is unset.
+/// Reads YAML, and fails when its values need more bytes than are left. The number of bytes that are left is reduced
+/// for each value. Fields with the value null are left out.
 struct Bounded<'a>(&'a mut usize);
 
 impl Bounded<'_> {
@@ -214,7 +217,7 @@ impl<'de> DeserializeSeed<'de> for Bounded<'_> {
     }
 }
 
-/// Defines the visitor's methods for values without parts, e.g. numbers and strings.
+/// Defines the methods of `Visitor` for values that contain no other values, e.g. numbers and strings.
 macro_rules! scalars {
     ($($visit:ident($type:ty);)*) => {
         $(fn $visit<E: Error>(self, value: $type) -> Result<Value, E> {
@@ -238,7 +241,7 @@ impl<'de> Visitor<'de> for Bounded<'_> {
         visit_str(&str);
     }
 
-    // A document without content has no value.
+    // serde_yaml calls this method for an empty document.
     fn visit_none<E: Error>(self) -> Result<Value, E> {
         Ok(Value::Null)
     }

@@ -1,4 +1,4 @@
-//! The common parts of all lists: the order of rows, `-o name`, `--no-headers` and `--watch`.
+//! The parts that all list commands have in common: the order of rows, `-o name`, `--no-headers` and `--watch`.
 
 use super::objects::{CommandContext, PlannedObjects, Sides, document};
 use super::output::{self, CommandFailure, Exit, HAS_NO_READER, Printer};
@@ -11,38 +11,40 @@ use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// How often `--watch` reads the cluster.
+/// The time between two reads of the cluster with `--watch`.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How a list shows plans. Each plan becomes a row.
+/// How a list command turns its plans into a table. Each plan becomes a row.
 pub(super) struct Table<Plans, Row> {
     pub(super) columns: Columns,
     pub(super) rows: fn(&mut Plans) -> &mut [Row],
-    /// Returns a cell for each column, the columns of `-o wide` last. The flag says whether the output is wide, and the
-    /// last argument says which APIs answer. A cell whose API does not answer holds a `?`.
+    /// Returns the cells of a row. The cells of the columns that only `-o wide` shows come last. The second argument
+    /// says whether the output is wide, and the third says which APIs answer. A cell has a `?` when the API that knows
+    /// its value does not answer.
     pub(super) cells: fn(&Row, bool, Sides) -> Vec<String>,
     /// Returns the name of a row, e.g. `service/default/web`.
     pub(super) name: fn(&Row) -> String,
 }
 
-/// The contents of a list of a command at one moment. With `--watch`, such a list is made again and again.
+/// The contents of a list command's output at one moment. With `--watch`, the contents are read again and again.
 pub(super) struct List<Plans> {
     pub(super) plans: Plans,
-    /// The text that says why there are no rows.
+    /// The text that is printed when there are no rows, and that says why there are none.
     pub(super) empty: String,
     /// The text below the table.
     pub(super) below: String,
-    /// The load balancers and certificates that are kept without a Service, see [`output::Document`]. Only
-    /// `lb list` reads them.
+    /// The load balancers and certificates that are kept although their Service was deleted. The outer `None` means
+    /// that they were not read, because only `ccm lb list` reads them. The inner `None` means that the read failed.
     pub(super) kept: Option<Option<Vec<KeptObject>>>,
     /// The lines that are printed to stderr.
     pub(super) notes: String,
-    /// The report about an API that does not answer. The plans then hold what the other API knows.
+    /// The report about an API that does not answer. When it is set, the plans lack the data of that API.
     pub(super) outage: Option<Report>,
 }
 
 impl<Plans: PlannedObjects> List<Plans> {
-    /// Reads the plans of a list, see [`CommandContext::read`].
+    /// Reads the plans of a list with `read`. When one API does not answer, `read` is called for the other one, see
+    /// [`CommandContext::read`].
     pub(super) fn read(
         context: &CommandContext,
         empty: &str,
@@ -61,7 +63,7 @@ impl<Plans: PlannedObjects> List<Plans> {
 }
 
 impl<Plans: PlannedObjects, Row> Table<Plans, Row> {
-    /// Shows what `fetch` reads, with `--watch` again and again.
+    /// Prints the list that `fetch` reads. With `--watch`, the list is read and printed again and again.
     pub(super) fn show(
         &self,
         context: &CommandContext,
@@ -132,21 +134,21 @@ impl<Plans: PlannedObjects, Row> Table<Plans, Row> {
     }
 }
 
-/// Calls `show` repeatedly. On a terminal that allows it, each output replaces the previous one. The function returns
-/// when nobody reads the output any more. A signal ends the process, as it ends any program.
+/// Calls `show` again and again. On a terminal that can do it, each output takes the place of the previous output. The
+/// function returns when stdout has no reader any more. A signal such as Ctrl-C ends the process.
 pub(super) fn watch(mut show: impl FnMut(bool) -> Result<Exit, Exit>) -> Result<Exit, Exit> {
     let can_redraw = terminal::obeys_codes(false);
     show(can_redraw)?;
     while !HAS_NO_READER.load(Ordering::Relaxed) {
         clock::sleep(POLL_INTERVAL);
-        // The error of a failed poll was printed to stderr. The loop continues, because the next poll may succeed.
+        // An error is ignored here, because `show` has already printed it to stderr, and the next read may succeed.
         let _ = show(can_redraw);
     }
     Ok(Exit::Done)
 }
 
-/// Prints the lines that the last output did not have. Lines that differ
-/// only in the width of their columns are treated as equal.
+/// Prints only the lines that were not in the last output. Two lines count as equal when they differ only in the number
+/// of spaces between their columns.
 fn print_new(text: &str, before: &mut HashSet<Vec<String>>) -> Exit {
     let cells = |line: &str| Vec::from_iter(line.split_whitespace().map(str::to_owned));
     let new = text.lines().filter(|line| !before.contains(&cells(line)));
@@ -155,7 +157,8 @@ fn print_new(text: &str, before: &mut HashSet<Vec<String>>) -> Exit {
     exit
 }
 
-/// Returns the index of the column with this heading. The heading may be written in upper or lower case.
+/// Returns the index of the column with this heading. The name can be in upper or lower case, with `-` in place of a
+/// space.
 fn column(columns: &Columns, name: &str) -> Result<usize, Exit> {
     let plain = |text: &str| text.to_lowercase().replace(' ', "-");
     let headings = columns.headings.iter().chain(columns.wide);
@@ -164,7 +167,7 @@ fn column(columns: &Columns, name: &str) -> Result<usize, Exit> {
     place.ok_or_else(|| commands::unknown("column", name, &names))
 }
 
-/// Returns a key by which numbers within texts are sorted by their value. Examples: `worker-2` comes before
+/// Returns a sort key of a text, by which numbers in texts are compared by their value: `worker-2` comes before
 /// `worker-10`, and `2/3` before `10/10`.
 fn natural(text: &str) -> String {
     let runs = text.as_bytes().chunk_by(|a, b| a.is_ascii_digit() == b.is_ascii_digit());

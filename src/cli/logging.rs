@@ -1,5 +1,7 @@
-//! The log on stderr. Other crates than this one are capped at `warn`, and `RUST_LOG` is not read, because ureq's trace
-//! would print the bearer token. This module also shows the line of a command that waits.
+//! The log on stderr, and the line that tells a user at a terminal what a command waits for.
+//!
+//! The log messages of other crates are limited to the level `warn`, because the `trace` messages of ureq would print
+//! the bearer token. `RUST_LOG` is not read for the same reason.
 
 use super::output::whole_line;
 use super::terminal::{self, show_wait};
@@ -15,13 +17,13 @@ use serde_json::{Map, json};
 use std::io::Write;
 use std::time::Duration;
 
-/// The reader of the log: a cluster's log store, or the person whose command is running.
+/// Who reads the log: a program that stores the logs of the cluster, or the person who runs a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LogReader {
     Daemon,
     Person,
-    /// A person at a terminal who waits while load balancers or routes are changed. Each change is logged when it is
-    /// made, because the changes take long.
+    /// A person who waits at a terminal while load balancers or routes are changed. These changes take long, so each
+    /// change is logged when it is made.
     Waiting,
 }
 
@@ -30,7 +32,7 @@ pub(super) fn start(settings: &Settings, reader: LogReader) {
     let level = level(settings, reader);
     let (changes, findings) = match reader {
         LogReader::Daemon => (level, level),
-        // A person's command prints the findings itself, so that they are not logged as well.
+        // A command that a person runs prints the findings in its output, so they are not logged.
         LogReader::Person => (level, LevelFilter::Off),
         LogReader::Waiting => (level.max(LevelFilter::Info), LevelFilter::Off),
     };
@@ -54,20 +56,21 @@ pub(super) fn start(settings: &Settings, reader: LogReader) {
                     whole_line(true, "ccm: ", 6, &format!("{level}: {message}"))
                 }
             };
-            // The log prints this line later than this code runs. A line about a wait may be on the terminal by then,
-            // so the log line begins with the code that erases a line.
+            // A line that says what the command waits for may be on the terminal when this log line is printed. Each
+            // log line therefore begins with the code that erases the terminal's current line.
             let erased = if can_redraw { terminal::ERASE_LINE } else { "" };
             write!(out, "{erased}{line}")
         })
         .target(Target::Pipe(Box::new(process::Stderr)))
         .build();
     let level = logger.filter();
-    // The only possible error is a second start of the log, and the log is started only once.
+    // An error is ignored here. The only possible error is that the log was started before, and this function is called
+    // only once.
     drop(process::log_with(Box::new(logger), level));
 }
 
-/// Returns the level that `-v` asks for. The levels are those of klog. Level 0 logs changes and failures, level 4
-/// and above every call, and level 6 and above everything.
+/// Returns the log level for the value of the flag `-v`, whose values have the same meaning as in Kubernetes' klog.
+/// With 0 changes and failures are logged, from 4 on also every call, and from 6 on everything.
 fn level(settings: &Settings, reader: LogReader) -> LevelFilter {
     let asked = match (settings.verbosity.value, reader) {
         (0, LogReader::Person | LogReader::Waiting) => LevelFilter::Warn,
@@ -82,10 +85,11 @@ fn now() -> String {
     clock::timestamp().strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
 }
 
-/// Returns the record as a line of JSON. Its keys are documented in `src/help/metrics.md` and are stable.
+/// Returns the log message as a line of JSON. The keys are documented in `src/help/metrics.md`, and later versions keep
+/// them.
 fn json_line(record: &Record) -> String {
     let mut keys = Keys(Map::new());
-    // The visitor never returns an error.
+    // An error is ignored here, because the method `visit_pair` of `Keys` never returns an error.
     let _ = record.key_values().visit(&mut keys);
     let mut put = |key: &str, value: String| keys.0.insert(key.to_owned(), json!(value));
     put("time", now());
@@ -95,12 +99,13 @@ fn json_line(record: &Record) -> String {
     printable(&serde_json::Value::Object(keys.0).to_string())
 }
 
-/// Returns the text as one line without secrets, because the answer of an API may hold anything.
+/// Returns the text as one line without secrets. Log messages can contain answers of an API, and these may contain line
+/// ends or secrets.
 fn printable(text: &str) -> String {
     one_line(&without_known_secrets(text)).into_owned()
 }
 
-/// The keys of a log line other than its message, e.g. `controller`, `object` and `reason`.
+/// The keys and values of a log message, e.g. `controller`, `object` and `reason`, in addition to its text.
 struct Keys(Map<String, serde_json::Value>);
 
 impl<'a> VisitSource<'a> for Keys {
@@ -110,20 +115,20 @@ impl<'a> VisitSource<'a> for Keys {
     }
 }
 
-/// After a wait of this length, the terminal shows a line about the wait. This is real time, even in a test that makes
-/// time run faster.
+/// How long a command waits before the terminal shows a line about the wait. This is real time. Tests that let the
+/// clock run faster do not shorten it.
 const FIRST_LINE: Duration = Duration::from_secs(2);
 
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// From now on, shows a line at the terminal while a command waits, and erases the line after the wait. Without a
-/// terminal no line is shown.
+/// Starts a thread that shows a line on the terminal while a command waits, and erases the line after the wait. Does
+/// nothing when stderr is not a terminal.
 pub(super) fn show_waits() {
     if !terminal::obeys_codes(true) {
         return;
     }
     note_waits();
-    // When this thread can't be started, the command works without the lines about waits.
+    // An error is ignored here. When the thread can't be started, the command works, but shows no lines about waits.
     let _ = std::thread::Builder::new().spawn(|| {
         loop {
             clock::sleep(clock::from_machine(POLL_INTERVAL));
@@ -134,10 +139,10 @@ pub(super) fn show_waits() {
     });
 }
 
-/// Returns the line about a wait in at most `columns` characters, e.g. `ccm: waiting for GET
-/// https://10.0.0.1:6443/version (4 s)`.
+/// Returns the line about a wait, e.g. `ccm: waiting for GET https://10.0.0.1:6443/version (4 s)`. It is cut to
+/// `columns` characters.
 fn waiting_line(open: &Open, columns: usize) -> String {
-    // The query of a URL is long, and helps no reader.
+    // The query of a URL is left out, because it is long and does not help the user.
     let what = open.what.split('?').next().unwrap_or_default();
     let (begin, end) = ("ccm: waiting for ", clock::took(open.since).as_secs());
     let end = format!(" ({end} s)");

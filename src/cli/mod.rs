@@ -1,7 +1,7 @@
-//! The commands: everything that a person types and reads, such as subcommands, tables and exit codes. The provider is
-//! plugged in here and nowhere else.
+//! The commands of `ccm`: everything that a user types and reads, such as subcommands, tables and exit codes. This
+//! module also creates the cloud provider that the other modules use.
 //!
-//! This module knows the public items of every other module. It must never decide what is written to an API.
+//! This module can use all other modules. It must not decide what is written to an API.
 
 mod commands;
 mod completions;
@@ -39,14 +39,16 @@ use std::panic::PanicHookInfo;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// The name of a link to this program in `/bin` of the image. It is the program's name in the image of
-/// hcloud-cloud-controller-manager. A Deployment with this name in its `command:` works when only the image is changed.
+/// The second name of this program in `/bin` of the container image. The program of hcloud-cloud-controller-manager has
+/// this name in its own image. A Deployment of hcloud-cloud-controller-manager whose `command:` has this name therefore
+/// works when only its image is replaced.
 const DROP_IN: &str = "hcloud-cloud-controller-manager";
 
-/// The name of a link in `$PATH` that kubectl calls for `kubectl ccm`.
+/// The name by which kubectl finds this program as a plugin in `$PATH`, and runs it for `kubectl ccm`.
 const PLUGIN: &str = "kubectl-ccm";
 
-/// Runs the command that the words name. The first word is the name that the program was called by.
+/// Runs the command that the words of the command line name. The first word is the name by which this program was
+/// started.
 pub fn main(words: Vec<OsString>) -> ExitCode {
     prepare();
     let exit = dispatch(without_program(words));
@@ -54,14 +56,16 @@ pub fn main(words: Vec<OsString>) -> ExitCode {
     ExitCode::from(exit as u8)
 }
 
-/// Runs a command to its end in the calling thread, which is in a simulation, and returns the exit code. The first word
-/// is the name that the program is called by. A daemon does not end: see [`SimulatedDaemon`].
+/// Runs a command in a simulation, and returns its exit code. The command runs in the calling thread. The first word is
+/// the name by which the program is started. The daemon can't be run by this function, because the daemon does not end:
+/// see [`SimulatedDaemon`].
 pub fn in_simulation(words: Vec<OsString>) -> u8 {
     dispatch(without_program(words)) as u8
 }
 
-/// Returns the words without the program's name. When this name is `DROP_IN`, the flag for the profile `hcloud` is put
-/// before all other flags, so that a flag that the user typed wins.
+/// Returns the words of the command line without the program's name. When the program was started by the name
+/// [`DROP_IN`], the flag `--cloud-provider=hcloud` is added as the first flag. A later flag of the user then has
+/// priority.
 fn without_program(mut words: Vec<OsString>) -> Vec<OsString> {
     if words.is_empty() {
         return words;
@@ -78,7 +82,8 @@ fn without_program(mut words: Vec<OsString>) -> Vec<OsString> {
     words
 }
 
-/// Returns the position of the first flag of the command. `None` for a command without settings.
+/// Returns the position at which the command's first flag stands or can be inserted. Returns `None` for a command that
+/// takes no settings.
 fn flags_begin(words: &[OsString]) -> Option<usize> {
     let first = words.first().and_then(|word| word.to_str());
     match first.unwrap_or_default() {
@@ -114,8 +119,9 @@ fn dispatch(words: Vec<OsString>) -> Exit {
     }
 }
 
-/// Starts the daemon when all words are flags, as in the arguments of another CCM's Deployment. A user at a terminal
-/// gets a usage error, except when the flag `--cloud-provider` is among the words.
+/// Handles a command line that has only flags. In a pod or without a terminal the daemon is started, because the
+/// Deployments of other cloud-controller-managers contain only flags. At a terminal this is a usage error, unless the
+/// flag `--cloud-provider` is given.
 fn without_command(flag: &str, words: Vec<OsString>) -> Exit {
     let is_in_pod = startup::is_set_here("KUBERNETES_SERVICE_HOST");
     if starts_daemon(&words, is_in_pod, std::io::stdin().is_terminal()) {
@@ -191,20 +197,20 @@ fn help_on(words: &[OsString]) -> Exit {
     }
 }
 
-/// Prepares the process. This is the first step of every run, and no other thread runs yet.
+/// Prepares the process. This function is called first in every run, before any other thread is started.
 #[allow(unsafe_code)]
 fn prepare() {
-    // Limits glibc to one memory arena. By default every thread has an arena of its own, which keeps the memory that
-    // the thread once needed. That memory would be megabytes for a daemon whose threads take turns parsing lists.
+    // Limits glibc to a single memory arena. By default each thread gets an arena, which keeps the memory that the
+    // thread once used. The threads of the daemon parse large lists one after the other, so this would waste megabytes.
     // Safety: mallopt has no preconditions.
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     unsafe {
         libc::mallopt(libc::M_ARENA_MAX, 1);
     }
-    // Forbids core dumps of this process, and keeps processes without CAP_SYS_PTRACE from reading its memory or
-    // environment, because the memory holds tokens and private keys. RLIMIT_CORE is not enough, because a program that
-    // takes core dumps by a pipe does not obey it. The files of `/proc/self` that metrics read (`stat`, `status`) stay
-    // readable. Safety: this call of prctl takes only numbers.
+    // Forbids core dumps of this process. It also keeps processes without CAP_SYS_PTRACE from reading the memory and
+    // the environment of this process, which contain tokens and private keys. RLIMIT_CORE would not be enough, because
+    // it is not applied when the kernel pipes core dumps to a program. The files `stat` and `status` of `/proc/self`,
+    // which the metrics need, stay readable. Safety: this call of prctl takes only numbers.
     #[cfg(target_os = "linux")]
     unsafe {
         libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0);
@@ -212,7 +218,8 @@ fn prepare() {
     std::panic::set_hook(Box::new(end_with_one_line));
 }
 
-/// Prints a panic as one line, without a backtrace, and ends the whole process instead of a single thread.
+/// Prints a panic as one line without a backtrace, and ends the whole process. Without this hook, a panic would end
+/// only its thread.
 fn end_with_one_line(info: &PanicHookInfo) {
     let place = info.location().map(ToString::to_string).unwrap_or_default();
     let payload = info.payload();
@@ -293,7 +300,8 @@ mod tests {
                 "/bin/hcloud-cloud-controller-manager --leader-elect=false -v 4",
                 "+ --leader-elect=false -v 4",
             ),
-            // The last flag counts, which is pflag's rule.
+            // `--cloud-provider` is now given twice. The last value counts, as with pflag, the flag library of
+            // Kubernetes.
             (
                 "hcloud-cloud-controller-manager --cloud-provider=hcloud",
                 "+ --cloud-provider=hcloud",

@@ -1,5 +1,5 @@
-//! The words by which a person may name an object: its name, `KIND/NAME`, and, when no object has that name, its ID,
-//! name or address in the cloud. This module is pure.
+//! The words by which a user can name an object: its name, or `KIND/NAME`. When no object has that name, the word can
+//! also be the ID, the name or an address of the object in the cloud. This module calls no API.
 
 use super::output::{CommandFailure, Printer};
 use crate::settings::{all_nearest, one_of};
@@ -7,14 +7,14 @@ use ipnet::IpNet;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-/// How many names an error suggests at most, when several are equally similar to the unknown name.
+/// How many names an error suggests at most when several known names are equally similar to the unknown name.
 const NEAREST_AT_MOST: usize = 3;
 
-/// A kind of objects, with the words that commands use for the kind.
+/// A kind of Kubernetes objects, and how commands refer to it.
 pub(super) struct ObjectKind {
-    /// The prefixes that a user may write before the slash of `KIND/NAME`. ccm itself prints the first prefix.
+    /// The words that a user can write as `KIND` in `KIND/NAME`. The messages of ccm use the first of these words.
     pub(super) prefixes: [&'static str; 3],
-    /// The command that shows all objects of the kind.
+    /// The command that lists all objects of the kind.
     list: &'static str,
 }
 
@@ -24,9 +24,12 @@ pub(super) const NODES: ObjectKind =
 pub(super) const SERVICES: ObjectKind =
     ObjectKind { prefixes: ["service", "services", "svc"], list: "ccm lb list" };
 
-/// Returns the objects that the words name. `in_cloud` returns the objects with their names in the cloud. It is called
-/// at most once, and only when a word is no name in Kubernetes. `none` returns the description of an object that does
-/// not exist. An error is printed for each word that does not name exactly one object.
+/// Returns the full names of the objects that the user's words name. An error is printed for each word that does not
+/// name exactly one object.
+///
+/// `in_cloud` returns the objects together with their IDs, names and addresses in the cloud. It is called at most once,
+/// and only when no Kubernetes object has the name that a word gives. `none` describes an object that does not exist,
+/// for the error message.
 pub(super) fn resolve(
     kind: &ObjectKind,
     words: &[String],
@@ -39,7 +42,8 @@ pub(super) fn resolve(
     for text in words {
         let word = Word { kind, text, namespace };
         let mut found = word.find(&known);
-        // A word with a slash is no name in the cloud, unless the word is a provider ID.
+        // A word with a slash can't be an ID, name or address in the cloud, unless it is a provider ID such as
+        // `hcloud://1`.
         let may_be = !word.bare().contains('/') || word.bare().contains("://");
         if found.is_empty() && may_be && !is_whole {
             is_whole = true;
@@ -55,12 +59,13 @@ pub(super) fn resolve(
     exit.map(|()| names).map_err(CommandFailure::Shown)
 }
 
-/// An object that a user may name, e.g. a node or a Service.
+/// An existing object that a user can name, e.g. a node or a Service.
 #[derive(Debug)]
 pub(super) struct KnownObject {
-    /// The name of the object, with its namespace when its kind has namespaces.
+    /// The name of the object. The name of a Service includes its namespace, e.g. `default/web`.
     pub(super) name: String,
-    /// The object's IDs, names and addresses in the cloud. An IP range stands for each address in it.
+    /// The object's IDs, names and addresses in the cloud. When this list has an IP range, every address of the range
+    /// names the object.
     pub(super) others: Vec<String>,
 }
 
@@ -70,17 +75,17 @@ impl KnownObject {
     }
 }
 
-/// A word that a user typed to name an object, with its context.
+/// A word that a user typed to name an object, with the kind and the namespace that the command assumes.
 #[derive(Clone, Copy)]
 pub(super) struct Word<'a> {
     pub(super) kind: &'a ObjectKind,
     pub(super) text: &'a str,
-    /// `None` when objects of this kind have no namespace.
+    /// The namespace for names without a namespace. `None` when objects of this kind have no namespace.
     pub(super) namespace: Option<&'a str>,
 }
 
 impl<'a> Word<'a> {
-    /// Returns the word without `KIND/`.
+    /// Returns the word without the prefix `KIND/`.
     pub(super) fn bare(&self) -> &'a str {
         match self.text.split_once('/') {
             Some((prefix, rest)) if self.kind.prefixes.contains(&prefix) => rest,
@@ -88,8 +93,9 @@ impl<'a> Word<'a> {
         }
     }
 
-    /// Returns the full names that the word may mean. A word such as `service/web` may mean two, because a namespace
-    /// may be called `service`. The set is empty when the word can't be a name.
+    /// Returns the full names that the word can mean. A word such as `service/web` has two meanings: the Service `web`,
+    /// or a Service in a namespace that is called `service`. The result is empty when the word has no valid form of a
+    /// name.
     pub(super) fn readings(&self) -> BTreeSet<String> {
         let full = |text: &str| {
             let is_whole = |part: &str| !part.is_empty() && !part.contains('/');
@@ -103,8 +109,8 @@ impl<'a> Word<'a> {
         [self.text, self.bare()].into_iter().filter_map(full).collect()
     }
 
-    /// Returns the objects that the word names. First the names in Kubernetes are compared. Only when none of them
-    /// fits, the IDs, names and addresses in the cloud are compared.
+    /// Returns the names of the objects that the word names. The names in Kubernetes have priority. The IDs, names and
+    /// addresses in the cloud are compared only when no Kubernetes object has the name.
     fn find(&self, known: &[KnownObject]) -> BTreeSet<String> {
         let (bare, readings) = (self.bare(), self.readings());
         let address: Option<IpAddr> = bare.parse().ok();
@@ -121,8 +127,8 @@ impl<'a> Word<'a> {
         found.into_iter().map(|known| known.name.clone()).collect()
     }
 
-    /// Returns the error for a word that names no object. The error also suggests objects that may be
-    /// meant. `what` describes the object that does not exist.
+    /// Returns the error for a word that names no object. The error suggests existing objects with similar names.
+    /// `what` describes the object that does not exist.
     fn none(&self, what: &str, known: &[KnownObject]) -> String {
         fn last(name: &str) -> &str {
             name.rsplit('/').next().unwrap_or(name)
@@ -131,7 +137,8 @@ impl<'a> Word<'a> {
         let names = || names.iter().copied();
         let mut near = all_nearest(self.bare(), names());
         if near.is_empty() {
-            // An object of this name may be in another namespace.
+            // The user may have meant an object in another namespace, so only the names behind the slash are compared
+            // now.
             let meant = all_nearest(last(self.bare()), names().map(last));
             near = names().filter(|name| meant.contains(&last(name))).collect();
         }
@@ -173,11 +180,11 @@ mod tests {
             ("svc/web", &["104", "104.svc", "203.0.113.7"]),
             ("shop/front", &[]),
         ]);
-        // Each case has the namespace for names without a namespace, the word, and what the word names.
+        // Each case has the assumed namespace, the word that a user typed, and the Services that this word names.
         for (namespace, text, named) in [
             ("default", "default/web", &["default/web"] as &[&str]),
             ("default", "shop/web", &["shop/web"]),
-            // A Service's own name comes before a name in the cloud.
+            // `web` is also the name of another Service's load balancer. The name of the Service has priority.
             ("default", "web", &["default/web"]),
             ("shop", "web", &["shop/web"]),
             ("shop", "front", &["shop/front"]),
@@ -187,7 +194,7 @@ mod tests {
             ("shop", "services/api", &["shop/api"]),
             ("default", "svc/shop/web", &["shop/web"]),
             ("default", "service/svc/web", &["svc/web"]),
-            // The word before the slash may be the kind or a namespace.
+            // `svc` can be the kind or a namespace, so the word names two Services.
             ("default", "svc/web", &["default/web", "svc/web"]),
             ("default", "svc/api", &["shop/api"]),
             ("default", "101", &["default/web"]),

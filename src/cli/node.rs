@@ -1,4 +1,5 @@
-//! `ccm node list | inspect | sync` shows what both node controllers see and would do.
+//! `ccm node list | inspect | sync`: the commands that show and do the work of the node controller and of the node
+//! lifecycle controller.
 
 use super::lists::{List, Table};
 use super::names::{self, KnownObject, Word};
@@ -33,7 +34,8 @@ pub(super) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
         let mut list = List::read(context, empty, |sides| nodes.read(sides))?;
         list.plans.retain(|plan| {
             let labels = &plan.node.node.metadata.labels;
-            // The labels of a node are not known when only its server is known.
+            // The selector is applied only to nodes. When Kubernetes did not answer, the rows are about servers, which
+            // have no labels of a node.
             !plan.has_node() || selector.matches(|key| labels.get(key))
         });
         Ok(list)
@@ -61,8 +63,8 @@ pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
     let apis = &nodes.context.apis;
     Ok(nodes.context.do_now(|| {
         let (mut report, plans) = nodes.nodes.sync(apis, &selection);
-        // One of the two APIs of servers may not answer. The nodes whose servers are in the list of the other API are
-        // synced even then.
+        // When no node was planned because of an outage, the command ends here. When only the Cloud API or only Robot
+        // failed, the nodes whose servers are in the other API were still planned and synced.
         if report.outage.is_some() && plans.is_empty() {
             return (report, Vec::new());
         }
@@ -72,7 +74,7 @@ pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
     }))
 }
 
-/// The context and the controllers with which the commands on nodes work.
+/// The data that all commands `ccm node …` work with: the context of the command, and the two controllers of nodes.
 struct NodeCommands {
     context: CommandContext,
     nodes: NodeController,
@@ -82,7 +84,7 @@ struct NodeCommands {
 /// The plans of the node controller and of the node lifecycle controller for one node.
 struct NodePlans {
     node: NodePlan,
-    /// The change of the lifecycle controller. `None` when that controller does not check the node.
+    /// The plan of the node lifecycle controller. `None` when that controller does not check this node.
     lifecycle: Option<LifecyclePlan>,
 }
 
@@ -96,12 +98,14 @@ impl NodeCommands {
         })
     }
 
-    /// Returns the nodes that the user named, else all nodes. The error says that a word is no node's name.
+    /// Returns the nodes that the user named, or all nodes when the user named none. Returns an error when a word does
+    /// not name a node.
     fn selection(&self) -> Result<Selection, CommandFailure> {
         if self.context.names.is_empty() {
             return Ok(Selection::All);
         }
-        // The plans are made later from the same list of nodes.
+        // This list of nodes is now in the cache. The plans are made later from the cached list, so they are about the
+        // same nodes.
         let nodes = self.nodes.nodes(&self.context.apis, &Selection::All)?;
         let known = nodes.value.iter().map(|node| KnownObject::new(node.name()));
         let in_cloud = || {
@@ -129,8 +133,8 @@ impl NodeCommands {
         Ok(together(nodes, lifecycle))
     }
 
-    /// Returns the plans of the nodes that the user named, or of all nodes when the user named none. When only one API
-    /// answers, nothing is planned.
+    /// Returns the plans of the nodes that the user named, or of all nodes when the user named none. When only
+    /// Kubernetes or only the cloud answers, the plans contain no changes.
     fn read(&self, sides: Sides) -> Result<Vec<NodePlans>, CommandFailure> {
         let apis = &self.context.apis;
         let mut plans = match sides {
@@ -160,7 +164,8 @@ impl NodeCommands {
     }
 }
 
-/// Returns the node's name, together with the IDs, names and addresses of the node and of its server.
+/// Returns everything by which a user can name the node: its name and addresses, its provider ID, and the ID, name and
+/// addresses of its server.
 fn called_in_cloud(plans: &NodePlans) -> KnownObject {
     let plan = &plans.node;
     let mut others: Vec<String> =
@@ -183,7 +188,8 @@ fn together(nodes: Vec<NodePlan>, lifecycle: Vec<LifecyclePlan>) -> Vec<NodePlan
 }
 
 impl NodePlans {
-    /// Whether the plan is about a node. When Kubernetes was not read, the plan is about a server instead.
+    /// Whether the plan is about a node of Kubernetes. When Kubernetes did not answer, the plan is about a server
+    /// instead.
     fn has_node(&self) -> bool {
         self.node.object.kind == kube::NODE
     }
@@ -192,7 +198,8 @@ impl NodePlans {
         self.node.findings.iter().chain(self.obstacles())
     }
 
-    /// Returns the findings that block the node in the node controller or in the node lifecycle controller.
+    /// Returns the findings that prevent the node controller or the node lifecycle controller from changing the node. A
+    /// finding is what a plan reports about an object.
     fn obstacles(&self) -> impl Iterator<Item = &Finding> {
         let lifecycle = self.lifecycle.iter().flat_map(|plan| &plan.obstacle);
         self.node.obstacle.iter().chain(lifecycle)
@@ -269,7 +276,7 @@ impl Serialize for NodeJson<'_> {
     }
 }
 
-/// A server, and how it was matched to its node.
+/// A server, and the rule by which it was matched to its node.
 struct MatchedServer<'a>(&'a Instance, Option<&'a MatchedBy>);
 
 impl Serialize for MatchedServer<'_> {
@@ -302,7 +309,8 @@ impl Serialize for MatchedServer<'_> {
     }
 }
 
-/// Returns the server's ID, and its state in a word.
+/// Returns the ID of the server and its state, e.g. `running`. Further words such as `locked` follow the state behind a
+/// comma.
 fn server(server: &ServerMatch) -> (String, String) {
     let none = || "-".to_owned();
     match server {
@@ -328,7 +336,8 @@ const TABLE: Table<Vec<NodePlans>, NodePlans> = Table {
     columns: Columns {
         headings: &["NAME", "STATUS", "SERVER", "STATE", "ADDRESSES", "DIFF"],
         wide: &["TYPE", "LOCATION", "MATCHED BY", "PROVIDER ID", "SERVER LABELS"],
-        // When the table is too wide, addresses and differences are cut first, then names.
+        // When the table is too wide for the terminal, the addresses are shortened first, then the differences, and
+        // then the names. If the table is still too wide, the differences are shortened further.
         yielding: &[(4, 15), (5, 20), (0, 18), (5, 10)],
     },
     rows: |plans| plans,
@@ -336,15 +345,16 @@ const TABLE: Table<Vec<NodePlans>, NodePlans> = Table {
     name: |plans| plans.node.object.for_people(),
 };
 
-/// The smallest width of a terminal at which the list shows two addresses of each node.
+/// The number of columns of a terminal from which on the list shows two addresses of each node. A narrower terminal
+/// shows one.
 const ROOM_FOR_TWO: usize = 100;
 
-/// The columns that are not known without the cloud. These are `STATE` and all columns after it, except `ADDRESSES`,
-/// `PROVIDER ID` and `SERVER LABELS`.
+/// The indexes of the columns that show `?` when the cloud does not answer. These are `STATE`, `DIFF`, `TYPE`,
+/// `LOCATION` and `MATCHED BY`.
 const OF_CLOUD: [usize; 5] = [3, 5, 6, 7, 8];
 
-/// The columns that are not known without Kubernetes. The column `NAME` then has the
-/// server's name, which usually is the node's name as well.
+/// The indexes of the columns that show `?` when Kubernetes does not answer. The column `NAME` is not among them. It
+/// then shows the server's name, which usually is the node's name, too.
 const OF_KUBERNETES: [usize; 5] = [1, 5, 8, 9, 10];
 
 fn cells(plans: &NodePlans, is_wide: bool, known: Sides) -> Vec<String> {
@@ -388,8 +398,8 @@ fn status(plan: &NodePlan) -> &'static str {
     }
 }
 
-/// Returns the IP addresses, the external ones first. A host name is left out, because it is nearly always
-/// the node's name.
+/// Returns the text of the column `ADDRESSES`: the IP addresses, external addresses first. Host names are left out,
+/// because nearly all of them repeat the node's name.
 fn addresses_cell(addresses: &[NodeAddress], at_most: usize) -> String {
     let mut ips = Vec::from_iter(addresses.iter().filter(|address| address.ip().is_some()));
     ips.sort_by_key(|address| address.kind.name() != "ExternalIP");
@@ -400,7 +410,7 @@ fn addresses_cell(addresses: &[NodeAddress], at_most: usize) -> String {
     }
 }
 
-/// Returns the kinds of values that differ, or what blocks the node.
+/// Returns the text of the column `DIFF`: what a sync would change on the node, or the reason why the node is blocked.
 fn diff_cell(plans: &NodePlans) -> String {
     let plan = &plans.node;
     match plans.lifecycle_change() {
@@ -423,9 +433,9 @@ fn diff_cell(plans: &NodePlans) -> String {
     })
 }
 
-/// Returns the text for one node: what Kubernetes and the cloud have, how both were matched, each value with the rule
-/// or setting behind it, and what a sync would do. When only Kubernetes answers, the text also has the node's
-/// conditions and labels.
+/// Returns the text of `ccm node inspect` for one node: the node beside its server, how they were matched, each value
+/// with its source, and what a sync would do. When the cloud does not answer, the text also has the node's conditions
+/// and labels.
 fn inspection(plans: &NodePlans, known: Sides) -> String {
     let node = &plans.node.node;
     let taints = node.spec.taints.iter();
@@ -460,7 +470,8 @@ fn inspection(plans: &NodePlans, known: Sides) -> String {
     .concat()
 }
 
-/// Returns the date until which the server is paid, or an empty text when it is not known.
+/// Returns the end of a sentence that says until which date the server is paid, or an empty text when this is not
+/// known.
 pub(super) fn paid_until(server: &Instance) -> String {
     match &*server.paid_until {
         "" => String::new(),
@@ -475,7 +486,8 @@ fn called(id: InstanceId) -> String {
     }
 }
 
-/// Returns what a cancelled contract of a dedicated server means for the node.
+/// Returns a finding when the dedicated server is cancelled. The finding says what happens to the node at the end of
+/// the contract.
 fn cancelled(server: &ServerMatch) -> Option<String> {
     let ServerMatch::Matched(server, _) = server else {
         return None;

@@ -1,5 +1,6 @@
-//! The common parts of the commands on nodes, Services and routes. `list` and `inspect` show what is planned. `sync`
-//! does now what one tick of the daemon would do, and `sync --dry-run` shows it.
+//! The parts that the commands on nodes, Services and routes have in common. The commands `list` and `inspect` show the
+//! plans. `sync` does at once what the next run of the daemon's controller would do, and `sync --dry-run` only shows
+//! it.
 
 use super::output::{self, CommandFailure, Document, Exit, Printer, line, paragraph, wrapped_in};
 use super::startup::{Started, not_known};
@@ -18,16 +19,17 @@ use serde::Serialize;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often `--watch` asks the cloud. The interval is long because the rate limit of the Cloud API is small.
+/// How often a command with `--watch` reads the cloud. The interval is long because the Cloud API allows few calls.
 pub(super) const CLOUD_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The plans that one controller made for a command.
+/// The plans of a command for all its objects, e.g. for all nodes.
 pub(super) trait PlannedObjects {
-    /// The beginning of each document's kind, e.g. of `NodeList` and `NodeSync`.
+    /// The kind of the objects, e.g. `Node`. The kind of a JSON or YAML document begins with this word, as in
+    /// `NodeList` and `NodeSync`.
     const KIND: &'static str;
 
-    /// Returns the items of the JSON or YAML document. `report` is the report of a sync, or `None` when nothing was
-    /// synced. After a sync the items contain the changes that were made, otherwise the planned changes.
+    /// Returns the items of the JSON or YAML document. After a sync, `report` is set, and the items contain the changes
+    /// that were made. Without a sync, `report` is `None`, and the items contain the planned changes.
     fn items<'a>(&'a self, report: Option<&'a Report>) -> Vec<impl Serialize>;
 
     fn proposals(&self) -> Vec<Proposal>;
@@ -35,34 +37,35 @@ pub(super) trait PlannedObjects {
     /// Returns lines about problems that do not block the sync.
     fn notes(&self) -> Vec<String>;
 
-    /// Whether one of the two APIs that know servers does not answer. The plans say which objects are
-    /// therefore not certain.
+    /// Whether the server of some object is not known, because the Cloud API or Robot did not answer. The plan of each
+    /// such object says so.
     fn is_unclear(&self) -> bool {
         false
     }
 }
 
-/// One object, its counterpart in the cloud, and what differs between them.
+/// One item of a JSON or YAML document: an object, its counterpart in the cloud, and what differs between them.
 #[derive(Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Item<'a, Object, Cloud, Difference, Change, Found = &'a Finding> {
     pub(super) object: Object,
     pub(super) cloud: Cloud,
     pub(super) differences: Vec<Difference>,
-    /// The changes of this object. After a sync these are the changes that were made, otherwise the planned changes.
+    /// The changes that a sync has made to this object. Without a sync, these are the planned changes.
     pub(super) changes: Vec<Change>,
-    /// This list is always empty. Programs may read the field, which earlier versions filled.
+    /// A list that is always empty. Earlier versions filled it. It is still printed for programs that read this field.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) held_back: Option<[(); 0]>,
     pub(super) findings: Vec<Found>,
-    /// The events that an inspection shows.
+    /// The events about the object. Only `inspect` reads them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) events: Option<Vec<&'a PastEvent>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) error: Option<String>,
 }
 
-/// Returns the reason why the sync of the object failed. When an API does not answer, this is the error of that API.
+/// Returns why the sync of the object failed, or `None` when the sync succeeded. When an API did not answer, the result
+/// is the error of that API.
 pub(super) fn error_of(report: Option<&Report>, object: &str) -> Option<String> {
     let report = report?;
     if let Some(outage) = &report.outage {
@@ -72,18 +75,19 @@ pub(super) fn error_of(report: Option<&Report>, object: &str) -> Option<String> 
     Some(failure.why.clone())
 }
 
-/// The APIs that answered when the plans were made.
+/// The APIs that answered when the plans were made: Kubernetes, the cloud, or both of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sides {
     Both,
-    /// Only Kubernetes answers, and nothing is planned.
+    /// Only Kubernetes answered. The plans contain no changes.
     Kubernetes,
-    /// Only the cloud answers, and nothing is planned.
+    /// Only the cloud answered. The plans contain no changes.
     Cloud,
 }
 
 impl Sides {
-    /// Returns the text when both APIs answer. Otherwise returns a text that says which API does not answer.
+    /// Returns `text` when Kubernetes and the cloud have answered. Otherwise returns a text that says that the value is
+    /// unknown, and which API did not answer.
     pub(super) fn or_unknown(self, text: &'static str) -> &'static str {
         match self {
             Sides::Both => text,
@@ -92,8 +96,8 @@ impl Sides {
         }
     }
 
-    /// Returns a text for the end of the message that an object does not exist. When only one API answered, the text
-    /// names that API. Otherwise the text is empty.
+    /// Returns the end of the message that an object does not exist. When only Kubernetes or only the cloud has
+    /// answered, the text says so. Otherwise the text is empty.
     pub(super) fn only(self) -> &'static str {
         match self {
             Sides::Both => "",
@@ -105,7 +109,8 @@ impl Sides {
     pub(super) fn of(report: Option<&Report>) -> Sides {
         let outage = report.and_then(|report| report.outage.as_ref());
         match outage.map(|outage| &outage.error) {
-            // Without the API of dedicated servers, the plans show which objects are unclear.
+            // When only Robot does not answer, plans are still made from Kubernetes and the Cloud API. Each plan says
+            // whether its node may be on a server that only Robot knows.
             None | Some(cache::CacheError::Dedicated(_)) => Sides::Both,
             Some(cache::CacheError::Kube(_)) => Sides::Cloud,
             Some(cache::CacheError::Cloud(_)) => Sides::Kubernetes,
@@ -113,7 +118,8 @@ impl Sides {
     }
 }
 
-/// Returns the document for programs. `what` is `List`, `Inspection` or `Sync`. `report` says what a `sync` did.
+/// Returns the JSON or YAML document of a command. `what` is the end of its kind: `List`, `Inspection` or `Sync`.
+/// `report` says what a sync has done or which API did not answer.
 pub(super) fn document<'a, P: PlannedObjects>(
     what: &str,
     plans: &'a P,
@@ -124,13 +130,14 @@ pub(super) fn document<'a, P: PlannedObjects>(
     document
 }
 
-/// The settings, the APIs and the names that a command on objects works with.
+/// The data that every command on nodes, Services or routes works with.
 pub(super) struct CommandContext {
     pub(super) settings: Settings,
     pub(super) apis: Apis,
-    /// The words that are not flags, which are names of objects.
+    /// The words of the command line that are not flags. They name objects.
     pub(super) names: Vec<String>,
-    /// The daemon's settings that could not be read, see [`Started::refused`].
+    /// A text that names the settings of the daemon that this command needs and could not read. See
+    /// [`Started::refused`].
     refused: Option<String>,
 }
 
@@ -148,8 +155,9 @@ impl CommandContext {
         })
     }
 
-    /// Returns a snapshot that is made without the cloud, so that annotations can be checked while the
-    /// cloud does not answer.
+    /// Returns a snapshot of the cloud without any objects, for which no call is made. While the cloud does not answer,
+    /// the annotations of Services are checked against this snapshot, which accepts every name of an object in the
+    /// cloud.
     pub(super) fn manifests(&self) -> Result<Arc<dyn Snapshot>, CommandFailure> {
         let gate = Arc::new(OpenGate);
         let provider = wire::provider(&self.settings, gate, Urgency::Asked, None);
@@ -159,14 +167,15 @@ impl CommandContext {
         snapshot.map_err(|why| CommandFailure::Shown(Printer::failure(why)))
     }
 
-    /// Prints the name of the leading daemon, because that daemon works on the same objects as this command.
+    /// Prints which daemon is the leader. That daemon may change the same objects at the same time as this command.
     pub(super) fn show_leader(&self) {
         leader::show(&self.settings, &self.apis);
     }
 
-    /// Returns the plans that `read` makes from both APIs. When one API does not answer, they are made from the other
-    /// one. Then the error is printed, and a report of the outage is returned. The error of this function says that
-    /// neither API answers, or that an object which the user named does not exist.
+    /// Returns the plans that `read` makes from the answers of Kubernetes and the cloud. When one of these APIs does
+    /// not answer, its error is printed, and the plans are made from the other API alone. A report about the outage is
+    /// then returned with them. Returns an error when neither API answers, or when an object that the user named does
+    /// not exist.
     pub(super) fn read<P: PlannedObjects>(
         &self,
         read: impl Fn(Sides) -> Result<P, CommandFailure>,
@@ -185,8 +194,9 @@ impl CommandContext {
         Ok((plans, Some(report)))
     }
 
-    /// Returns the report about an API that does not answer, when some objects of the plans are therefore not certain.
-    /// Prints the error to stderr. Lists in the cache are not read again.
+    /// When the servers of some objects are not known because the Cloud API or Robot did not answer, prints that API's
+    /// error to stderr and returns a report about the outage. Otherwise returns `None`. The answer comes from the
+    /// cache, so no call is repeated.
     fn unclear(&self, plans: &impl PlannedObjects) -> Option<Report> {
         if !plans.is_unclear() {
             return None;
@@ -201,7 +211,8 @@ impl CommandContext {
         Some(Report::outage(error, String::new()))
     }
 
-    /// Returns the value. On an error, prints the error if it was not printed yet, and returns the exit code.
+    /// Returns the value of the result. When the result is an error, prints the error unless it was already printed,
+    /// and returns the exit code.
     pub(super) fn or_exit<T>(
         &self,
         result: Result<T, impl Into<CommandFailure>>,
@@ -212,8 +223,8 @@ impl CommandContext {
         })
     }
 
-    /// Prints that an API did not answer. A message about Kubernetes names the kubeconfig, because a user
-    /// may have several.
+    /// Prints that an API did not answer, and returns the exit code. A message about Kubernetes names the kubeconfig
+    /// that was used, because a user may have several.
     pub(super) fn failed(&self, error: &cache::CacheError) -> Exit {
         match error {
             cache::CacheError::Kube(_) => {
@@ -225,9 +236,10 @@ impl CommandContext {
         }
     }
 
-    /// Returns an error when no setting chose the profile, and none of the nodes' provider IDs fits it. With the wrong
-    /// profile no node would be ours, so that every target would be removed, and a new node would get a provider ID
-    /// that it keeps for ever.
+    /// Prints and returns an error when `--cloud-provider` is not set, and no node has a provider ID of the default
+    /// profile. The profile, `hcloud` or `ccm-from-scratch`, decides which provider IDs this program reads and writes.
+    /// With the wrong profile, it would treat no node as its own and remove all targets from load balancers. A new node
+    /// would get a wrong provider ID, which can't be changed.
     pub(super) fn check_profile(&self) -> Result<(), Exit> {
         if !self.settings.cloud_provider.source.is_default() {
             return Ok(());
@@ -250,7 +262,7 @@ impl CommandContext {
         }
     }
 
-    /// Prints the output of `sync --dry-run`.
+    /// Prints what a sync would do, for `sync --dry-run`, and returns the exit code.
     pub(super) fn would_do<P: PlannedObjects>(&self, plans: &P) -> Exit {
         let proposals = plans.proposals();
         let is_unclear = self.unclear(plans).is_some();
@@ -268,12 +280,12 @@ impl CommandContext {
         }
     }
 
-    /// Does the work of `sync` at once, and prints what was done.
+    /// Runs `work`, which is the sync, and prints the changes that were made.
     pub(super) fn do_now<P: PlannedObjects>(&self, work: impl FnOnce() -> (Report, P)) -> Exit {
         let recorder = &self.apis.recorder;
         let (report, plans) = recorder.alongside(&self.apis.kube, work);
         if let Some(outage) = &report.outage {
-            // The changes that were made before the outage are printed as well.
+            // The changes that were made before the API stopped answering are printed, too.
             for (object, change) in &report.changes {
                 Printer::stderr(&line(format_args!("{object}  {change}")));
             }
@@ -284,7 +296,7 @@ impl CommandContext {
         exit.fail_if(!report.failures.is_empty())
     }
 
-    /// Prints the plans as [`document`] when a program reads the output, and otherwise the text.
+    /// Prints the plans as JSON or YAML (see [`document`]) when the user asked for that, and otherwise prints `text`.
     pub(super) fn print(
         &self,
         what: &str,
@@ -296,8 +308,8 @@ impl CommandContext {
     }
 }
 
-/// Returns the plan with a line for each change, then warnings, then what is blocked. The blocked objects
-/// come last, because a reader sees the last lines first.
+/// Returns the text of a plan: a line for each change, then the warnings, and at the end the objects that are blocked.
+/// The blocked objects are last, because the end of the output is what a user sees first in a terminal.
 pub(super) fn proposed(proposals: &[Proposal], notes: impl IntoIterator<Item = String>) -> String {
     let changes = proposals.iter().flat_map(|proposal| {
         proposal.changes.announced().map(|(mark, text)| about(mark, &proposal.object, &text))
@@ -308,19 +320,19 @@ pub(super) fn proposed(proposals: &[Proposal], notes: impl IntoIterator<Item = S
     changes.chain(notes).chain(obstacles).collect()
 }
 
-/// Returns a line about an object. At a terminal the line is wrapped to the terminal's width. In a pipe the line stays
-/// whole, so that a search finds it.
+/// Returns a line about an object with a mark before it, e.g. `!`. On a terminal the line is wrapped to the terminal's
+/// width. Otherwise the line is not wrapped, so that `grep` finds all of it.
 pub(super) fn about(mark: char, object: &str, text: &str) -> String {
     of_object(&format!("{mark} "), object, text)
 }
 
-/// Returns a line about an object. The line begins with the text `first`.
+/// Returns a line about an object, with the text `first` before it.
 fn of_object(first: &str, object: &str, text: &str) -> String {
     if !is_terminal(false) {
         return line(format_args!("{first}{object}  {text}"));
     }
-    // Wrapping keeps only one space between words. The width is one column less here, because a second
-    // space is added below.
+    // The object and its text are separated by two spaces, but wrapping leaves only one of them. The other space is
+    // added after the wrapping. Therefore the width is one column less.
     let text = format!("{object} {text}");
     let lines = wrapped_in(columns() - 1, first, 6, &text);
     lines.replacen(&format!("{object} "), &format!("{object}  "), 1)
@@ -336,7 +348,8 @@ pub(super) fn total(proposals: &[Proposal]) -> String {
     format!("Plan: {change} to change, {unchanged} unchanged, {blocked} blocked\n")
 }
 
-/// Returns a line for each finding that is a warning. Warnings do not block the sync.
+/// Returns a line for each finding that is a warning. A finding is what a plan reports about an object. Warnings do not
+/// prevent the sync.
 pub(super) fn warnings<'a>(
     object: String,
     findings: impl IntoIterator<Item = &'a Finding>,
@@ -345,7 +358,8 @@ pub(super) fn warnings<'a>(
     warnings.map(move |finding| about('!', &object, &format!("warning: {}", finding.text())))
 }
 
-/// Returns a line for each change, each note and each failure, and then the counts of the report.
+/// Returns the text of a finished sync: a line for each change, each warning and each failure, and at the end the
+/// counts of the report.
 pub(super) fn done(report: &Report, notes: impl IntoIterator<Item = String>) -> String {
     let changes = report.changes.iter().map(|(object, change)| of_object("", object, change));
     let failures = report.failures.iter();
@@ -355,7 +369,7 @@ pub(super) fn done(report: &Report, notes: impl IntoIterator<Item = String>) -> 
     format!("{text}{}\n", report.counts())
 }
 
-/// Returns a heading and the content below it. `empty` takes the place of empty content.
+/// Returns a heading with the content below it. When the content is empty, the text `empty` is printed in its place.
 pub(super) fn section(heading: &str, content: &str, empty: &str) -> String {
     match content {
         "" => format!("{heading}\n  {empty}\n"),
@@ -385,8 +399,8 @@ pub(super) fn finding(finding: &Finding) -> String {
     )
 }
 
-/// Returns the lines about one value and its source. The mark `=` says that the value is right, and `~` that it must
-/// change. With `is_left`, the mark is `·`, which says that the value is not changed.
+/// Returns the lines about a value and its source. The value is marked with `=` when it is as wanted, with `~` when a
+/// sync would change it, and with `·` when `is_left` says that ccm leaves it unchanged.
 pub(super) fn field(Field { field: name, have, want, source }: &Field, is_left: bool) -> String {
     let (have_text, want_text) = (have.as_deref().unwrap_or("-"), want.as_deref().unwrap_or("-"));
     let value = match have == want {
@@ -397,7 +411,8 @@ pub(super) fn field(Field { field: name, have, want, source }: &Field, is_left: 
     line(value) + &line(format_args!("      {source}"))
 }
 
-/// Returns a table with a column for each side of an object. A side that was not read shows `?` in place of its values.
+/// Returns a table that shows an object in Kubernetes beside its counterpart in the cloud. When one of the APIs did not
+/// answer, its column shows `?` in place of the values.
 pub(super) fn sides(rows: &[(&str, Vec<String>, Vec<String>)], known: Sides) -> String {
     let unknown = vec!["?".to_owned()];
     let mut table = Vec::new();
@@ -416,12 +431,13 @@ pub(super) fn sides(rows: &[(&str, Vec<String>, Vec<String>)], known: Sides) -> 
     table::render(&["", "KUBERNETES", "CLOUD"], &table)
 }
 
-/// Returns the given values of an object, or `-` when the object has no values on this side.
+/// Returns the values that Kubernetes or the cloud has for an object, or `-` when there are none.
 pub(super) fn or_none(side: Vec<String>) -> Vec<String> {
     if side.is_empty() { vec!["-".to_owned()] } else { side }
 }
 
-/// Returns what the next sync would do, or `empty` when it would do nothing.
+/// Returns the section of `inspect` that says what the next sync would do. The text `empty` is shown when the sync
+/// would do nothing.
 pub(super) fn would_do(changes: &Description, empty: &str) -> String {
     let lines = changes.announced().map(|(mark, text)| paragraph(&format!("  {mark} "), 8, &text));
     section("\nSYNC WOULD", &lines.collect::<String>(), empty)

@@ -1,6 +1,9 @@
-//! The output of the commands. Data is written to stdout and everything else to stderr, each in one piece. The output
-//! has no control characters, and no secret that this process has sent to an API, because text from outside may hold
-//! anything. Code that makes a line of such text calls [`line`], so that text from outside can't add line ends.
+//! The output of the commands. Data is written to stdout, and everything else to stderr. A text is written with a
+//! single call.
+//!
+//! Texts from outside, such as names of objects, may contain anything. Therefore control characters are escaped, and
+//! secrets that this process has sent to an API are removed. Code that prints a text from outside as a line calls
+//! [`line`], so that line ends in the text can't fake further lines.
 
 use super::terminal::{colored, columns, has_color, over_wait, screen};
 use crate::cache;
@@ -14,7 +17,7 @@ use serde::Serialize;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The way a command ended, which is its exit code.
+/// How a command ended. The value of each variant is the exit code of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Exit {
     Done = 0,
@@ -22,12 +25,12 @@ pub(super) enum Exit {
     Failed = 1,
     /// The command line is wrong.
     Usage = 2,
-    /// There are changes to make, and `--detailed-exitcode` asks for this exit code.
+    /// Some changes are not made yet. This exit code is used only with `--detailed-exitcode`.
     Pending = 3,
 }
 
 impl Exit {
-    /// Returns `Failed` instead of `Done` when `is_failed`. Every other exit is returned unchanged.
+    /// Returns `Failed` in place of `Done` when `is_failed` is true. All other values are returned unchanged.
     pub(super) fn fail_if(self, is_failed: bool) -> Exit {
         match self {
             Exit::Done if is_failed => Exit::Failed,
@@ -36,10 +39,10 @@ impl Exit {
     }
 }
 
-/// The reason why a command can't show its result.
+/// Why a command can't show its result.
 pub(super) enum CommandFailure {
     Api(cache::CacheError),
-    /// The error was printed, and the command ends with this exit code.
+    /// The error was already printed. The command must end with this exit code.
     Shown(Exit),
 }
 
@@ -51,21 +54,23 @@ impl From<cache::CacheError> for CommandFailure {
 
 pub(super) struct Printer;
 
-/// Whether stdout has no reader any more. A command that prints again and again, as with `--watch`, then ends.
+/// Whether the program that read stdout has ended, e.g. `head` in `ccm node list --watch | head`. A command with
+/// `--watch` then ends as well.
 pub(super) static HAS_NO_READER: AtomicBool = AtomicBool::new(false);
 
 impl Printer {
-    /// Prints data to stdout. A reader that went away (`| head`) is not our failure, but a full disk is.
+    /// Prints data to stdout, and returns the exit code. It is a failure when the data can't be written, e.g. to a full
+    /// disk. It is no failure when the reader of stdout has ended, as in `ccm node list | head`.
     pub(super) fn stdout(text: &str) -> Exit {
         Printer::to_stdout(&lines(&without_known_secrets(text)))
     }
 
-    /// Prints a text to stdout for a person to read, with colours when stdout can show them.
+    /// Prints a text for a person to stdout. The text has colours when stdout can show them.
     pub(super) fn text(text: &str) -> Exit {
         Printer::to_stdout(&shown(text, false))
     }
 
-    /// Prints a text that takes the place of the last screen on a terminal.
+    /// Clears the terminal, and prints the text there.
     pub(super) fn redraw(text: &str) -> Exit {
         Printer::to_stdout(&screen(&shown(text, false)))
     }
@@ -85,37 +90,38 @@ impl Printer {
 
     pub(super) fn stderr(text: &str) {
         let text = shown(text, true);
-        // The error of this write is ignored, because there is no other place to report it.
+        // The error of this write is ignored, because stderr is the only place where errors can be reported.
         let _ = over_wait(|| process::print(true, text.as_bytes()));
     }
 
-    /// Prints `ccm: …` to stderr.
+    /// Prints the message to stderr, with `ccm: ` before it.
     pub(super) fn notice(message: impl std::fmt::Display) {
         Printer::stderr(&whole_line(true, "ccm: ", 6, &message.to_string()));
     }
 
-    /// Prints a notice, and returns the exit code of a failure.
+    /// Prints the message to stderr as [`Printer::notice`] does, and returns the exit code of a failure.
     pub(super) fn failure(message: impl std::fmt::Display) -> Exit {
         Printer::notice(message);
         Exit::Failed
     }
 }
 
-/// Returns the text as it is printed, without secrets, and with colours when the stream can display them.
+/// Returns the text in the form in which it is printed. Secrets are removed, and colours are added when stdout or
+/// stderr can show them.
 fn shown(text: &str, is_stderr: bool) -> String {
     let text = without_known_secrets(text);
     let text = lines(&text);
     if has_color(is_stderr) { colored(&text) } else { text.into_owned() }
 }
 
-/// Returns a text from outside as one line of output.
+/// Returns a text from outside, e.g. the name of an object, as exactly one line of output.
 pub(super) fn line(text: impl std::fmt::Display) -> String {
     one_line(&text.to_string()).into_owned() + "\n"
 }
 
-/// Returns a text in lines of at most `columns` characters. `first` stands before the first line, and `indent` spaces
-/// before the others. A word that is longer than a line, e.g. the path of an error, is cut into lines as well. Secrets
-/// are removed first, because a secret in pieces is not found any more.
+/// Returns the text in lines of at most `columns` characters. `first` stands before the first line, and `indent` spaces
+/// stand before each other line. A word that is longer than a line is cut. Secrets are removed first, because a secret
+/// that was cut into pieces would not be found.
 pub(super) fn wrapped_in(columns: usize, first: &str, indent: usize, text: &str) -> String {
     let new_line = format!("\n{:indent$}", "");
     let mut lines = first.to_owned();
@@ -142,8 +148,8 @@ pub(super) fn wrapped_in(columns: usize, first: &str, indent: usize, text: &str)
     lines + "\n"
 }
 
-/// Returns a text in lines of the terminal's width when a person reads it. Elsewhere the text is one line, so that a
-/// search finds all of it.
+/// Returns the text in lines of the terminal's width. When the output is not a terminal, returns the text as a single
+/// line, so that `grep` finds all of it.
 pub(super) fn whole_line(is_stderr: bool, first: &str, indent: usize, text: &str) -> String {
     if is_terminal(is_stderr) {
         paragraph(first, indent, text)
@@ -152,19 +158,19 @@ pub(super) fn whole_line(is_stderr: bool, first: &str, indent: usize, text: &str
     }
 }
 
-/// Wraps a text to the width of the output, which is that of the terminal.
+/// Returns the text in lines of the terminal's width. The lines after the first are indented.
 pub(super) fn paragraph(first: &str, indent: usize, text: &str) -> String {
     wrapped_in(columns(), first, indent, text)
 }
 
-/// Prints an error of usage, and returns its exit code.
+/// Prints the message about a wrong command line, and returns the exit code of wrong usage.
 pub(super) fn usage(message: &str) -> Exit {
     Printer::notice(message);
     Exit::Usage
 }
 
-/// Prints the document when JSON or YAML is asked for, or else the text. The argument of
-/// `text` says whether the text is wide, as with `-o wide`.
+/// Prints the document when the user asked for JSON or YAML, and otherwise the text. The argument of `text` is true
+/// when the user asked for `-o wide`.
 pub(super) fn print<D: Serialize>(
     output: Output,
     document: impl FnOnce() -> D,
@@ -182,7 +188,7 @@ pub(super) fn print<D: Serialize>(
     }
 }
 
-/// Returns pretty JSON with a newline at its end.
+/// Returns the document as indented JSON with a line end.
 fn json(document: &impl Serialize) -> String {
     match serde_json::to_string_pretty(document) {
         Ok(text) => text + "\n",
@@ -190,18 +196,18 @@ fn json(document: &impl Serialize) -> String {
     }
 }
 
-/// The document that every command prints with `-o json` and `-o yaml`. Its form is stable.
+/// The document that a command prints with `-o json` and `-o yaml`. Later versions keep its form.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Document<I> {
     api_version: &'static str,
     kind: String,
     pub(super) items: Vec<I>,
-    /// The objects that stay in the cloud although no Service wants them any more. The field exists when `lb list`
-    /// looks for them, and is null when they could not be read.
+    /// The load balancers and certificates that stay in the cloud because their Services asked for that, although these
+    /// Services do not exist any more. Only `lb list` prints this field. The field is null when they could not be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) kept: Option<Option<Vec<KeptObject>>>,
-    /// The counts in the report of a `sync`.
+    /// The counts of a sync, e.g. of changed and failed objects. The field exists only after a sync.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) summary: Option<Counts>,
 }
@@ -212,7 +218,7 @@ impl<I> Document<I> {
     }
 }
 
-/// Returns the cells of a row with `?` in the given columns, because these columns were not read.
+/// Replaces the cells of the given columns with `?`, because the values of these columns were not read.
 pub(super) fn without(columns: &[usize], mut cells: Vec<String>) -> Vec<String> {
     for column in columns {
         cells[*column] = "?".to_owned();

@@ -1,5 +1,7 @@
-//! `ccm route list | sync` shows what the route controller sees and would do. JSON and YAML have an item for each
-//! destination, for each node that has a condition to set or is blocked, and for a Network with findings.
+//! `ccm route list | sync`: the commands that show and do the work of the route controller.
+//!
+//! JSON and YAML have an item for each route that exists or is missing. They also have an item for each node that has a
+//! condition to set or is blocked, and for the private Network when there are findings about it.
 
 use super::lists::{List, Table};
 use super::objects::{CommandContext, Item, PlannedObjects, Sides, about, error_of, warnings};
@@ -20,7 +22,8 @@ pub(super) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
     TABLE.show(&routes.context, || {
         let empty = "The Network has no routes, and no node needs one.\n";
         let mut list = List::read(&routes.context, empty, |sides| routes.read(sides))?;
-        // The notes are the warnings of the plan, and a line for each node that is blocked.
+        // The notes, which are printed to stderr, are the warnings of the plan, and a line for each node that gets no
+        // route.
         let mut notes = list.plans.notes();
         notes.extend(list.plans.plan.nodes.iter().filter_map(|node| {
             let why = node.obstacle.as_ref()?.text();
@@ -46,7 +49,7 @@ pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
     }))
 }
 
-/// What the commands on routes work with: the context and the controller.
+/// The data that all commands `ccm route …` work with: the context of the command, and the route controller.
 struct RouteCommands {
     context: CommandContext,
     controller: RouteController,
@@ -54,7 +57,8 @@ struct RouteCommands {
 
 struct RoutePlans {
     plan: RoutePlan,
-    /// The changes of each object. After a sync these are the changes that were made, otherwise the planned changes.
+    /// The changes, each with the object that it changes. After a sync these are the changes that were made. Without a
+    /// sync they are the planned changes.
     changes: Vec<(String, Value)>,
 }
 
@@ -75,7 +79,7 @@ impl RouteCommands {
         })
     }
 
-    /// Returns the plan. When only one API answers, nothing is planned.
+    /// Returns the plan of all routes. When only Kubernetes or only the cloud answers, the plan contains no changes.
     fn read(&self, sides: Sides) -> Result<RoutePlans, CommandFailure> {
         let apis = &self.context.apis;
         let plan = match sides {
@@ -123,7 +127,8 @@ impl PlannedObjects for RoutePlans {
     }
 }
 
-/// The item of one destination, of one node, or of the Network, in the document for programs.
+/// An item of the JSON or YAML document of a command on routes. It is about a destination, a node or the private
+/// Network.
 type RouteItem<'a> = Item<'a, Value, Value, Value, Value, Value>;
 
 fn route<'a>(row: &RouteRow, changes: Vec<Value>, report: Option<&Report>) -> RouteItem<'a> {
@@ -162,7 +167,8 @@ fn route<'a>(row: &RouteRow, changes: Vec<Value>, report: Option<&Report>) -> Ro
     }
 }
 
-/// Returns the item of a node, or `None` when the node has no change, no finding and no error.
+/// Returns the item of a node in the JSON or YAML document. Returns `None` when there is nothing to say about the node:
+/// no change, no finding and no error.
 fn node<'a>(
     plan: &'a NodeRoutePlan,
     changes: Vec<Value>,
@@ -220,7 +226,8 @@ fn cells(row: &RouteRow) -> Vec<String> {
     ]
 }
 
-/// Returns the state of a route and what is done about it, e.g. `missing → add`.
+/// Returns the text of the column `STATE`: the state of the route, and what a sync would do about it, e.g. `missing →
+/// add`.
 fn state(row: &RouteRow) -> String {
     let word = row.state.name();
     match row.step {

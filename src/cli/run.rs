@@ -1,4 +1,4 @@
-//! `ccm run` is the daemon, or one pass of it.
+//! `ccm run`: the daemon. With `--once`, it works on all objects one time and ends.
 
 use super::output::{Exit, Printer};
 use super::{leader, logging, objects, startup, version, wire};
@@ -17,7 +17,7 @@ use log::Level;
 use std::ffi::OsString;
 use std::sync::Arc;
 
-/// The parts from which the daemon is built.
+/// The parts of a daemon that was built, and that does not run yet.
 pub(super) struct Parts {
     settings: Settings,
     pub(super) stop: &'static Stop,
@@ -26,13 +26,13 @@ pub(super) struct Parts {
     pub(super) controllers: Vec<Box<dyn Controller>>,
 }
 
-/// Builds the daemon from the words of its command line.
+/// Builds the parts of the daemon from the words of its command line. Nothing is started yet.
 pub(super) fn assemble(words: Vec<OsString>) -> Result<Parts, Exit> {
     let settings = startup::start(Command::Run, words)?.settings;
     let stop: &'static Stop = Box::leak(Box::new(Stop::default()));
     let lease = leader::lease(&settings, stop).map_err(Printer::failure)?;
-    // The gate lets writes begin while this process holds the Lease. Without leader election, it lets them begin until
-    // the process is asked to end.
+    // The gate is the check before each write. With leader election, it allows writes while this process holds the
+    // Lease. Without leader election, it allows writes until the process is asked to end.
     let gate: Arc<dyn Gate> = match &lease {
         _ if settings.dry_run.value => wire::gate(Command::Run, &settings),
         Some(lease) => Arc::clone(lease) as Arc<dyn Gate>,
@@ -50,7 +50,7 @@ pub(super) fn assemble(words: Vec<OsString>) -> Result<Parts, Exit> {
     if let Some(lease) = &lease {
         let _ = lease.cluster.set(Arc::clone(&apis.identity));
     }
-    // The APIs are never freed, because the daemon uses them until its process ends.
+    // The API clients are leaked on purpose, because the threads of the daemon use them until the process ends.
     let apis: &'static Apis = Box::leak(Box::new(apis));
     if let (Some(lease), Some(dedicated)) = (&lease, apis.provider.dedicated()) {
         let _ = lease.dedicated.set(dedicated);
@@ -66,7 +66,8 @@ pub(super) fn run(words: Vec<OsString>) -> Result<Exit, Exit> {
         if let Some(why) = leader::heed_refused_login(&parts.settings, parts.apis) {
             log::warn!("{why}");
         }
-        // There is no write to finish, so that a signal ends the command as it ends any program.
+        // A dry run makes no writes that would have to be finished. A signal can therefore end the process at once, so
+        // no signal handler is set.
         return Ok(dry_run(parts.apis, &parts.controllers));
     }
     daemon::stop_on_signals(parts.stop)
@@ -91,7 +92,8 @@ pub(super) fn run(words: Vec<OsString>) -> Result<Exit, Exit> {
     Ok(exit)
 }
 
-/// Returns the controllers that `--controllers` names. The route controller is left out when routes are turned off.
+/// Returns the controllers that the flag `--controllers` names. The route controller is left out when the settings turn
+/// routes off.
 fn controllers(settings: &Settings) -> Vec<Box<dyn Controller>> {
     let enabled = settings.controllers.value.iter();
     let built = enabled.filter_map(|controller| -> Option<Box<dyn Controller>> {
@@ -127,16 +129,16 @@ fn log_start(settings: &Settings, apis: &Apis, controllers: &[Box<dyn Controller
     );
 }
 
-/// Does one pass over everything, as a CronJob does. Once the pass has begun, the last line of the log says
-/// how it ended.
+/// Runs each controller one time and ends, as a CronJob needs it. If this process became the leader, the last log line
+/// says how the work ended.
 fn once(Parts { settings, stop, lease, apis, controllers }: Parts) -> Exit {
     let begun = clock::now();
     let mut done = None;
     let exit = leader::lead(&settings, lease.as_ref(), || {
         let mut total = Counts::default();
         let exit = daemon::with_events(apis, stop, || pass(apis, controllers, stop, &mut total));
-        // The code checks whether the daemon was asked to end before it releases the Lease, because the
-        // release sets `stop`.
+        // `stop` is read here, because the release of the Lease sets `stop` later. It would then not be known whether a
+        // signal has set it.
         done = Some((total, stop.is_set()));
         exit
     });
@@ -181,7 +183,7 @@ fn pass(
         };
         *total += report.counts();
         if let Some(outage) = &report.outage {
-            // An API does not answer. The pass ends here, because the next controller would call the same API.
+            // An API does not answer. The other controllers are not run, because they would call the same API.
             log::error!("{name}: {outage}");
             return Exit::Failed;
         }
@@ -189,8 +191,8 @@ fn pass(
         log::info!("{name}: {}", report.counts());
         exit = exit.fail_if(!report.failures.is_empty());
     }
-    // A wrong token must make the pass fail even when no controller needed the cloud. A pass that was not stopped
-    // therefore calls the cloud here.
+    // A wrong API token must be an error even when no controller had to call the cloud. Therefore the cloud is called
+    // here, unless the process was asked to end.
     if !stop.is_set() {
         match daemon::unless_stopped(stop, || daemon::reach_cloud(apis)) {
             Some(Ok(())) => return exit,
@@ -202,8 +204,8 @@ fn pass(
     exit
 }
 
-/// Prints what each controller would do in one pass, in the form of `sync --dry-run`, and then the total of all
-/// controllers. An object that several controllers change is counted for each of them.
+/// Prints what each controller would do, in the form of `sync --dry-run`. The last line has the total of all
+/// controllers. An object that two controllers would change is counted twice there.
 fn dry_run(apis: &Apis, controllers: &[Box<dyn Controller>]) -> Exit {
     let mut text = String::new();
     let mut all = Vec::new();

@@ -1,4 +1,5 @@
-//! The daemon in a simulation, for tests. Settings, wiring and controllers are those of a real process.
+//! The daemon as it runs in the simulation of the tests. It reads the same settings and has the same controllers as the
+//! daemon in a real process.
 
 use super::output::Exit;
 use super::run;
@@ -8,11 +9,12 @@ use std::ffi::OsString;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// How often a simulated daemon checks whether it leads. Its work begins at most this long after it became the leader.
+/// The time between two checks whether the simulated daemon is the leader. After it becomes the leader, its work begins
+/// at the next check.
 const LOOKS_WHO_LEADS: Duration = Duration::from_millis(10);
 
-/// A daemon whose threads are run by a simulation. It has no health server. The function `stop` takes the place
-/// of a signal.
+/// A daemon whose threads are run by the simulation of the tests. It has no health server. A test calls
+/// [`SimulatedDaemon::stop`] where a real daemon would get a signal.
 pub struct SimulatedDaemon {
     stop: &'static Stop,
     lease: Option<Arc<LeaderElection>>,
@@ -20,9 +22,8 @@ pub struct SimulatedDaemon {
 }
 
 impl SimulatedDaemon {
-    /// Starts a daemon in the calling thread, which must be in a simulation. The daemon works while the
-    /// simulation runs its threads. `words` are those that follow `ccm run`. The error is the exit code of
-    /// a daemon that could not start.
+    /// Starts a daemon. This function must be called in a thread of the simulation, which then runs the threads of the
+    /// daemon. `words` are the words that follow `ccm run`. When the daemon can't start, the error is its exit code.
     pub fn start(words: Vec<OsString>) -> Result<SimulatedDaemon, u8> {
         let parts = run::assemble(words).map_err(|exit| exit as u8)?;
         let (stop, apis) = (parts.stop, parts.apis);
@@ -43,17 +44,17 @@ impl SimulatedDaemon {
         Ok(daemon)
     }
 
-    /// Asks the daemon to end, as a signal does.
+    /// Asks the daemon to end, as a signal does in a real process.
     pub fn stop(&self) {
         self.stop.set();
     }
 
-    /// Whether the daemon was asked to end, or ends by itself.
+    /// Whether the daemon is ending, because a test asked it to end, or because the daemon itself decided to end.
     pub fn is_stopped(&self) -> bool {
         self.stop.is_set()
     }
 
-    /// Writes the last events and releases the Lease, as a daemon does at its end. Returns the exit code.
+    /// Does what a daemon does before it ends: writes the last events and releases the Lease. Returns the exit code.
     pub fn end(&self) -> u8 {
         let ended = self.running.get().map(RunningDaemon::end_in_simulation);
         if let Some(lease) = &self.lease {

@@ -1,5 +1,6 @@
-//! The start of each command: its settings, `--help`, `--version`, the log, and the problems of the settings. Settings
-//! come from flags, from variables, and with `--settings-from` from the cluster's daemon.
+//! What each command does first: it reads its settings, handles `--help` and `--version`, starts the log, and reports
+//! problems of the settings. Settings come from flags and environment variables. In addition, a command can read the
+//! settings of the daemon that runs in the cluster.
 
 use super::logging::{self, LogReader};
 use super::names::{NODES, SERVICES};
@@ -21,26 +22,28 @@ use std::time::Duration;
 /// A command that was started, and whose settings were read.
 pub(super) struct Started {
     pub(super) settings: Settings,
-    /// The words of the command line that are not flags.
+    /// The words of the command line that are neither the command nor flags, e.g. names of objects.
     pub(super) words: Vec<String>,
-    /// The problems of the settings. `doctor` and `status` report them. Other commands have none, because a
-    /// problem ends them.
+    /// The problems of the settings, which `doctor` and `status` report. For other commands this list is empty, because
+    /// they end when there is a problem.
     pub(super) problems: Vec<settings::Problem>,
-    /// The daemon's settings that this command needs and could not read. If there are any, the command only shows its
-    /// plan and writes nothing.
+    /// A text that names the settings of the daemon that this command needs and could not read. When it is set, the
+    /// command writes nothing and only shows its plan.
     pub(super) refused: Option<String>,
     gate: Arc<dyn Gate>,
-    /// The client that read the daemon's settings.
+    /// The Kubernetes client that read the daemon's settings, so that the command can use it again.
     kube: Option<kube::KubeClient>,
 }
 
-/// The namespace in which a command looks for the daemon. No tenant may write there.
+/// The namespace in which a command looks for the daemon. Tenants must not have the right to write there.
 const SYSTEM: &str = "kube-system";
 
-/// The longest time for the search for the daemon. This is real time, even in a test that makes time run faster.
+/// How long a command looks for the daemon in the cluster. This is real time. Tests that let the clock run faster do
+/// not shorten it.
 const LOOKED_FOR_AT_MOST: Duration = Duration::from_secs(2);
 
-/// Reads the settings of a command. On an error, prints the error and returns the exit code.
+/// Reads the settings of a command, and starts the log. When the settings are wrong, prints the error and returns the
+/// exit code.
 pub(super) fn start(command: Command, words: Vec<OsString>) -> Result<Started, Exit> {
     let mut parsed = parse(command, words.clone())?;
     clock::quicken(parsed.settings.test_time_scale.value);
@@ -59,13 +62,14 @@ pub(super) fn start(command: Command, words: Vec<OsString>) -> Result<Started, E
         settings: parsed.settings,
         words: parsed.words,
         problems: parsed.problems,
-        // A command that must not write gets a client of its own, whose gate refuses writes.
+        // This client allows writes, because it was created before it was known that the command must not write. It is
+        // dropped then, and the command creates another client, which refuses writes.
         kube: kube.filter(|_| !is_refused),
     })
 }
 
-/// Parses the settings of a command. Wrong settings are printed, and end the command. `doctor`, `status` and `config`
-/// show wrong settings in their output, so only an error in their own command line ends them.
+/// Parses the settings of a command. A wrong setting is printed and ends the command. `doctor`, `status` and `config`
+/// show wrong settings in their own output, so these commands end only when their command line is wrong.
 pub(super) fn parse(command: Command, words: Vec<OsString>) -> Result<Parsed, Exit> {
     let parsed = settings::parse(command, words, &Process, None);
     if parsed.help {
@@ -74,7 +78,8 @@ pub(super) fn parse(command: Command, words: Vec<OsString>) -> Result<Parsed, Ex
     if parsed.version {
         return Err(Printer::stdout(&version::line()));
     }
-    // With `--settings-from` the settings are read twice. The second value is ignored, because it is the same.
+    // An error is ignored here. It means that the value was set before, which happens only when several commands run in
+    // one process, as in tests.
     let _ = terminal::COLOR.set(parsed.settings.color.value);
     let is_shown = |problem: &Problem| {
         let mut shown = parsed.effective.iter();
@@ -94,7 +99,8 @@ pub(super) fn parse(command: Command, words: Vec<OsString>) -> Result<Parsed, Ex
     }
 }
 
-/// Returns an error when names or flags do not fit the command. This is checked before any client is made.
+/// Returns an error when the names or flags on the command line do not fit the command. This is checked before the
+/// first call to an API.
 fn check_usage(command: Command, parsed: &Parsed) -> Result<(), Exit> {
     let settings = &parsed.settings;
     let why = match (command, parsed.words.as_slice()) {
@@ -138,8 +144,8 @@ fn check_usage(command: Command, parsed: &Parsed) -> Result<(), Exit> {
 }
 
 impl Started {
-    /// Returns both APIs for a command that a user runs. Such a command does not check whether this machine is attached
-    /// to the Network.
+    /// Returns the clients of Kubernetes and the cloud for a command that a user runs. Such a command does not check
+    /// whether its machine is attached to the private Network, because it may run anywhere.
     pub(super) fn apis(&mut self) -> Result<Apis, Exit> {
         let (kube, gate) = (self.kube.take(), Arc::clone(&self.gate));
         let apis = wire::apis(kube, &self.settings, gate, Urgency::Asked, None)
@@ -152,7 +158,7 @@ impl Started {
     }
 }
 
-/// Returns a message that lists the daemon's settings which this command could not read, and says how to
+/// Returns the message that some settings of the daemon could not be read. It lists these settings, and says how to
 /// work without them.
 pub(super) fn not_known(what: &str) -> String {
     format!("not known here: {what}; with --own-settings only the settings of this shell are used")
@@ -169,7 +175,7 @@ fn start_log(command: Command, parsed: &Parsed) {
         _ => LogReader::Person,
     };
     logging::start(&parsed.settings, reader);
-    // A daemon shows no line about a wait, because it logs the result of each call.
+    // The daemon shows no line on the terminal while it waits, because its log has a line for each result.
     if reader != LogReader::Daemon {
         logging::show_waits();
     }
@@ -178,8 +184,9 @@ fn start_log(command: Command, parsed: &Parsed) {
     }
 }
 
-/// Adds the settings of the cluster's daemon when the command uses them. Returns the client that read them, and which
-/// of the daemon's settings could not be read. On an error, prints the error and returns the exit code.
+/// Finds the daemon that runs in the cluster, and adds its settings to those of the command. Some commands use only
+/// their own settings. Returns the Kubernetes client that was used, and a text that names settings of the daemon that
+/// could not be read. On an error, prints the error and returns the exit code.
 fn with_daemon(
     command: Command,
     words: Vec<OsString>,
@@ -187,8 +194,8 @@ fn with_daemon(
 ) -> Result<(Option<kube::KubeClient>, Option<String>), Exit> {
     let settings = &parsed.settings;
     let named = settings.settings_from.value.as_ref();
-    // The daemon itself, and commands that need no cluster, use only their own settings. In a pod, a command already
-    // has the environment of the daemon.
+    // The daemon itself, and commands that need no cluster, use only their own settings. A command in a pod also uses
+    // only its own settings, because it has the environment of the daemon.
     let has_own = matches!(command, Command::Run | Command::Config | Command::Lint)
         || settings.own_settings.value
         || !settings.settings_from.source.is_default()
@@ -196,8 +203,8 @@ fn with_daemon(
     if named.is_none() && has_own {
         return Ok((None, None));
     }
-    // An error ends only the search for the daemon. The command continues with its own settings, and reports the error
-    // when it creates its own client.
+    // An error here only ends the search for the daemon. The command goes on with its own settings. It reports the
+    // error later, when it creates its own client.
     let Ok(kube) = wire::kube_client(settings, wire::gate(command, settings)) else {
         return Ok((None, None));
     };
@@ -231,12 +238,12 @@ fn named_daemon(kube: &kube::KubeClient, name: &WorkloadName) -> Result<Daemon, 
     Ok((name.clone(), workload))
 }
 
-/// Returns the only daemon of the cluster, or `None` when the cluster has none. The error says that there are several,
-/// or that they could not be read.
+/// Returns the daemon that runs in the cluster, or `None` when there is none. Returns an error when there are several
+/// daemons, or when they could not be read.
 fn only_daemon(command: Command, kube: &kube::KubeClient) -> Result<Option<Daemon>, String> {
     let found = match http::within(LOOKED_FOR_AT_MOST, || kube.daemons(SYSTEM)) {
-        // A command that only reads does not fail here. It calls the API server again later, and reports then why the
-        // API server does not answer.
+        // For a command that only reads, this is no error yet. The command calls the API server again later, and then
+        // reports why the API server does not answer.
         Err(error) if !command.writes() && !error.is_forbidden() => return Ok(None),
         found => found.map_err(|error| format!("the daemon's settings, because {error}"))?,
     };
@@ -258,10 +265,10 @@ fn only_daemon(command: Command, kube: &kube::KubeClient) -> Result<Option<Daemo
     }
 }
 
-/// Returns the command's settings completed by those of the daemon, and which of the daemon's settings were not read.
-/// A notice says where the settings come from, unless the user named the daemon. The error says what is wrong with
-/// the daemon's settings, e.g. when the daemon has another version. `doctor` and `status` report these problems in
-/// their output instead.
+/// Returns the settings of the command, completed by those of the daemon. Also returns a text that names settings of
+/// the daemon that could not be read. The command's own settings have priority. A wrong setting of the daemon is an
+/// error, e.g. when the daemon has another version. `doctor` and `status` get no error, because they report wrong
+/// settings in their output.
 fn both(
     command: Command,
     words: Vec<OsString>,
@@ -293,9 +300,9 @@ fn both(
     Ok((both, unread))
 }
 
-/// Returns the daemon's settings that were not read because their values are in another object, e.g. a Secret. `unset`
-/// contains the settings that the command uses and that the command line and the environment do not set. Other settings
-/// are not returned.
+/// Returns the settings of the daemon's container whose values are not in the container itself, but in another object
+/// such as a Secret. Only settings in `unset` are returned. These are the settings that the command uses and that the
+/// user has not set.
 fn unread(container: &Container, unset: &[String]) -> Vec<String> {
     let unread = container.elsewhere.iter().filter(|(what, _)| unset.contains(what));
     let mut unread = Vec::from_iter(unread.map(|(what, place)| format!("{what} (in {place})")));
@@ -322,8 +329,8 @@ mod tests {
     fn settings_that_stand_in_other_objects() {
         let proxy = HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL.text();
         let (whole, in_secret) = ("the variables from envFrom", format!("{proxy} (in a Secret)"));
-        // Each case has the settings whose values are in other objects, whether `envFrom` imports a whole object, the
-        // settings that the command leaves unset, and the expected result.
+        // Each case has four parts: the settings whose values are in a Secret, whether the container has `envFrom`, the
+        // settings that the user has not set, and the expected result.
         for (elsewhere, imports, unset, expected) in [
             (&[][..], false, &[proxy][..], &[][..]),
             (&[proxy], false, &[proxy], &[&*in_secret]),

@@ -1,5 +1,5 @@
-//! `ccm status` shows everything on one screen: who leads, both APIs, counts, and what needs attention. The screen
-//! shows what `doctor` read and found.
+//! `ccm status` shows everything on one screen: the leader, Kubernetes, the Cloud API, counts of objects, and what
+//! needs attention. It makes the same reads and checks as `ccm doctor`.
 
 use super::doctor::{self, CheckOutcome, DoctorView, Gap, Observer, Seen};
 use super::output::{self, Document, Exit, Printer, line, paragraph};
@@ -14,10 +14,10 @@ use serde::Serialize;
 use std::collections::HashMap;
 use std::ffi::OsString;
 
-/// How many outcomes of checks `ccm status` shows. The worst outcomes are chosen.
+/// The greatest number of problems that `ccm status` shows. If there are more, it shows the worst of them.
 const ITEMS_AT_MOST: usize = 8;
 
-/// The column where the texts begin.
+/// The column in which the values begin, behind their names.
 const INDENT: usize = 16;
 
 pub(super) fn status(words: Vec<OsString>) -> Result<Exit, Exit> {
@@ -41,8 +41,8 @@ pub(super) fn status(words: Vec<OsString>) -> Result<Exit, Exit> {
     Ok(output::print(output, || &screen, text).fail_if(doctor::is_failed(&all)))
 }
 
-/// The content of the screen as JSON or YAML. A field is null when its value
-/// is not known or does not exist, and the items say why.
+/// The content of the screen, as it is printed with `-o json` and `-o yaml`. A field is null when its value is not
+/// known or does not exist. The items then say why.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Screen<'a> {
@@ -54,17 +54,18 @@ struct Screen<'a> {
     lease_age_seconds: Option<i64>,
     /// The version of the API server.
     kubernetes: Option<&'a str>,
-    /// The remaining calls of the project's rate limit. `calls_an_hour` is the limit.
+    /// The number of calls to the Cloud API that the rate limit still allows. `calls_an_hour` is the limit.
     calls_left: Option<u64>,
     calls_an_hour: Option<u64>,
-    /// How often the daemon refreshes each list when nothing waits for the list. Lists that were not read are left out.
+    /// The interval at which the daemon reads each list again when no change makes a read necessary. Lists that `ccm
+    /// status` did not read are left out.
     refreshes: &'a [Refresh],
     nodes: Option<Count>,
     load_balancers: Option<Count>,
     routes: Option<Count>,
 }
 
-/// How many objects of a kind are as they should be, and how many there are.
+/// The number of objects of a kind, and how many of them are healthy.
 #[derive(Serialize)]
 struct Count {
     healthy: usize,
@@ -72,7 +73,7 @@ struct Count {
 }
 
 impl Count {
-    /// Counts objects. Each item of `objects` says whether one object is healthy.
+    /// Counts objects. Each item of `objects` stands for one object, and is true when that object is healthy.
     fn of(objects: impl Iterator<Item = bool>) -> Count {
         let (healthy, others): (Vec<bool>, Vec<bool>) = objects.partition(|is_healthy| *is_healthy);
         Count { healthy: healthy.len(), total: healthy.len() + others.len() }
@@ -149,7 +150,8 @@ impl<'a> Screen<'a> {
     }
 }
 
-/// Returns the refreshes in words, e.g. `servers every 50m (101 calls), load balancers every 5m (1 call)`.
+/// Returns the text about the intervals at which the daemon reads the lists again, e.g. `servers every 50m (101 calls),
+/// load balancers every 5m (1 call)`.
 fn refreshes(all: &[Refresh]) -> String {
     let words = |refresh: &Refresh| {
         let period = shown_duration(refresh.period_seconds);
@@ -166,7 +168,8 @@ fn gap<T>(seen: &Seen<T>) -> Option<&Gap> {
     seen.as_ref().err()
 }
 
-/// Returns a few words that say why something is not known. The items below give the full reason.
+/// Returns a short text that says why a value is not known. The full reason is among the problems at the end of the
+/// screen.
 fn unread(gap: &Gap) -> String {
     match gap {
         Gap::Needs(check) => format!("not known: see the check {check}"),
@@ -175,9 +178,9 @@ fn unread(gap: &Gap) -> String {
     }
 }
 
-/// Counts the load balancers that Services want, and how many of them serve. A load balancer serves when a target is
-/// healthy on all ports of each of its Services. A load balancer that several Services share is counted once. Without a
-/// cluster, the load balancers of the project that carry a Service's label are counted.
+/// Counts the load balancers that Services want, and how many of them serve traffic. A load balancer counts as serving
+/// when each of its Services has a healthy target. A load balancer that several Services share is counted once. When
+/// Kubernetes does not answer, the load balancers in the project that were made for a Service are counted.
 fn load_balancers(view: &DoctorView) -> Option<Count> {
     let Ok(plans) = &view.services.plans else {
         let balancers = view.cloud.balancers.as_ref().ok()?;

@@ -1,4 +1,4 @@
-//! Tables for people, with aligned columns that fit a width.
+//! Tables for people. Their columns are aligned, and are shortened to fit the width of the terminal.
 
 use super::terminal::columns;
 use crate::http::without_known_secrets;
@@ -15,13 +15,13 @@ pub(super) struct Columns {
     pub(super) yielding: &'static [Yielding],
 }
 
-/// The index of a column that may be cut when a table is too wide, and the smallest width to which this column is cut.
-/// Columns are cut in the order in which they are listed.
+/// The index of a column that can be shortened when a table is too wide, and the width below which it is not shortened.
+/// The columns are shortened in the order of their list.
 pub(super) type Yielding = (usize, usize);
 
 impl Columns {
-    /// Returns a table of rows with a cell for each column, including the wide ones. On a terminal, the cells of some
-    /// columns are cut until the table fits. With `-o wide`, in a pipe or in a file nothing is cut, because somebody
+    /// Returns the rows as a table. Each row must also have the cells for `-o wide`. On a terminal some columns are
+    /// shortened until the table fits. Nothing is shortened with `-o wide`, in a pipe or in a file, because somebody
     /// may search the output for a whole name.
     pub(super) fn table(&self, mut rows: Vec<Vec<String>>, is_wide: bool) -> String {
         if is_wide {
@@ -33,7 +33,7 @@ impl Columns {
     }
 }
 
-/// Returns the headings and the rows in lines, with columns as wide as they need to be.
+/// Returns a table in which no column is shortened.
 pub(super) fn render(headings: &[&str], rows: &[Vec<String>]) -> String {
     render_cut(headings, rows, &[], usize::MAX)
 }
@@ -69,7 +69,8 @@ fn total(widths: &[usize]) -> usize {
     widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1)
 }
 
-/// Cuts the middle out of a text that is too long, because names often begin alike and differ at their ends.
+/// Shortens a text that is too long. The middle is replaced by `…`, because names often begin alike and differ at their
+/// ends.
 fn cut(text: &str, width: usize) -> String {
     let text = without_known_secrets(text);
     let text = &*one_line(&text);
@@ -83,7 +84,7 @@ fn cut(text: &str, width: usize) -> String {
     begin.chain(std::iter::once('…')).chain(text.chars().skip(length - end)).collect()
 }
 
-/// Returns the number of characters of a text as it is printed.
+/// Returns the number of characters that a text has when it is printed as one line.
 fn length(text: &str) -> usize {
     one_line(text).chars().count()
 }
@@ -92,7 +93,7 @@ fn length(text: &str) -> usize {
 mod tests {
     use super::*;
 
-    /// Rows with different names look different after a cut, also when their names begin or end alike.
+    /// Two different names still look different after they were shortened, even when they begin alike or end alike.
     #[test]
     fn rows_that_differ_look_different() {
         let row = |name: &str| vec![name.to_owned(), "x".repeat(65)];

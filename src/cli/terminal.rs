@@ -1,4 +1,5 @@
-//! The abilities of a person's terminal: how wide it is, whether it shows colour, and what can be redrawn on it.
+//! What a user's terminal can do: its width, whether it shows colours, and whether text on it can be erased and
+//! replaced.
 
 use crate::provider::process::{self, is_terminal};
 use crate::provider::{clock, lock};
@@ -6,23 +7,23 @@ use crate::settings::Color;
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
-/// The width of texts when the terminal's width is unknown.
+/// The width of texts in characters when the terminal's width is not known.
 const USUAL: usize = 80;
 
-/// The smallest width of texts. A narrower line could not hold an indent and a word.
+/// The smallest width of texts in characters. A narrower line would have no space for an indented word.
 const LEAST: usize = 40;
 
-/// The value of the flag `--color`. It is empty until the flags are read.
+/// The value of the flag `--color`. It is set after the flags were read.
 pub(super) static COLOR: OnceLock<Color> = OnceLock::new();
 
-/// Whether the stream is a terminal that can show colours and move its cursor.
+/// Whether stdout or stderr is a terminal that understands control codes for colours and for the cursor.
 pub(super) fn obeys_codes(is_stderr: bool) -> bool {
     let can = |term: std::ffi::OsString| !term.is_empty() && term != "dumb";
     process::variable("TERM").is_some_and(can) && is_terminal(is_stderr)
 }
 
-/// Returns the width of texts, in characters: `COLUMNS`, else the terminal's width, else 80. Tables have this width
-/// only at a terminal.
+/// Returns the width of texts in characters. This is the value of `COLUMNS`, or else the width of the terminal, or else
+/// 80. Tables are limited to this width only on a terminal.
 pub(super) fn columns() -> usize {
     let variable = process::variable("COLUMNS").and_then(|text| text.into_string().ok());
     let variable = variable.and_then(|text| text.trim().parse().ok());
@@ -30,14 +31,15 @@ pub(super) fn columns() -> usize {
     known.into_iter().find(|columns| *columns > 0).unwrap_or(USUAL).max(LEAST)
 }
 
-/// The greatest width of help, because longer lines of prose are hard to read.
+/// The greatest width of help texts. Longer lines of prose are hard to read.
 const HELP_AT_MOST: usize = 120;
 
 pub(super) fn help_columns() -> usize {
     columns().min(HELP_AT_MOST)
 }
 
-/// Returns the width of the line about a wait. The line has to fit, because a longer line could not be erased.
+/// Returns the width of the line that says what a command waits for. The line must not be wrapped by the terminal,
+/// because only a single line can be erased.
 pub(super) fn wait_columns() -> usize {
     match window(libc::STDERR_FILENO).0 {
         0 => USUAL,
@@ -45,11 +47,12 @@ pub(super) fn wait_columns() -> usize {
     }
 }
 
-/// Returns the columns and rows of the terminal behind a stream. They are 0 when the stream is not a terminal, or when
-/// the terminal does not know them.
+/// Returns the number of columns and rows of the terminal that a stream writes to. Both are 0 when the stream is not a
+/// terminal, or when its size is not known.
 #[allow(unsafe_code)]
 fn window(stream: i32) -> (usize, usize) {
-    // SAFETY: zeros are numbers, and TIOCGWINSZ writes one winsize, which outlives the call.
+    // SAFETY: a `winsize` has only number fields, so zeros are valid. The ioctl TIOCGWINSZ writes one `winsize` to a
+    // variable that exists longer than the call.
     let size = unsafe {
         let mut size: libc::winsize = std::mem::zeroed();
         libc::ioctl(stream, libc::TIOCGWINSZ, &raw mut size);
@@ -58,8 +61,8 @@ fn window(stream: i32) -> (usize, usize) {
     (size.ws_col.into(), size.ws_row.into())
 }
 
-/// Whether the text on stdout or stderr may be coloured. A non-empty `NO_COLOR` forbids colours, see
-/// <https://no-color.org>. `--color=always` and `--color=never` override `NO_COLOR`.
+/// Whether a text on stdout or stderr gets colours. With `--color=auto`, it gets them on a terminal that can show them,
+/// unless `NO_COLOR` is set and not empty, see <https://no-color.org>.
 pub(super) fn has_color(is_stderr: bool) -> bool {
     let is_set = |name: &str| process::variable(name).is_some_and(|value| !value.is_empty());
     match COLOR.get().copied().unwrap_or_default() {
@@ -74,8 +77,8 @@ const RED: &str = "31";
 const GREEN: &str = "32";
 const YELLOW: &str = "33";
 
-/// Returns a finished text with colours. A colour adds no information, because it repeats the mark or the state that
-/// the line has as text.
+/// Adds colours to a text that is otherwise finished. A colour adds no information. It only repeats a mark or a state
+/// that the line contains as text.
 pub(super) fn colored(text: &str) -> String {
     text.split_inclusive('\n').map(colored_line).collect()
 }
@@ -85,7 +88,8 @@ fn colored_line(line: &str) -> String {
     let end = &line[text.len()..];
     let rest = text.trim_start_matches(' ');
     let indent = text.len() - rest.len();
-    // A line that is indented further continues the line above it, so its first characters are not a mark.
+    // A line with at most two spaces before its text can begin with a mark such as `+` or `!`. A line with more spaces
+    // continues the previous line.
     let mark = match rest.get(..2).filter(|_| indent <= 2) {
         Some("+ ") => GREEN,
         Some("~ ") => YELLOW,
@@ -98,7 +102,8 @@ fn colored_line(line: &str) -> String {
     if !mark.is_empty() {
         return format!("\x1b[{mark}m{text}\x1b[0m{end}");
     }
-    // At least two spaces separate the cells of a table, and a message from the words before it.
+    // The line is split at double spaces, which separate the cells of a table, and a message from the object that it is
+    // about.
     let mut colored = String::new();
     for cell in text.split_inclusive("  ") {
         let word = cell.trim();
@@ -113,14 +118,14 @@ fn colored_line(line: &str) -> String {
     colored + end
 }
 
-/// Whether a line is a heading, e.g. `FIELDS (…)`, `NAME  STATUS` or `service-lb-controller:`.
+/// Whether a line of text is a heading, e.g. `FIELDS (…)`, `NAME  STATUS` or `service-lb-controller:`.
 fn is_heading(text: &str) -> bool {
     let title = text.split(" (").next().unwrap_or_default().trim_start();
     let is_title = title.len() > 2 && title.chars().all(|c| c.is_ascii_uppercase() || c == ' ');
     is_title || text.strip_suffix(':').is_some_and(|name| !name.contains(' '))
 }
 
-/// Returns the colour of a word that describes a state, or an empty text for any other word.
+/// Returns the colour code for a word that describes a state, e.g. `Ready`. Returns an empty text for any other word.
 fn state(word: &str) -> &'static str {
     match word {
         "ok" | "Ready" | "healthy" | "running" => GREEN,
@@ -136,7 +141,7 @@ fn state(word: &str) -> &'static str {
     }
 }
 
-/// Returns the two numbers of a share, e.g. 1 and 2 for `1 of 2 ready`, or 1 and 2 for the targets `1/2`.
+/// Returns the two numbers of a text such as `1 of 2 ready` or `1/2`. Returns `None` when the text has another form.
 fn share(word: &str) -> Option<(u32, u32)> {
     let words: Vec<&str> = word.split([' ', '/']).collect();
     let ([part, whole] | [part, "of", whole, "ready" | "serving" | "right"]) = words[..] else {
@@ -146,16 +151,17 @@ fn share(word: &str) -> Option<(u32, u32)> {
     (share.1 > 0).then_some(share)
 }
 
-/// Whether the terminal shows a line about a wait. A text that is written during the wait replaces this line.
+/// Whether the terminal now shows the line that says what a command waits for. That line must be erased before anything
+/// else is written.
 static WAIT: Mutex<bool> = Mutex::new(false);
 
 pub(super) const ERASE_LINE: &str = "\r\x1b[K";
 
-/// The codes that begin a screen. They clear the terminal, and move the cursor to the first place.
+/// The control codes that clear the terminal and move its cursor to the first character of the first line.
 const CLEAR: &str = "\x1b[H\x1b[2J";
 
-/// Replaces the last line of the terminal with a line about a wait. `None` erases the last line. A caller first makes
-/// sure that stderr is a terminal that obeys control codes.
+/// Shows the line that says what a command waits for, in place of the terminal's current line. `None` erases the line.
+/// The caller must know that stderr is a terminal that understands control codes.
 pub(super) fn show_wait(line: Option<&str>) {
     let mut wait = lock(&WAIT);
     match line {
@@ -171,19 +177,19 @@ fn erase(wait: &mut bool) {
     }
 }
 
-/// Erases the line about a wait from the terminal, and then calls `write`.
+/// Erases the line that says what a command waits for, and then calls `write`, which prints something else.
 pub(super) fn over_wait<T>(write: impl FnOnce() -> T) -> T {
     let mut wait = lock(&WAIT);
     erase(&mut wait);
     write()
 }
 
-/// Returns the codes and the text that replace the last screen. When the text does not fit on the terminal, its last
-/// lines are left out, and the screen says how many.
+/// Returns a text that clears the terminal and shows `text` there. When `text` has more lines than the terminal, its
+/// last lines are left out, and their number is shown.
 pub(super) fn screen(text: &str) -> String {
     let (_, rows) = window(libc::STDOUT_FILENO);
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
-    // The last line of the terminal stays free for the cursor.
+    // The last line of the terminal must stay empty, because the cursor stands there.
     if rows == 0 || lines.len() < rows {
         return format!("{CLEAR}{text}");
     }
@@ -191,10 +197,11 @@ pub(super) fn screen(text: &str) -> String {
     format!("{CLEAR}{}… {} more lines\n", shown.concat(), more.len())
 }
 
-/// Leaves the terminal as it was found, except for what was printed.
+/// Erases the line that says what a command waits for, so that it does not stay on the terminal after the process has
+/// ended.
 pub(super) fn end() {
-    // The lock may be held by a thread that writes to a terminal which accepts no output. Such a thread must not keep
-    // the process from ending, so the lock is tried only for a short time.
+    // Another thread may hold the lock for a long time, when it writes to a terminal that accepts no output. The
+    // process must end nevertheless, so the lock is tried for a short time only.
     let pause = || clock::sleep(clock::from_machine(Duration::from_millis(1)));
     let mut tries = (0..100).map(|_| WAIT.try_lock().inspect_err(|_| pause()));
     if let Some(mut wait) = tries.find_map(Result::ok) {
@@ -203,7 +210,7 @@ pub(super) fn end() {
 }
 
 fn write(text: &str) {
-    // The error of this write is ignored, because there is no other place to report it.
+    // The error of this write is ignored, because stderr is the only place where errors can be reported.
     let _ = process::print(true, text.as_bytes());
 }
 
@@ -280,7 +287,7 @@ mod tests {
         }
     }
 
-    /// The texts are those of `tests/snapshots`, which people see in a pipe or at a terminal.
+    /// The test uses the texts in `tests/snapshots`, which are the output of many commands.
     #[test]
     fn color_changes_nothing_else_of_any_text() {
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots");

@@ -1,9 +1,10 @@
-//! `ccm help TOPIC` prints the pages of `src/help`, which are embedded, as plain text. The pages use headings, fenced
-//! code, tables, lists and paragraphs of Markdown, and no links. Each paragraph and each item of a list is one line. A
-//! table becomes a list of its rows.
+//! `ccm help TOPIC` prints a page of `src/help` as plain text. The pages are Markdown with headings, fenced code,
+//! tables, lists and paragraphs, but no links. Each paragraph and each list item must be a single line. A table is
+//! printed as a list of its rows.
 //!
-//! `--help` is printed in the terminal's width. Each paragraph of its texts is a line, and so is each row of a table.
-//! The right side of a row stands behind two spaces or more, and is printed beside the left side or below it.
+//! `--help` is printed in the width of the terminal. A line in a text of `--help` is either a paragraph or a row with a
+//! left and a right side, which are separated by two or more spaces. The right side is printed beside the left side, or
+//! below it when there is too little space.
 //!
 //! A new page needs a file in `src/help`, and a row of `TOPICS`. The tables of settings, annotations, metrics and
 //! reasons are generated. `CCM_UPDATE_HELP=1` writes them, see `tests/README.md`.
@@ -11,18 +12,18 @@
 use super::output::wrapped_in;
 use super::terminal::help_columns;
 
-/// A page, whose name is the word behind `ccm help`.
+/// A help page. Its name is the word that is typed after `ccm help`.
 pub(super) struct Topic {
     pub(super) name: &'static str,
-    /// The description in the list that `ccm help` prints.
+    /// The description of the page in the list that `ccm help` prints.
     pub(super) about: &'static str,
-    /// The page in Markdown.
+    /// The text of the page in Markdown.
     page: &'static str,
 }
 
 macro_rules! topics {
     ($($name:literal: $about:literal,)*) => {
-        /// The pages, in the order of the list that `ccm help` prints.
+        /// The help pages, in the order in which `ccm help` lists them.
         pub(super) const TOPICS: &[Topic] = &[$(Topic {
             name: $name,
             about: $about,
@@ -50,23 +51,24 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
     TOPICS.iter().map(|topic| topic.name)
 }
 
-/// Returns the page as plain text, or `None` when there is no page of this name.
+/// Returns the help page as plain text, or `None` when no page has this name.
 pub(super) fn page(name: &str) -> Option<String> {
     let topic = TOPICS.iter().find(|topic| topic.name == name)?;
     Some(plain(topic.page, help_columns()))
 }
 
-/// A row of a table in a page.
+/// A row of a table in a help page.
 pub(super) struct TableRow {
     pub(super) topic: &'static str,
     pub(super) headings: Vec<String>,
-    /// The text of each cell of the row. Code keeps its backticks.
+    /// The text of each cell. Text in backticks keeps the backticks.
     pub(super) cells: Vec<String>,
 }
 
 impl TableRow {
-    /// Returns the names in the given columns. A name is each text in backticks, or the whole cell when it has no
-    /// backticks. Dashes, values and `[.PORT]` are cut off.
+    /// Returns the names in the given columns. When a cell has texts in backticks, each of these texts is a name.
+    /// Otherwise the whole cell is a name. Leading dashes, values such as `=VALUE`, and `[.PORT]` are removed from a
+    /// name.
     pub(super) fn names(&self, columns: &[usize]) -> Vec<String> {
         let names = columns.iter().filter_map(|column| self.cells.get(*column)).flat_map(|cell| {
             if cell.contains('`') {
@@ -80,7 +82,7 @@ impl TableRow {
         names.filter(|name| !name.is_empty()).map(str::to_owned).collect()
     }
 
-    /// Returns the row in the form in which `ccm help` prints it, with the name on a line of its own.
+    /// Returns the row as plain text, with the name on the first line and the other cells below it.
     pub(super) fn text(&self) -> String {
         let mut page = TopicPage { text: String::new(), columns: help_columns() };
         match self.cells.as_slice() {
@@ -95,7 +97,7 @@ impl TableRow {
     }
 }
 
-/// Returns the rows of all tables, in the order of the pages.
+/// Returns the rows of all tables in all help pages, in the order of the pages.
 pub(super) fn rows() -> Vec<TableRow> {
     let mut rows = Vec::new();
     for topic in TOPICS {
@@ -116,16 +118,16 @@ pub(super) fn rows() -> Vec<TableRow> {
     rows
 }
 
-/// Returns the topics as `ccm help` lists them, one on each line.
+/// Returns the list of help pages that `ccm help` prints, with a line for each page.
 pub(super) fn list() -> String {
     let line = |topic: &Topic| format!("  {:<17}{}\n", topic.name, topic.about);
     TOPICS.iter().map(line).collect()
 }
 
-/// The indent of code, and of the lines that follow the first line of a row.
+/// How many spaces stand before a line of code, and before the second and each further line of a table's row.
 const INDENT: usize = 4;
 
-/// Returns Markdown as plain text, in lines of at most `columns` characters.
+/// Returns a help page in Markdown as plain text. The lines have at most `columns` characters.
 fn plain(markdown: &str, columns: usize) -> String {
     let mut page = TopicPage { text: String::new(), columns };
     let mut lines = markdown.lines().peekable();
@@ -163,7 +165,7 @@ struct TopicPage {
 }
 
 impl TopicPage {
-    /// Adds a line. Two empty lines never follow each other.
+    /// Adds a line to the text. An empty line is left out when the line before it is empty, too.
     fn line(&mut self, indent: usize, line: &str) {
         if line.is_empty() && (self.text.is_empty() || self.text.ends_with("\n\n")) {
             return;
@@ -175,15 +177,16 @@ impl TopicPage {
         self.text.push('\n');
     }
 
-    /// Adds a paragraph. `mark` stands before the first line, and `indent` spaces before the others.
+    /// Adds a paragraph to the text. `mark` stands before the first line, and `indent` spaces stand before each other
+    /// line.
     fn paragraph(&mut self, mark: &str, indent: usize, text: &str) {
         for line in wrapped_in(self.columns, mark, indent, text).lines() {
             self.line(0, line);
         }
     }
 
-    /// Adds a row. A row of two columns becomes `name: text`. A longer row becomes its name, and then each cell with
-    /// its heading. A column `meaning` needs no heading.
+    /// Adds a row of a table to the text. A row of two cells becomes `name: text`. A longer row becomes a line with its
+    /// name, and then a line with heading and text for each other cell. The heading `meaning` is left out.
     fn row(&mut self, headings: &[String], row: &[String]) {
         let row: Vec<String> = row.iter().map(|cell| cell.replace('`', "")).collect();
         let Some((name, cells)) = row.split_first() else {
@@ -204,7 +207,7 @@ impl TopicPage {
     }
 }
 
-/// Returns the length of `- ` or `1. ` when the line begins an item of a list, else 0.
+/// Returns the length of the mark `- ` or `1. ` when the line is an item of a list, and 0 for any other line.
 fn mark(content: &str) -> usize {
     let digits = content.chars().take_while(char::is_ascii_digit).count();
     let rest = content.get(digits..).unwrap_or_default();
@@ -215,27 +218,28 @@ fn mark(content: &str) -> usize {
     }
 }
 
-/// Returns the cells of a line `| a | b |`. A bar behind a backslash is text.
+/// Returns the cells of a table row such as `| a | b |`. The characters `\|` stand for a bar in the text of a cell.
 fn cells(line: &str) -> Vec<String> {
     const BAR: &str = "\u{0}";
     let line = line.replace("\\|", BAR);
     line.trim().trim_matches('|').split('|').map(|cell| cell.trim().replace(BAR, "|")).collect()
 }
 
-/// The smallest width of the right side of a row. When less room is left, the right side begins further to the left.
+/// The smallest width of the right side of a row. On a narrow terminal the right side begins further to the left, so
+/// that it keeps this width.
 const NARROWEST: usize = 24;
 
-/// The last column in which the right side of a row may begin on the same line as the left side. A right side that
-/// would begin further to the right begins in the column `BELOW`, on the next line.
+/// The last column at which the right side of a row can begin on the line of the left side. A right side that begins
+/// further to the right is printed on the next line, from the column `BELOW` on.
 const FURTHEST: usize = 40;
 const BELOW: usize = 31;
 
-/// The second line of a row's left side is indented by this much more than its first line.
+/// How much more the second line of a row's left side is indented than its first line.
 const ROW_INDENT: usize = 4;
 const TEXT: usize = 8;
 
-/// Returns the text in lines of at most `columns` characters. `change` is applied to the left and right side of each
-/// line before the line is wrapped.
+/// Returns a text of `--help` in lines of at most `columns` characters. Before the left or right side of a line is
+/// wrapped, `change` is applied to it, e.g. to replace `ccm` by `kubectl ccm`.
 pub(super) fn reflowed(text: &str, columns: usize, change: impl Fn(&str) -> String) -> String {
     let (mut lines, mut last) = (String::new(), None);
     for line in text.lines() {
@@ -245,7 +249,8 @@ pub(super) fn reflowed(text: &str, columns: usize, change: impl Fn(&str) -> Stri
         let (left, right) = row.unwrap_or((content, ""));
         let right = right.trim_start();
         let mut column = length(line) - length(right);
-        // The right sides of a table begin in the same column in each row, whatever the width of the left side.
+        // The right side of a row begins in the same column as in the row above, even when the left side of this row is
+        // longer.
         if let Some((_, above)) = last.filter(|(of, _)| *of == indent) {
             column = column.min(above);
         } else if column > FURTHEST {
@@ -263,7 +268,7 @@ fn length(text: &str) -> usize {
     text.chars().count()
 }
 
-/// Returns a row in lines. The right side begins in `column`, if there is a right side.
+/// Returns a row in lines of at most `columns` characters. The right side begins in the column `column`, or is empty.
 fn wrapped(indent: usize, left: &str, column: usize, right: &str, columns: usize) -> String {
     let spaces = " ".repeat(indent);
     let rest = match indent {
@@ -307,7 +312,8 @@ mod tests {
         }
     }
 
-    /// The pages are written in plain technical English, as STYLE.md asks.
+    /// The help pages and the README do not contain any of the listed words, because many readers do not understand
+    /// these words at once.
     #[test]
     fn pages_have_plain_words() {
         let riddles = ["told", "tells", "nobody", "somebody", "mend", "mended", "goes"];

@@ -7,12 +7,12 @@ use lexopt::Arg;
 use serde::Serialize;
 use std::ffi::OsString;
 
-/// The version of this program, and the source and compiler that it was built from. `make build` sets the commit and
-/// the toolchain. A plain `cargo build` has neither, and a source archive has no commit.
+/// The version of this program, and the source and compiler that it was built from. Only `make build` sets the commit
+/// and the toolchain. In a source archive it can't set the commit.
 #[derive(Serialize)]
 struct Build {
     version: &'static str,
-    /// The commit in 40 hexadecimal digits, with `-dirty` when a file was changed after the commit.
+    /// The Git commit in 40 hexadecimal digits. `-dirty` follows when the source differed from this commit.
     commit: Option<&'static str>,
     /// The output of `rustc --version`.
     toolchain: Option<&'static str>,
@@ -29,7 +29,7 @@ impl Build {
     }
 }
 
-/// Returns the program and its version in one line.
+/// Returns a line with the name and the version of this program.
 pub(super) fn line() -> String {
     format!("ccm {}\n", env!("CARGO_PKG_VERSION"))
 }

@@ -1,5 +1,5 @@
-//! The way from settings to the clients of both APIs and to the settings of each controller. This is the only place
-//! that names the provider.
+//! Creates the clients of Kubernetes and the cloud, and the settings of each controller, from the settings of a
+//! command. Only this file creates the cloud provider.
 
 use crate::cache::Apis;
 use crate::controllers::{lifecycle, node, route, service};
@@ -15,24 +15,26 @@ use std::path::Path;
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
-/// The greatest number of threads that write nodes at the same time. Each thread has a connection.
+/// The greatest number of threads that write nodes at the same time. Each thread has a connection of its own.
 const WRITERS_AT_MOST: u32 = 100;
 
-/// The wait before a read is tried again.
+/// How long a client waits before it repeats a failed read.
 const RETRY_WAIT: Duration = Duration::from_millis(250);
 
-/// The shortest time-out of a read. An API needs some time to answer, even in a test that shortens time.
+/// The shortest timeout of a read. Tests that let the clock run faster shorten timeouts, but not below this value,
+/// because an API needs some real time to answer.
 const SHORTEST_READ_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The shortest time limit of a program that returns credentials. The program has to start, read
-/// its files and print, even in a test that shortens time.
+/// The shortest time limit of the program in the kubeconfig that prints credentials. Tests that let the clock run
+/// faster do not shorten the limit below this value, because the program needs some real time to start and to read its
+/// files.
 const SHORTEST_EXEC_TIME_LIMIT: Duration = Duration::from_secs(5);
 
 /// The number of characters that a token of the Cloud API has. A token of another length causes a warning.
 pub(super) const TOKEN_CHARACTERS: usize = 64;
 
-/// Returns the metadata service that says whether this machine is attached to the Network. `None` when a setting turns
-/// this question off. `None` also for a dry run, because a dry run may be started on any machine.
+/// Returns the URL of the metadata service, which says whether this machine is attached to the private Network. Returns
+/// `None` when a setting turns this check off. A dry run also gets `None`, because it may be started on any machine.
 pub(super) fn metadata(settings: &Settings) -> Option<String> {
     if settings.network_disable_attached_check.value || settings.dry_run.value {
         return None;
@@ -41,8 +43,8 @@ pub(super) fn metadata(settings: &Settings) -> Option<String> {
     Some(named.unwrap_or_else(|| hetzner::METADATA_ENDPOINT.to_owned()))
 }
 
-/// The gate of commands that change nothing. A request passes when it reads, or when it is known to change nothing in
-/// spite of its method.
+/// The gate, i.e. the check before each write, for a command that must not change anything. It refuses all writes
+/// except those that are known to change nothing, such as a review of the user's rights.
 struct ReadOnly;
 
 impl Gate for ReadOnly {
@@ -55,7 +57,8 @@ impl Gate for ReadOnly {
     }
 }
 
-/// Returns the gate that the writes of a person's command pass.
+/// Returns the gate, i.e. the check before each write, for a command that a user runs. It either allows all writes or
+/// refuses them.
 pub(super) fn gate(command: Command, settings: &Settings) -> Arc<dyn Gate> {
     match command {
         _ if command.writes() && !settings.dry_run.value => Arc::new(OpenGate),
@@ -63,8 +66,9 @@ pub(super) fn gate(command: Command, settings: &Settings) -> Arc<dyn Gate> {
     }
 }
 
-/// Returns both APIs as the settings name them. A new client of Kubernetes is made when `kube` is `None`. `writes` is
-/// the urgency of writes to the cloud. No call is made.
+/// Creates the clients of Kubernetes and the cloud from the settings. When `kube` is `None`, a new client of Kubernetes
+/// is created. `writes` is the urgency of writes to the cloud. It decides how long they are delayed when few calls of
+/// the rate limit are left. No call is made.
 pub(super) fn apis(
     kube: Option<KubeClient>,
     settings: &Settings,
@@ -95,7 +99,7 @@ pub(super) fn together(settings: &Settings, kube: KubeClient, provider: Hetzner)
     apis
 }
 
-/// Returns the provider. No call is made.
+/// Creates the cloud provider from the settings. No call is made.
 pub(super) fn provider(
     settings: &Settings,
     gate: Arc<dyn Gate>,
@@ -146,14 +150,14 @@ pub(super) fn provider(
     }))
 }
 
-/// Returns a client of the cluster that the settings name. No call is made.
+/// Creates a client of the cluster that the settings name. No call is made.
 pub(super) fn kube_client(settings: &Settings, gate: Arc<dyn Gate>) -> Result<KubeClient, String> {
     client(settings, gate, timing(kube::READ_TIMEOUT))
 }
 
-/// Returns the client that is used for the Lease only. Its time-outs leave room for a second try before the renew
-/// deadline. A test that shortens time does not shorten these time-outs, because the deadline itself ends a leadership
-/// whose renewal is too late.
+/// Creates the client that reads and writes only the Lease. Its timeout is half of the renew deadline, so that a failed
+/// renewal can be tried once more. Tests that let the clock run faster do not shorten the timeout. When a renewal comes
+/// too late, the deadline ends the leadership in any case.
 pub(super) fn lease_client(settings: &Settings, gate: Arc<dyn Gate>) -> Result<KubeClient, String> {
     let timeout = settings.renew_deadline.value / 2;
     let timeout = clock::at_least(timeout, timeout);
@@ -169,8 +173,8 @@ fn client(settings: &Settings, gate: Arc<dyn Gate>, timing: Timing) -> Result<Ku
     Ok(KubeClient::new(access, proxies()?, timing, gate))
 }
 
-/// Returns a duration for the Lease, or for a write that must end before the lease does. A test may shorten it, but not
-/// to less than a tenth, because the renewal of a Lease takes real time.
+/// Returns a time setting of the Lease as this process uses it. A test that lets the clock run faster shortens it, but
+/// not to less than a tenth, because renewing a Lease takes real time.
 pub(super) fn for_lease(time: Duration) -> Duration {
     clock::at_least(time, time / 10)
 }
@@ -212,7 +216,7 @@ pub(super) fn service_settings(settings: &Settings) -> service::ServiceSettings 
     }
 }
 
-/// Returns the settings of the route controller. The error says why the controller does not run.
+/// Returns the settings of the route controller. The error says why the route controller does not run.
 pub(super) fn route_settings(settings: &Settings) -> Result<route::RouteSettings, RoutesOff> {
     let cidrs = &settings.cluster_cidrs.value;
     let ipv4 = cidrs.iter().filter(|cidr| cidr.addr().is_ipv4()).count();
@@ -223,8 +227,9 @@ pub(super) fn route_settings(settings: &Settings) -> Result<route::RouteSettings
         let why = format!("{} is false", switch.source.name());
         return Err(RoutesOff { why, is_wanted: false });
     }
-    // A dual-stack cluster of profile `hcloud` gets routes only when a setting asks for them, as with
-    // hcloud-cloud-controller-manager. Such a cluster may rely on having no routes.
+    // With `--cloud-provider=hcloud`, a dual-stack cluster gets routes only when a setting asks for them.
+    // hcloud-cloud-controller-manager behaves in this way, and a cluster that was moved from it may rely on having no
+    // routes.
     let is_hcloud = settings.cloud_provider.value == Profile::Hcloud;
     let has_network = settings.network.value.is_some();
     let is_wanted = has_network || is_asked_for || !cidrs.is_empty();
@@ -252,10 +257,11 @@ pub(super) fn route_settings(settings: &Settings) -> Result<route::RouteSettings
     Err(RoutesOff { why, is_wanted })
 }
 
-/// The reason why routes are turned off.
+/// The reason why the route controller does not run.
 pub(super) struct RoutesOff {
     pub(super) why: String,
-    /// Whether the settings ask for routes. If so, the reason is logged as a warning.
+    /// Whether the settings ask for routes although the route controller can't run. The reason is then logged as a
+    /// warning.
     pub(super) is_wanted: bool,
 }
 
@@ -267,9 +273,9 @@ fn timing(read_timeout: Duration) -> Timing {
     }
 }
 
-/// Returns an error when credentials would leave this machine without TLS, unless a setting allows this. A daemon that
-/// replaces hcloud-cloud-controller-manager logs one warning instead, because a cluster in which that program worked
-/// must not be left without a daemon.
+/// Returns an error when credentials would leave this machine without TLS, and no setting allows this. With
+/// `--cloud-provider=hcloud`, a warning is logged once instead. hcloud-cloud-controller-manager accepts such clusters,
+/// and ccm must be able to replace it there.
 fn check_encryption(settings: &Settings, access: &config::Access) -> Result<(), String> {
     static WARNING: Once = Once::new();
     if !access.is_unencrypted() || settings.allow_insecure_endpoint.value {
@@ -286,11 +292,12 @@ fn check_encryption(settings: &Settings, access: &config::Access) -> Result<(), 
     }
 }
 
-/// The largest size of a bundle of certificates. The bundle of an operating system, with all its root certificates, has
-/// a quarter of a megabyte.
+/// The largest size of the certificate file that is accepted. An operating system's file with all root certificates has
+/// about a quarter of a megabyte.
 const BUNDLE_LIMIT_BYTES: u64 = 4 << 20;
 
-/// Returns the certificates that `SSL_CERT_FILE` adds to the built-in roots.
+/// Returns the certificates in the file that `SSL_CERT_FILE` names. They are trusted in addition to the built-in root
+/// certificates.
 fn authorities() -> Result<Authorities, String> {
     match process::variable("SSL_CERT_FILE").filter(|path| !path.is_empty()) {
         None => Ok(Authorities::default()),
@@ -300,7 +307,7 @@ fn authorities() -> Result<Authorities, String> {
     }
 }
 
-/// Returns the names of the kubeconfig's contexts, or an empty list when the kubeconfig can't be read.
+/// Returns the names of all contexts in the kubeconfig, or an empty list when the kubeconfig can't be read.
 pub(super) fn contexts(settings: &Settings) -> Vec<String> {
     config::contexts(&kube_options(settings)).unwrap_or_default()
 }
@@ -321,9 +328,11 @@ fn kube_options(settings: &Settings) -> config::Options {
     }
 }
 
-/// Returns the proxies that are set in environment variables. Go programs read the same variables.
+/// Returns the proxies that are set by environment variables such as `HTTPS_PROXY`. The variables are the same as those
+/// of Go programs.
 fn proxies() -> Result<Proxies, String> {
-    // A value that is not UTF-8 is no valid proxy address, so `read` returns an error that names the value.
+    // When a variable is not valid UTF-8, its value can't be the address of a proxy. `read` then returns an error that
+    // names the value.
     let variable = |name: &str| process::variable(name).map(|v| v.to_string_lossy().into_owned());
     http::ProxyEnvironment::read(variable).map(Proxies::ByEnvironment)
 }

@@ -1,8 +1,8 @@
-//! The daemon: while this process is the leader, each controller runs on a thread of its own and makes one tick after
-//! the other.
+//! The daemon. While this process is the leader, each controller has a thread that runs the controller at its interval.
+//! One such run is called a tick.
 //!
-//! This module decides when a tick is due, who leads, how the process stops, what is logged, and how a probe is
-//! answered. It must never know what a controller decides, or which cloud provider is used.
+//! This module decides when a controller runs, who the leader is, how the process ends, what is logged, and how probes
+//! are answered. It must not know what a controller decides, or which cloud provider is used.
 
 mod health;
 pub mod lease;
@@ -24,34 +24,35 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use ticks::{Ticking, Ticks};
 
-/// How long an ending daemon waits for its threads. A write that is in flight ends after at most 8 s. The release of
-/// the Lease takes at most one more second, so that the process ends within 10 s. Kubernetes kills a process after 30 s
-/// by default. These times are real time, even in a test that makes time run faster.
+/// How long the daemon waits at its end for its threads. A write that was already sent takes at most 8 s. Releasing the
+/// Lease takes at most one more second, so the process ends within 10 s. By default, Kubernetes kills a process 30 s
+/// after it has asked the process to end. These are real times. Tests that let the clock run faster do not shorten
+/// them.
 const GRACE: Duration = Duration::from_millis(8_500);
 
-/// The longest time that an ending daemon waits until its last events are written. The daemon still holds the Lease
-/// during this wait.
+/// The longest time that the daemon waits at its end until its last events are written. The daemon still holds the
+/// Lease in this time.
 const EVENTS_AT_MOST: Duration = Duration::from_secs(1);
-/// How long the command `run --once` waits at its end until its events are written. When the command was asked to end,
-/// it waits for [`EVENTS_AT_MOST`] instead.
+/// How long `ccm run --once` waits at its end until its events are written. If it was asked to end, it waits only for
+/// [`EVENTS_AT_MOST`].
 const EVENTS_OF_A_PASS_AT_MOST: Duration = Duration::from_secs(10);
-/// The shortest time that an ending daemon waits for its last events, even if its threads have used up all the time for
-/// its end.
+/// The shortest time that the daemon waits at its end until its last events are written. It waits for this time even
+/// when its threads have used the whole time [`GRACE`].
 const EVENTS_AT_LEAST: Duration = Duration::from_millis(200);
 
-/// How often a thread that waits for the result of another thread checks whether the process has to end.
+/// How often a thread that waits for another thread checks whether the process has to end.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The way the daemon ended.
+/// Why the daemon has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DaemonEnd {
-    /// The daemon was asked to end.
+    /// The daemon was asked to end, e.g. by a signal.
     Stopped,
-    /// The daemon ended because it can't work until an operator corrects a setting, a credential or an RBAC role.
+    /// The daemon can't work until an operator corrects something: a setting, the credentials or an RBAC role.
     Blocked,
 }
 
-/// The controllers of a running daemon, each on a thread of its own.
+/// A daemon whose controllers run, each on a thread of its own.
 pub struct RunningDaemon {
     apis: &'static Apis,
     stop: &'static Stop,
@@ -59,8 +60,9 @@ pub struct RunningDaemon {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// Starts a thread for each controller. The thread makes one tick after the other until `stop` is set. `watch` gets the
-/// name of a controller, and returns the heartbeat by which the thread shows signs of life.
+/// Starts a thread for each controller. The thread runs the controller again and again until `stop` is set. `watch`
+/// creates the heartbeat of a thread, by which the thread shows that it is alive. Its argument is the name of the
+/// controller.
 pub fn begin(
     apis: &'static Apis,
     controllers: Vec<Box<dyn Controller>>,
@@ -82,7 +84,8 @@ pub fn begin(
 }
 
 impl RunningDaemon {
-    /// Waits until the daemon is asked to end. Then waits until all threads have ended, but not longer than `GRACE`.
+    /// Waits until the daemon is asked to end. Then waits until its threads have ended, for at most the time `GRACE`,
+    /// and until its last events are written.
     pub fn until_stopped(self) -> DaemonEnd {
         self.stop.wait_until_set_or(|| false);
         let deadline = clock::now() + clock::from_machine(GRACE);
@@ -93,7 +96,7 @@ impl RunningDaemon {
         if is_open() {
             log::warn!("ccm ends, although an API has not answered yet");
         }
-        // The wait for the last events ends at the deadline, but it lasts at least `EVENTS_AT_LEAST` and at most
+        // The events get the time that is left until the deadline, but at least `EVENTS_AT_LEAST` and at most
         // `EVENTS_AT_MOST`.
         let left = deadline.saturating_duration_since(clock::now());
         let [at_least, at_most] = [EVENTS_AT_LEAST, EVENTS_AT_MOST].map(clock::from_machine);
@@ -101,8 +104,8 @@ impl RunningDaemon {
         self.ended()
     }
 
-    /// Returns `Blocked` when no controller could work, and otherwise `Stopped`. The daemon may still be running when
-    /// this is called.
+    /// Returns `Blocked` when the daemon found that it can't work until an operator corrects something, and otherwise
+    /// `Stopped`. This can be called before the daemon has ended.
     fn ended(&self) -> DaemonEnd {
         if self.ticks.failed.load(Ordering::Relaxed) {
             DaemonEnd::Blocked
@@ -111,14 +114,15 @@ impl RunningDaemon {
         }
     }
 
-    /// Ends a daemon that runs in a simulation and was asked to end: writes its last events, and returns how it ended.
+    /// Ends a daemon in a simulation: writes its last events, and returns why it has ended. The daemon must have been
+    /// asked to end before.
     pub fn end_in_simulation(&self) -> DaemonEnd {
         self.apis.recorder.alongside(&self.apis.kube, || ());
         self.ended()
     }
 }
 
-/// Starts a thread that writes the events of all controllers to the API server.
+/// Starts a thread that writes the events of all controllers to Kubernetes.
 fn write_events(apis: &'static Apis) {
     let write_due = || apis.recorder.write_due(&apis.kube);
     if clock::surroundings(|process| process.repeat(false, Box::new(write_due))).is_none() {
@@ -126,8 +130,8 @@ fn write_events(apis: &'static Apis) {
     }
 }
 
-/// Runs `work`, e.g. the ticks of `run --once`, while another thread writes the events. Then waits until the events are
-/// written, but only for a limited time.
+/// Calls `work`, e.g. one run of each controller for `run --once`, while another thread writes the events. Then waits
+/// for a limited time until all events are written.
 pub fn with_events<T>(apis: &'static Apis, stop: &Stop, work: impl FnOnce() -> T) -> T {
     if clock::is_simulated() {
         return apis.recorder.alongside(&apis.kube, work);
@@ -142,8 +146,8 @@ pub fn with_events<T>(apis: &'static Apis, stop: &Stop, work: impl FnOnce() -> T
     done
 }
 
-/// Runs `work` on a thread of its own and returns its result. When the process has to end and the work does not end
-/// within `GRACE`, the function returns `None` without waiting longer.
+/// Calls `work` on another thread, and returns its result. When the process has to end, this function waits for the
+/// result only for the time `GRACE`, and then returns `None`.
 pub fn unless_stopped<T: Send + 'static>(
     stop: &Stop,
     work: impl FnOnce() -> T + Send + 'static,
@@ -152,7 +156,7 @@ pub fn unless_stopped<T: Send + 'static>(
         return Some(work());
     }
     let (done, result) = mpsc::channel();
-    // The send fails when the caller does not wait for the result any more. This error is ignored.
+    // Sending the result fails when the caller does not wait for it any more. This error is ignored.
     std::thread::spawn(move || drop(done.send(work())));
     let mut deadline = None;
     loop {

@@ -1,5 +1,5 @@
-//! The request that the process ends. A signal or the process itself sets the request, and it stays set. Every thread
-//! notices it at once, even a thread that waits.
+//! The request that this process ends. It is made by a signal or by the process itself, and can't be taken back.
+//! Threads that wait are woken by it.
 
 use crate::provider::{Gate, Refused, clock, lock};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 pub struct Stop {
     is_set: Mutex<bool>,
     ended: Condvar,
-    /// The condition variable for threads that wait until they are allowed to write. Each renewal of the Lease notifies
-    /// it. Threads that only sleep wait for `ended` instead, so a renewal does not wake them.
+    /// Wakes the threads that wait until they are allowed to write. It is notified at each renewal of the Lease.
+    /// Threads that only sleep are not woken by a renewal, because they wait for `ended`.
     changed: Condvar,
 }
 
@@ -26,11 +26,11 @@ impl Stop {
         self.changed.notify_all();
     }
 
-    /// Wakes every thread that waits in [`wait_until_set_or`](Stop::wait_until_set_or), so that it checks its condition
-    /// again.
+    /// Wakes all threads that wait in [`wait_until_set_or`](Stop::wait_until_set_or). They check then whether they can
+    /// go on.
     pub fn wake(&self) {
-        // The lock is needed here. Otherwise a thread could miss the notification between the check of its condition
-        // and the start of its wait.
+        // The lock keeps a thread from missing the notification. A waiting thread holds this lock from the check of its
+        // condition until its wait has begun.
         let _lock = lock(&self.is_set);
         self.changed.notify_all();
     }
@@ -39,16 +39,17 @@ impl Stop {
         *lock(&self.is_set)
     }
 
-    /// Waits for this time, or until the process has to end. Returns `true` when the process has to end.
+    /// Waits for this time, but not longer than until the process has to end. Returns `true` when the process has to
+    /// end.
     pub fn wait(&self, time: Duration) -> bool {
         let unset = |is_set: &mut bool| !*is_set;
         *clock::wait_at_most(&self.ended, lock(&self.is_set), time, unset)
     }
 
-    /// Calls `work` again and again on a thread of its own. `work` returns the pause before its next call, or `None`
-    /// when there is no next call. The thread also ends when the process has to end. `is_apart` must be `true` only
-    /// when `work` shares no lock with other threads, see [`Surroundings::repeat`](clock::Surroundings::repeat).
-    /// Returns the thread, or `None` in a simulation.
+    /// Calls `work` again and again on a new thread. `work` returns the pause before its next call, or `None` when it
+    /// must not be called again. The thread also ends when the process has to end. Set `is_apart` to `true` only when
+    /// `work` shares no lock with other threads, see [`Surroundings::repeat`](clock::Surroundings::repeat). Returns the
+    /// new thread, or `None` in a simulation.
     pub fn repeat(
         &'static self,
         is_apart: bool,
@@ -68,16 +69,16 @@ impl Stop {
         }))
     }
 
-    /// Waits until the process has to end, or until `ready` returns `true`. Code that changes the result of `ready`
-    /// must call [`wake`](Stop::wake) afterwards.
+    /// Waits until `ready` returns `true`, but not longer than until the process has to end. Code that changes the
+    /// result of `ready` must call [`wake`](Stop::wake) afterwards, so that `ready` is called again.
     pub fn wait_until_set_or(&self, ready: impl Fn() -> bool) {
         let must_wait = |is_set: &mut bool| !*is_set && !ready();
         clock::wait_while(&self.changed, &self.is_set, must_wait);
     }
 }
 
-/// Allows writes until the process is asked to end. A write that is in flight at that moment is finished, and no new
-/// write is started.
+/// The gate, i.e. the check before each write, of a daemon without leader election. It allows writes until the process
+/// is asked to end. A write that was started before is finished.
 impl Gate for &Stop {
     fn pass(&self, _what: &str) -> Result<(), Refused> {
         if self.is_set() { Err(Refused("ccm is ending".into())) } else { Ok(()) }
@@ -92,12 +93,13 @@ impl Gate for &Stop {
     }
 }
 
-/// Two signals within this time count as one request to end. This is real time, even in a test that makes time run
-/// faster. The reason is the command `timeout` of coreutils, which signals its child twice: once directly and once with
-/// the process group.
+/// Signals within this time count as one signal. This is needed for the command `timeout` of coreutils, which sends its
+/// signal twice: to its child, and to the process group of the child. This is real time. Tests that let the clock run
+/// faster do not shorten it.
 const SAME_WISH: Duration = Duration::from_millis(500);
 
-/// Starts a thread that sets `stop` at the first SIGTERM or SIGINT. A second signal ends the process at once.
+/// Starts a thread that waits for SIGTERM or SIGINT. The first signal sets `stop`, so that the daemon ends in order. A
+/// second signal ends the process at once.
 pub fn stop_on_signals(stop: &'static Stop) -> io::Result<()> {
     let mut signals = Signals::new([SIGTERM, SIGINT])?;
     std::thread::spawn(move || {

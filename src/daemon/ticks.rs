@@ -1,5 +1,5 @@
-//! Makes the ticks of the controllers. Each controller has a thread of its own, and all threads share the state in
-//! [`Ticks`].
+//! Runs the controllers. One run of a controller is called a tick. Each controller has a thread of its own, and the
+//! threads share the state in [`Ticks`].
 
 use super::stop::Stop;
 use crate::cache::{self, Apis, PUT_OFF};
@@ -11,24 +11,25 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// The state that is shared by the threads of all controllers.
+/// The state that the threads of all controllers share.
 pub(super) struct Ticks {
     apis: &'static Apis,
     stop: &'static Stop,
-    /// For each controller that can't work, the reason. A reason is logged once when it begins and once when it ends,
-    /// whatever the number of ticks and controllers.
+    /// The controllers that can't work because an API does not answer or refuses calls, each with the kind of its
+    /// outage. When several controllers have the same outage, it is logged only once when it begins, and once when it
+    /// ends.
     outages: Mutex<BTreeMap<&'static str, &'static str>>,
-    /// Whether no controller can work until an operator corrects a setting, a credential or an RBAC role.
+    /// Whether the daemon can't work until an operator corrects something: a setting, the credentials or an RBAC role.
     pub(super) failed: AtomicBool,
-    /// How many controllers have not finished their first tick yet.
+    /// The number of controllers whose first run has not ended yet.
     first_ticks: AtomicUsize,
 }
 
 pub(super) struct Ticking {
     controller: Box<dyn Controller>,
-    /// Whether the controller has not finished its first tick yet.
+    /// Whether the first run of this controller has not ended yet.
     is_first: bool,
-    /// Whether a tick of this controller has ended without an outage of the Kubernetes or the cloud API.
+    /// Whether a run of this controller has ended without an outage of Kubernetes or the Cloud API.
     worked_once: bool,
 }
 
@@ -38,8 +39,8 @@ impl Ticking {
     }
 }
 
-/// Makes a call to the cloud if the cloud has not answered any call yet. The call shows whether the token and the
-/// Network are right, even when no controller needs the cloud.
+/// Calls the cloud once, unless the cloud has answered some call before. This shows whether the token and the private
+/// Network in the settings are right, even when no controller has to call the cloud.
 pub fn reach_cloud(apis: &Apis) -> Result<(), cache::CacheError> {
     if apis.provider.is_reached() {
         Ok(())
@@ -63,8 +64,8 @@ impl Ticks {
         }
     }
 
-    /// Makes one tick of a controller. Returns the pause before the next tick, or `None` when the controller can't work
-    /// at all.
+    /// Runs a controller once. Returns the pause before its next run, or `None` when the daemon can't work until an
+    /// operator corrects something.
     pub(super) fn tick(&self, ticking: &mut Ticking) -> Option<Duration> {
         let controller = &mut ticking.controller;
         let (name, interval) = (controller.name(), controller.interval());
@@ -74,8 +75,8 @@ impl Ticks {
         let others_may_ask =
             self.first_ticks.load(Ordering::Relaxed) > usize::from(ticking.is_first);
         if !others_may_ask && report.outage.is_none() {
-            // All other controllers have finished their first tick. If the cloud was not called in these ticks, it is
-            // called now. Without an answer of the cloud, it is not known whether the token is valid, and the readiness
+            // The first run of every other controller has ended. If none of them had to call the cloud, the cloud is
+            // called now. Before the cloud has answered, it is not known whether the token is valid, and the readiness
             // probe fails.
             report.outage = reach_cloud(self.apis).err().map(Outage::from);
         }
@@ -84,7 +85,7 @@ impl Ticks {
             && !ticking.worked_once
             && !self.is_rotation(&outage.error)
         {
-            // Only the first controller that notices the outage logs it.
+            // Several controllers can notice the same outage. Only the first of them logs it.
             if !self.failed.swap(true, Ordering::Relaxed) {
                 log::error!(controller = name; "{name}: {outage}");
             }
@@ -101,15 +102,15 @@ impl Ticks {
         if std::mem::take(&mut ticking.is_first) {
             self.first_ticks.fetch_sub(1, Ordering::Relaxed);
         }
-        // A tick with unfinished changes has used its whole interval to wait for the cloud. The next tick begins
-        // without a pause and continues with these changes.
+        // Unfinished changes mean that this run has already waited for the cloud as long as the interval lasts. The
+        // next run begins at once and goes on with these changes.
         let pause = if report.has(Progress::Unfinished) { Duration::ZERO } else { interval };
         heartbeat::pause(pause);
         Some(pause)
     }
 
-    /// Whether an API that accepted the credentials earlier refuses them now. The credentials are probably being
-    /// replaced, so the daemon goes on.
+    /// Whether an API refuses credentials that it accepted before. The credentials are then probably being replaced, so
+    /// the daemon goes on.
     fn is_rotation(&self, error: &cache::CacheError) -> bool {
         error.is_unauthorized()
             && match error {
@@ -119,14 +120,14 @@ impl Ticks {
             }
     }
 
-    /// Records whether the controller's tick ended with an outage, and logs when this has changed since the last tick.
+    /// Notes whether the last run of the controller ended with an outage. Logs an outage that has begun or ended since
+    /// the controller's previous run.
     fn note_outage(&self, controller: &'static str, outage: Option<&Outage>, interval: Duration) {
         let mut states = lock(&self.outages);
         let state = outage.map(|outage| outage.error.state());
         let is_robot = states.get(controller).is_some_and(|before| before.starts_with("robot "));
         if state.is_none() && is_robot && self.apis.dedicated_fails() {
-            // This tick made no call to the API of dedicated servers. An outage of that API may still last, so it is
-            // not logged as ended.
+            // This run made no call to Robot. An outage of Robot may still last, so its end is not logged.
             return;
         }
         let before = match state {
@@ -170,8 +171,8 @@ fn measure(name: &str, report: &Report, took: Duration) {
     PLANNED.set(&[name], report.planned as f64);
 }
 
-/// Logs the failures that were not yet reported by a finding (a message for the operator). Findings and changes were
-/// already logged when they occurred.
+/// Logs the failures of a run that were not already logged as findings, which are messages for the operator. Findings
+/// and changes are logged when they occur.
 pub fn log_report(report: &Report) {
     for failure in report.failures.iter().filter(|failure| failure.finding.is_none()) {
         let object = failure.object.as_str();

@@ -10,15 +10,15 @@ use std::io::{self, BufReader, Read};
 use std::time::Duration;
 use ureq::http::HeaderMap;
 
-/// How many bytes of an answer are read at once for the parser, at most.
+/// The greatest number of bytes that the parser reads from an answer at once.
 const PIECE_BYTES: usize = 16 * 1024;
 
-/// How many bytes of a body are read before the body is parsed or logged. Of the body of an error, only
-/// these bytes are read.
+/// How many bytes of a body are read first, before the body is parsed or logged. When the answer is an error, no more
+/// of the body is read.
 const BEGINNING_BYTES: u64 = 16 * 1024;
 
-/// How many bytes of a body are read first when the body may have the content of an earlier answer. The rows of some
-/// 1,000 nodes fit into this size.
+/// How many bytes of a body are read first when the caller can compare the body with an earlier answer. A table with
+/// the rows of about 1,000 nodes fits into this size.
 const KNOWN_BYTES: u64 = 256 * 1024;
 
 /// How many characters of a body the log shows at most.
@@ -93,13 +93,14 @@ impl SentRequest<'_> {
         let parsed = match (head.status, begun) {
             (200..300, Ok(read)) if is_known(read) => null("what was known", how),
             (200..300, Ok(read)) => {
-                // A short answer gets a small buffer.
+                // The buffer is no larger than a short answer needs.
                 let piece = PIECE_BYTES.min(read);
                 let body = BufReader::with_capacity(piece, start.as_slice().chain(&mut body));
                 parse(body, &head, timeout, how)
             }
             (200..300, Err(error)) => Err(describe_io(&error, timeout)),
-            // When the status is an error and the body cannot be read whole, only the status is reported.
+            // When the status is an error, it does not matter whether the whole body could be read. The status is
+            // reported with the part of the body that was read.
             _ => Err(HttpErrorKind::Status(start)),
         };
         match parsed {
@@ -134,20 +135,20 @@ fn head_of(status: u16, headers: &HeaderMap) -> Head {
     }
 }
 
-/// Whether a text has the form of a correlation ID: letters, digits and dashes. A text
-/// of another form is of no use to support.
+/// Whether a text has the form of a correlation ID: letters, digits and dashes. A text of another form would not help
+/// Hetzner's support.
 fn is_correlation_id(text: &str) -> bool {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     (1..=CORRELATION_ID_BYTES).contains(&text.len()) && text.bytes().all(is_part)
 }
 
-/// Parses a date like `Sun, 06 Nov 1994 08:49:37 GMT`, the only form that servers may send.
+/// Parses a date like `Sun, 06 Nov 1994 08:49:37 GMT`, the only form that servers are allowed to send.
 fn date(text: &str) -> Option<Timestamp> {
     DateTimeParser::new().parse_timestamp(text).ok()
 }
 
-/// Returns the value that the parser makes of `null`, for an answer that has no content or known content. `answered`
-/// says in the error message what the answer was.
+/// Returns the value that the parser makes of `null`. This value is used for an answer without content, and for an
+/// answer with the same content as an earlier answer. `answered` says in the error message what the answer was.
 fn null<P: Parse>(answered: &str, how: P) -> Result<P::Value, HttpErrorKind> {
     how.parse(serde_json::Value::Null).map_err(|_| {
         HttpErrorKind::Malformed(format!("answered {answered}, without the requested content"))

@@ -1,5 +1,5 @@
-//! The credentials of every call: a bearer token (fixed, or in a file that may be replaced at any time), a user name
-//! with a password, or credentials that an issuer hands out.
+//! The credentials that every call sends. They are a bearer token, a user name with a password, or credentials that an
+//! [`Issuer`] creates. A token can be fixed, or come from a file that can be replaced at any time.
 
 use super::certificates::ClientIdentity;
 use super::secret::Secret;
@@ -36,7 +36,8 @@ pub struct Credentials {
     pub header: Option<Secret>,
     /// The client certificate for this call. `None` means that the client certificate of the TLS settings is used.
     pub identity: Option<ClientIdentity>,
-    /// All forms of the secret that an answer may repeat. They are redacted in output.
+    /// The secret in all forms in which an API's answer could repeat it. All these forms are redacted in everything
+    /// that is printed.
     pub secrets: Vec<Secret>,
 }
 
@@ -46,7 +47,7 @@ impl Issuer for SecretSource {
     }
 }
 
-/// These credentials are fixed, so they are returned for every call.
+/// Fixed credentials are their own issuer, which returns the same credentials for every call.
 impl Issuer for Credentials {
     fn current(&self) -> Result<Credentials, String> {
         Ok(self.clone())
@@ -63,7 +64,8 @@ impl Credentials {
         }
     }
 
-    /// Returns credentials for HTTP basic authentication. The user name must have no colon.
+    /// Returns credentials for HTTP basic authentication. The user name must not contain a colon, because a colon ends
+    /// the user name in the header.
     pub fn basic(user: &str, password: &Secret) -> Credentials {
         let both = STANDARD.encode(format!("{user}:{}", password.expose()));
         Credentials {
@@ -113,14 +115,14 @@ impl SecretSource {
         SecretSource::new(None, Some(secret))
     }
 
-    /// Returns a source that reads a token from a file. `first` is the token if the caller has already read the file. A
-    /// pipe, such as a shell's `<(pass hcloud)`, can be read only once.
+    /// Returns a source that reads a token from a file. If the caller has already read the file, `first` is the token.
+    /// This is needed for a pipe, such as a shell's `<(pass hcloud)`, because a pipe can be read only once.
     pub fn file(path: PathBuf, first: Option<Secret>) -> SecretSource {
         SecretSource::new(Some(path), first)
     }
 
-    /// Turns the source of a token into the source of another kind of secret. `what` is the word for it, and `check` is
-    /// the check that the secret must pass.
+    /// Makes this a source of another kind of secret than a token. `what` is the word for the secret in messages, and
+    /// `check` is the check that the secret must pass.
     pub fn of(self, what: &'static str, check: SecretCheck) -> SecretSource {
         SecretSource { what, check, ..self }
     }
@@ -130,9 +132,9 @@ impl SecretSource {
         lock(&self.last).as_ref().map_or(0, Secret::len)
     }
 
-    /// Returns the secret for the next call. When the file cannot be read or is empty, returns the secret that was read
-    /// before, because the file is probably being replaced at this moment. A pipe can be read only once, so its secret
-    /// is returned again too.
+    /// Returns the secret for the next call. When the file cannot be read or is empty, returns the secret of the last
+    /// successful read, because the file is probably being replaced at this moment. A pipe can be read only once, so
+    /// its secret is returned for every call.
     pub fn current(&self) -> Result<Option<Secret>, String> {
         let mut last = lock(&self.last);
         let Some(path) = &self.file else {
@@ -170,8 +172,8 @@ fn read(path: &Path, check: SecretCheck) -> Result<Secret, String> {
     Ok(secret)
 }
 
-/// The reason that was last logged for each secret, or for the TLS settings, why it could not be read again. All
-/// clients share these reasons, because several clients may read the same file.
+/// For each secret, and for the TLS settings, the last logged reason why it could not be read again. All clients share
+/// this map, because several clients can read the same file.
 static COMPLAINTS: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
 
 /// Logs why `what` could not be read again. Logs nothing when the last log line about `what` had the same reason.

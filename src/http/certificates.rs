@@ -1,5 +1,5 @@
-//! Certificates and keys from PEM. They are checked before they are used, because a later error could not say which of
-//! the two is wrong, and how.
+//! Reads certificates and private keys from PEM text. Certificates and keys are checked before they are used, because a
+//! later error of the TLS library would not say whether the certificate or the key is wrong.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -22,14 +22,15 @@ use std::time::Duration;
 #[derive(Clone)]
 pub struct ClientIdentity(pub(super) Arc<CertifiedKey>);
 
-/// Two identities with the same certificate are equal, because a certificate holds the public half of its key.
+/// Two identities are equal when their certificates are equal. The keys are not compared, because a certificate
+/// contains the public half of its key.
 impl PartialEq for ClientIdentity {
     fn eq(&self, other: &ClientIdentity) -> bool {
         self.0.cert == other.0.cert
     }
 }
 
-/// A PEM text, and the name that messages give it.
+/// A PEM text, and the name by which messages call the text.
 pub struct Pem {
     pub bytes: Vec<u8>,
     pub origin: String,
@@ -59,17 +60,18 @@ fn no_certificate(pem: &[u8]) -> &'static str {
     }
 }
 
-/// The authorities that are trusted, from a PEM text.
+/// The certificate authorities to be trusted, which were read from a PEM text.
 #[derive(Debug, Default)]
 pub struct Authorities {
     pub certificates: Vec<CertificateDer<'static>>,
-    /// How many other certificates in the PEM text are damaged, or of a kind that is not supported.
+    /// How many certificates of the PEM text cannot be used, because they are damaged or of a kind that is not
+    /// supported.
     pub unusable: usize,
 }
 
 impl Authorities {
     /// Returns the usable authorities of a PEM text. Unusable authorities are only counted, so that one of them does
-    /// not spoil a whole bundle. The error says why no authority is usable.
+    /// not make a whole bundle useless. The error says why no authority is usable.
     pub fn parse(pem: &[u8]) -> Result<Authorities, String> {
         let mut store = RootCertStore::empty();
         let mut found = Authorities::default();
@@ -88,8 +90,8 @@ impl Authorities {
 }
 
 impl ClientIdentity {
-    /// Reads a certificate chain that begins with our own certificate, and the key of this certificate (PKCS#1, PKCS#8
-    /// or SEC1). The error says whether the certificate or the key is wrong, and how.
+    /// Reads the chain of the client certificate, which begins with the client certificate itself, and the private key
+    /// (PKCS#1, PKCS#8 or SEC1). The error says whether the certificate or the key is wrong, and how.
     pub fn from_pem(certificate: &Pem, key: &Pem) -> Result<ClientIdentity, String> {
         let chain = parse_certificates(&certificate.bytes).map_err(|why| certificate.error(why))?;
         let private = parse_key(&key.bytes).map_err(|why| key.error(why))?;
@@ -124,8 +126,9 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// Reads the certificates of a server, its own certificate first, and the key of that certificate. The error says
-    /// whether the certificate or the key is wrong, and how, and repeats nothing of either.
+    /// Reads the certificate chain of a server and the private key of the server's own certificate, which is the first
+    /// of the chain. The error says whether the certificate or the key is wrong, and how. The error repeats nothing of
+    /// the two PEM texts.
     pub fn from_pem(certificate: &Pem, key: &Pem) -> Result<Chain, String> {
         let ClientIdentity(certified) = ClientIdentity::from_pem(certificate, key)?;
         let damaged = || certificate.error("holds a damaged certificate; copy it again");
@@ -158,10 +161,10 @@ impl Chain {
     }
 }
 
-/// Returns the first and the last moment at which a certificate is valid. The TLS library tells these
-/// moments only in errors. The certificate is therefore verified at the earliest and at the latest possible
-/// moment, and each of the two errors contains one of them. The issuer is unknown here, which does not
-/// matter because the library checks the validity first.
+/// Returns the first and the last moment at which a certificate is valid. The TLS library tells these moments only in
+/// its errors. The function therefore verifies the certificate at the earliest and at the latest possible moment. The
+/// errors "not valid yet" and "expired" contain the two moments. The issuer is unknown here, but the library checks the
+/// validity before the issuer.
 fn validity(certificate: &ParsedCertificate) -> Option<(Timestamp, Timestamp)> {
     let at = |seconds: u64| {
         let at = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
@@ -185,7 +188,7 @@ fn validity(certificate: &ParsedCertificate) -> Option<(Timestamp, Timestamp)> {
         })) => not_before,
         _ => UnixTime::since_unix_epoch(Duration::ZERO),
     };
-    // A time that `Timestamp` can't represent becomes the last time that it can represent.
+    // A time that is too late for `Timestamp` becomes the greatest `Timestamp`.
     let shown = |at: UnixTime| {
         let seconds = i64::try_from(at.as_secs()).unwrap_or(i64::MAX);
         Timestamp::from_second(seconds).unwrap_or(Timestamp::MAX)
@@ -194,7 +197,8 @@ fn validity(certificate: &ParsedCertificate) -> Option<(Timestamp, Timestamp)> {
 }
 
 fn parse_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, String> {
-    // An encrypted key has `ENCRYPTED PRIVATE KEY` (PKCS#8) or `Proc-Type: 4,ENCRYPTED` (older forms).
+    // The PEM text of an encrypted key contains `ENCRYPTED PRIVATE KEY` (PKCS#8) or `Proc-Type: 4,ENCRYPTED` (older
+    // forms).
     if holds(pem, "ENCRYPTED") {
         return Err("is encrypted; use a key that is not (openssl pkey -in FILE)".into());
     }
@@ -213,7 +217,8 @@ fn holds(pem: &[u8], text: &str) -> bool {
     pem.windows(text.len()).any(|window| window == text.as_bytes())
 }
 
-/// Reads a whole file. Returns an error, as a message for the user, when the file cannot be read whole.
+/// Reads a whole file. Returns an error, as a message for the user, when the file cannot be read or is longer than
+/// `limit_bytes`.
 pub fn read_file(path: &Path, limit_bytes: u64) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     let file = File::open(path);

@@ -1,4 +1,4 @@
-//! The failure of one call. The clients of the two APIs decide what the failure means for them.
+//! The failure of one call. The client of each API decides what the failure means for this API.
 
 use super::secret::{Secret, redact};
 use crate::text::cut;
@@ -17,7 +17,7 @@ pub struct HttpError {
 
 #[derive(Clone, Debug)]
 pub enum HttpErrorKind {
-    /// The gate refused the write, and nothing was sent.
+    /// The [`Gate`](crate::provider::Gate), which is asked before every write, refused this write. Nothing was sent.
     Refused(String),
     /// There are no credentials to send, because the token's file cannot be read or a program that should issue
     /// credentials failed. Nothing was sent.
@@ -28,10 +28,10 @@ pub enum HttpErrorKind {
     Unreachable(String),
     /// The call did not end within its time limit, which is the value.
     TimedOut(Duration),
-    /// The server's certificate is not accepted, because of an unknown authority, another name, or its expiry. The
-    /// request was not sent.
+    /// The server's certificate is not accepted: its authority is unknown, it is for another host name, or it has
+    /// expired. The request was not sent.
     Untrusted(String),
-    /// The TLS handshake failed for another reason.
+    /// The TLS handshake failed, but not because of the server's certificate.
     Tls(String),
     /// The answer has a status of 300 or more. The value is the beginning of the answer's body.
     Status(Vec<u8>),
@@ -46,9 +46,9 @@ pub enum HttpErrorKind {
 pub struct Head {
     pub status: u16,
     pub content_type: String,
-    /// The header `X-Correlation-Id`, which support asks for.
+    /// The header `X-Correlation-Id`. Hetzner's support asks for this ID.
     pub correlation_id: Option<String>,
-    /// The header `Retry-After` in seconds, the only form that both APIs use.
+    /// The header `Retry-After` in seconds, the only form that the Kubernetes API and Hetzner's APIs use.
     pub retry_after: Option<Duration>,
     /// The headers `RateLimit-Limit`, `-Remaining` and `-Reset` (UNIX seconds), when all of them exist.
     pub rate_limit: Option<(u64, u64, u64)>,
@@ -70,8 +70,8 @@ impl HttpError {
         HttpError { call, kind, head: None }
     }
 
-    /// Returns the error with these secrets redacted. Errors are printed, and any part of a server's answer may repeat
-    /// what was sent to the server.
+    /// Returns the error with these secrets redacted. The error will be printed, and its text can contain what a server
+    /// answered. A server's answer can repeat a secret that was sent to the server.
     pub(super) fn without_secrets(mut self, secrets: &[Secret]) -> HttpError {
         match &mut self.kind {
             HttpErrorKind::TimedOut(_) | HttpErrorKind::TooLarge(_) => {}
@@ -88,8 +88,8 @@ impl HttpError {
         }
         if let Some(head) = &mut self.head {
             head.content_type = redact(&head.content_type, secrets);
-            // A correlation ID that contains a secret is removed. With only a part of the ID left, support
-            // could not use it.
+            // A correlation ID that contains a secret is removed completely. If only a part of the ID were left,
+            // support could not use it.
             head.correlation_id =
                 head.correlation_id.take().filter(|id| redact(id, secrets) == *id);
         }
@@ -161,7 +161,7 @@ impl fmt::Display for HttpErrorKind {
 
 impl std::error::Error for HttpErrorKind {}
 
-/// Describes an error of ureq in our words.
+/// Translates an error of ureq into an error with a message for the user.
 pub(super) fn describe_transport(error: &ureq::Error, timeout: Duration) -> HttpErrorKind {
     match error {
         ureq::Error::Timeout(ureq::Timeout::Resolve) => {
@@ -211,7 +211,7 @@ pub(super) fn describe_io(error: &std::io::Error, timeout: Duration) -> HttpErro
     })
 }
 
-/// Describes an error of the TLS library in words about the server and its certificate.
+/// Translates an error of the TLS library into an error whose message speaks of the server and its certificate.
 fn describe_tls(error: &rustls::Error) -> HttpErrorKind {
     match error {
         rustls::Error::InvalidCertificate(why) => {
@@ -251,7 +251,7 @@ fn describe_certificate(error: &rustls::CertificateError) -> String {
     }
 }
 
-/// Returns the inner name of a text like `DnsName("api.example.com")`, as the TLS library writes names.
+/// Returns only the name from a text like `DnsName("api.example.com")`, which is how the TLS library writes names.
 fn bare(name: &str) -> &str {
     let inner = name.split_once('(').map_or(name, |(_, inner)| inner);
     inner.trim_end_matches(')').trim_matches('"')

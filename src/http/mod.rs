@@ -1,13 +1,13 @@
-//! One blocking JSON client for both APIs.
+//! One blocking JSON client, which is used for the Kubernetes API and for Hetzner's APIs.
 //!
-//! A call passes through layers that each do one thing. The gate allows or refuses a write. `auth` adds the
+//! A call passes through layers that each do one thing. The `Gate` allows or refuses a write. `auth` adds the
 //! credentials. `request` sends the request with ureq. The try is logged and counted. `answer` checks the status and
-//! parses the body while it arrives. Finally, `request` decides whether a failed read is tried again. ureq uses our own
-//! connections: `transport` connects directly or through a `proxy` and enforces the call's deadline, and `tls`
-//! encrypts. `secret` redacts.
+//! parses the body while it arrives. Finally, a failed read can be tried again, which `request` decides. ureq uses our
+//! own connections: `transport` connects directly or through a `proxy` and enforces the call's deadline, and `tls`
+//! encrypts. `secret` redacts secrets in all output.
 //!
-//! This module knows nothing of the objects or errors of either API. It imports only `text` and `provider`, from which
-//! it needs the gate, the heartbeat after every call, and the two clocks.
+//! This module knows nothing of the objects or errors of an API. It imports only `text` and `provider`. From `provider`
+//! it needs the `Gate`, the heartbeat after every call, and the clocks.
 
 mod answer;
 mod auth;
@@ -43,17 +43,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use transport::{hold_deadline, is_deadline_over};
 
-/// A method of the gate that is called before a write, and that allows or refuses the write.
+/// A method of [`Gate`] that is called before a write, and that allows or refuses the write.
 pub type Pass = fn(&(dyn Gate + 'static), &str) -> Result<(), Refused>;
 
 /// The data of a write without its body.
 #[derive(Clone, Copy)]
 pub struct HttpWrite<'a> {
-    /// The gate's method that is called before this write: [`Gate::pass`], or [`Gate::pass_at_end`] for a write at the
-    /// end of the process.
+    /// The method of [`Gate`] that is called before this write. It is [`Gate::pass`], or [`Gate::pass_at_end`] for a
+    /// write at the end of the process.
     pub pass: Pass,
     pub method: Method,
-    /// The path and query below the base, beginning with `/`.
+    /// The path and query of the URL, beginning with `/`. In the URL, this text stands after the API's base URL.
     pub path: &'a str,
     /// The content type of the body.
     pub content_type: &'a str,
@@ -65,13 +65,13 @@ pub struct HttpWrite<'a> {
 pub struct HttpClient {
     sessions: Sessions,
     settings: HttpSettings,
-    /// How many calls were made so far. Each try of a call adds one.
+    /// How many requests were made so far. Each try of a call counts as a request.
     calls: AtomicU64,
     /// Whether at least one call has succeeded since the client was created.
     is_reached: AtomicBool,
 }
 
-/// Runs `work` with a time limit, which is measured by the machine's clock. Reads that this thread makes in `work` end
+/// Runs `work` with a time limit in real time, which tests do not shorten. Reads that this thread makes in `work` end
 /// at the limit and are then not tried again.
 pub fn within<T>(limit: Duration, work: impl FnOnce() -> T) -> T {
     let _held = hold_deadline(clock::now() + clock::from_machine(limit));
@@ -93,7 +93,7 @@ impl HttpClient {
         &self.settings.base
     }
 
-    /// Returns how many calls were made so far. Each try of a call adds one.
+    /// Returns how many requests were made so far. Each try of a call counts as a request.
     pub fn calls(&self) -> u64 {
         self.calls.load(Ordering::Relaxed)
     }
@@ -126,7 +126,7 @@ impl HttpClient {
         };
         let settings = &self.settings;
         let mut session = self.session(&call)?;
-        // The user sees only one line while the client waits, because all tries together are one call for the user.
+        // The user can see for what the program waits. All tries together are shown as one wait.
         let _waiting = waiting_for(|| self.url_line(call.method, path));
         let (mut is_renewed, mut tries) = (false, 0);
         loop {
@@ -151,14 +151,15 @@ impl HttpClient {
         }
     }
 
-    /// Whether the client may wait for an action that a write has started. See [`Gate::may_wait`].
+    /// Whether the client may wait until the cloud has completed an action that a write has started. See
+    /// [`Gate::may_wait`].
     pub fn may_wait(&self) -> bool {
         self.settings.gate.may_wait()
     }
 
-    /// Sends a write once, if the gate allows the write. A write that failed is not sent again, because the API may
-    /// have executed the write although its answer was lost. A 401 and an untrusted server are exceptions. After these
-    /// the write was certainly not executed, so it is sent again when there are newer credentials or authorities.
+    /// Sends a write once, if the [`Gate`] allows the write. A write that failed is usually not sent again, because it
+    /// is not known whether the API has executed it. After a 401, or when the server's certificate is not trusted, the
+    /// write was certainly not executed. It is then sent once more if there are newer credentials or authorities.
     pub fn write<T: DeserializeOwned>(
         &self,
         write: HttpWrite,
@@ -179,8 +180,9 @@ impl HttpClient {
             secrets: write.secrets,
         };
         let send = |session: &Session| {
-            // The deadline is set before the gate is asked. A process that was paused after the gate's permission
-            // therefore does not begin a write that can no longer end in time.
+            // The deadline is set before the gate is asked. If the process is paused just after the gate has allowed
+            // the write, the deadline can pass during the pause. A write that can no longer end in time is then not
+            // begun.
             let deadline = clock::now() + self.settings.timing.write_timeout;
             let refused =
                 |why| HttpError::new(self.url_line(method, path), HttpErrorKind::Refused(why));
@@ -206,7 +208,7 @@ impl HttpClient {
     /// Returns the agent and the credentials for the next call.
     fn session(&self, call: &HttpCall) -> Result<Session, HttpError> {
         let line = || self.url_line(call.method, call.path);
-        // A program that the kubeconfig names may have to run to get the credentials.
+        // This can take long, because the kubeconfig can name a program that must run to get the credentials.
         let _waiting = waiting_for(|| format!("credentials for {}", self.settings.base));
         let session = self.sessions.current(&self.settings);
         session.map_err(|why| HttpError::new(line(), HttpErrorKind::Token(why)))
@@ -227,8 +229,8 @@ impl HttpClient {
         }
         (self.settings.watch)(call.method, call.path, TryStage::Begun);
         let begun = clock::now();
-        // The time-out is rounded up to whole milliseconds of the machine's time, because error messages report it in
-        // milliseconds. The call is ended by the deadline and not by this time-out.
+        // The time-out is in real time. It is rounded up to whole milliseconds, because error messages show it. The
+        // call is nevertheless ended exactly at the deadline, by `hold_deadline`.
         let left = clock::to_machine(deadline.saturating_duration_since(begun));
         let timeout = Duration::from_millis((left.as_secs_f64() * 1e3).ceil() as u64);
         let _held = hold_deadline(deadline);
@@ -248,7 +250,8 @@ impl HttpClient {
         outcome
     }
 
-    /// Reports a try that has ended to the heartbeat, the log and `watch`, whether the try succeeded or failed.
+    /// Reports a try that has ended, with success or with an error, to the heartbeat, the log, and the function
+    /// [`HttpSettings::watch`].
     fn ended(&self, call: &HttpCall, line: &str, outcome: Result<u16, &HttpError>, took: Duration) {
         heartbeat::beat();
         self.is_reached.fetch_or(outcome.is_ok(), Ordering::Relaxed);

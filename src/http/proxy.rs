@@ -1,9 +1,9 @@
-//! Decides which calls use a proxy, and which one. The proxy comes from `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`,
+//! Decides which calls use a proxy, and which proxy. The proxy comes from `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`,
 //! read as Go programs read them (golang.org/x/net/http/httpproxy), or from the `proxy-url` of a kubeconfig.
 //!
-//! The tunnels are our own and not ureq's for three reasons. ureq's SOCKS connector opens its own sockets, on which our
-//! deadline has no effect. ureq's `NO_PROXY` knows no CIDRs. When SOCKS and `NO_PROXY` are our own, `CONNECT` is only
-//! one more request of five lines.
+//! ureq's own support for proxies is not used for two reasons. ureq's SOCKS connector opens its own sockets, on which
+//! our deadline has no effect. ureq's `NO_PROXY` does not support CIDRs. This program therefore implements SOCKS
+//! itself, and also `CONNECT`, which needs only one more short request.
 
 use super::secret::Secret;
 use super::tls::{Encrypt, Tls, bare_host};
@@ -27,8 +27,8 @@ pub enum Proxies {
 }
 
 impl Proxies {
-    /// Returns the tunnel to the host of a base URL, or `None` when the connection is direct. `tls` contains the
-    /// authorities that are trusted when the proxy itself is reached over TLS.
+    /// Returns the tunnel through a proxy to the host of a base URL, or `None` when the connection is direct. `tls`
+    /// contains the authorities that are trusted when the proxy itself is reached over TLS.
     pub(super) fn tunnel(&self, base: &str, tls: &Tls) -> Option<Tunnel> {
         let (proxy, named_by) = match self {
             Proxies::Never => return None,
@@ -41,8 +41,9 @@ impl Proxies {
             proxy: proxy.clone(),
             named_by,
             tls: (proxy.protocol == ProxyScheme::Https).then(|| {
-                // The TLS settings for the API are not used for the proxy. A public authority, or an authority of
-                // `SSL_CERT_FILE`, signs the proxy's certificate. The proxy must not get our client certificate.
+                // The TLS settings for the API are not used for the proxy, because the proxy must not get our client
+                // certificate. The proxy's certificate must be signed by a public authority or by an authority of
+                // `SSL_CERT_FILE`.
                 let tls = Tls { more_authorities: tls.more_authorities.clone(), ..Tls::default() };
                 Encrypt::new(&tls)
             }),
@@ -50,7 +51,7 @@ impl Proxies {
     }
 }
 
-/// The proxies that the environment names. The environment is read once.
+/// The proxies that environment variables set. The variables are read only once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProxyEnvironment {
     /// The proxy for `https` URLs, and the variable that names the proxy.
@@ -103,15 +104,15 @@ pub(super) struct Tunnel {
     pub(super) proxy: Proxy,
     /// The variable or the kubeconfig field that sets the proxy, for messages.
     pub(super) named_by: &'static str,
-    /// The encryption of a proxy that is reached over TLS.
+    /// The TLS settings for the connection to the proxy. `None` when the proxy is reached without TLS.
     pub(super) tls: Option<Encrypt>,
 }
 
 /// The field of a kubeconfig that sets a proxy.
 pub(super) const PROXY_URL: &str = "proxy-url";
 
-/// A part of error messages that says how a proxy's URL is written. A text that is not a URL is read as the `host:port`
-/// of an HTTP proxy, as in Go.
+/// A part of error messages that says how a proxy's URL is written. A text without a scheme is also accepted: it is
+/// read as the `host:port` of an HTTP proxy, as in Go.
 const FORMS: &str = "write it like http://proxy.example.com:3128, https://… or socks5://…, with user:password@ before the host if needed";
 
 /// A proxy, with the login that it requires. `Debug` and `Display` do not show the login.
@@ -127,9 +128,9 @@ pub struct Proxy {
 /// The protocol by which a proxy is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProxyScheme {
-    /// HTTP, with `CONNECT`.
+    /// A proxy that is reached over plain HTTP and opens tunnels with `CONNECT`.
     Http,
-    /// HTTP over TLS, with `CONNECT`.
+    /// A proxy that is reached over HTTPS and opens tunnels with `CONNECT`.
     Https,
     /// SOCKS 5 (RFC 1928). The proxy resolves names for `socks5` as well as for `socks5h`, as in Go.
     Socks5,
@@ -143,7 +144,7 @@ pub(super) struct ProxyLogin {
 
 impl Proxy {
     /// Parses `scheme://[user[:password]@]host[:port]`. Without a scheme the proxy is an HTTP proxy. The error repeats
-    /// nothing of the text, because the text may contain a password.
+    /// nothing of the text, because the text can contain a password.
     pub fn parse(text: &str) -> Result<Proxy, String> {
         let text = text.trim();
         let (scheme, rest) = text.split_once("://").unwrap_or(("http", text));
@@ -157,8 +158,8 @@ impl Proxy {
         };
         // A path in the URL of a proxy has no meaning, so it is ignored, as in Go.
         let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-        // When `@` stands after one of these characters, the characters are probably an unescaped part of the user name
-        // or password. The text must not be cut there.
+        // When `@` stands after `/`, `?` or `#`, this character is probably an unescaped part of the user name or
+        // password. The text must not be cut there, so it is refused.
         if rest.len() > authority.len() && rest[authority.len()..].contains('@') {
             return Err(format!(
                 "in a user name or password, write %2F, %3F and %23 instead of / ? and #; {FORMS}"
@@ -203,8 +204,8 @@ impl ProxyScheme {
 }
 
 impl ProxyLogin {
-    /// Parses `user:password`, in which characters may be percent-encoded. A `%`
-    /// that begins no escape is taken as it is.
+    /// Parses `user:password`, in which characters can be percent-encoded. A `%` that does not begin a valid escape is
+    /// kept as it is.
     fn parse(text: &str) -> ProxyLogin {
         let (user, password) = text.split_once(':').unwrap_or((text, ""));
         let decode = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
@@ -226,7 +227,7 @@ pub(super) struct NoProxy(Vec<(Hosts, Option<u16>)>);
 enum Hosts {
     /// Every host, written as `*`.
     All,
-    /// A range like `10.0.0.0/8`. The address `10.0.0.1` is a range of one address.
+    /// A range like `10.0.0.0/8`. A single address like `10.0.0.1` is a range of one address.
     Range(IpNet),
     /// The hosts below a domain, written as `.example.com` or `*.example.com`. The value is the domain with a
     /// dot in front.
@@ -241,8 +242,8 @@ impl NoProxy {
         NoProxy(text.split(',').filter_map(Hosts::parse).collect())
     }
 
-    /// Whether `NO_PROXY` says that a host is reached without a proxy. `host` is a name, or an address without
-    /// brackets. This machine is always reached without a proxy.
+    /// Whether a host is reached without a proxy, because `NO_PROXY` lists the host or because the host is this machine
+    /// (`localhost` or a loopback address). `host` is a name, or an address without brackets.
     pub(super) fn covers(&self, host: &str, port: u16) -> bool {
         let host = host.to_ascii_lowercase();
         let ip = host.parse::<IpAddr>().ok().map(|ip| ip.to_canonical());
@@ -404,8 +405,8 @@ mod tests {
                         10.0.0.0/30, 2001:db8::52:0:1, [2001:db8::52:0:2]:443, [2001:db8::52:0:3]:80, \
                         2002:db8:a::45/64, with-port.org:8080, ,:80,[broken";
 
-    /// Each case has a host, a port, and whether the host is reached without a proxy.
-    /// The cases are Go's own rules, each once.
+    /// Each case has a host, a port, and whether the host is reached without a proxy. There is one case for each rule
+    /// of Go.
     #[test]
     fn no_proxy_means_what_it_means_to_go() {
         let cases = [
@@ -450,7 +451,8 @@ mod tests {
         for (host, port, expected) in cases {
             assert_eq!(bypass.covers(host, port), expected, "{host}:{port}");
         }
-        // An address is no domain, and a star covers everything.
+        // An entry for a domain never matches an IP address, even when the texts match. The entry `*` matches every
+        // host.
         assert!(!NoProxy::parse("1.1, .1").covers("10.0.1.1", 80));
         assert!(NoProxy::parse("example.com, *").covers("10.0.1.1", 80));
         assert!(!NoProxy::parse("").covers("10.0.1.1", 80));

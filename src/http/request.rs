@@ -1,7 +1,7 @@
-//! Sends requests through ureq. This file has the settings of the client and the agent of ureq. The agent is made with
-//! our time-outs, buffers, connections and TLS, and is made again when the trusted authorities or the client
-//! certificate change. The file also decides when a failed read is tried again, and asks for newer credentials after a
-//! call was refused.
+//! Sends requests through ureq. This file has the settings of the client, and creates ureq's agent with our time-outs,
+//! buffers, connections and TLS. A new agent is created when the trusted authorities or the client certificate change.
+//! The file also decides when a failed read is tried again. After the API has refused the credentials of a call, the
+//! file gets newer credentials.
 
 use super::auth::{Credentials, Login, USER_AGENT};
 use super::certificates::ClientIdentity;
@@ -21,8 +21,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use ureq::unversioned::transport::Connector;
 
-/// How long a write may take from the gate's permission to the last byte of the answer. The gate relies on this time,
-/// so it is the same for every write. Only tests use another time.
+/// How long a write may take, from the moment when the [`Gate`] allows the write until the last byte of the answer. The
+/// daemon's gate allows a write only if its Lease lasts longer than this time. The time is therefore the same for every
+/// write, except in tests.
 pub const WRITE_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// The settings from which a client is made.
@@ -32,8 +33,8 @@ pub struct HttpSettings {
     pub tls: TlsSource,
     pub proxies: Proxies,
     pub login: Login,
-    /// How long resolving, connecting and the TLS handshake may take together, measured by the machine's clock, which
-    /// tests do not shorten.
+    /// How long resolving the name, connecting and the TLS handshake may take together. This is real time, which tests
+    /// do not shorten.
     pub connect_timeout: Duration,
     pub timing: Timing,
     /// Which reads the client tries again.
@@ -42,9 +43,10 @@ pub struct HttpSettings {
     pub body_limit_bytes: u64,
     /// Whether the log also shows the beginning of each body. Otherwise the log has only one line for each call.
     pub log_bodies: bool,
-    /// The gate, which is asked before every write.
+    /// The [`Gate`], which is asked before every write whether the write is allowed.
     pub gate: Arc<dyn Gate>,
-    /// A function that is called at each stage of every try, with the method, the path below the base, and the stage.
+    /// A function that is called at each stage of every try. It gets the method, the path after the base URL, and the
+    /// stage.
     pub watch: fn(Method, &str, TryStage),
 }
 
@@ -52,25 +54,26 @@ pub struct HttpSettings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
     All,
-    /// Reads are tried again unless the answer was 429. The caller has a rate budget, and must know of every 429 before
-    /// the next request is sent. With `All`, a read is also tried again after a 429 with a short `Retry-After`.
+    /// Reads are tried again, but not after a 429. The caller keeps account of the API's rate limit, and must know of
+    /// every 429 before the next request is sent. With `All`, a read is also tried again after a 429 with a short
+    /// `Retry-After`.
     NotRateLimited,
     /// No read is tried again, because the API allows only few calls.
     Never,
 }
 
-/// The stage of a try.
+/// The stage of one try of a call.
 #[derive(Clone, Copy, Debug)]
 pub enum TryStage<'a> {
     /// The request is about to be sent.
     Begun,
-    /// The API answered with this status, or the try failed for this reason. The duration of the try is
-    /// measured by the machine's clock.
+    /// The API answered with this status, or the try failed for this reason. The second value is how long the try took
+    /// in real time.
     Ended(Result<u16, &'a HttpErrorKind>, Duration),
 }
 
-/// How long calls may take, and how long the client waits before it tries a read again. These times are measured by the
-/// program's clock, which tests can shorten.
+/// How long calls may take, and how long the client waits before it tries a read again. Tests with an accelerated clock
+/// shorten these times.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
     /// How long a read may take from its beginning to the last byte of the answer.
@@ -113,7 +116,7 @@ impl<T: DeserializeOwned> Parse for PhantomData<T> {
 /// The options of a read besides its path.
 #[derive(Clone, Copy)]
 pub struct Reading<'a> {
-    /// The value of the header `Accept`, which requests a form of the answer.
+    /// The value of the header `Accept`, which says in which format the API should answer.
     pub accept: &'a str,
     /// A function that says whether a body has the same content as an earlier answer. If so, the body is not parsed,
     /// and the answer is read as `null`. The function is not called for bodies of 256 KiB or more.
@@ -131,7 +134,7 @@ impl Reading<'static> {
 /// A request without its credentials.
 pub(super) struct HttpCall<'a> {
     pub(super) method: Method,
-    /// The path and query below the base, beginning with `/`.
+    /// The path and query of the URL, beginning with `/`. In the URL, this text stands after the API's base URL.
     pub(super) path: &'a str,
     pub(super) reading: Reading<'a>,
     pub(super) content_type: &'a str,
@@ -147,11 +150,11 @@ impl Method {
     }
 }
 
-/// How often one read is tried, including the first try.
+/// How many times one read is tried, including the first try.
 const TRIES: u32 = 3;
 
-/// The longest `Retry-After` after which the client itself tries again. After a longer one, the client returns the
-/// error, and the caller decides.
+/// The longest `Retry-After` that the client itself waits for before it tries again. When the API asks for a longer
+/// wait, the client returns the error, and the caller decides.
 const LONGEST_WAIT: Duration = Duration::from_secs(3);
 
 /// Returns how long to wait before the next try of a read that was tried `tries` times. Returns `None` when the read
@@ -245,8 +248,8 @@ impl Sessions {
         Ok(Session { agent: connections.agent.clone(), credentials, number: connections.number })
     }
 
-    /// Returns a session with newer credentials or TLS settings after a call with the session `used` has failed.
-    /// Returns `None` when the failure has another cause than these, or when nothing newer exists.
+    /// Called after a call with the session `used` has failed. When the cause can be old credentials or old TLS
+    /// settings, and newer ones exist, returns a session with the newer ones. Otherwise returns `None`.
     pub(super) fn newer(
         &self,
         settings: &HttpSettings,
@@ -270,7 +273,7 @@ impl Sessions {
 }
 
 /// How long an idle connection is kept. Each connection that a controller should use again is used more often than
-/// that. Both APIs close idle connections later.
+/// that. The Kubernetes API and Hetzner's APIs close idle connections later.
 const IDLE: Duration = Duration::from_secs(60);
 
 /// How many idle connections are kept at most. The number must not be smaller than the number of connections that are
@@ -286,10 +289,11 @@ fn api_agent(settings: &HttpSettings, tls: &Tls) -> ureq::Agent {
 fn agent(proxy: Option<Tunnel>, connect_timeout: Duration, tls: &Tls) -> ureq::Agent {
     let config = ureq::Agent::config_builder()
         .http_status_as_error(false)
-        // The APIs never send redirects, but a proxy may. Following such a redirect would send the token to
+        // The APIs never send redirects, but a proxy can send one. Following such a redirect would send the token to
         // another host.
         .max_redirects(0)
-        // ureq's rules for proxies differ from those of Go. The module `proxy` has Go's rules.
+        // ureq's own support for proxies is switched off, because its rules differ from those of Go. The module `proxy`
+        // implements Go's rules.
         .proxy(None)
         .user_agent(USER_AGENT)
         .input_buffer_size(BUFFER_BYTES)
@@ -339,11 +343,12 @@ fn run<B: ureq::AsSendBody>(
     sent.map_err(|error| describe_transport(&error, timeout))
 }
 
-/// The longest text that [`fetch_text`] reads, in bytes. The metadata of a server is never longer.
+/// The longest text that [`fetch_text`] reads, in bytes. The only use is Hetzner's metadata service, whose answers are
+/// never longer.
 const TEXT_LIMIT_BYTES: u64 = 64 * 1024;
 
-/// Returns the body at an `http` URL. No proxy is used, and the read takes no longer than `timeout`, measured by the
-/// machine's clock. The error says in one line why there is no body.
+/// Returns the body at an `http` URL. No proxy is used. The read takes no longer than `timeout`, which is real time.
+/// The error says in one line why there is no body.
 pub fn fetch_text(url: &str, timeout: Duration) -> Result<String, String> {
     let _held = hold_deadline(clock::now() + clock::from_machine(timeout));
     let _waiting = waiting_for(|| format!("GET {url}"));
@@ -371,10 +376,10 @@ pub fn fetch_text(url: &str, timeout: Duration) -> Result<String, String> {
     Ok(text)
 }
 
-/// The characters that are not escaped in a path segment or query value. All others are escaped.
+/// The characters that are not escaped in a path segment or query value. All other characters are escaped.
 const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// Returns a text as one path segment or query value.
+/// Returns a text in percent-encoding, so that the text is one path segment or one query value of a URL.
 pub fn percent_encoded(text: &str) -> PercentEncode<'_> {
     utf8_percent_encode(text, UNRESERVED)
 }

@@ -35,9 +35,10 @@ impl Secret {
         Ok(())
     }
 
-    /// Returns the texts that are searched for to find the secret in output: the secret itself, and parts of base64
-    /// texts. When a longer text that contains the secret is encoded in base64, a part of the result depends only on
-    /// the secret, and on the number of bytes before the secret modulo three.
+    /// Returns the texts that must be searched for to find the secret in output. One text is the secret itself. The
+    /// other texts are parts of base64 texts. When a longer text that contains the secret is encoded in base64, one
+    /// part of the result is determined by the secret alone. This part has three variants, because it depends on the
+    /// number of bytes before the secret modulo three.
     fn forms(&self) -> Vec<String> {
         if self.is_empty() {
             return Vec::new();
@@ -67,17 +68,18 @@ pub fn redact(text: &str, secrets: &[Secret]) -> String {
 /// The text that replaces a secret in output.
 const REDACTED: &str = "[redacted]";
 
-/// The shortest part of a base64 form that is searched for. A shorter part could occur in other texts by chance.
+/// The shortest base64 text of a secret that is searched for. A shorter text could occur in other texts by chance.
 const BASE64_CHARACTERS: usize = 16;
 
-/// How many backslashes before a character are read as a part of its escape, at most. A JSON text that is nested in two
-/// other JSON texts has this many.
+/// The greatest number of backslashes before a character that are read as one escape. An escape in a JSON text that is
+/// nested in two other JSON texts can have this many backslashes.
 const BACKSLASHES_AT_MOST: usize = 8;
 
 /// The shortest secret that is searched for in output, in bytes.
 const SHORTEST_KNOWN: usize = 8;
 
-/// How many secrets are remembered at most: those in use, and some that were replaced.
+/// How many secrets are remembered at most. This is enough for all secrets in use and for some secrets that were
+/// replaced.
 const KNOWN_AT_MOST: usize = 16;
 
 /// The secrets that this process has sent to an API, the newest last.
@@ -100,7 +102,7 @@ pub(super) fn remember(secrets: &[Secret]) {
 /// Returns the text without the secrets that this process has sent to an API. The text is about to be printed, logged
 /// or written into an event.
 ///
-/// The answer of an API may repeat what was sent to the API, in any field of any object.
+/// The answer of an API can repeat what was sent to the API, in any field of any object.
 pub fn without_known_secrets(text: &str) -> Cow<'_, str> {
     redacted(text, &lock(&KNOWN))
 }
@@ -136,8 +138,8 @@ fn redacted<'a>(text: &'a str, secrets: &[Secret]) -> Cow<'a, str> {
     }
 }
 
-/// Returns the length of the secret at the beginning of a text, in bytes. Each character of the secret may be escaped
-/// there. Returns `None` when the text does not begin with the secret.
+/// When `text` begins with the secret, returns the number of bytes that the secret takes there. Each character of the
+/// secret can be escaped in the text. Returns `None` when the text does not begin with the secret.
 fn written(text: &str, secret: &str) -> Option<usize> {
     let mut rest = text;
     for c in secret.chars() {
@@ -152,8 +154,8 @@ fn written(text: &str, secret: &str) -> Option<usize> {
     Some(text.len() - rest.len())
 }
 
-/// Returns the first character of a text after unescaping, and the number of bytes that express it. `plain` is the
-/// first character as it stands in the text. A `k` may be written as `k`, `%6b`, `\u006b` or `\x6b`, and a quote as
+/// Returns the first character of a text after unescaping, and the number of bytes that express it in the text. `plain`
+/// is the first character without unescaping. A `k` can be written as `k`, `%6b`, `\u006b` or `\x6b`, and a quote as
 /// `\"`. In a JSON text inside another JSON text, escapes have more backslashes.
 fn unit(text: &str, plain: char) -> (char, usize) {
     let row = text.bytes().take(BACKSLASHES_AT_MOST).take_while(|byte| *byte == b'\\').count();
@@ -216,7 +218,8 @@ mod tests {
         }
     }
 
-    /// Nothing but secrets is taken out of a text, whatever pieces the text has.
+    /// Texts are put together from random pieces of escapes. Nothing panics, and a text that contains no secret stays
+    /// unchanged.
     #[test]
     fn texts_of_broken_escapes_are_no_panic() {
         let pieces = [
@@ -252,7 +255,8 @@ mod tests {
         }
     }
 
-    /// A secret is found wherever it begins in the text that was encoded.
+    /// Each case encodes a text in base64 with other characters before and after the secret. The secret is found in all
+    /// of them.
     #[test]
     fn a_secret_is_found_in_base64() {
         let secret = Secret::new("s3cr3t-s3cr3t?s3cr3t~~~");

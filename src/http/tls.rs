@@ -1,5 +1,5 @@
-//! TLS over a connection. ureq's own TLS trusts either Mozilla's authorities or given ones. This file can trust both
-//! together, and never sends our client certificate to a proxy.
+//! TLS over a connection. ureq's own TLS trusts either Mozilla's authorities or the authorities that the program gives
+//! to ureq. This file can trust both at the same time. It never sends our client certificate to a proxy.
 
 use super::auth::{raise, resolved};
 use super::certificates::ClientIdentity;
@@ -24,8 +24,8 @@ use ureq::unversioned::transport::{NextTimeout, Transport, TransportAdapter};
 pub struct Tls {
     pub roots: Roots,
     pub identity: Option<ClientIdentity>,
-    /// The authorities of `SSL_CERT_FILE`. They are trusted whenever the built-in authorities are trusted. There may be
-    /// hundreds of them.
+    /// The authorities of `SSL_CERT_FILE`. They are trusted whenever the built-in authorities are trusted. All clones
+    /// share them, because there can be hundreds of them.
     pub more_authorities: Arc<[CertificateDer<'static>]>,
     /// The value of `tls-server-name`. The server's certificate must have this name instead of the URL's host.
     /// Everything else, such as the address and the header `Host`, still comes from the URL.
@@ -225,7 +225,8 @@ fn client_config(tls: &Tls) -> Result<ClientConfig, Error> {
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()?;
     let mut store = RootCertStore::empty();
-    // Each authority was parsed and checked before the settings were made.
+    // Certificates that cannot be parsed are skipped without an error. This is safe, because every authority was
+    // already checked when the settings were read.
     let builder = match &tls.roots {
         Roots::BuiltIn => {
             store.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());

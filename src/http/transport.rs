@@ -33,7 +33,8 @@ thread_local! {
 #[derive(Clone, Copy)]
 struct Deadline {
     end: Instant,
-    /// The moment when the outermost deadline of this thread was set.
+    /// The moment when the thread set its first deadline that still applies. From this moment on, the monotonic clock
+    /// is compared with the wall clock.
     begun: Moment,
 }
 
@@ -64,15 +65,16 @@ fn capped(deadline: Instant) -> Instant {
     DEADLINE.get().map_or(deadline, |held| held.end.min(deadline))
 }
 
-/// Runs `work` as if this thread had no deadline. In a simulation, `work` may make calls of another process, to which
-/// the deadline of this process does not apply.
+/// Runs `work` as if this thread had no deadline. In a test that simulates several processes in one thread, `work` can
+/// make the calls of another process. The deadline of this process does not apply to them.
 pub fn apart<T>(work: impl FnOnce() -> T) -> T {
     let _held = HeldDeadline { before: DEADLINE.take() };
     work()
 }
 
-/// Whether the deadline of this thread has passed. It counts as passed when the clocks do not agree about how much time
-/// has passed. Returns `false` when this thread has no deadline.
+/// Whether the deadline of this thread has passed. The deadline also counts as passed when the monotonic clock and the
+/// wall clock have not advanced equally, because the machine was then probably suspended. Returns `false` when this
+/// thread has no deadline.
 pub(super) fn is_deadline_over() -> bool {
     is_over_at(Moment::now())
 }
@@ -92,13 +94,13 @@ impl Drop for HeldDeadline {
 pub(super) struct Connect {
     /// The tunnel through the proxy. `None` means that no proxy is used.
     pub(super) proxy: Option<Tunnel>,
-    /// How long resolving, connecting and the proxy's answer may take together, measured by the machine's clock, which
-    /// tests do not shorten.
+    /// How long resolving the name, connecting and the proxy's answer may take together. This is real time, which tests
+    /// do not shorten.
     pub(super) timeout: Duration,
 }
 
-/// A resolver that resolves nothing, because [`Connect`] resolves names only when a new connection needs an address. An
-/// idle connection needs none, and a proxy resolves names itself.
+/// A resolver that resolves nothing, because [`Connect`] resolves names itself when a new connection needs an address.
+/// An idle connection needs no address, and a proxy resolves the name of the server itself.
 #[derive(Debug)]
 pub(super) struct Unresolved;
 
@@ -150,7 +152,7 @@ impl Connect {
     }
 }
 
-/// A socket as a transport of ureq.
+/// A TCP socket in the form that ureq requires for a connection.
 #[derive(Debug)]
 struct Socket {
     stream: TcpStream,
@@ -204,8 +206,8 @@ impl Socket {
         })
     }
 
-    /// Sends all bytes until the moment `by`, or returns an error. The peer may accept only a few bytes at a time. The
-    /// time-out of each system call is therefore the time that remains for all bytes.
+    /// Sends all bytes until the moment `by`, or returns an error. Sometimes the peer accepts only a few bytes at a
+    /// time. The time-out of each system call is therefore the time that remains for all bytes.
     fn send(stream: &TcpStream, mut bytes: &[u8], by: Instant) -> io::Result<()> {
         while !bytes.is_empty() {
             let left = left_until(by)?;
@@ -233,8 +235,8 @@ impl Socket {
     }
 }
 
-/// Closes the socket. When a call was given up, its bytes may still be in the kernel's buffer. The kernel must not send
-/// them later, because they may be a write. The socket is therefore closed so that the kernel resets the connection and
+/// Closes the socket. When a call was given up, its bytes can still be in the kernel's buffer. The kernel must not send
+/// them later, because they can be a write. The socket is therefore closed so that the kernel resets the connection and
 /// discards the buffer.
 impl Drop for Socket {
     fn drop(&mut self) {
@@ -277,7 +279,7 @@ impl Transport for Socket {
     }
 }
 
-/// A connection to a simulated server.
+/// A connection in memory to a simulated server, for tests.
 #[derive(Debug)]
 struct InMemory {
     authority: String,
@@ -311,8 +313,8 @@ impl Transport for InMemory {
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, ureq::Error> {
         if !self.request.is_empty() {
             let request = std::mem::take(&mut self.request);
-            // ureq's time-outs are measured by the machine's clock and not by the simulated clock, so the deadline of
-            // this thread is used instead.
+            // ureq's time-outs are in real time, and the simulated server has a simulated clock. The deadline of this
+            // thread is therefore used instead.
             let until = DEADLINE.get().map_or_else(clock::now, |held| held.end);
             let answer =
                 left_until(until).and_then(|_| clock::exchange(&self.authority, &request, until));
@@ -329,7 +331,7 @@ impl Transport for InMemory {
     }
 }
 
-/// Returns the error as an error of ureq, which has an error type of its own for time-outs.
+/// Converts an I/O error into an error of ureq. A time-out becomes ureq's own kind of error for time-outs.
 fn in_ureq_terms(error: io::Error, during: Timeout) -> ureq::Error {
     match error.kind() {
         ErrorKind::TimedOut | ErrorKind::WouldBlock => ureq::Error::Timeout(during),
@@ -337,17 +339,18 @@ fn in_ureq_terms(error: io::Error, during: Timeout) -> ureq::Error {
     }
 }
 
-/// Returns the moment when a step of ureq must end. It is never later than the deadline of this thread.
+/// Returns the moment when a step of ureq must end. The moment is never later than the deadline of this thread.
 fn end_of(timeout: NextTimeout) -> Instant {
     let now = clock::now();
-    // ureq's time-out "never" is longer than an `Instant` can hold.
+    // This moment is used when ureq has set no time-out. ureq's value for "no time-out" is too long to be added to an
+    // `Instant`.
     let never = now + Duration::from_secs(24 * 3600);
     let after = clock::from_machine(*timeout.after);
     capped(now.checked_add(after).unwrap_or(never))
 }
 
-/// Returns how much time is left until `by`, measured by the machine's clock. Returns an error when no time is left or
-/// when the deadline of this thread has passed, because a time-out of zero would mean that there is no time-out.
+/// Returns how much real time is left until `by`. Returns an error when no time is left or when the deadline of this
+/// thread has passed. The result is never zero, because a socket takes a time-out of zero for no time-out.
 fn left_until(by: Instant) -> io::Result<Duration> {
     let left = clock::machine_until(by);
     if left.is_zero() || is_deadline_over() { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }
@@ -383,7 +386,8 @@ mod tests {
         }
     }
 
-    /// The kernel gives up a connection whose peer takes nothing. Only the first answer of the kernel says so.
+    /// The kernel gives up a connection whose peer receives nothing. The kernel reports "timed out" only to the next
+    /// system call, so the socket must remember this error for all later steps.
     #[test]
     fn a_connection_that_the_kernel_gave_up_has_timed_out_for_every_later_step() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -400,7 +404,8 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !is_over.load(Ordering::Relaxed) {
-                    // Each send sets the user time-out of its call, so this thread sets a short one again and again.
+                    // Each send sets the TCP user time-out to the long time-out of its call. This thread therefore sets
+                    // a short one again and again.
                     let moment = Some(Duration::from_millis(1));
                     SockRef::from(&kernels_view).set_tcp_user_timeout(moment).unwrap();
                     std::thread::yield_now();

@@ -25,7 +25,8 @@ const IPV4: u8 = 1;
 const NAME: u8 = 3;
 const IPV6: u8 = 4;
 
-/// The longest head of an answer that is read, in bytes. Even the head of a login page with its cookies is shorter.
+/// The longest head of an answer that is read, in bytes. Even the head of a proxy's login page with its cookies is
+/// shorter.
 const HEAD_BYTES: usize = 16 * 1024;
 
 /// A tunnel that is being opened.
@@ -80,7 +81,7 @@ impl Tunnel {
         connect: impl Fn(&Uri) -> Result<Box<dyn Transport>, ureq::Error>,
         timeout: NextTimeout,
     ) -> Result<Box<dyn Transport>, ureq::Error> {
-        // Only the host and the port of this URL are used.
+        // Only the host and the port of this URL are used, so the scheme does not matter.
         let uri = format!("http://{}", authority(&self.proxy.host, self.proxy.port));
         let transport = connect(&uri.parse().map_err(ureq::http::Error::from)?)?;
         Ok(match &self.tls {
@@ -168,7 +169,7 @@ impl<S: Read + Write> Opening<'_, S> {
                 return Err(HttpErrorKind::Request(why.to_owned()));
             }
         }
-        // A name is sent unresolved, because the proxy knows names that we cannot resolve.
+        // A name is sent unresolved, because the proxy can resolve names that we cannot resolve.
         let mut message = vec![VERSION, CONNECT, 0];
         match self.host.parse::<IpAddr>() {
             Ok(IpAddr::V4(ip)) => message.extend([&[IPV4], &ip.octets()[..]].concat()),

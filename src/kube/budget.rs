@@ -1,5 +1,6 @@
 //! Limits the memory that all Services take. There is one limit for each namespace and one for all namespaces together.
-//! When a limit is exceeded, the oldest Services are kept whole.
+//! When a limit is exceeded, the youngest Services lose their large fields, and the older Services are kept with all
+//! fields.
 //!
 //! A list is read Service by Service. The large fields of a Service that is above a limit are dropped at once, so that
 //! the Services in memory never exceed the limits. Once a Service is above a limit, all younger Services are above the
@@ -8,19 +9,20 @@
 use jiff::Timestamp;
 use std::collections::{BTreeMap, HashMap};
 
-/// The first 1,024 bytes of each Service are not counted. Eight usual annotations and three ports have this size. A
-/// Service of at most this size is therefore always kept whole, however large other Services are.
+/// The first 1,024 bytes of each Service are not counted. This is enough for a Service with eight usual annotations and
+/// three ports. A Service of at most this size therefore keeps all its fields, however large other Services are.
 const ALWAYS_KEPT: usize = 1 << 10;
 
 /// How many bytes the Services of one namespace may take together, without the first [`ALWAYS_KEPT`] bytes of each
 /// Service. 130 Services of the largest size that is read fit into this limit.
 const OF_NAMESPACE: usize = 4 << 20;
 
-/// How many bytes all Services together may take, without the first [`ALWAYS_KEPT`] bytes of each Service. The shipped
-/// memory limit of the Pod is 64 MiB, and planning a Service needs up to three copies of its annotations.
+/// How many bytes all Services together may take, without the first [`ALWAYS_KEPT`] bytes of each Service. Planning a
+/// Service needs up to three copies of its annotations, so three times this size must fit into the Pod's memory limit,
+/// which is 64 MiB in the shipped manifest.
 const IN_TOTAL: usize = 8 << 20;
 
-/// The limit that is exceeded, so that a Service is not kept whole.
+/// The limit that was exceeded when a Service lost its large fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Above {
     Namespace,
@@ -30,21 +32,23 @@ pub enum Above {
 /// The creation time and the UID of a Service. The older of two Services has the smaller value.
 pub(super) type Age = (Option<Timestamp>, String);
 
-/// Decides which Services are kept whole, so that all Services together take limited memory. While a list is read, the
-/// budget counts the Services. Afterwards it says whether a Service that is read alone is kept whole.
+/// Decides which Services keep their large fields in memory, so that all Services together take limited memory. The
+/// budget counts the Services while a list is read. When a single Service is read later by its name, the budget of the
+/// last list decides whether this Service keeps its large fields.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ServiceBudget {
     namespaces: HashMap<String, LimitShare>,
     total: LimitShare,
 }
 
-/// The Services that count towards one of the limits, which is the limit of a namespace or the limit of all.
+/// One limit, which is the limit of a namespace or of all namespaces, and the Services that count towards the limit.
 #[derive(Clone, Debug, Default)]
 struct LimitShare {
-    /// The Services that are kept whole and count towards the limit, the oldest first.
+    /// The Services that keep all their fields and count towards the limit, the oldest first.
     kept: BTreeMap<Age, CountedService>,
     bytes: usize,
-    /// The age of the oldest Service that is above the limit. All younger Services are above the limit too.
+    /// The creation time and UID of the oldest Service that is above the limit. All younger Services are above the
+    /// limit too.
     cut: Option<Age>,
 }
 
@@ -73,7 +77,7 @@ impl Above {
 
 impl ServiceBudget {
     /// Adds a Service of this size, which has the index `place` in the list. Returns the indexes of all Services that
-    /// this Service puts above a limit. The added Service itself may be among them.
+    /// must now lose their large fields, because a limit is exceeded. The added Service itself can be among them.
     pub(super) fn add(
         &mut self,
         namespace: &str,
@@ -117,14 +121,14 @@ impl ServiceBudget {
         }
     }
 
-    /// Returns the limit because of which a Service of this age and size is not kept whole. The last list decides.
-    /// `None` means that the Service is kept whole.
+    /// Returns the limit because of which a Service of this age and size must lose its large fields. Returns `None`
+    /// when the Service keeps all its fields. The Services of the last list decide.
     pub(super) fn is_above(&self, namespace: &str, age: &Age, bytes: usize) -> Option<Above> {
         if bytes <= ALWAYS_KEPT { None } else { self.cut(namespace, age) }
     }
 
-    /// Returns the limit that older Services have used up completely, so that a Service of this age is above it
-    /// whatever its own size is. Returns `None` when there is no such limit.
+    /// Returns the limit that older Services have already used up. A Service of this age is then above the limit,
+    /// however small the Service is. Returns `None` when there is no such limit.
     pub(super) fn cut(&self, namespace: &str, age: &Age) -> Option<Above> {
         let is_cut = |share: &LimitShare| share.cut.as_ref().is_some_and(|cut| cut <= age);
         if self.namespaces.get(namespace).is_some_and(is_cut) {
@@ -134,8 +138,8 @@ impl ServiceBudget {
         }
     }
 
-    /// Returns only the part of the budget that is needed after the list was read. This part decides whether a Service
-    /// that is later read alone is kept whole.
+    /// Drops the part of the budget that is needed only while a list is read. The returned budget can still decide
+    /// whether a Service that is read later by its name keeps its large fields.
     pub(super) fn ended(mut self) -> ServiceBudget {
         self.namespaces.retain(|_, share| share.cut.is_some());
         let shares = self.namespaces.values_mut().chain([&mut self.total]);
@@ -145,7 +149,8 @@ impl ServiceBudget {
 }
 
 impl LimitShare {
-    /// Adds a Service. Returns the Services that are above the limit because of it, the youngest first.
+    /// Adds a Service. Returns the Services that must lose their large fields so that the limit is not exceeded, the
+    /// youngest first.
     fn add(
         &mut self,
         age: &Age,
@@ -187,7 +192,8 @@ mod tests {
         (Some(created), format!("uid-{second}"))
     }
 
-    /// Reads Services (namespace, second of creation, bytes) in this order and returns those that are kept.
+    /// Adds these Services to a budget in this order, and returns the Services that keep all their fields. Each Service
+    /// is given as its namespace, the second of its creation, and its size in bytes.
     fn kept(services: &[(String, usize, usize)]) -> Vec<(String, usize)> {
         let mut budget = ServiceBudget::default();
         let mut is_kept = vec![true; services.len()];
@@ -229,7 +235,7 @@ mod tests {
 
     #[test]
     fn the_oldest_of_all_come_first_in_total() {
-        // Ten namespaces, each of which is within its own limit.
+        // There are ten namespaces. The Services of each namespace alone are within the limit of a namespace.
         let of = |number: usize| {
             let all = 0..100;
             all.map(move |n| (format!("n-{number}"), number * 100 + n, LARGE))

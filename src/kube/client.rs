@@ -1,4 +1,5 @@
-//! The client of the API server, and the calls that need no module of their own.
+//! The client of the Kubernetes API server. Calls about nodes, the version and access rights are here, and also the
+//! reading of lists. Calls about other kinds of objects are in their own files.
 
 use super::budget::ServiceBudget;
 use super::config::Access;
@@ -27,8 +28,8 @@ pub const READ_TIMEOUT: Duration = Duration::from_secs(30);
 /// expect. An answer is parsed while it arrives and is never in memory as a whole, so this limit bounds the
 /// time of a read and not its memory.
 const BODY_LIMIT_BYTES: u64 = 256 << 20;
-/// The longest list of Services that is read as one answer, in bytes. Users create Services, and each Service may have
-/// 1.5 MB of fields that are skipped. A longer list is read in several pages.
+/// The longest list of Services that is read as one answer, in bytes. Users create Services, and the fields that this
+/// program does not use can have 1.5 MB in each Service. A longer list is read in several pages.
 const SERVICES_LIMIT_BYTES: u64 = 64 << 20;
 const PAGE_ITEMS: u32 = 500;
 /// When an answer was too long, the number of items on a page is divided by this number.
@@ -36,9 +37,11 @@ const SMALLER_PAGE: u32 = 5;
 /// The smallest number of items on a page. An object in etcd has at most 1.5 MB, so a page with this many objects is
 /// below every limit of length.
 const SMALLEST_PAGE_ITEMS: u32 = 20;
-/// How many items of a list are read at most. This is ten times the number that Kubernetes supports.
+/// How many items of a list are read at most. This is ten times the number of nodes that Kubernetes supports in one
+/// cluster.
 const ITEMS_AT_MOST: u32 = 50_000;
-/// How often one list is begun at most. A list is begun again when its `continue` token expires before the last page.
+/// How many times one list is begun at most. A list is begun again when its `continue` token expires before the last
+/// page.
 const LIST_TRIES: u32 = 3;
 
 const NODES: &str = "/api/v1/nodes";
@@ -49,23 +52,23 @@ pub(super) const PARTIAL: &str = "PartialObjectMetadataList";
 pub(super) const MERGE_PATCH: &str = "application/merge-patch+json";
 const STRATEGIC_MERGE_PATCH: &str = "application/strategic-merge-patch+json";
 
-/// The method of the gate that is asked before a usual write. The gate allows writes only while this process may write,
+/// The method of [`Gate`] that must allow a usual write. A gate allows such a write only while this process may write,
 /// for example while it holds the Lease.
 pub(super) const PASS: http::Pass = <dyn Gate>::pass;
-/// The method of the gate that is asked before a write at the end of the process, which is an event or the release of
-/// the Lease. The gate allows such a write although the process is ending.
+/// The method of [`Gate`] that must allow a write at the end of the process, which is an event or the release of the
+/// Lease. A gate allows such a write even when the process is already ending.
 pub(super) const PASS_AT_END: http::Pass = <dyn Gate>::pass_at_end;
 
-/// The call that asks the API server whether our user has a right. The gate, which refuses the writes of a command that
-/// must not write, lets this POST through, because it changes nothing.
+/// The call that asks the API server whether our user has a right. Commands that must not write have a [`Gate`] that
+/// refuses writes. This gate allows the call although it is a POST, because it changes nothing.
 pub const ACCESS_REVIEW: &str = "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 
-/// The answer of `/version`. A missing field is empty.
+/// The answer of `/version`. A field that the API server did not send is an empty text.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Version {
     #[serde(default)]
     pub major: String,
-    /// The minor version, which may end in `+`.
+    /// The minor version, which can end in `+`.
     #[serde(default)]
     pub minor: String,
     /// The full version, e.g. `v1.36.2`.
@@ -91,7 +94,7 @@ pub struct AllowedVerb<'a> {
 /// The source from which a list is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadFrom {
-    /// The API server's cache. Such a read is cheap, and the answer may be a moment old.
+    /// The API server's cache. Such a read is cheap, and the answer can be a moment old.
     Cache,
     /// etcd. The answer has the current state.
     Latest,
@@ -110,12 +113,12 @@ pub struct KubeClient {
     http: http::HttpClient,
     namespace: Option<String>,
     origin: String,
-    /// Decides which Services are ours.
+    /// Decides which Services this program manages.
     pub scope: ServiceScope,
-    /// The budget as it was at the end of the last list of Services. It decides whether a Service that is
-    /// read alone is kept whole.
+    /// The budget of the last list of Services. It decides whether a Service that is read later by its name keeps its
+    /// large fields.
     pub(super) budget: Mutex<ServiceBudget>,
-    /// How many items of a page are requested, for each kind of list that was too long for one answer.
+    /// The kinds of lists that were too long for one answer, each with the number of items that is requested on a page.
     large_lists: Mutex<BTreeMap<String, u32>>,
 }
 
@@ -135,7 +138,7 @@ pub(super) struct PageEnd {
     pub(super) bytes: u64,
 }
 
-/// The part of a list that is requested next.
+/// The page of a list that is requested next.
 struct NextPage {
     /// How many items the API server may put on the page at most.
     items: u32,
@@ -143,7 +146,7 @@ struct NextPage {
     place: String,
 }
 
-/// The query parameter that requests the whole list from the API server's cache. The API server may then ignore the
+/// The query parameter that requests the whole list from the API server's cache. The API server can then ignore the
 /// limit of items and send everything in one answer.
 const WHOLE: &str = "&resourceVersion=0";
 
@@ -226,7 +229,7 @@ impl KubeClient {
         &self.origin
     }
 
-    /// Returns how many calls were made so far. Each try of a call adds one.
+    /// Returns how many requests were made so far. Each try of a call counts as a request.
     pub fn calls(&self) -> u64 {
         self.http.calls()
     }
@@ -242,8 +245,8 @@ impl KubeClient {
     }
 
     /// Returns one row for each node, read from the API server's cache. Returns an error when the table is not
-    /// complete. Returns `None` when the hash of the rows equals `print`, so that no row has changed. Otherwise `print`
-    /// becomes the new hash.
+    /// complete. `print` is the hash of the rows of an earlier table. Returns `None` when the rows have the same hash
+    /// now, because then no row has changed. Otherwise `print` becomes the new hash.
     pub fn node_table(
         &self,
         detail: Detail,
@@ -256,7 +259,8 @@ impl KubeClient {
         self.list_new::<TablePage>(NODES, form, "Table", ReadFrom::Cache, print)
     }
 
-    /// Returns a node as it is now, or `None` when the API server itself says that the node does not exist.
+    /// Returns a node as it is now. Returns `None` when the API server answers that the node does not exist. A 404 that
+    /// a proxy has sent is an error.
     pub fn node(&self, name: &str) -> Result<Option<KubeNode>, KubeError> {
         self.get_if_there(&node_path(name))
     }
@@ -300,7 +304,8 @@ impl KubeClient {
         Ok(self.http.get_parsed(path, reading, PhantomData)?.value)
     }
 
-    /// Returns an object as it is now, or `None` when the API server itself says that the object does not exist.
+    /// Returns an object as it is now. Returns `None` when the API server answers that the object does not exist. A 404
+    /// that a proxy has sent is an error.
     pub(super) fn get_if_there<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -326,9 +331,9 @@ impl KubeClient {
         self.write(PASS, Method::Patch, &path, MERGE_PATCH, patch)
     }
 
-    /// Sets one condition of a node and leaves the other conditions unchanged. The type of the condition identifies it.
-    /// The patch is a strategic merge patch, because a merge patch would replace the whole list of conditions. The
-    /// patch must contain `metadata.resourceVersion`.
+    /// Sets the condition of a node that has the type in the patch, and leaves the other conditions unchanged. The
+    /// patch is a strategic merge patch, because a merge patch would replace the whole list of conditions. The patch
+    /// must contain `metadata.resourceVersion`.
     pub fn patch_node_condition(&self, name: &str, patch: &Value) -> Result<KubeNode, KubeError> {
         let path = format!("{}/status", node_path(name));
         self.write(PASS, Method::Patch, &path, STRATEGIC_MERGE_PATCH, patch)
@@ -370,8 +375,9 @@ impl KubeClient {
         list.map(Option::unwrap_or_default)
     }
 
-    /// Reads a list like [`list`](Client::list). Returns `None` when the hash of the items equals `print`, so that no
-    /// item has changed. Otherwise `print` becomes the new hash.
+    /// Reads a list like [`list`](KubeClient::list). `print` is the hash of the items of an earlier list. Returns
+    /// `None` when the items have the same hash now, because then no item has changed. Otherwise `print` becomes the
+    /// new hash.
     pub(super) fn list_new<P: PageForm>(
         &self,
         path: &str,
@@ -388,10 +394,10 @@ impl KubeClient {
         })
     }
 
-    /// Reads a list page by page. `begin` makes an empty value, and `read_page` adds a page to the value, or returns
-    /// `None` when the answer is `null`. When the `continue` token expires before the last page, the list is read again
-    /// from its beginning, but only a few times. A list from the API server's cache is requested in one answer. When
-    /// that answer is too long, the list is read in pages instead.
+    /// Reads a list page by page. `begin` makes an empty value, and `read_page` adds a page to this value. `read_page`
+    /// returns `None` when the answer is `null`. When the `continue` token expires before the last page, the list is
+    /// read again from its beginning, but only a few times. A list from the API server's cache is requested in one
+    /// answer. When that answer is too long, the list is read in pages instead.
     pub(super) fn read_pages<T>(
         &self,
         list: ListOf,
@@ -475,15 +481,16 @@ impl KubeClient {
         Err(self.unreadable(folder, why))
     }
 
-    /// Returns a hash of the items in a body. The items begin at the first `[`. The version of the list stands before
-    /// them and is not hashed, because it changes even when the items do not change.
+    /// Returns a hash of the items in the body of a list. Only the text from the first `[` on is hashed, because the
+    /// items begin there. The resource version of the list stands before the items. The version is not hashed, because
+    /// it changes even when no item changes.
     fn print(&self, body: &[u8]) -> Print {
         let begin = body.iter().position(|byte| *byte == b'[');
         Print(begin.map(|begin| self.hasher.hash_one(&body[begin..])))
     }
 
-    /// Reads one page. `token` is called with the parsed answer. It returns the token of the next page, or the reason
-    /// why the answer is not a page, or `None` when the answer is `null`.
+    /// Reads one page. `token` is called with the parsed answer. It returns the token of the next page, or an error
+    /// that says why the answer is not a page. It returns `None` when the answer is `null`.
     pub(super) fn page<P: http::Parse>(
         &self,
         path: &str,
@@ -516,7 +523,8 @@ fn accepted(kind: &str) -> String {
     }
 }
 
-/// Returns how many bytes of a list of this kind are read at most. Lists of metadata are always lists of Services.
+/// Returns how many bytes of a list of this kind are read at most. A list of metadata has the limit for Services,
+/// because only Services are read in this form.
 fn body_limit(kind: &str) -> u64 {
     match kind {
         SERVICE_LIST | PARTIAL => SERVICES_LIMIT_BYTES,

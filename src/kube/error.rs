@@ -8,13 +8,13 @@ use std::fmt;
 pub enum KubeError {
     /// The API answered with a `Status`.
     Status(Box<KubeStatus>),
-    /// There is no answer of the API, because of the network or TLS, or because a proxy answered in its place.
+    /// The API has not answered. The cause is the network or TLS, or a proxy has answered instead of the API.
     Http(Box<http::HttpError>),
     /// The answer does not have the expected form. `call` is the method and the URL.
     Unreadable { call: String, why: String },
 }
 
-/// The `Status` of a failed call. The code depends only on `reason` and `code`. People read `message`.
+/// The `Status` of a failed call. The program decides only by `reason` and `code`. `message` is for people.
 #[derive(Debug)]
 pub struct KubeStatus {
     /// The method and the URL of the call.
@@ -22,7 +22,8 @@ pub struct KubeStatus {
     pub code: u16,
     pub reason: String,
     pub message: String,
-    /// Whether the API server refused the call because the namespace is being deleted. Another role would not help.
+    /// Whether the API server refused the call because the namespace is being deleted. Such a 403 does not mean that
+    /// the role is wrong.
     pub is_namespace_terminating: bool,
 }
 
@@ -41,7 +42,7 @@ impl KubeError {
         self.is(409, "AlreadyExists")
     }
 
-    /// Whether the API server itself says that the object does not exist.
+    /// Whether the API server says that the object does not exist. A 404 that a proxy has sent does not count.
     pub fn is_not_found(&self) -> bool {
         self.is(404, "NotFound")
     }
@@ -52,8 +53,8 @@ impl KubeError {
         self.is(410, "Expired")
     }
 
-    /// Returns the reason why the answer does not have the requested form, or `None` when the call failed for another
-    /// reason. The API server may not know the form, or may have answered in another form.
+    /// Returns an error text when the API server did not send the answer in the requested form, for example as a
+    /// `Table`. Returns `None` when the call failed for another reason.
     pub fn no_such_form(&self) -> Option<String> {
         match self {
             KubeError::Unreadable { why, .. } => Some(why.clone()),
@@ -82,12 +83,14 @@ impl KubeError {
         self.is(403, "Forbidden")
     }
 
-    /// Whether the API server refused a new object because the namespace is being deleted. Another role would not help.
+    /// Whether the API server refused a new object because the namespace is being deleted. Such a 403 does not mean
+    /// that the role is wrong.
     pub fn is_namespace_terminating(&self) -> bool {
         matches!(self, KubeError::Status(status) if status.is_namespace_terminating)
     }
 
-    /// Whether the answer was longer than the limit, or began and did not end before the time-out.
+    /// Whether a shorter answer could have helped: the answer was longer than the limit, or it was not complete before
+    /// the time-out although it had begun.
     pub fn is_too_long(&self) -> bool {
         match self {
             KubeError::Http(error) => match error.kind {
@@ -107,8 +110,8 @@ impl KubeError {
         )
     }
 
-    /// Whether the write was not sent, because this process may not write now (it does not hold the Lease, or is
-    /// ending).
+    /// Whether the write was not sent, because this process is not allowed to write now. The process does not hold the
+    /// Lease, for example, or it is ending.
     pub fn is_refused(&self) -> bool {
         matches!(self.unanswered(), Some(http::HttpErrorKind::Refused(_)))
     }
@@ -187,8 +190,8 @@ impl fmt::Display for KubeError {
 pub const CONFLICT_TRIES: u32 = 5;
 
 /// Runs `attempt`. Runs it again, a few times at most, when another writer has changed the object in the meantime. The
-/// first attempt gets `true` and may use an older copy of the object. Each later attempt gets `false`, and must read
-/// the object again and plan again.
+/// first attempt gets `true` and is allowed to use an older copy of the object. Each later attempt gets `false`, and
+/// must read the object again and plan again.
 pub fn retry_on_conflict<T>(
     mut attempt: impl FnMut(bool) -> Result<T, KubeError>,
 ) -> Result<T, KubeError> {

@@ -1,9 +1,9 @@
-//! Events, which `kubectl describe` shows. They report what this program did. An event may be lost, and the number of
+//! Events, which `kubectl describe` shows. They report what this program did. An event can be lost, and the number of
 //! events is limited.
 //!
-//! A process that restarts does not know which events it has written before. The name of an event is
-//! therefore made from its object, UID, reason and message. When an event of this name exists, its count is
-//! raised and no second event is written.
+//! A process that restarts does not know which events were written before. The name of an event is therefore made from
+//! the name and UID of its object, from its reason, and from its message. When an event of this name exists, its count
+//! is raised and no second event is written.
 
 use super::client::{
     JSON, KubeClient, MERGE_PATCH, PASS_AT_END, ReadFrom, folder, percent_encoded,
@@ -26,11 +26,11 @@ pub struct Event {
     pub object: ObjectReference,
     pub reason: Reason,
     pub message: String,
-    /// When the event happened. The API server may receive the event later.
+    /// When the event happened. The API server can receive the event later.
     pub at: Timestamp,
-    /// Whether an equal event that exists already is left unchanged. Otherwise the count of that event is raised. A
-    /// process that has just started leaves it unchanged, because the process before it may have written the event for
-    /// the same failure.
+    /// What happens when an equal event exists already. `true` leaves that event unchanged, and `false` raises its
+    /// count. A process that has just started sets `true`, because the process before it has perhaps already written
+    /// the event for the same failure.
     pub only_new: bool,
 }
 
@@ -59,7 +59,7 @@ pub struct PastEvent {
     /// The type of the event: `Normal` or `Warning`.
     #[serde(default, rename = "type")]
     pub kind: String,
-    /// How often the event happened. 0 means that the author of the event does not count repetitions.
+    /// How many times the event happened. 0 means that the author of the event does not count repetitions.
     #[serde(default, deserialize_with = "null_as_default")]
     pub count: u32,
     /// When the event happened most recently. Controllers that do not count repetitions leave the field out.
@@ -83,8 +83,8 @@ struct EventSource {
     component: String,
 }
 
-/// The object that an event is about. All four fields together identify the object, because anybody who may write
-/// events in a namespace can write any UID into them.
+/// The object that an event is about. The UID alone does not identify the object, because anybody who is allowed to
+/// write events in a namespace can write any UID into them. All four fields are therefore compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct Involved {
@@ -106,9 +106,9 @@ impl From<&ObjectReference> for Involved {
 }
 
 impl PastEvent {
-    /// Whether the author of the event is one of these components, and the event is in the namespace of its object.
-    /// Anybody who may write events in this namespace can write such an author, so the text of an event may be quoted,
-    /// and must never be trusted.
+    /// Whether the event names one of these components as its author, and is in the namespace of its object. The author
+    /// is not proven, because anybody who is allowed to write events in this namespace can write any author. The text
+    /// of an event may therefore be shown, but must never be trusted.
     fn is_of(&self, components: &[&str]) -> bool {
         let author = match self.source.component.as_str() {
             "" => &*self.reporting_component,
@@ -133,8 +133,8 @@ impl PastEvent {
 }
 
 impl KubeClient {
-    /// Returns the events that these components wrote about one Service, or about all Services. The daemon's role does
-    /// not allow this call.
+    /// Returns the events that these components wrote about one Service, or about all Services. Only commands of a user
+    /// make this call, because the daemon's role does not allow it.
     pub fn service_events(
         &self,
         one: Option<&ObjectReference>,
@@ -174,7 +174,7 @@ pub(super) fn write(client: &KubeClient, event: &Event) -> Result<(), KubeError>
     let reason = event.reason.name();
     let namespace = namespace_of_events(&object.namespace);
     let kind = if event.is_warning() { "Warning" } else { "Normal" };
-    // The message may repeat text from outside, and people read it at a terminal. Secrets are therefore redacted, and
+    // The message can repeat text from outside, and people read it at a terminal. Secrets are therefore redacted, and
     // control characters are escaped.
     let message = http::without_known_secrets(message);
     let message = &*text::one_line(&message);
@@ -206,8 +206,8 @@ pub(super) fn write(client: &KubeClient, event: &Event) -> Result<(), KubeError>
         Err(error) if error.is_already_exists() => {}
         outcome => return outcome.map(drop),
     }
-    // The official role does not allow `get` on events. Without this right the count cannot be raised, and only the
-    // time of the event is updated.
+    // The role of hcloud-cloud-controller-manager does not allow `get` on events. Without this right the count cannot
+    // be raised, and only the time of the event is updated.
     let event = format!("{events}/{name}");
     let patch = match client.document(&event, "metadata") {
         Ok(existing) => json!({
@@ -223,10 +223,11 @@ pub(super) fn write(client: &KubeClient, event: &Event) -> Result<(), KubeError>
     patched.map(drop)
 }
 
-/// Returns the name `<object>.<16 hex digits>`. An equal message about the same object has the same name.
+/// Returns the name `<object>.<16 hex digits>`. Two events get the same name when their object, reason and message are
+/// equal.
 fn event_name(object: &ObjectReference, reason: &str, message: &str) -> String {
     let hash = text::fnv1a([object.uid.as_str(), "\0", reason, "\0", message]);
-    // The API server allows 253 characters at most in the name of an object.
+    // The name of an object has at most 253 characters. 236 characters leave enough for the dot and the 16 digits.
     let stem: String = object.name.chars().take(236).collect();
     format!("{stem}.{hash:016x}")
 }
@@ -248,7 +249,8 @@ mod tests {
 
     #[test]
     fn an_event_counts_in_the_namespace_of_its_object_alone() {
-        // Each case has the object's namespace, the event's namespace, both signatures, and whether the event counts.
+        // Each case has the namespace of the object, the namespace of the event, the author in `source.component`, the
+        // author in `reportingComponent`, and whether the event is accepted as ours.
         for (of_object, of_event, component, reporter, counts) in [
             ("a", "a", "ours", "ours", true),
             ("a", "a", "ours", "", true),

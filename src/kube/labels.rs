@@ -1,4 +1,5 @@
-//! Labels and annotations, read pair by pair while an answer arrives. A pair that is not needed takes no memory.
+//! Labels and annotations, read key by key while an answer arrives. A key that is not needed takes no memory, nor does
+//! its value.
 //!
 //! Thousands of objects have the same few labels and node annotations, so their texts are interned. A Service has up to
 //! 256 kB of annotations, which differ from Service to Service. Only the annotations that the provider reads are
@@ -23,7 +24,7 @@ const VALUE_CHARACTERS: usize = 256;
 const SERVER_LABELS_CHARACTERS: usize = 2_048;
 
 /// The largest size of the annotations that the API server accepts for one object, in bytes. A Service's annotations
-/// may take this much memory while the Service is read.
+/// can take this much memory while the Service is read.
 const BYTES_OF_OBJECT: usize = 256 << 10;
 
 /// How many names of unknown annotations are stored for each Service. An annotation is unknown when it is in the
@@ -106,7 +107,8 @@ type Pair = (Box<str>, Box<str>);
 /// The annotations of a Service that the provider reads. When they are too many or too large, none of them is stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Annotations {
-    /// The keys and values. All versions of a Service with equal annotations share this memory.
+    /// The keys and values. Versions of a Service that were read at different times share this memory when their
+    /// annotations are equal.
     pairs: Arc<[Pair]>,
     is_too_large: bool,
     /// The number of unknown annotations whose names are not stored, because there are more than [`UNKNOWN_AT_MOST`].
@@ -118,7 +120,7 @@ impl Annotations {
         self.pairs.iter().map(|(key, value)| (&**key, &**value))
     }
 
-    /// Lets these annotations share the memory of `other` when both are equal.
+    /// When both sets of annotations are equal, makes this one use the memory of `other`.
     pub fn share(&mut self, other: &Annotations) {
         if self == other {
             self.pairs = Arc::clone(&other.pairs);
@@ -130,7 +132,7 @@ impl Annotations {
         self.iter().map(|(key, value)| key.len() + value.len()).sum()
     }
 
-    /// Keeps the annotations that the provider reads, and frees the memory of the others.
+    /// Keeps only the annotations that the provider reads, and frees the memory of all other annotations.
     pub(super) fn select(&mut self, kind_of: Option<fn(&str) -> AnnotationKind>) {
         let (mut bytes, mut unknown) = (0, 0);
         let mut kept: Vec<Pair> = Vec::new();
@@ -198,13 +200,13 @@ pub(super) fn labels_of_service<'de, D: Deserializer<'de>>(d: D) -> Result<Annot
     Annotations::read_where(|_| true, BYTES_AT_MOST, COUNT_AT_MOST, d)
 }
 
-/// Decides which Services are ours, by `--load-balancer-class` and `--service-selector`, and which of their
-/// annotations are stored.
+/// Decides which Services this program manages, by `--load-balancer-class` and `--service-selector`. It also decides
+/// which annotations of these Services are stored.
 #[derive(Clone, Debug, Default)]
 pub struct ServiceScope {
-    /// The `spec.loadBalancerClass` of our Services. `None` means that our Services have no class.
+    /// The `spec.loadBalancerClass` of the Services that this program manages. `None` means that they have no class.
     pub class: Option<String>,
-    /// The label selector that our Services must match.
+    /// The label selector that a Service must match, so that this program manages the Service.
     pub selector: Selector,
     /// A function that says whether the provider knows the annotation with this key. `None` means that
     /// every annotation is stored.
@@ -212,7 +214,7 @@ pub struct ServiceScope {
 }
 
 impl ServiceScope {
-    /// Returns the reason why a Service is not ours, or `None` when the Service is ours.
+    /// Returns the reason why this program does not manage a Service, or `None` when it manages the Service.
     pub(super) fn left_alone(
         &self,
         class: &Option<String>,

@@ -1,7 +1,8 @@
 //! Leases, as client-go's leader election reads and writes them.
 //!
-//! A Lease is stored whole, as JSON, and only the five fields of leader election are changed. A PUT replaces the whole
-//! object, and everything that other programs wrote into the Lease must stay.
+//! A Lease is written by a PUT, which replaces the whole object. Everything that other programs wrote into the Lease
+//! must stay. The Lease is therefore kept in memory as complete JSON, of which only the five fields of leader election
+//! and our annotations are changed.
 
 use super::client::{JSON, KubeClient, PASS, PASS_AT_END, folder, percent_encoded};
 use super::error::KubeError;
@@ -17,18 +18,19 @@ const API_VERSION: &str = "coordination.k8s.io/v1";
 /// next process waits from this time on before it logs in again.
 const LOGIN_REFUSED: &str = "ccm-from-scratch/robot-login-refused";
 
-/// The annotation with the UIDs that identify the cluster, and the UID of the Lease itself, as JSON.
+/// The annotation for the identity of the cluster. Its JSON value contains the UIDs that identify the cluster, and the
+/// UID of the Lease itself.
 const IDENTITY: &str = "ccm-from-scratch/identity";
 
 /// The longest value of the annotation [`IDENTITY`] that is read, in bytes. The present UID and ten former UIDs need
 /// about half of this.
 const IDENTITY_BYTES: usize = 1024;
 
-/// How many former identities are remembered.
+/// How many former UIDs of the Service `default/kubernetes` are remembered.
 const FORMER_AT_MOST: usize = 10;
 
-/// The length of the longest UID that is accepted, in characters. A UID becomes the value of a label, which
-/// is no longer.
+/// The length of the longest UID that is accepted, in characters. A UID becomes the value of a label, and such a value
+/// has at most 63 characters.
 const UID_LENGTH: usize = 63;
 
 /// The namespace and the name of a Lease.
@@ -41,18 +43,19 @@ pub struct LeaseKey {
 /// The UIDs that the Service `default/kubernetes` has had over time. They identify the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identities {
-    /// The first UID, which is the identity of the cluster. An empty text means that no UID is known yet.
+    /// The first UID that the Service `default/kubernetes` had. It is the identity of the cluster. An empty text means
+    /// that no UID is known yet.
     pub identity: String,
-    /// The UIDs that the Service had after the first one, the newest last, and at most [`FORMER_AT_MOST`]. A process
-    /// that cannot read the Lease may have taken one of these UIDs for the identity.
+    /// The UIDs that the Service `default/kubernetes` had after the first one, the newest last, and at most
+    /// [`FORMER_AT_MOST`]. A process that cannot read the Lease has perhaps used one of these UIDs as the identity.
     pub former: Vec<String>,
 }
 
 /// The value of the annotation [`IDENTITY`].
 #[derive(Serialize, Deserialize)]
 struct IdentityNote {
-    /// The UID of the Lease on which the identities were noted. When the Lease is restored in another cluster, the new
-    /// Lease has another UID, and the identities do not apply there.
+    /// The UID of the Lease into which the identities were written. When the Lease is restored from a backup in another
+    /// cluster, it has another UID there, and the identities do not apply to that cluster.
     lease: String,
     #[serde(flatten)]
     known: Identities,
@@ -79,7 +82,7 @@ pub struct LeaseSpec {
     /// When the holder last renewed the Lease, as MicroTime. An empty text means that the time is not set.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub renew_time: String,
-    /// How often the Lease changed its holder.
+    /// How many times the Lease changed its holder.
     #[serde(rename = "leaseTransitions")]
     pub transitions: u32,
 }
@@ -102,13 +105,15 @@ impl Lease {
         }
     }
 
-    /// Returns when a login was refused, as noted in the annotation that [`Lease::noting`] writes.
+    /// Returns when the API of dedicated servers refused a login. The time is in an annotation that [`Lease::noting`]
+    /// writes.
     pub fn login_refused(&self) -> Option<Timestamp> {
         let annotations = self.metadata("annotations")?;
         annotations.get(LOGIN_REFUSED)?.as_str()?.parse().ok()
     }
 
-    /// Returns the Lease with an annotation that contains the time of a refused login. `None` removes the annotation.
+    /// Returns the Lease with an annotation that contains the time when the API of dedicated servers refused a login.
+    /// `None` removes the annotation.
     pub fn noting(self, login_refused: Option<Timestamp>) -> Lease {
         let at = login_refused.map(|at| at.to_string());
         self.annotated(LOGIN_REFUSED, at)
@@ -178,8 +183,8 @@ impl Lease {
         self
     }
 
-    /// Returns the object with these fields of leader election. The rest of the
-    /// object stays, including `resourceVersion`.
+    /// Returns the Lease as JSON with these fields of leader election. The rest of the object stays as it was read,
+    /// including `resourceVersion`.
     fn with(self, spec: &LeaseSpec) -> Value {
         let mut object = self.0;
         let fields = object.entry("spec").or_insert_with(|| json!({}));
@@ -191,9 +196,8 @@ impl Lease {
 }
 
 impl Identities {
-    /// Records the UID that the Service `default/kubernetes` has now. The first UID that is ever recorded
-    /// becomes the identity. Returns whether the UID differs from the identity and is new, which means that it
-    /// was not recorded before.
+    /// Records the UID that the Service `default/kubernetes` has now. The first UID that is ever recorded becomes the
+    /// identity. Returns `true` when this UID was not recorded before and is not the first one.
     pub fn see(&mut self, uid: &str) -> bool {
         if self.identity.is_empty() {
             uid.clone_into(&mut self.identity);
@@ -239,7 +243,8 @@ pub fn micro_time(time: Timestamp) -> String {
 }
 
 impl KubeClient {
-    /// Returns the Lease as it is now, or `None` when the API server itself says that the Lease does not exist.
+    /// Returns the Lease as it is now. Returns `None` when the API server answers that the Lease does not exist. A 404
+    /// that a proxy has sent is an error.
     pub fn lease(&self, key: &LeaseKey) -> Result<Option<Lease>, KubeError> {
         self.get_if_there(&path(key))
     }
@@ -261,8 +266,9 @@ impl KubeClient {
             });
             return self.write(PASS, Method::Post, &leases(key), JSON, &lease);
         };
-        // A write without a holder releases the Lease. A process releases its Lease while it ends, so the gate is asked
-        // with `PASS_AT_END`. The `resourceVersion` makes the release fail when another process has changed the Lease.
+        // A write without a holder releases the Lease. A process releases its Lease while it ends, so `PASS_AT_END` is
+        // used. This method makes the [`Gate`](crate::provider::Gate) allow the write although the process is ending.
+        // The `resourceVersion` makes the release fail when another process has changed the Lease.
         let pass = if spec.holder.is_empty() { PASS_AT_END } else { PASS };
         self.write(pass, Method::Put, &path(key), JSON, &read.with(spec))
     }
@@ -392,7 +398,7 @@ mod tests {
         assert_eq!(known.identity, "u0");
         let last: Vec<String> = (3..=12).map(|number| format!("u{number}")).collect();
         assert_eq!(known.former, last);
-        // The longest value that can be written can be read again.
+        // An annotation of the greatest possible length can be read again after it was written.
         known.identity = "x".repeat(UID_LENGTH);
         known.former = vec!["y".repeat(UID_LENGTH); FORMER_AT_MOST];
         let metadata = json!({ "uid": "z".repeat(UID_LENGTH) });

@@ -1,5 +1,6 @@
-//! Nodes as a table, which is what `kubectl get` shows. A table has a sixtieth of the bytes of a list of nodes, and
-//! shows which nodes have changed in an important way. A write is never based on a table.
+//! Nodes as a table, which is what `kubectl get` shows. A table has a sixtieth of the bytes of a list of nodes. A table
+//! is enough to see which nodes are new, deleted, ready or not ready, and with metadata also which labels have changed.
+//! A write is never based on a table.
 
 use super::labels::Labels;
 use super::types::{ListMeta, PageForm};
@@ -26,7 +27,7 @@ pub struct NodeRow {
     pub meta: Option<RowMeta>,
 }
 
-/// The metadata of a row. Fields that are not used are not read.
+/// The metadata of the node in a row. Fields that are not used are not read.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct RowMeta {
     pub uid: String,
@@ -49,7 +50,7 @@ pub(super) struct TablePage {
     metadata: ListMeta,
     #[serde(default)]
     column_definitions: Vec<Column>,
-    /// The rows of the page. They are `None` when Go has written an empty slice as `null`.
+    /// The rows of the page. They are `None` when the API server, a Go program, has written an empty slice as `null`.
     rows: Option<Vec<Row>>,
 }
 

@@ -5,8 +5,8 @@
 //! Events of one object are written in their order. Namespaces take turns. When the queue is full, an event of the
 //! namespace that has the most waiting events is dropped.
 //!
-//! The recorder also remembers which findings were reported about which object, and when. It stores hashes of the
-//! findings and no texts.
+//! The recorder also remembers the findings of the controllers: which success or problem was reported about which
+//! object, and when. It stores hashes of the findings and no texts.
 
 use super::client::KubeClient;
 use super::events::Event;
@@ -24,38 +24,37 @@ const BURST: u32 = 50;
 /// After the burst, one warning may be written in each period of this length.
 const ONE_WARNING_EACH: Duration = Duration::from_secs(1);
 
-/// For this long no event is written after the API server did not answer the write of an event in time.
+/// When the API server did not answer the write of an event in time, no event is written for this long.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// A simulation looks for new events in the queue again after this time.
+/// A simulated test checks the queue for new events at this interval.
 const LOOKS_FOR_EVENTS: Duration = Duration::from_millis(100);
 
-/// The longest time for which events wait so that other writes come first, measured by the machine's clock. The API
-/// server's speed does not depend on the simulated clock of tests.
+/// The longest real time for which events wait so that other writes come first. Real time is used because a simulated
+/// clock would not make the API server faster.
 const WAITS_FOR_WORK: Duration = Duration::from_secs(10);
 
-/// When more events than this wait, they no longer wait for other writes. The number is far below the number at which
-/// events are dropped.
+/// When more events than this wait, they are written at once, even if other writes should come first. At this number
+/// the queue is only a quarter full, so no event has to be dropped.
 const WAIT_FOR_WORK_AT_MOST: usize = OTHERS_AT_MOST / 4;
 
-/// How many warnings wait to be written at most. Each warning has at most 5 kB, so all of them have at most 1 MB.
+/// The greatest number of warnings that wait in the queue. Each warning has at most 5 kB, so all of them have at most 1
+/// MB.
 const WARNINGS_AT_MOST: usize = 200;
 
-/// How many waiting events that are not warnings are kept at most. Each of them has a few hundred bytes.
+/// The greatest number of events that wait in the queue and are not warnings. Each of them has a few hundred bytes.
 const OTHERS_AT_MOST: usize = 4000;
 
-/// How many of the waiting events are searched at most to find the next event to write.
+/// To find the next event to write, at most this many of the oldest waiting events are examined.
 const CONSIDERED_AT_MOST: usize = 256;
 
-/// The shortest time between two log lines about dropped events, measured by the machine's clock, which
-/// tests do not shorten.
+/// The shortest real time between two log lines about dropped events.
 const DROPS_LOGGED_EACH: Duration = Duration::from_secs(600);
 
-/// How long a client command waits at its end until its events are written. The time is measured by the machine's
-/// clock, which tests do not shorten.
+/// How long, in real time, a command of a user waits at its end until its events are written.
 const END_OF_COMMAND: Duration = Duration::from_secs(10);
 
-/// The findings that were reported, and the queue of the events that wait to be written.
+/// The queue of the events that wait to be written, and the record of the successes and problems that were reported.
 #[derive(Default)]
 pub struct Recorder {
     reported: Mutex<Reported>,
@@ -69,8 +68,9 @@ struct Queue {
     warnings: usize,
     /// The namespace of the event that was written last.
     last_namespace: String,
-    /// This moment moves by [`ONE_WARNING_EACH`] into the future with each warning that is written. When it is further
-    /// in the future than the burst allows, no warning may be written. `None` means that no warning was written yet.
+    /// Limits the rate of the warnings. Each warning that is written moves this moment by [`ONE_WARNING_EACH`] into the
+    /// future. When the moment is too far in the future, no warning may be written until enough time has passed. `None`
+    /// means that no warning was written yet.
     warned_until: Option<Instant>,
     paused_until: Option<Instant>,
     /// No event is written before this moment, so that other writes come first.
@@ -89,7 +89,7 @@ enum NextEvent {
 }
 
 impl Recorder {
-    /// Returns the record of the findings that were reported about each object.
+    /// Returns the record of the successes and problems that were reported about each object.
     pub fn reported(&self) -> MutexGuard<'_, Reported> {
         lock(&self.reported)
     }
@@ -107,9 +107,9 @@ impl Recorder {
         }
     }
 
-    /// Writes all events that may be written now. Returns how long to wait before the next call of this
-    /// function, or `None` when the recorder has ended. A simulation calls this function, because it has no
-    /// thread that waits for events.
+    /// Writes all events that may be written now. Returns how long to wait before the next call of this function, or
+    /// `None` when the recorder has ended. Simulated tests call this function, because they have no thread that waits
+    /// for events.
     pub fn write_due(&self, client: &KubeClient) -> Option<Duration> {
         loop {
             let now = clock::now();
@@ -134,8 +134,8 @@ impl Recorder {
         done
     }
 
-    /// Runs `work` while another thread writes the events of `work`. Returns when the events are written too, or when
-    /// the time for them is over.
+    /// Runs `work` while another thread writes the events that `work` creates. Returns after `work` when these events
+    /// are written, or at the latest [`END_OF_COMMAND`] after `work`.
     pub fn alongside<T>(&self, client: &KubeClient, work: impl FnOnce() -> T) -> T {
         let is_simulated = clock::is_simulated();
         lock(&self.queue).is_ending = is_simulated;
@@ -193,8 +193,8 @@ impl Recorder {
         };
         let (reason, name) = (event.reason.name(), event.object.for_people());
         EVENTS.count(&["failed"]);
-        // While a namespace is being deleted, its events are deleted and no new ones are accepted.
-        // Such a failure is normal.
+        // While a namespace is being deleted, its events are deleted and no new ones are accepted. Such a failure is
+        // normal, so it is no warning.
         if error.is_refused() || error.is_namespace_terminating() || error.is_not_found() {
             log::debug!("event {reason} of {name} was not written: {error}");
             return;
@@ -226,9 +226,9 @@ impl Queue {
         self.waiting.push_back(event);
     }
 
-    /// Returns the index of the event that is dropped to make room for `event`. Among the waiting events of the same
-    /// kind (warnings or others), this is the newest event of the namespace that has the most. `None` means that
-    /// `event` itself is dropped.
+    /// Returns the index of the event that is dropped so that `event` fits into the queue. Warnings and other events
+    /// are counted separately. The newest event of the namespace with the most waiting events is dropped. `None` means
+    /// that `event` itself is dropped.
     fn most_crowded(&self, event: &Event) -> Option<usize> {
         let is_kind = |other: &&Event| other.is_warning() == event.is_warning();
         let mut counts: HashMap<&str, usize> = HashMap::new();
@@ -257,8 +257,8 @@ impl Queue {
             return NextEvent::At(until);
         }
         let ahead = ONE_WARNING_EACH * (BURST - 1);
-        // No warning may be written while `warned_until` is further in the future than `ahead`. At its end the process
-        // adds no more events, so that the rate of the warnings is not limited any more.
+        // The moment `warned_until` may be at most `ahead` in the future when a warning is written. This limit ends
+        // when the process is ending, because no more events are added then.
         let warned_until = self.warned_until.map_or(now, |until| until.max(now));
         let may_warn = self.is_ending || warned_until <= now + ahead;
         let Some(place) = self.whose_turn(may_warn) else {
@@ -278,9 +278,9 @@ impl Queue {
         NextEvent::Event(event)
     }
 
-    /// Returns the index of the next event to write. This is the oldest event that may be written now and
-    /// for whose object no earlier event waits. Events of another namespace than the namespace of the last
-    /// written event come first.
+    /// Returns the index of the next event to write. An event is considered only if no earlier event about the same
+    /// object waits, and only if it is no warning or `may_warn` is set. The oldest such event of another namespace than
+    /// the last written event is chosen. If there is none, the oldest such event is chosen.
     fn whose_turn(&self, may_warn: bool) -> Option<usize> {
         let mut first = None;
         let mut seen = HashSet::new();
@@ -330,24 +330,23 @@ impl Queue {
     }
 }
 
-/// A finding that lasts is reported again after this time. People read the events, so the time is measured by the
-/// machine's clock, which tests do not shorten.
+/// When a problem lasts, it is reported again after this time. The time is real time, because people read the events.
 const REPEAT_AFTER: Duration = Duration::from_secs(600);
 
-/// How many findings are remembered for all objects together. A finding takes about 50 bytes, so all of them take 1 MB.
-/// When there are more, the older half is forgotten. A forgotten finding may be reported again, which costs only a log
-/// line and a PATCH.
+/// How many findings (successes and problems) are remembered for all objects together. A finding takes about 50 bytes,
+/// so all of them take 1 MB. When the number is reached, the older half is forgotten. A forgotten finding is reported
+/// again if it still exists, which costs only a log line and a PATCH.
 const ENTRIES_AT_MOST: usize = 20_000;
 
-/// How many findings are remembered for one object. All controllers together have fewer findings about one object
-/// at any time.
+/// How many findings (successes and problems) are remembered for one object. At any one time, all controllers together
+/// have fewer findings about one object.
 const OF_ONE_OBJECT_AT_MOST: usize = 40;
 
-/// The findings that this process has reported about each object, and when.
+/// The findings (successes and problems) that this process has reported about each object, and when.
 #[derive(Default)]
 pub struct Reported {
-    /// The findings. The key consists of two hashes: one of the object's UID, and one of controller, reason
-    /// and message.
+    /// The reported successes and problems. The key consists of two hashes: one of the object's UID, and one of
+    /// controller, reason and message.
     entries: BTreeMap<(u64, u64), Entry>,
 }
 
@@ -401,7 +400,7 @@ impl Reported {
         self.forget(of, Reason::is_failure)
     }
 
-    /// Forgets the findings about all objects of this kind, except about those with the given UIDs.
+    /// Forgets all findings about objects of this kind, except about the objects with the given UIDs.
     pub fn keep<'a>(&mut self, kind: &str, uids: impl Iterator<Item = &'a str>) {
         let (kind, kept) = (short_hash(kind), HashSet::<u64>::from_iter(uids.map(hash)));
         self.entries.retain(|(of, _), entry| entry.kind != kind || kept.contains(of));
@@ -479,7 +478,7 @@ mod tests {
         event(namespace, uid, Reason::EnsuredLoadBalancer, message)
     }
 
-    /// Returns the messages of the events that are written at that moment.
+    /// Returns the messages of all events that may be written at the moment `now`.
     fn written(queue: &mut Queue, now: Instant) -> Vec<String> {
         let mut messages = Vec::new();
         while let NextEvent::Event(event) = queue.next(now) {
@@ -503,7 +502,7 @@ mod tests {
         assert!(
             matches!(queue.next(begun + SECOND * 14), NextEvent::At(then) if then == begun + SECOND * 15)
         );
-        // An event that stands for a change does not wait for the warnings.
+        // The limit for warnings does not delay an event that reports a change.
         queue.push(good("a", "other", "done"), begun);
         assert_eq!(written(&mut queue, begun + SECOND * 14), ["done"]);
         queue.is_ending = true;
@@ -599,7 +598,7 @@ mod tests {
         queue.paused_until = Some(begun + PAUSE);
         assert!(matches!(queue.next(begun), NextEvent::At(then) if then == begun + PAUSE));
         assert_eq!(written(&mut queue, begun + PAUSE), ["1"]);
-        // At the end the recorder does not wait for an API server that does not answer.
+        // A process that is ending does not wait for an API server that does not answer.
         queue.push(good("a", "u", "2"), begun);
         queue.paused_until = Some(begun + PAUSE * 2);
         queue.is_ending = true;
@@ -686,7 +685,8 @@ mod tests {
     fn its_memory_has_a_bound() {
         let mut reported = Reported::default();
         let begun = Instant::now();
-        // These findings change all the time, of one object and of many objects.
+        // Each step reports a new finding about the object `one`, and a new finding about an object that was never seen
+        // before.
         for n in 0..3 * ENTRIES_AT_MOST {
             let now = begun + Duration::from_secs(n as u64);
             let message = n.to_string();

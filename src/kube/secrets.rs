@@ -1,8 +1,8 @@
 //! Reads Secrets of type `kubernetes.io/tls`. The metadata of a Secret shows whether the Secret has changed. The
 //! certificate and the key are only in the whole Secret.
 //!
-//! No error repeats the content of a Secret. For this reason the content is not parsed by serde while the answer
-//! arrives, but by this file.
+//! No error repeats the content of a Secret. An error of a typed serde parser could quote the content. The Secret is
+//! therefore read as untyped JSON, from which this file takes the content.
 
 use super::client::{KubeClient, folder, percent_encoded};
 use super::error::KubeError;
@@ -54,7 +54,7 @@ fn path(namespace: &str, name: &str) -> String {
     format!("{secrets}/{}", percent_encoded(name))
 }
 
-/// Returns the message for the user when this program may not read the Secrets of a namespace. The message
+/// Returns the message for the user when this program is not allowed to read the Secrets of a namespace. The message
 /// says how to allow it.
 pub fn without_rights(error: &KubeError, namespace: &str) -> String {
     let role: &[&dyn Display] = &[&namespace, &"-k", &"manifests/tls-secrets"];

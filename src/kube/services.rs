@@ -1,6 +1,7 @@
 //! Services: the fields that a load balancer is made from, and the calls that read and write Services.
 //!
-//! The official role has no `get` on services, so a single Service is read as a list that selects its name.
+//! The role of hcloud-cloud-controller-manager has no `get` on services, and this program must work with that role. A
+//! single Service is therefore read as a list that selects its name.
 
 use super::budget::{Above, Age, ServiceBudget};
 use super::client::{
@@ -22,17 +23,18 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// The finalizer that a Service has while its load balancer may exist.
+/// The finalizer that a Service has as long as its load balancer can exist.
 pub const LOAD_BALANCER_FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 
-/// The kind of a Service in references to it.
+/// The `kind` of a Service in references to objects.
 pub const SERVICE: &str = "Service";
 
-/// How many ports of a Service are read at most. The largest load balancer takes 30 ports; other ports of the Service
-/// may have protocols that a load balancer does not speak.
+/// How many ports of a Service are read at most. The limit is far above the 30 ports of the largest load balancer,
+/// because a Service can also have ports with protocols that load balancers do not support.
 const PORTS_AT_MOST: usize = 250;
 
-/// How many source ranges of a Service are read at most. Only a message to the user shows them.
+/// How many source ranges of a Service are read at most. The ranges are used only in a message to the user, so no more
+/// are needed.
 const RANGES_AT_MOST: usize = 100;
 
 const FINALIZERS_AT_MOST: usize = 100;
@@ -51,11 +53,12 @@ pub struct KubeService {
     pub spec: ServiceSpec,
     #[serde(default)]
     pub status: ServiceStatus,
-    /// Why this Service is not ours. `None` means that the Service is ours, as [`ServiceScope`] decides.
+    /// The reason why this program does not manage the Service. `None` means that it manages the Service.
+    /// [`ServiceScope`] decides this.
     #[serde(skip)]
     pub left_alone: Option<&'static str>,
-    /// The limit because of which the large fields of this Service were dropped. The older Services already take all
-    /// the memory of this limit.
+    /// The limit on memory because of which the large fields of this Service were dropped. Older Services already take
+    /// all the memory that this limit allows.
     #[serde(skip)]
     pub above: Option<Above>,
 }
@@ -71,7 +74,7 @@ pub struct ServiceMeta {
     pub uid: String,
     #[serde(deserialize_with = "not_empty")]
     pub resource_version: String,
-    /// The labels. They are only needed to decide whether the Service is ours, and are then dropped.
+    /// The labels. They are needed only to decide whether this program manages the Service, and are dropped then.
     #[serde(default, deserialize_with = "labels_of_service")]
     pub labels: Annotations,
     #[serde(default)]
@@ -129,7 +132,8 @@ pub struct AnyServiceMeta {
     pub has_our_finalizer: bool,
 }
 
-/// Reads the finalizers of a Service and returns whether our finalizer is among them. The finalizers are not stored.
+/// Reads the finalizers of a Service and returns whether [`LOAD_BALANCER_FINALIZER`] is among them. The finalizers are
+/// not stored.
 fn has_our_finalizer<'de, D: Deserializer<'de>>(d: D) -> Result<bool, D::Error> {
     Ok(has_ours(&Finalizers::deserialize(d)?))
 }
@@ -159,20 +163,20 @@ impl KubeService {
         has_ours(&self.metadata.finalizers)
     }
 
-    /// Determines whether the Service is ours, and drops the annotations that the provider does not read.
+    /// Decides whether this program manages the Service, and drops the annotations that the provider does not read.
     pub fn select(&mut self, scope: &ServiceScope) {
         self.metadata.annotations.select(scope.annotations);
         let labels = std::mem::take(&mut self.metadata.labels);
         self.left_alone = scope.left_alone(&self.spec.load_balancer_class, &labels);
-        // Nothing is planned for a Service that is not ours and does not have our finalizer, so its annotations
-        // are not needed.
+        // A Service that this program does not manage is left unchanged, unless it still has our finalizer. Without
+        // that finalizer, its annotations are not needed.
         if self.left_alone.is_some() && !self.has_our_finalizer() {
             self.metadata.annotations = Annotations::default();
         }
     }
 
-    /// Returns a message for the user when the Service has too many ports or too large annotations, or is above a
-    /// limit, so that parts of it were dropped. No load balancer can be made from such a Service.
+    /// Returns a message for the user when parts of the Service were dropped: it has too many ports or too large
+    /// annotations, or all Services together take too much memory. No load balancer can be made from such a Service.
     pub fn too_large(&self) -> Option<String> {
         let many_ports = self.spec.ports.too_many("ports");
         let too_large = many_ports.or_else(|| self.metadata.annotations.too_large());
@@ -212,8 +216,8 @@ impl KubeService {
         self.has_our_finalizer() && !self.wants_load_balancer()
     }
 
-    /// Drops the large fields of this Service when the budget of the most recent list says that the Service
-    /// is above a limit.
+    /// Drops the large fields of this Service when `budget` says that the Services together take too much memory.
+    /// `budget` comes from the most recent list of Services.
     fn limit(&mut self, budget: &ServiceBudget) {
         let above = budget.is_above(&self.metadata.namespace, &self.age(), self.bytes());
         if above.is_some() {
@@ -222,8 +226,8 @@ impl KubeService {
         }
     }
 
-    /// Returns a message for the user when not all finalizers of the Service were read. The finalizers of such a
-    /// Service must not be written, because a patch would delete those that were not read.
+    /// Returns a message for the user when the Service has more finalizers than were read. The finalizers of such a
+    /// Service must not be written, because the patch would delete the finalizers that were not read.
     pub fn too_many_finalizers(&self) -> Option<String> {
         let why = self.metadata.finalizers.too_many("finalizers")?;
         Some(self.above.map_or(why, |above| above.message(&self.metadata.namespace)))
@@ -233,7 +237,7 @@ impl KubeService {
         self.spec.kind == LOAD_BALANCER
     }
 
-    /// Whether the Service wants a load balancer from us.
+    /// Whether this program should create and keep a load balancer for the Service.
     pub fn wants_load_balancer(&self) -> bool {
         self.left_alone.is_none()
             && self.is_of_type_load_balancer()
@@ -276,7 +280,7 @@ impl KubeService {
     }
 }
 
-/// The Services of a list, and a hash. A new list with the same hash is unchanged.
+/// The Services of a list, and the hash of the list. When a new list has the same hash, no Service has changed.
 #[derive(Debug, Default)]
 pub struct ServiceList {
     pub items: Arc<Vec<Arc<KubeService>>>,
@@ -296,8 +300,8 @@ struct Collected<'a> {
 }
 
 impl Collected<'_> {
-    /// Drops the Services that an earlier try of the current page has added. Each try then begins with only the
-    /// Services of the earlier pages.
+    /// A page can be requested several times until the answer is complete. This function removes the Services that
+    /// earlier tries of the current page have added, so that only the Services of the earlier pages remain.
     fn begin_page(&mut self) {
         self.services.truncate(self.before_page);
         self.budget.forget_from(self.before_page);
@@ -313,14 +317,14 @@ impl Collected<'_> {
         for place in above {
             let service = Arc::make_mut(&mut self.services[place]);
             service.leave_out();
-            // From the list, only our own finalizer is needed, because a Service is read again alone, with all its
-            // finalizers, before it is written.
+            // Other finalizers than ours are dropped here. They are needed only for a write, and before a write the
+            // Service is read again by its name, with all its finalizers.
             if !service.is_to_end() {
                 let finalizers = &mut service.metadata.finalizers;
                 finalizers.keep(|finalizer| finalizer == LOAD_BALANCER_FINALIZER);
             }
-            // The method `end` sets the right limit when it knows all Services. Until then, this value only
-            // marks the Service.
+            // `Total` is only a preliminary value. The right limit is known when all Services were read, and
+            // `Collected::end` sets it.
             service.above = Some(Above::Total);
         }
     }
@@ -337,7 +341,8 @@ impl Collected<'_> {
         }
     }
 
-    /// Returns the Services, and the part of the budget that decides about Services that are later read alone.
+    /// Returns the Services of the finished list. The returned budget decides about the large fields of Services that
+    /// are read later by their names.
     fn end(mut self) -> (Vec<Arc<KubeService>>, ServiceBudget) {
         for place in 0..self.services.len() {
             let service = &self.services[place];
@@ -432,8 +437,9 @@ impl<'de> Visitor<'de> for ServiceItems<'_, '_> {
     }
 }
 
-/// Marks the Services of manifests that exceed the limits for the number and size of Services, as the list of a cluster
-/// marks its own. Manifests contain no creation times, so a Service that stands earlier counts as older.
+/// Checks Services from manifests, which are not in a cluster, against the memory limits for all Services. Marks each
+/// Service whose large fields would be dropped when it is read from a cluster. Manifests contain no creation times, so
+/// a Service that stands earlier counts as older.
 pub fn limit_manifests<'a>(services: impl Iterator<Item = &'a mut KubeService>) {
     let mut all: Vec<&mut KubeService> = services.collect();
     let mut budget = ServiceBudget::default();
@@ -450,7 +456,7 @@ pub fn limit_manifests<'a>(services: impl Iterator<Item = &'a mut KubeService>) 
 
 impl KubeClient {
     /// Returns all Services of type LoadBalancer, or an error when the list is not complete. A Service that equals its
-    /// version in `known` shares that version's memory.
+    /// version in `known` uses the memory of that version.
     pub fn load_balancer_services(
         &self,
         from: ReadFrom,
@@ -509,8 +515,8 @@ impl KubeClient {
         Ok(found)
     }
 
-    /// Drops the fields that are not needed from a Service that was read alone. The scope and the limits are the same as
-    /// for the Services of a list.
+    /// Drops the fields that are not needed from a Service that was read by its name. The Service keeps the same fields
+    /// as it would keep in a list of all Services.
     fn cut(&self, service: &mut KubeService) {
         service.select(&self.scope);
         service.limit(&lock(&self.budget));
@@ -530,8 +536,9 @@ impl KubeClient {
         self.list::<ListPage<_>>(SERVICES, &query, PARTIAL, ReadFrom::Latest)
     }
 
-    /// Merge-patches the metadata and the status of a Service through its status subresource. The official role allows
-    /// no other write of a Service. The patch must carry `metadata.resourceVersion`.
+    /// Changes the metadata and the status of a Service by a merge patch of its status subresource. The role of
+    /// hcloud-cloud-controller-manager, with which this program must work, allows no other write of a Service. The
+    /// patch must contain `metadata.resourceVersion`.
     pub fn patch_service_status(
         &self,
         namespace: &str,
@@ -555,7 +562,7 @@ mod tests {
 
     const OURS: &str = "load-balancer.hetzner.cloud";
 
-    /// Returns a Service as an API server would answer it, with every large thing that a tenant may put there.
+    /// Returns a Service as an API server would answer it, with every large thing that a tenant can put there.
     fn parsed(edit: impl FnOnce(&mut Value)) -> KubeService {
         let long = "x".repeat(250_000);
         let mut service = json!({

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// The kind of a node in references to it.
+/// The `kind` of a node in references to objects.
 pub const NODE: &str = "Node";
 
 /// The `metadata` of an object. Only the annotations that this program uses are stored.
@@ -63,8 +63,8 @@ pub struct NodeSpec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PodCidrs(Box<str>);
 
-/// A taint with all its fields. A merge patch replaces the whole list of taints, so it must contain every field of the
-/// taints that do not change.
+/// A taint with all its fields. A merge patch replaces the whole list of taints. The patch must therefore contain all
+/// taints of the node, each with every field.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Taint {
@@ -74,7 +74,7 @@ pub struct Taint {
     pub time_added: Option<Interned>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<Interned>,
-    /// Fields of which this program knows nothing, e.g. of a later Kubernetes.
+    /// Fields that this program does not know, e.g. from a later version of Kubernetes.
     #[serde(flatten)]
     pub rest: BTreeMap<String, Value>,
 }
@@ -245,13 +245,13 @@ impl PodCidrs {
     }
 }
 
-/// Reads a time of RFC 3339. Another text is read as `None`, so that an object with a wrong time can still be used.
+/// Reads a time of RFC 3339. Any other text is read as `None`, so that an object with a wrong time can still be used.
 pub(super) fn timestamp<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Timestamp>, D::Error> {
     let text: Option<String> = Option::deserialize(d)?;
     Ok(text.and_then(|text| text.parse().ok()))
 }
 
-/// Reads a value that may be `null`, and takes `null` as the default. Go writes a nil slice or map as `null`.
+/// Reads a value that can be `null`, and takes `null` as the default. Go writes a nil slice or map as `null`.
 pub(super) fn null_as_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
     d: D,
 ) -> Result<T, D::Error> {
@@ -271,7 +271,7 @@ fn joined<'de, D: Deserializer<'de>>(d: D) -> Result<PodCidrs, D::Error> {
     Ok(PodCidrs(list.join(",").into()))
 }
 
-/// The first `N` items of a list at most, and the number of the items that were left out.
+/// At most the first `N` items of a list, and the number of the items that were left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "Option<Vec<T>>", bound = "T: Deserialize<'de>")]
 pub struct First<T, const N: usize> {
@@ -286,7 +286,8 @@ impl<T, const N: usize> First<T, N> {
         (self.left_out > 0).then(|| format!("it has {count} {what}, but ccm reads at most {N}"))
     }
 
-    /// Removes the items for which `is_kept` returns `false`. They count as left out.
+    /// Removes the items for which `is_kept` returns `false`, and adds their number to the number of items that were
+    /// left out.
     pub(super) fn keep(&mut self, is_kept: impl Fn(&T) -> bool) {
         let count = self.kept.len();
         self.kept.retain(is_kept);
@@ -313,13 +314,14 @@ impl<T, const N: usize> From<Option<Vec<T>>> for First<T, N> {
     }
 }
 
-/// Reads a text. A text of more than 256 characters is cut and marked, so that no cut value reads as a valid one.
+/// Reads a text. A text of more than 256 characters is cut and gets a mark at its end, so that it is not taken for a
+/// valid value.
 pub(super) fn short<'de, D: Deserializer<'de>>(d: D) -> Result<String, D::Error> {
     let text: String = null_as_default(d)?;
     Ok(crate::text::cut(&text, 256).into_owned())
 }
 
-/// Reads a text that every object of an API server has. An empty text is an error.
+/// Reads a text that every object of an API server has, such as its name. An empty text is an error.
 pub(super) fn not_empty<'de, D: Deserializer<'de>>(d: D) -> Result<String, D::Error> {
     let text = String::deserialize(d)?;
     if text.is_empty() {

@@ -1,5 +1,6 @@
-//! Reads Deployments and DaemonSets. The command `doctor` checks the workloads that run beside ours. A client command
-//! reads the flags and variables of the daemon's container, and then uses the same settings as the daemon.
+//! Reads Deployments and DaemonSets. The command `doctor` checks the workloads in the namespace of our daemon. A
+//! command of a user reads the flags and variables of the daemon's container, and then uses the same settings as the
+//! daemon.
 
 use super::client::{KubeClient, folder, percent_encoded};
 use super::error::KubeError;
@@ -56,12 +57,13 @@ impl KubeClient {
         Ok(self.running(namespace)?.iter().map(workload).collect())
     }
 
-    /// Returns the objects of all Deployments and DaemonSets that are not scaled to zero. Each comes with its resource,
-    /// `deployments` or `daemonsets`.
+    /// Returns the objects of all Deployments and DaemonSets that are not scaled to zero. The text in each pair is the
+    /// resource of the object, `deployments` or `daemonsets`.
     fn running(&self, namespace: &str) -> Result<Vec<(&'static str, Value)>, KubeError> {
         let mut all = Vec::new();
         for resource in ["deployments", "daemonsets"] {
-            // A list without a limit of items comes in one answer. There are few Deployments and DaemonSets.
+            // The request sets no limit of items, so the whole list comes in one answer. This is no problem, because
+            // there are few Deployments and DaemonSets.
             let mut list = self.document(&folder(APPS, namespace, resource), "items")?;
             if let Value::Array(items) = list["items"].take() {
                 let running =
@@ -72,9 +74,9 @@ impl KubeClient {
         Ok(all)
     }
 
-    /// Returns the workloads of a namespace that run a cloud-controller-manager, ours or
-    /// hcloud-cloud-controller-manager. Each comes with `deployment` or `daemonset`. The list is empty when the API
-    /// server does not have these resources.
+    /// Returns the workloads of a namespace that run a cloud-controller-manager, which is this program or
+    /// hcloud-cloud-controller-manager. The text in each pair is `deployment` or `daemonset`. The list is empty when
+    /// the API server does not have these resources.
     pub fn daemons(&self, namespace: &str) -> Result<Vec<(&'static str, Value)>, KubeError> {
         let all = match self.running(namespace) {
             Err(error) if error.is_not_found() => return Ok(Vec::new()),
@@ -84,8 +86,8 @@ impl KubeClient {
         Ok(daemons.map(|(resource, one)| (resource.trim_end_matches('s'), one)).collect())
     }
 
-    /// Returns a Deployment or DaemonSet with all its fields, or `None` when the API server itself says
-    /// that it does not exist.
+    /// Returns a Deployment or DaemonSet with all its fields. Returns `None` when the API server answers that the
+    /// object does not exist. A 404 that a proxy has sent is an error.
     pub fn workload(
         &self,
         plural: &str,
@@ -113,7 +115,7 @@ fn workload((resource, item): &(&str, Value)) -> Workload {
         "daemonsets" => status["desiredNumberScheduled"].as_u64(),
         _ => status["observedGeneration"].as_u64().and(spec["replicas"].as_u64()),
     };
-    // Kubernetes leaves out `readyReplicas` when no pod is ready.
+    // Kubernetes leaves out `readyReplicas` when no pod is ready, so a missing number counts as zero.
     let ready = ["readyReplicas", "numberReady"].iter().find_map(|name| status[name].as_u64());
     let mut workload = Workload {
         name: format!("{kind}/{}", text(&item["metadata"]["name"])),
@@ -133,8 +135,8 @@ fn workload((resource, item): &(&str, Value)) -> Workload {
     workload
 }
 
-/// Returns the port number that a probe uses. A probe may give the number itself, or the name of one of
-/// the container's ports.
+/// Returns the port number that a probe uses. A probe can give the number itself, or the name of one of the container's
+/// ports.
 fn number(container: &Value, port: &Value) -> Option<u64> {
     let name = match port {
         Value::Number(number) => return number.as_u64(),
@@ -186,7 +188,7 @@ pub fn container(workload: &Value) -> Result<Container, String> {
 impl Container {
     fn variable(&mut self, variable: &Value) {
         let name = text(&variable["name"]).to_owned();
-        // When several variables have the same name, the last one is valid.
+        // When several variables have the same name, Kubernetes uses the last one. The earlier ones are removed here.
         self.variables.retain(|(other, _)| *other != name);
         self.elsewhere.retain(|(other, _)| *other != name);
         let from = &variable["valueFrom"];
@@ -212,7 +214,8 @@ impl Container {
     }
 
     /// Replaces `$(NAME)` by the value of the variable `NAME`, as the kubelet does. Returns an error when the text
-    /// contains `$$`, or a variable whose value is not in the workload object. The error says where the value is.
+    /// contains `$$`, or a variable whose value is not known here. The error is a text for messages that says where the
+    /// value is.
     fn expanded(&self, text: &str) -> Result<String, &'static str> {
         let expand = |text: String, (name, value): &(String, String)| {
             text.replace(&format!("$({name})"), value)

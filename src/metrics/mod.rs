@@ -1,18 +1,19 @@
-//! The metrics of `/metrics`: what the program counts and measures, and the text for Prometheus.
+//! The metrics that `/metrics` shows: what the program counts and measures, and their text for Prometheus.
 //!
-//! Every module may use this module, and it uses no other one. Each module counts what it does, and the health server
-//! asks for [`exposition`]. The figures live as long as the process. No decision of the program depends on the figures.
+//! Every module may use this module, and this module uses no other module. Each module counts what it does, and the
+//! health server calls [`exposition`]. The numbers start at zero when the process starts. They are only shown, and the
+//! program decides nothing by them.
 //!
-//! The values of labels come from our own words, from path templates or from short lists that an API can't lengthen,
-//! and never from the name of an object. When a metric has [`SERIES_AT_MOST`] combinations of label values, each
-//! further combination is counted as `other`, so that a mistake in the labels costs no memory. [`TABLE`] lists every
-//! metric with its name, labels and help. The table in `src/help/metrics.md` is made from it.
+//! The values of labels must never be names of objects, because a label with many values would need much memory. They
+//! are fixed words, path templates, or words from a short list that no API can make longer. When a metric has
+//! [`SERIES_AT_MOST`] combinations of label values, every further combination is counted as `other`. [`TABLE`] lists
+//! every metric with its name, labels and help text. The table in `src/help/metrics.md` is generated from it.
 
 use std::fmt::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Turns each row into a static with the name in the row, and lists the statics in [`TABLE`] in the order of the rows.
+/// Turns each row into a static variable with the name in the row, and lists all of these variables in [`TABLE`].
 macro_rules! metrics {
     ($($(#[doc = $help:literal])+ $static:ident: $kind:ident $name:literal $labels:tt;)*) => {
         $(
@@ -22,14 +23,14 @@ macro_rules! metrics {
             );
         )*
 
-        /// All metrics, in the order in which they are exposed.
+        /// All metrics, in the order in which `/metrics` shows them.
         pub static TABLE: &[&Metric] = &[$(&$static),*];
     };
 }
 
 metrics! {
-    // The metrics of the Hetzner Cloud API have the names and labels of hcloud-go, so that dashboards for
-    // hcloud-go go on working.
+    // The metrics of the Hetzner Cloud API have the same names and labels as those of the library hcloud-go, so that
+    // dashboards made for hcloud-go can be used.
     /// Answers of the Hetzner Cloud API by method, path with IDs as -, and HTTP status.
     HCLOUD_REQUESTS: Counter "hcloud_api_requests_total" ["method", "api_endpoint", "code"];
 
@@ -45,7 +46,7 @@ metrics! {
     /// Calls left of the project's limit, from the last answer; one call is added each second.
     HCLOUD_REMAINING: Gauge "ccm_hcloud_rate_limit_remaining" [];
 
-    // The metrics of Robot have the labels of the metrics of the Hetzner Cloud API.
+    // The metrics of Robot have the same labels as the metrics of the Hetzner Cloud API.
     /// Answers of the Robot web service by method, path with numbers as -, and HTTP status.
     ROBOT_REQUESTS: Counter "robot_api_requests_total" ["method", "api_endpoint", "code"];
 
@@ -56,8 +57,8 @@ metrics! {
     /// service itself allows more.
     ROBOT_REMAINING: Gauge "ccm_robot_budget_remaining" ["endpoint"];
 
-    // The value is the time at which Robot's block ends, and not the remaining time. The end stays right while no call
-    // to Robot is made.
+    // The value is the time at which the pause ends. The remaining time would become wrong, because the metric is
+    // updated only at calls to Robot, and there are none in the pause.
     /// When ccm calls the Robot web service again, in seconds since 1970, by the reason for the pause: login
     /// (credentials were refused), rate_limit. 0: no pause.
     ROBOT_BLOCKED: Gauge "ccm_robot_blocked_until_timestamp_seconds" ["reason"];
@@ -87,7 +88,8 @@ metrics! {
     /// Events by result: written, failed (the API server did not accept it), dropped (too many to write).
     EVENTS: Counter "ccm_events_total" ["result"];
 
-    // Each node is counted in one state only, which is the first state in the help text that fits.
+    // Each node is counted in one state only. If several states fit, the state that comes first in the help text is
+    // counted.
     /// Nodes by state: foreign (a provider ID that is not ours), unmatched (could not be initialised yet),
     /// uninitialized, shutdown (its server is off), ready, not_ready.
     NODES: Gauge "ccm_nodes" ["state"];
@@ -107,8 +109,8 @@ metrics! {
     /// When the health of these load balancers was last read, in seconds since 1970.
     LOAD_BALANCERS_READ: Gauge "ccm_load_balancers_health_timestamp_seconds" [];
 
-    // The metric has one value for all certificates together. A series for each certificate is not possible, because
-    // labels never hold names of objects, and the series of a replaced certificate would remain.
+    // There is one value for all certificates. A label with the name of the certificate is not possible, because labels
+    // must not contain names of objects. Also, the value of a replaced certificate would be shown for ever.
     /// When the next certificate that load balancers of Services use expires, in seconds since 1970, as of the last
     /// read; 0: no certificate is known.
     CERTIFICATE_EXPIRY: Gauge "ccm_certificate_expiry_timestamp_seconds" [];
@@ -133,25 +135,26 @@ metrics! {
     PROCESS_MEMORY: Gauge "process_resident_memory_bytes" [];
 }
 
-/// How many combinations of label values one metric keeps.
+/// The greatest number of combinations of label values that a metric stores.
 pub const SERIES_AT_MOST: usize = 400;
 
-/// The upper bounds of a histogram's buckets, in seconds: the defaults of Prometheus' own clients.
+/// The upper bounds of the buckets of a histogram in seconds. These are the default buckets of Prometheus' client
+/// libraries.
 const BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
-/// A metric: one figure, or one figure for each combination of the values of its labels.
+/// A metric: a number, or a number for each combination of the values of its labels.
 pub struct Metric {
     pub name: &'static str,
     pub kind: MetricKind,
     pub labels: &'static [&'static str],
-    /// One sentence that describes the metric and names its unit.
+    /// The help text: a sentence that describes the metric and names its unit.
     pub help: &'static str,
     series: Mutex<Vec<Series>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricKind {
-    /// A figure that only grows.
+    /// A number that only grows.
     Counter,
     Gauge,
     /// A distribution of durations, in seconds.
@@ -159,12 +162,12 @@ pub enum MetricKind {
 }
 
 struct Series {
-    /// The labels in Prometheus' text format, without the braces, e.g. `method="get",code="200"`.
+    /// The labels with their values as Prometheus writes them, without the braces, e.g. `method="get",code="200"`.
     labels: String,
-    /// The value, which for a histogram is the sum of all durations.
+    /// The value of a counter or gauge. In a histogram it is the sum of all durations in seconds.
     value: f64,
-    /// The number of durations in each bucket of a histogram. The last number counts the durations beyond the last
-    /// bucket. Empty for counters and gauges.
+    /// The number of durations in each bucket of a histogram. The last number is that of the durations that are longer
+    /// than all buckets. The list is empty for counters and gauges.
     buckets: Vec<u64>,
 }
 
@@ -178,12 +181,13 @@ impl Metric {
         Metric { name, kind, labels, help, series: Mutex::new(Vec::new()) }
     }
 
-    /// Adds one to a counter. `values` are the values of the labels, in the order of the labels.
+    /// Adds one to a counter. `values` has a value for each label, in the order in which the metric lists its labels.
     pub fn count(&self, values: &[&str]) {
         self.add(values, 1.0);
     }
 
-    /// Adds to a counter or a gauge. Adding zero creates the series, so that the metric is exposed.
+    /// Adds an amount to a counter or a gauge. The amount 0 also has an effect: from then on, `/metrics` shows this
+    /// combination of label values.
     pub fn add(&self, values: &[&str], amount: f64) {
         self.change(values, &|series| series.value += amount);
     }
@@ -192,7 +196,7 @@ impl Metric {
         self.change(values, &|series| series.value = value);
     }
 
-    /// Counts a duration in a histogram.
+    /// Adds a duration to a histogram.
     pub fn observe(&self, values: &[&str], time: Duration) {
         let seconds = time.as_secs_f64();
         let bucket = BUCKETS.iter().position(|bound| seconds <= *bound);
@@ -218,7 +222,8 @@ impl Metric {
         change(&mut series[place]);
     }
 
-    /// Returns the labels in Prometheus' text format, without the braces. A missing value becomes `other`.
+    /// Returns the labels with their values as Prometheus writes them, without the braces. A label without a value gets
+    /// the value `other`.
     fn labels_of(&self, values: &[&str]) -> String {
         let pairs = self.labels.iter().enumerate().map(|(place, label)| {
             let value = values.get(place).unwrap_or(&"other");
@@ -230,7 +235,7 @@ impl Metric {
 
     fn write(&self, text: &mut String) {
         let (name, help, kind) = (self.name, self.help, self.kind.name());
-        // Writing to a String does not fail.
+        // An error is ignored here, because writing to a `String` never fails.
         let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
         for series in self.series().iter() {
             match self.kind {
@@ -256,10 +261,11 @@ impl Metric {
         self.write_value(text, "_count", labels, count as f64);
     }
 
-    /// Writes one line. `labels` is in Prometheus' text format, without the braces.
+    /// Adds a line to the text. `labels` are the labels with their values as Prometheus writes them, without the
+    /// braces.
     fn write_value(&self, text: &mut String, suffix: &str, labels: &str, value: f64) {
         let name = self.name;
-        // Writing to a String does not fail.
+        // An error is ignored here, because writing to a `String` never fails.
         let _ = match labels {
             "" => writeln!(text, "{name}{suffix} {value}"),
             labels => writeln!(text, "{name}{suffix}{{{labels}}} {value}"),
@@ -281,7 +287,7 @@ impl MetricKind {
     }
 }
 
-/// Returns all metrics as they are now, in Prometheus' text format 0.0.4.
+/// Returns all metrics with their present values in Prometheus' text format 0.0.4.
 pub fn exposition() -> String {
     read_process();
     let mut text = String::new();
@@ -291,17 +297,18 @@ pub fn exposition() -> String {
     text
 }
 
-/// The number of clock ticks in a second. `/proc/self/stat` counts processor time in clock ticks. The number is the
-/// same on every architecture on which Linux still runs.
+/// The number of clock ticks in a second, in which `/proc/self/stat` counts processor time. The number is the same on
+/// all architectures that Linux still supports.
 const TICKS_A_SECOND: f64 = 100.0;
 
-/// Notes the present moment as the start of the process.
+/// Stores the present time as the start time of the process.
 pub fn begin() {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     PROCESS_START.set(&[], now.unwrap_or_default().as_secs_f64().floor());
 }
 
-/// Reads what the kernel says about this process. Where there is no `/proc`, nothing is read.
+/// Reads the processor time and the memory of this process from `/proc`, and stores them as metrics. Without `/proc`,
+/// nothing is stored.
 fn read_process() {
     if let Ok(stat) = std::fs::read_to_string("/proc/self/stat")
         && let Some(ticks) = processor_ticks(&stat)
@@ -315,8 +322,9 @@ fn read_process() {
     }
 }
 
-/// Returns the processor time in user mode and in kernel mode together, from the 14th and 15th field of
-/// `/proc/self/stat`. The second field, the program's name in parentheses, may hold any text.
+/// Returns the processor time of this process, which is the sum of the 14th field (user mode) and the 15th field
+/// (kernel mode) of `/proc/self/stat`. The second field is the name of the program in parentheses. The name may contain
+/// spaces and parentheses, so the fields are counted from the last parenthesis.
 fn processor_ticks(stat: &str) -> Option<u64> {
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_ascii_whitespace().skip(11);

@@ -8,13 +8,13 @@ thread_local! {
     static MADE: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Counts one call for the calling thread. A provider calls this function each time it sends a request, and also when
-/// it sends the same request again.
+/// Counts one call for the calling thread. A provider (the code for one cloud) calls this function each time it sends a
+/// request, also when it sends a request again.
 pub fn note_call() {
     MADE.set(MADE.get() + 1);
 }
 
-/// Does the work. Returns its result, and how many calls to the cloud this thread made during the work.
+/// Runs `work`. Returns the result of `work`, and the number of calls to the cloud that this thread made for it.
 pub fn counted<T>(work: impl FnOnce() -> T) -> (T, u64) {
     let before = MADE.get();
     let done = work();

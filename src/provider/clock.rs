@@ -1,14 +1,14 @@
 //! The time, waits and randomness. All other code gets them from this module.
 //!
-//! A test can replace the machine for one thread with a [`Simulation`]. A wait then takes no real time, tasks run one
-//! after the other in an order that the simulation chooses, and network connections exist only in memory. Each run of
-//! such a test has the same result. Outside of tests there is no simulation.
+//! A test can replace the clock, the randomness and the network of one thread with a [`Simulation`]. A wait then takes
+//! no real time, tasks run one after the other in an order that the simulation chooses, and network connections exist
+//! only in memory. Each run of such a test has the same result. Outside of tests there is no simulation.
 //!
-//! A test with real sockets makes all waits shorter instead. The function [`quicken`] sets how long a second of the
-//! program lasts on the machine. Every duration in the program is then in the program's time, which [`now`], [`since`],
-//! [`sleep`] and [`wait`] use. Sockets, other programs and people are not faster in such a test. Code that waits for
-//! them uses the machine's time, through [`to_machine`], [`machine_until`], [`from_machine`], [`at_least`] and
-//! [`took`]. Outside of tests both times are the same.
+//! A test with real sockets can instead make the program's clock run faster than real time, with [`quicken`]. The
+//! functions [`now`], [`since`], [`sleep`] and [`wait`] use the program's clock. Sockets, other programs and people are
+//! not faster in such a test, so code that waits for them needs real time. The functions [`to_machine`],
+//! [`machine_until`], [`from_machine`], [`at_least`] and [`took`] convert between the program's clock and real time.
+//! Outside of tests both are equal.
 //!
 //! This module also compares the two clocks of the machine. While a machine is suspended, its monotonic clock stands
 //! still. Only the wall clock shows how long the suspension was.
@@ -24,7 +24,7 @@ use std::rc::Rc;
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-/// Simulated clocks, randomness and network. In a test they replace those of the machine for one thread.
+/// The simulated clocks, randomness and network of one thread in a test.
 pub trait Simulation: Debug {
     fn now(&self) -> Instant;
 
@@ -33,38 +33,39 @@ pub trait Simulation: Debug {
     /// Waits for this much simulated time.
     fn sleep(&self, time: Duration);
 
-    /// Lets the other threads of the process run, because the calling thread waits for one of them.
+    /// Lets the other simulated threads work for a while. The calling thread uses this function while it waits for one
+    /// of them.
     fn others(&self);
 
     /// Returns a random number.
     fn random(&self) -> u64;
 
-    /// Returns the answer to one HTTP request, as bytes, from this host and port. The error is one that a socket would
-    /// return. The error `TimedOut` means that there was no answer before `until`.
+    /// Sends an HTTP request to this host and port (`authority`) in the simulated network, and returns the bytes of the
+    /// answer. An error is the same as that of a real socket. `TimedOut` means that no answer came before `until`.
     fn exchange(&self, authority: &str, request: &[u8], until: Instant) -> io::Result<Vec<u8>>;
 
-    /// Returns the replacement of the process's environment. `None` when the simulation runs only a
-    /// part of the program.
+    /// Returns the simulated environment variables, outputs and threads of the process. `None` when the simulation runs
+    /// only a part of the program.
     fn surroundings(&self) -> Option<&dyn Surroundings> {
         None
     }
 }
 
-/// A replacement of everything else that a process gets from its machine, besides clocks, randomness and network. It is
-/// a part of a [`Simulation`] that runs a whole program.
+/// The simulated environment variables, outputs, logger and threads of a process. Only a [`Simulation`] that runs a
+/// whole program has them.
 pub trait Surroundings {
-    /// Returns the environment variables of the simulated process that runs at present.
+    /// Returns the environment variables of the simulated process that is running now.
     fn variables(&self) -> Vec<(OsString, OsString)>;
 
     /// Receives text that the process writes to stderr or stdout.
     fn print(&self, is_stderr: bool, text: &[u8]);
 
-    /// Receives the logger that the process sets.
+    /// Installs the logger of the simulated process, instead of a global logger.
     fn log_with(&self, logger: Box<dyn Log>);
 
-    /// Runs a thread of the process. `work` is called again and again until it returns `None`. Otherwise it returns
-    /// the pause before its next call. When `is_apart` is `true`, `work` shares no lock with other threads, and may
-    /// run while they wait.
+    /// Runs a simulated thread, which calls `work` again and again. `work` returns the pause before the next call, or
+    /// `None` to end the thread. `is_apart` is `true` when `work` shares no lock with other threads. Then the
+    /// simulation is allowed to call `work` while another thread waits and holds a lock.
     fn repeat(&self, is_apart: bool, work: Box<dyn FnMut() -> Option<Duration>>);
 }
 
@@ -90,11 +91,12 @@ impl Drop for SimulationGuard {
 
 /// Returns the simulation of the calling thread. Outside of tests there is none.
 fn simulation() -> Option<Rc<dyn Simulation>> {
-    // While a thread ends, its thread-local simulation may be dropped before other values that ask for the time.
+    // While a thread ends, the thread-local simulation is sometimes dropped before other values that still ask for the
+    // time. Then the thread counts as not simulated.
     SIMULATION.try_with(|own| own.borrow().clone()).ok().flatten()
 }
 
-/// Whether the calling thread is in a simulation. A simulation has only this one thread.
+/// Whether the calling thread is in a simulation.
 pub fn is_simulated() -> bool {
     simulation().is_some()
 }
@@ -105,19 +107,19 @@ pub fn surroundings<T>(ask: impl FnOnce(&dyn Surroundings) -> T) -> Option<T> {
     simulation()?.surroundings().map(ask)
 }
 
-/// The relation between the program's time and the machine's time.
+/// The speed of the program's clock compared with real time. Only a test changes this speed.
 struct Pace {
-    /// The moment when the factor was set. Before this moment both times were the same.
+    /// The moment when the test set the factor. Before this moment the program's clock showed real time.
     begun: Instant,
-    /// How many seconds pass on the machine in one second of the program's time.
+    /// The number of real seconds in one second of the program's clock.
     factor: f64,
 }
 
 static PACE: OnceLock<Pace> = OnceLock::new();
 
-/// Sets how many seconds of the machine a second of the program lasts. This is for tests, and has no effect on threads
-/// in a simulation. Only the first call in a process has an effect. Without any call the factor is 1. A call with the
-/// factor 1, or from a thread in a simulation, is ignored.
+/// Makes the program's clock run faster or slower than real time, for a test. One second of the program's clock then
+/// takes `factor` real seconds. Only the first call in a process has an effect. A call with the factor 1, or from a
+/// thread in a simulation, is ignored.
 pub fn quicken(factor: f64) {
     if factor == 1.0 || is_simulated() {
         return;
@@ -126,35 +128,37 @@ pub fn quicken(factor: f64) {
     debug_assert!(pace.factor == factor, "a process has one factor");
 }
 
-/// Returns how many seconds pass on the machine in one second of the program, for the calling thread.
+/// Returns the number of real seconds in one second of the program's clock. The result is 1 in a simulation, and when
+/// no test has set a factor.
 fn factor() -> f64 {
     PACE.get().filter(|_| !is_simulated()).map_or(1.0, |pace| pace.factor)
 }
 
-/// Converts a duration of the program to the machine's time. This is needed for time-outs of sockets and for other
-/// waits outside of this module.
+/// Converts a duration of the program's clock to real time. Time-outs of sockets, and waits that do not use this
+/// module, need real time. Outside of tests the result is equal to `time`.
 pub fn to_machine(time: Duration) -> Duration {
     multiplied(time, factor())
 }
 
-/// Converts a duration of the machine to the program's time.
+/// Converts a real duration to a duration of the program's clock. Outside of tests the result is equal to `time`.
 pub fn from_machine(time: Duration) -> Duration {
     multiplied(time, factor().recip())
 }
 
-/// Returns the longer one of `time` and of the real duration `of_machine`. In a test the program's time may pass faster
-/// than real time, but an API, another program or the renewal of a Lease still needs some real time.
+/// Returns `time`, or the real duration `of_machine` when that is longer. In a test the program's clock can run faster
+/// than real time, but an API or another program still needs some real time to answer.
 pub fn at_least(time: Duration, of_machine: Duration) -> Duration {
     time.max(from_machine(of_machine))
 }
 
-/// Returns how much time has passed on the machine since this moment. The result is meant for display, for metrics, and
-/// for comparisons with the wall clock.
+/// Returns how much real time has passed since this moment of the program's clock. The result is for display, for
+/// metrics, and for comparisons with the wall clock.
 pub fn took(begun: Instant) -> Duration {
     to_machine(since(begun))
 }
 
-/// The longest result of [`multiplied`], a thousand years. It can be added to an instant without overflow.
+/// The longest result of [`multiplied`] when the factor is not 1, a thousand years. This duration can be added to an
+/// instant without overflow.
 const LONGEST: Duration = Duration::from_secs(1000 * 365 * 24 * 3600);
 
 /// Multiplies a duration by a factor. The result is exact when the factor is 1.
@@ -167,14 +171,15 @@ fn multiplied(time: Duration, factor: f64) -> Duration {
 }
 
 impl Pace {
-    /// Converts a moment of the machine's monotonic clock to the program's time.
+    /// Converts a moment of the machine's monotonic clock to a moment of the program's clock, which can run faster in a
+    /// test.
     fn moment(&self, machine: Instant) -> Instant {
         let passed = machine.saturating_duration_since(self.begun);
         self.begun + multiplied(passed, self.factor.recip())
     }
 }
 
-/// Returns the program's time, by the monotonic clock.
+/// Returns the present moment of the program's clock. Outside of tests this is the machine's monotonic clock.
 pub fn now() -> Instant {
     if let Some(simulation) = simulation() {
         return simulation.now();
@@ -183,18 +188,20 @@ pub fn now() -> Instant {
     PACE.get().map_or(now, |pace| pace.moment(now))
 }
 
-/// Returns how much of the program's time has passed since this moment. Zero for a moment in the future.
+/// Returns how much time has passed since this moment, by the program's clock. The result is zero for a moment in the
+/// future.
 pub fn since(moment: Instant) -> Duration {
     now().saturating_duration_since(moment)
 }
 
-/// Returns how long the machine must wait until this moment. Zero for a moment in the past.
+/// Returns how much real time is left until this moment of the program's clock. The result is zero for a moment in the
+/// past.
 pub fn machine_until(moment: Instant) -> Duration {
     to_machine(moment.saturating_duration_since(now()))
 }
 
-/// Returns the time of the machine's wall clock. The APIs use such times in requests and answers. A duration between
-/// two of these times is in the machine's time.
+/// Returns the time of the machine's wall clock, which the APIs use in requests and answers. Even when a test makes the
+/// program's clock run faster, this clock shows real time.
 pub fn wall() -> SystemTime {
     simulation().map_or_else(SystemTime::now, |simulation| simulation.wall())
 }
@@ -211,8 +218,8 @@ pub fn sleep(time: Duration) {
     }
 }
 
-/// Waits until the condition variable is notified, but not longer than `time`. In a simulation `time` always passes
-/// completely, because no other thread can notify the condition variable.
+/// Waits until the condition variable is notified, but not longer than `time`. In a simulation there are no
+/// notifications, so the whole `time` passes.
 pub fn wait<'a, T>(
     condvar: &Condvar,
     guard: MutexGuard<'a, T>,
@@ -226,9 +233,8 @@ pub fn wait<'a, T>(
     waited.unwrap_or_else(PoisonError::into_inner).0
 }
 
-/// Waits while `must_wait` returns `true`, but not longer than `time`. Calls `must_wait` again after each
-/// notification of the condition variable. In a simulation `time` always passes completely, because no other thread
-/// can notify the condition variable.
+/// Waits while `must_wait` returns `true`, but not longer than `time`. `must_wait` is called again after each
+/// notification of the condition variable. In a simulation there are no notifications, so the whole `time` passes.
 pub fn wait_at_most<'a, T>(
     condvar: &Condvar,
     mut guard: MutexGuard<'a, T>,
@@ -245,8 +251,9 @@ pub fn wait_at_most<'a, T>(
     waited.unwrap_or_else(PoisonError::into_inner).0
 }
 
-/// Waits while `must_wait` returns `true`. Calls `must_wait` again after each notification of the condition variable.
-/// In a simulation it calls `must_wait` again and again, and lets the other threads of the process run in between.
+/// Waits while `must_wait` returns `true`. `must_wait` is called again after each notification of the condition
+/// variable. In a simulation there are no notifications. Instead, the other simulated threads work between two calls of
+/// `must_wait`.
 pub fn wait_while<T>(condvar: &Condvar, mutex: &Mutex<T>, must_wait: impl Fn(&mut T) -> bool) {
     let locked = || mutex.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(simulation) = simulation() {
@@ -268,27 +275,26 @@ pub fn exchange(authority: &str, request: &[u8], until: Instant) -> io::Result<V
 
 /// Returns a random number.
 pub fn random() -> u64 {
-    // Each `RandomState` of the standard library gets random keys, and so its hash is a random number.
+    // The standard library gives each `RandomState` random keys, so even the hash of nothing is a random number.
     let of_machine = || RandomState::new().build_hasher().finish();
     simulation().map_or_else(of_machine, |simulation| simulation.random())
 }
 
-/// The greatest difference between the two clocks, over the same time, that is not taken for a jump of a clock. A
-/// test that makes the program's time faster does not change this value, because a busy machine would then seem to
-/// have a clock that jumps.
+/// The largest accepted difference between the monotonic clock and the wall clock, when both measure the same period. A
+/// larger difference means that one of the clocks jumped. The limit is in real time even in a test whose program clock
+/// runs faster. Otherwise a slow machine would seem to have a clock that jumps.
 ///
-/// An NTP daemon adjusts a clock by at most 500 ppm, which is 8 ms in a lease of 15 s. It makes no step of a second or
-/// more after the machine has started. A leader that renews its lease in time has 5 s to spare. So two seconds are more
-/// than a usual adjustment, and less than the spare time.
+/// The limit is larger than a usual adjustment: an NTP daemon adjusts a clock by at most 500 ppm, which is 8 ms in a
+/// lease of 15 s, and makes no step of a second or more after the start of the machine. The limit is smaller than the 5
+/// s that a leader has left when it renews its Lease in time.
 pub const LARGEST_DRIFT: Duration = Duration::from_secs(2);
 
-/// A moment, with the time of both clocks.
+/// A moment, with the times of the monotonic clock and of the wall clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
-    /// The program's time, from the monotonic clock. This clock never jumps, but stands still while a
-    /// virtual machine is suspended.
+    /// The time of the monotonic clock. This clock never jumps, but stands still while a virtual machine is suspended.
     pub monotonic: Instant,
-    /// The time of the wall clock. It includes the time of a suspension, but somebody may set this clock to any time.
+    /// The time of the wall clock. It includes the time of a suspension, but somebody can set this clock to any time.
     pub wall: SystemTime,
 }
 
@@ -297,8 +303,9 @@ impl Moment {
         Moment { monotonic: now(), wall: wall() }
     }
 
-    /// Returns how long ago `earlier` was. When the two clocks differ a little, the longer time is used. `None` when
-    /// they differ by more than [`LARGEST_DRIFT`], because one of them jumped and the time is not known.
+    /// Returns the time that has passed since `earlier`. When the two clocks differ a little, the result is the longer
+    /// time. The result is `None` when the clocks differ by more than [`LARGEST_DRIFT`], because one of them has
+    /// jumped, and the true time is not known.
     pub fn since(self, earlier: Moment) -> Option<Duration> {
         self.since_at(earlier, factor())
     }
@@ -306,7 +313,7 @@ impl Moment {
     fn since_at(self, earlier: Moment, factor: f64) -> Option<Duration> {
         let from_machine = |time| multiplied(time, factor.recip());
         let monotonic = self.monotonic.saturating_duration_since(earlier.monotonic);
-        // The difference is taken as zero when the wall clock was set to an earlier time.
+        // When somebody has set the wall clock back, `wall` is zero, and `back` is the time by which it was set back.
         let wall = self.wall.duration_since(earlier.wall).unwrap_or_default();
         let back = earlier.wall.duration_since(self.wall).unwrap_or_default();
         let wall = from_machine(wall);
@@ -316,7 +323,7 @@ impl Moment {
     }
 }
 
-/// A simulated machine for unit tests, on which a wait takes no real time.
+/// A simulation for unit tests, in which a wait takes no real time.
 #[cfg(test)]
 pub(crate) mod for_tests {
     use super::*;
@@ -338,7 +345,7 @@ pub(crate) mod for_tests {
             self.begun.1 + self.passed.get()
         }
 
-        /// Adds the time and a little more to the clock, so that even a wait of zero takes some time.
+        /// Moves the clock forward by `time` and ten microseconds, so that even a wait of zero takes some time.
         fn sleep(&self, time: Duration) {
             let time = time + Duration::from_micros(10);
             self.passed.update(|passed| passed + time);
@@ -358,7 +365,8 @@ pub(crate) mod for_tests {
         }
     }
 
-    /// Puts the calling thread into a simulation with such a machine, which can't reach any other host.
+    /// Puts the calling thread into a simulation in which a wait takes no real time, and every network connection is
+    /// refused.
     pub(crate) fn simulated() -> SimulationGuard {
         simulate(Rc::new(TestMachine {
             begun: (Instant::now(), SystemTime::now()),
@@ -374,21 +382,21 @@ mod tests {
 
     #[test]
     fn a_jump_of_one_clock_is_no_time_that_is_known() {
-        // A row has the milliseconds that passed by the monotonic clock and by the wall clock, and the
-        // time that is expected.
+        // Each row has the milliseconds that passed by the monotonic clock, those by the wall clock, and the expected
+        // result in milliseconds.
         for (monotonic, wall, expected) in [
             (0, 0, Some(0)),
             (7_000, 7_000, Some(7_000)),
-            // The wall clock was slewed, or stepped a little.
+            // The clocks differ a little, because an NTP daemon adjusted the wall clock.
             (7_000, 7_004, Some(7_004)),
             (7_000, 6_996, Some(7_000)),
             (7_000, 9_000, Some(9_000)),
             (7_000, 5_000, Some(7_000)),
-            // The machine was suspended.
+            // The machine was suspended, so much more time passed by the wall clock. The result is `None`.
             (7_000, 9_001, None),
             (0, 60_000, None),
             (0, 365 * 86_400_000, None),
-            // The wall clock was set back.
+            // The wall clock was set back, so less time passed by the wall clock. The result is `None`.
             (7_000, 4_999, None),
             (0, -60_000, None),
             (0, -365 * 86_400_000, None),
@@ -406,13 +414,14 @@ mod tests {
 
     #[test]
     fn both_clocks_agree_on_the_program_s_time() {
-        // A row has the factor, the milliseconds of the program that passed by the monotonic clock, those of the
-        // machine that passed by the wall clock, and the time that is expected.
+        // Each row has the number of real seconds in a second of the program's clock, the milliseconds that passed by
+        // the program's monotonic clock, the real milliseconds that passed by the wall clock, and the expected result
+        // in milliseconds.
         for (factor, monotonic, wall, expected) in [
             (0.02, 50_000, 1_000, Some(50_000)),
             (0.02, 50_000, 1_010, Some(50_500)),
             (0.02, 50_500, 1_000, Some(50_500)),
-            // The limit is two seconds of the machine.
+            // The clocks are allowed to differ by two real seconds, which are 100 seconds of the program's clock.
             (0.02, 50_000, 3_000, Some(150_000)),
             (0.02, 50_000, 3_001, None),
             (0.02, 150_000, 1_000, Some(150_000)),
@@ -420,7 +429,8 @@ mod tests {
             (0.02, 0, 60_000, None),
             (0.02, 0, -1_000, Some(0)),
             (0.02, 0, -2_001, None),
-            // For a slow program the limit is two seconds of the program.
+            // When the program's clock is slower than real time, the clocks are allowed to differ by two seconds of the
+            // program's clock.
             (2.0, 1_000, 2_000, Some(1_000)),
             (2.0, 1_000, 6_000, Some(3_000)),
             (2.0, 1_000, 6_002, None),
@@ -440,7 +450,8 @@ mod tests {
     fn a_second_of_the_program_lasts_as_many_seconds_as_the_factor() {
         let begun = Instant::now();
         let ms = Duration::from_millis;
-        // A row has the factor, milliseconds of the program, and the same time in milliseconds of the machine.
+        // Each row has the number of real seconds in a second of the program's clock, a duration of that clock in
+        // milliseconds, and the same duration in real milliseconds.
         for (factor, program, machine) in [
             (1.0, 0, 0),
             (1.0, 1_234, 1_234),
@@ -453,8 +464,8 @@ mod tests {
             assert_eq!(multiplied(ms(program), factor), ms(machine));
             assert_eq!(multiplied(ms(machine), factor.recip()), ms(program));
         }
-        // A moment before the pace was set becomes the moment at which the pace was set, so that
-        // no time runs backwards.
+        // Moments before the change of speed are converted to the moment of the change, so the program's clock never
+        // runs backwards.
         let pace = Pace { begun, factor: 0.5 };
         assert_eq!(pace.moment(begun - ms(7)), begun);
     }
@@ -473,7 +484,7 @@ mod tests {
         assert_eq!(multiplied(Duration::MAX, 1.0), Duration::MAX);
     }
 
-    /// No unit test changes the factor of the process.
+    /// This test relies on the fact that no unit test changes the speed of the process's clock.
     #[test]
     fn without_a_factor_the_program_s_time_is_the_machine_s() {
         let time = Duration::from_nanos(1_234_567_891);

@@ -1,5 +1,5 @@
-//! The description of a write. A plan announces the write, and a report says later that it was made. Both texts are
-//! made from the same description.
+//! The description of a write. A plan announces the write, and a report says later that the write was made. Both texts
+//! come from the same description.
 
 use serde_json::Value;
 use std::fmt;
@@ -23,14 +23,14 @@ pub struct Description(Vec<DescriptionPart>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct DescriptionPart {
     verb: WriteVerb,
-    /// The thing that the write changes, e.g. `target worker-1`.
+    /// The thing that this part of the write changes, e.g. `target worker-1`.
     noun: String,
-    /// Text that is added at the end of the line. It begins with a space or a comma, e.g. `, by private IP`
-    /// or ` at 10.0.0.7`.
+    /// The text that follows `noun` in messages, e.g. `, by private IP` or ` at 10.0.0.7`. It begins with a space or a
+    /// comma, except when the verb is [`WriteVerb::CHANGE`].
     detail: String,
 }
 
-/// What a write does, with three forms: the symbol in a plan, the infinitive, and the past participle.
+/// The verb for a write. The fields are the symbol in a plan, e.g. `+`, the infinitive, and the past participle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteVerb(char, &'static str, &'static str);
 
@@ -40,7 +40,7 @@ impl WriteVerb {
     pub const CREATE: WriteVerb = WriteVerb('+', "create", "created");
     pub const ORDER: WriteVerb = WriteVerb('+', "order", "ordered");
     pub const SET: WriteVerb = WriteVerb('+', "set", "set");
-    /// The write changes a value. The detail contains the old and the new value.
+    /// The verb for a write that changes a value. The details of such a write are the old and the new value.
     pub const CHANGE: WriteVerb = WriteVerb('~', "change", "changed");
     pub const TAKE_OVER: WriteVerb = WriteVerb('~', "take over", "taken over");
     pub const UPLOAD: WriteVerb = WriteVerb('+', "upload", "uploaded");
@@ -57,7 +57,8 @@ impl Description {
         Description(vec![DescriptionPart { verb, noun: noun.into(), detail: detail.into() }])
     }
 
-    /// Describes a write that sets, changes or removes a value.
+    /// Describes a write that changes the value of a field from `have` to `want`. `None` means that the field has no
+    /// value.
     pub fn value(name: impl Into<String>, have: Option<&str>, want: Option<&str>) -> Description {
         match (have, want) {
             (None, Some(want)) => Description::new(WriteVerb::SET, name, format!(" to {want}")),
@@ -73,13 +74,13 @@ impl Description {
         self.0.is_empty()
     }
 
-    /// Returns one line of a plan for each part, with its symbol and its text, e.g. `add target worker-1`. The text for
-    /// [`WriteVerb::CHANGE`] has no verb, e.g. `port 443 protocol: tcp → https`.
+    /// Returns a line for each part of the write, as a plan shows it before the write: the symbol, and a text such as
+    /// `add target worker-1`. A line about a changed value has no verb, e.g. `port 443 protocol: tcp → https`.
     pub fn announced(&self) -> impl Iterator<Item = (char, String)> {
         self.0.iter().map(|part| (part.verb.0, part.planned()))
     }
 
-    /// Returns one line of a report for each part after the write was made, e.g. `target worker-1: added`.
+    /// Returns a line for each part of the write, as a report shows it after the write, e.g. `target worker-1: added`.
     pub fn done(&self) -> Vec<String> {
         self.0.iter().map(DescriptionPart::done).collect()
     }
@@ -89,7 +90,7 @@ impl Description {
         format!("could not {}", self.requested())
     }
 
-    /// Returns the write without details, e.g. `add target worker-1`.
+    /// Returns the write in the infinitive and without details, e.g. `add target worker-1`.
     pub fn requested(&self) -> String {
         let infinitive = |part: &DescriptionPart| format!("{} {}", part.verb.1, part.noun);
         let parts: Vec<String> = self.0.iter().map(infinitive).collect();
@@ -97,7 +98,7 @@ impl Description {
     }
 }
 
-/// Prints all parts as a plan announces them, in one line and without symbols.
+/// Prints the write as a plan shows it, but in one line and without symbols.
 impl fmt::Display for Description {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let parts: Vec<String> = self.0.iter().map(DescriptionPart::planned).collect();
@@ -105,7 +106,7 @@ impl fmt::Display for Description {
     }
 }
 
-/// Joins several descriptions into one that has all their parts in the same order.
+/// Joins several descriptions into one, which has the parts of all of them in the same order.
 impl FromIterator<Description> for Description {
     fn from_iter<I: IntoIterator<Item = Description>>(all: I) -> Description {
         Description(all.into_iter().flat_map(|description| description.0).collect())

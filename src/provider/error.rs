@@ -3,23 +3,25 @@
 use std::fmt;
 use std::time::Duration;
 
-/// The urgency of a call, which depends on what waits for the answer. When few calls remain in the API's budget, less
-/// urgent calls are delayed first. The variants are sorted from the least to the most urgent.
+/// The urgency of a call to the API. When few calls remain in the API's rate limit, less urgent calls are delayed
+/// first. The variants are sorted from the least to the most urgent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Urgency {
     /// A refresh of cached data. Nothing waits for the answer.
     CanWait,
-    /// A call for a Service or route that has changed, or that the daemon writes to.
+    /// A call for a Service or a route that has changed, or to which the daemon is about to write.
     Changed,
     /// A call that asks whether the server of a node still exists.
     Gone,
-    /// A call for a new node, or about a write that was already sent. The budget never delays such a call.
+    /// A call for a new node, or about a write that was already sent. Such a call is never delayed to save the rate
+    /// limit for other calls.
     Needed,
-    /// A call for a person who waits for the answer, and wants all information about the present state.
+    /// A call for a person who runs a command and waits for the answer. The answer also includes data that only people
+    /// read.
     Asked,
 }
 
-/// A failed call. The program decides by `kind`, and users read `message`.
+/// An error of a call to the cloud. The program decides by `kind` what to do, and users read `message`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProviderError {
     pub kind: ErrorKind,
@@ -36,32 +38,36 @@ pub enum ErrorKind {
     Unauthorized,
     /// The token does not have the permission for this call.
     Forbidden,
-    /// The resource does not exist, according to the cloud itself.
+    /// The API itself says that the resource does not exist. A status 404 from another server, e.g. a proxy, is not
+    /// enough.
     NotFound,
-    /// The budget of calls is used up, or nearly so. The call may be made again after `retry_in`.
+    /// The rate limit of the API is used up, or nearly so. The caller can try again after `retry_in`.
     RateLimited {
         retry_in: Duration,
-        /// Whether only this call is delayed, because it is not urgent, while the API still answers more urgent calls.
+        /// Whether this program delayed the call because the call is not urgent and few calls remain. More urgent calls
+        /// are still made.
         put_off: bool,
     },
     /// The API gave no answer, or the answer does not come from the API or is broken. Examples are a network error, a
     /// time-out, a status 5xx, and an answer of a proxy.
     Unavailable,
-    /// The cloud is still making another change to the same resource. The same call can succeed a moment later.
+    /// The cloud is still making another change to the same resource. A later attempt can succeed.
     Busy,
-    /// The API refused a part of the change, so nothing was changed. `Change::without_parts` returns a
-    /// change without these parts.
+    /// The API refused a part of the change, so it changed nothing. The caller makes the change that
+    /// `Change::without_parts` returns instead.
     InPart,
-    /// The gate did not allow a write, so it was not sent.
+    /// The write was not sent, because this process is not allowed to write now, e.g. because it does not hold the
+    /// Lease.
     Refused,
     /// Any other error that the API reports.
     Other,
 }
 
-/// The text before the ID of a failed call in an error message. The cloud gives each call such an ID.
+/// The text in an error message before the correlation ID, which the cloud gives to each call.
 pub const CORRELATION: &str = ", correlation ";
 
-/// Returns the message without the IDs of calls. Two messages about the same problem are then equal.
+/// Returns the message without correlation IDs, which differ for each call. So two messages about the same problem
+/// become equal.
 pub fn without_correlations(message: &str) -> String {
     let mut parts = message.split(CORRELATION);
     let mut stable = parts.next().unwrap_or_default().to_owned();
@@ -77,7 +83,7 @@ impl ProviderError {
         ProviderError { kind, message: message.into() }
     }
 
-    /// Whether the same call would fail again until a person corrects a setting or a credential.
+    /// Whether the call would fail again and again until a person corrects a setting or a credential.
     pub fn is_permanent(&self) -> bool {
         matches!(
             self.kind,
@@ -85,8 +91,8 @@ impl ProviderError {
         )
     }
 
-    /// Whether the call was only delayed because it is not urgent, and few calls remain in the budget. This is not
-    /// a problem to report.
+    /// Whether this program only delayed the call, because it is not urgent and few calls remain in the rate limit.
+    /// Such an error is not reported.
     pub fn is_put_off(&self) -> bool {
         matches!(self.kind, ErrorKind::RateLimited { put_off: true, .. })
     }

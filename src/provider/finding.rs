@@ -1,5 +1,5 @@
-//! Findings, which are reported to users. A finding is plain data in a plan. `controllers::report` decides whether it
-//! becomes a log line, an event or a metric.
+//! Findings, which are facts and problems that are reported to users. Plans contain findings. `controllers::report`
+//! turns each finding into a log line, an event or a metric.
 
 use serde::Serialize;
 use std::borrow::Cow;
@@ -9,14 +9,14 @@ use std::borrow::Cow;
 pub struct Finding {
     pub severity: Severity,
     pub reason: Reason,
-    /// A description of the problem. It may also say what to do, when one sentence is enough for both.
+    /// A description of the problem. A short description also says what to do, and `fix` is then `None`.
     pub message: String,
     /// What to do about the problem, with commands that contain the names of this object. `None` when there is nothing
     /// to do, or when `message` says it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fix: Option<String>,
-    /// Whether the provider found the problem, and not a controller. Events about findings of the provider may name
-    /// another component than events of the controller.
+    /// Whether the provider (the code for one cloud) found the problem. Otherwise a controller found it. The value
+    /// decides which component the event names as its source.
     #[serde(skip)]
     pub is_of_provider: bool,
 }
@@ -28,18 +28,17 @@ pub enum Severity {
     Warning,
 }
 
-/// A property of a reason, e.g. whether its findings become events.
+/// A property of the reason of a finding, e.g. whether such findings become events.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ReasonTrait {
     /// The finding becomes a normal event of the object.
     NormalEvent,
     WarningEvent,
-    /// The finding is only logged. It concerns no object that could have an event, or it concerns the shell in
-    /// which a command runs.
+    /// The finding is only logged and never becomes an event.
     LogOnly,
-    /// The finding is about a change, and the write that makes this change is logged already.
+    /// The finding is about a write that is logged itself. So the finding becomes an event, but no log line.
     LoggedByItsWrite,
-    /// The finding is reported once, because the problem lasts until a person fixes it.
+    /// The finding is reported only once, and is not repeated while the problem lasts.
     Once,
     /// The finding says that the object is as it should be.
     Success,
@@ -58,13 +57,13 @@ macro_rules! reasons {
         }
 
         impl Reason {
-            /// All reasons, in the order in which they are listed here.
+            /// All reasons, in the order of the table of reasons.
             pub const ALL: &[Reason] = &[$($(Reason::$name,)*)*];
 
-            /// All reasons under the headings of this list.
+            /// The headings of the table of reasons, each with the reasons under it.
             pub const BY_SUBJECT: &[(&str, &[Reason])] = &[$(($about, &[$(Reason::$name),*])),*];
 
-            /// Returns the reason's name in events, its meaning with the fix, and its traits.
+            /// Returns the name of the reason, the text about its meaning and its fix, and its properties.
             fn row(self) -> (&'static str, &'static str, &'static [ReasonTrait]) {
                 match self {
                     $($(Reason::$name => (stringify!($name), concat!($($meaning),+), &[$($of),+]),)*)*
@@ -74,8 +73,8 @@ macro_rules! reasons {
     };
 }
 
-// The table of all reasons. The log, the events and the memory of reported findings use it. The comment of a reason is
-// its meaning and its fix in `ccm help troubleshooting` and `ccm explain`.
+// The table of all reasons for log lines and events. The comment above a reason is a text for users: `ccm help
+// troubleshooting` and `ccm explain` print it.
 reasons! {
     "Nodes" {
         /// The node was initialised.
@@ -266,7 +265,7 @@ impl Reason {
         self.row().0
     }
 
-    /// Returns what the reason means and what a user can do, as whole sentences in Markdown.
+    /// Returns the meaning of the reason and what a user can do about it, as whole sentences in Markdown.
     pub fn meaning(self) -> &'static str {
         self.row().1.trim_start()
     }
@@ -280,22 +279,23 @@ impl Reason {
         }
     }
 
-    /// Whether the finding is about a change, and the write that makes this change is logged already.
+    /// Whether findings with this reason are about a write that is logged itself. Such a finding with severity `Info`
+    /// gets no log line of its own.
     pub fn is_logged_by_its_write(self) -> bool {
         self.is(LoggedByItsWrite)
     }
 
-    /// Whether the finding is reported again while the problem lasts.
+    /// Whether a finding with this reason is reported again while the problem lasts.
     pub fn is_repeated(self) -> bool {
         !self.is(Once)
     }
 
-    /// Whether the finding says that the object is as it should be.
+    /// Whether findings with this reason say that the object is as it should be.
     pub fn is_success(self) -> bool {
         self.is(Success)
     }
 
-    /// Whether the finding says that the object is not as it should be.
+    /// Whether findings with this reason say that the object is not as it should be.
     pub fn is_failure(self) -> bool {
         self.is(Failure)
     }
@@ -320,12 +320,12 @@ impl Finding {
         Finding { severity: Severity::Info, ..Finding::warning(reason, message) }
     }
 
-    /// Adds what to do about the problem.
+    /// Adds a text that says what to do about the problem.
     pub fn with_fix(self, fix: impl Into<String>) -> Finding {
         Finding { fix: Some(fix.into()), ..self }
     }
 
-    /// Returns the message and the fix as one text.
+    /// Returns the message and, if there is one, the text about what to do.
     pub fn text(&self) -> Cow<'_, str> {
         let message = &self.message;
         let end = if message.ends_with('?') { "" } else { "." };
@@ -335,7 +335,7 @@ impl Finding {
         }
     }
 
-    /// Marks the finding as found by the provider.
+    /// Records that the provider (the code for one cloud) found the problem, and not a controller.
     pub fn by_provider(self) -> Finding {
         Finding { is_of_provider: true, ..self }
     }

@@ -1,27 +1,27 @@
-//! The gate, a check before every write. Controllers and providers have the same gate, so it is defined here.
+//! The gate, which every write to an API must pass. A gate allows or refuses a write.
 
 /// A check before every write. Each client of an API asks its gate just before it sends a write, and again before each
 /// retry. The daemon's gate allows writes only while the process holds the Lease. The gate of a dry run refuses every
-/// write, and a test's gate counts the writes.
+/// write. A test's gate counts the writes.
 pub trait Gate: Send + Sync {
-    /// Returns an error when a write may not start now. `what` describes the write in
-    /// messages, e.g. `PATCH /api/v1/nodes/worker-1`.
+    /// Returns an error when this write is not allowed now. `what` describes the write in messages, e.g. `PATCH
+    /// /api/v1/nodes/worker-1`.
     fn pass(&self, what: &str) -> Result<(), Refused>;
 
-    /// Returns an error when a last write of this process may not start now. Such a write is an event about work that
-    /// was done, or the release of the Lease.
+    /// Like [`Gate::pass`], but for the last writes of a process that ends. These are the release of the Lease, and
+    /// events about work that was done.
     fn pass_at_end(&self, what: &str) -> Result<(), Refused> {
         self.pass(what)
     }
 
-    /// Whether the caller should wait until the cloud has completed an action. It should not when the process must end.
-    /// The next process finds the running actions in the cloud.
+    /// Whether a caller should wait until the cloud has completed an action. The result is `false` when the process
+    /// must end. The next process then finds the running action in the cloud.
     fn may_wait(&self) -> bool {
         true
     }
 }
 
-/// The gate that allows every write. A command of a user has this gate.
+/// The gate that allows every write. Commands that a user runs have this gate.
 pub struct OpenGate;
 
 impl Gate for OpenGate {
@@ -30,6 +30,6 @@ impl Gate for OpenGate {
     }
 }
 
-/// The reason why the gate did not allow a write.
+/// The reason why the gate refused a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused(pub String);

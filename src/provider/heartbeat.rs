@@ -1,9 +1,8 @@
-//! A heartbeat, by which a watcher sees that a thread in a long tick is working and does not hang.
+//! A heartbeat, which shows whether a thread of the daemon still works or hangs.
 //!
-//! Each thread of the daemon has a [`Heartbeat`], and the daemon watches it. Code in such a thread calls [`beat`]
-//! whenever it has made progress, e.g. `http` after every call. The heartbeat is defined here so that `http` and
-//! the providers need not know the daemon. Commands of users and `run --once` have no heartbeat, and [`beat`]
-//! does nothing for them.
+//! Each thread of the daemon has a [`Heartbeat`], which another thread of the daemon watches. The code in a thread
+//! calls [`beat`] whenever it has made progress. For example, the module `http` calls it after every request. Commands
+//! of users and `run --once` have no heartbeat, and [`beat`] does nothing there.
 
 use super::clock;
 use std::cell::RefCell;
@@ -11,11 +10,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-/// The time of the last sign that a thread is working.
+/// The time at which a thread last showed that it works.
 #[derive(Debug)]
 pub struct Heartbeat {
     begun: Instant,
-    /// The time of the last beat, or the end of an announced pause, whichever is later. In milliseconds since `begun`.
+    /// The time of the last beat or, when that is later, the end of an announced pause. The unit is milliseconds since
+    /// `begun`.
     heard_until: AtomicU64,
 }
 
@@ -23,14 +23,14 @@ thread_local! {
     static OWN: RefCell<Option<Arc<Heartbeat>>> = const { RefCell::new(None) };
 }
 
-/// Makes this the heartbeat of the calling thread, which [`beat`] updates. It is dropped when the thread ends. A
-/// watcher that has a `Weak` reference can notice this.
+/// Sets the heartbeat of the calling thread, which [`beat`] then updates. When the thread ends, its reference to the
+/// heartbeat is dropped. A watcher with a `Weak` reference notices this.
 pub fn install(heartbeat: Arc<Heartbeat>) {
     OWN.set(Some(heartbeat));
 }
 
-/// Returns the heartbeat of the calling thread, so that another thread that works for it can
-/// install the same heartbeat.
+/// Returns the heartbeat of the calling thread. A helper thread can install the same heartbeat, so that its progress
+/// counts, too.
 pub fn installed() -> Option<Arc<Heartbeat>> {
     OWN.with_borrow(Option::clone)
 }
@@ -40,25 +40,25 @@ pub fn beat() {
     pause(Duration::ZERO);
 }
 
-/// Announces that the calling thread will do nothing for this long, so that the pause is not taken for a hang.
+/// Announces that the calling thread will do nothing for this long. The watcher then does not take the pause for a
+/// hang.
 pub fn pause(time: Duration) {
     if let Some(heartbeat) = installed() {
         heartbeat.hear(time);
     }
 }
 
-/// Takes a lock that other threads hold only for a moment. A poisoned lock is taken, too, because a panic
-/// ends the process anyway.
+/// Takes a lock that other threads hold only for a moment. A poisoned lock is taken, too, because the process ends
+/// anyway after a panic.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How often a thread tries again to take a lock while another thread holds it during an API call.
-/// In the machine's time.
+/// The real time between two attempts to take a lock that another thread holds during an API call.
 const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Takes a lock that another thread may hold for minutes, while it makes API calls. The calling thread updates its
-/// heartbeat while it waits.
+/// Takes a lock that another thread sometimes holds for minutes, while it makes API calls. The waiting thread updates
+/// its heartbeat, so the wait is not taken for a hang.
 pub fn turn<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
     loop {
         match lock.try_lock() {
@@ -73,7 +73,8 @@ pub fn turn<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Heartbeat {
-    /// Returns how long ago the last beat or the end of the announced pause was. Zero during the pause.
+    /// Returns the time since the last beat or, when the thread announced a pause, since the end of the pause. The
+    /// result is zero during the pause.
     pub fn silent_for(&self) -> Duration {
         let heard_until = Duration::from_millis(self.heard_until.load(Ordering::Relaxed));
         clock::since(self.begun).saturating_sub(heard_until)

@@ -12,11 +12,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 
-/// The servers that nodes run on. All methods that call the API are about cloud servers only. See
-/// [`Dedicated`] for dedicated servers.
+/// The cloud servers that nodes run on. For dedicated servers see [`Dedicated`].
 pub trait Instances: Send + Sync {
-    /// Returns all cloud servers, or an error when the list is incomplete. A call with `Urgency::CanWait` may be
-    /// refused, so that more urgent calls remain possible.
+    /// Returns all cloud servers, or an error when the list is incomplete. When few calls remain in the rate limit, a
+    /// call that is not urgent is refused.
     fn list(&self, urgency: Urgency) -> Result<Vec<Instance>, ProviderError>;
 
     /// Returns the cloud server with this ID as it is now. The error is `ErrorKind::NotFound` only when the cloud
@@ -26,9 +25,9 @@ pub trait Instances: Send + Sync {
     /// Returns the cloud servers with this name as they are now, or an error when the list is incomplete.
     fn named(&self, name: &str) -> Result<Vec<Instance>, ProviderError>;
 
-    /// Returns those servers with these IDs that exist. The result may also have other servers. A server that is not in
-    /// the result did not exist at some moment during this call. `place` estimates how many servers have a lower ID, so
-    /// that few calls are needed to find the servers in a long list.
+    /// Returns the servers with these IDs, as far as they exist, and sometimes other servers. When a wanted server is
+    /// not in the result, it did not exist at some moment during this call. Only the pages of the list that should have
+    /// these servers are read. To find the pages, `place` estimates how many servers have a lower ID.
     fn around(
         &self,
         numbers: &BTreeSet<u64>,
@@ -37,24 +36,24 @@ pub trait Instances: Send + Sync {
     ) -> Result<Vec<Instance>, ProviderError>;
 
     /// Returns the addresses and labels that the node on this server should have. The error is a finding that says why
-    /// they are not known. Pure.
+    /// the addresses and labels are not known. Makes no API call.
     fn metadata(&self, instance: &Instance, node: &Node) -> Result<Metadata, Box<Finding>>;
 
-    /// Returns addresses and networks by which a server is recognised. A node that reports such an address runs
-    /// on this server. Pure.
+    /// Returns the addresses and networks by which this server is recognised. A node that reports one of these
+    /// addresses runs on this server. Makes no API call.
     fn recognised_by(&self, instance: &Instance) -> Vec<IpNet>;
 
-    /// Whether a node may get this label from its server. Pure.
+    /// Whether a node is allowed to get this label from its server. Makes no API call.
     fn allows_label(&self, key: &str) -> bool;
 
-    /// Returns a finding that says why the node does not get this address, which its kubelet was given. `None` when the
-    /// provider does not know the reason. Pure.
+    /// Returns a finding that says why this address, which the kubelet's `--node-ip` names, is not among the node's
+    /// addresses. `None` when the provider does not know the reason. Makes no API call.
     fn explain_missing(&self, _instance: &Instance, _ip: IpAddr) -> Option<Finding> {
         None
     }
 }
 
-/// Dedicated servers. A separate API with its own credentials, rate limits and outages lists them.
+/// The dedicated servers, which have an API of their own with other credentials, rate limits and outages.
 pub trait Dedicated: Send + Sync {
     /// Returns all servers that the credentials give access to, or an error when the list is incomplete.
     fn list(&self, urgency: Urgency) -> Result<Vec<Instance>, ProviderError>;
@@ -66,31 +65,33 @@ pub trait Dedicated: Send + Sync {
     /// Whether the server is switched off. `None` when the API can't tell this.
     fn is_off(&self, number: u64) -> Result<Option<bool>, ProviderError>;
 
-    /// Returns the time of the last refused login. `None` when a later login was accepted, or when there
-    /// was no login yet.
+    /// Returns the time at which the API last refused the login. `None` when a later login was accepted, or when no
+    /// login was refused yet.
     fn login_refused(&self) -> Option<Timestamp>;
 
-    /// Records that the API refused a login of another process at this time. This process then waits as after a refused
-    /// login of its own.
+    /// Records that the API refused the login of another process at this time. This process then makes no login for a
+    /// while, as after a refused login of its own.
     fn wait_since(&self, refused: Timestamp);
 
-    /// Returns the time until which no login is tried because of a refused login. `None` when a login may be tried now.
+    /// Returns the time until which this process makes no login, because a login was refused. `None` when a login is
+    /// possible now.
     fn blocked_until(&self) -> Option<Timestamp>;
 }
 
-/// What a node's `spec.providerID` means to one cloud.
+/// The meaning of a node's `spec.providerID` for this cloud.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProviderId {
     /// The provider ID of a server of this cloud.
     Ours(InstanceId),
-    /// A provider ID with the prefix of another cloud. This controller does not change the node.
+    /// A provider ID with the prefix of another cloud. This program does not change such a node.
     Foreign,
-    /// A provider ID with the prefix of this cloud, but without a usable server ID. The text is the reason. A node with
-    /// such a provider ID is never deleted, and gets no taints, labels or routes.
+    /// A provider ID with the prefix of this cloud, but without a usable server ID. The text says why. Such a node is
+    /// never deleted, and gets no taints, labels or routes.
     Unknown(String),
 }
 
-/// The ID of a server, together with the API that gave it. Both APIs may use the same number.
+/// The ID of a server, and the API to which the ID belongs. A cloud server and a dedicated server can have the same
+/// number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(untagged)]
 pub enum InstanceId {
@@ -127,10 +128,10 @@ pub struct Instance {
     /// The network zone of the location, e.g. `eu-central`.
     pub network_zone: Interned,
     pub public_ipv4: Option<Ipv4Addr>,
-    /// The IPv6 network of the server. The server uses its first address.
+    /// The IPv6 network of the server. The server itself uses the first address of this network.
     pub public_ipv6: Option<Ipv6Net>,
     pub private: Vec<PrivateAddress>,
-    /// The labels that may become labels of the server's node ([`Instances::allows_label`]).
+    /// The labels of the server that the node is allowed to get, see [`Instances::allows_label`].
     pub labels: BTreeMap<Interned, Interned>,
 }
 
@@ -140,11 +141,11 @@ pub struct PrivateAddress {
     /// The ID of the network.
     pub network: u64,
     pub ip: IpAddr,
-    /// More addresses of the server in the same network.
+    /// Other addresses (alias IPs) of the server in the same network.
     pub aliases: Vec<IpAddr>,
 }
 
-/// The data that the node on a server should have, each value with its source.
+/// The data that the node on a server should have. Each value is stored with its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metadata {
     pub provider_id: Sourced<String>,
@@ -152,12 +153,12 @@ pub struct Metadata {
     pub addresses: Vec<Sourced<NodeAddress>>,
     /// The labels for instance type, zone and region. A label is missing when the cloud has no value for it.
     pub topology: Vec<(TopologyLabel, Sourced<String>)>,
-    /// Other labels. When a node is initialised, each label is set whose key the node does not have yet.
+    /// Other labels. When the node is initialised, it gets each of these labels, except those whose key it already has.
     pub extra_labels: BTreeMap<String, Sourced<String>>,
     pub findings: Vec<Finding>,
 }
 
-/// A label of a node that Kubernetes defines, with its present key and its older beta key.
+/// A label that Kubernetes defines for nodes. Each label has a present key and an older beta key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TopologyLabel {
     InstanceType,
@@ -226,7 +227,7 @@ impl Default for InstanceId {
     }
 }
 
-/// Prints a cloud server as a number, and a dedicated server in the same form as in its provider ID.
+/// Prints the ID of a cloud server as a number, and the ID of a dedicated server as `hrobot://` and the number.
 impl fmt::Display for InstanceId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -236,8 +237,8 @@ impl fmt::Display for InstanceId {
     }
 }
 
-/// The servers that each of the two APIs listed. When a list is an error, the API did not answer, and a server that is
-/// not listed may still exist.
+/// The list of cloud servers and the list of dedicated servers. Each list comes from an API of its own. A list is an
+/// error when its API did not answer, so servers that are not listed can still exist.
 #[derive(Clone, Copy, Debug)]
 pub struct Servers<'a> {
     pub cloud: Result<&'a [Instance], &'a ProviderError>,
@@ -249,7 +250,8 @@ impl<'a> Servers<'a> {
         [self.cloud, self.dedicated].into_iter().flatten().flatten()
     }
 
-    /// Returns the error of the API to which this server belongs. `None` when that API answered.
+    /// Returns the error of the API that lists the server with this ID, the Cloud API or that of dedicated servers.
+    /// `None` when that API answered.
     pub fn unknown(&self, id: InstanceId) -> Option<&'a ProviderError> {
         match id {
             InstanceId::Cloud(_) => self.cloud.err(),
@@ -257,13 +259,13 @@ impl<'a> Servers<'a> {
         }
     }
 
-    /// Returns the error of the API that did not answer.
+    /// Returns the error of an API that did not answer. `None` when both APIs answered.
     pub fn error(&self) -> Option<&'a ProviderError> {
         self.cloud.err().or(self.dedicated.err())
     }
 }
 
-/// Creates the lists of a cloud without dedicated servers.
+/// Creates the two lists from a list of cloud servers. The list of dedicated servers is empty.
 impl<'a, T: AsRef<[Instance]> + ?Sized> From<&'a T> for Servers<'a> {
     fn from(cloud: &'a T) -> Servers<'a> {
         Servers { cloud: Ok(cloud.as_ref()), dedicated: Ok(&[]) }

@@ -1,8 +1,8 @@
-//! Interned strings. A text that many objects contain, e.g. a label key, a type or a location, is
-//! stored once in memory.
+//! Interned strings. A text that many objects contain, e.g. a label key, a type or a location, is stored only once in
+//! memory.
 //!
-//! Five thousand nodes have the same dozen label keys, and mostly the same values. A list of nodes would take several
-//! times as much memory if each node had its own copies.
+//! For example, five thousand nodes have the same dozen label keys, and mostly the same values. A list of nodes would
+//! take several times as much memory if each node had its own copies of these texts.
 
 use super::heartbeat::lock;
 use serde::{Deserialize, Serialize, Serializer};
@@ -16,14 +16,14 @@ use std::sync::{Arc, LazyLock, Mutex};
 #[serde(from = "String")]
 pub struct Interned(Arc<str>);
 
-/// The number of strings in the pool from which on unused strings are searched for.
+/// The smallest number of interned strings at which the pool searches for unused strings and removes them.
 const SWEEP_AT_LEAST: usize = 1024;
 
-/// All interned strings, including some that are not used any more.
+/// All interned strings, including strings that are not used any more and not removed yet.
 #[derive(Default)]
 struct Pool {
     strings: HashSet<Arc<str>>,
-    /// The number of strings at which the pool next removes its unused strings.
+    /// The number of interned strings at which the pool next searches for unused strings and removes them.
     sweep_at: usize,
 }
 

@@ -1,8 +1,9 @@
-//! Load balancers, in the three steps of a controller: the snapshot, the plan and the changes.
+//! Load balancers, as the controller for Services and the provider (the code for one cloud) see them. The provider
+//! reads a snapshot of the cloud and makes a plan from it. The controller executes the changes of the plan.
 //!
-//! The provider decides which fields a load balancer has and which changes it needs. The controller decides
-//! about order, waits, retries and reports. Snapshots and changes are trait objects, so that only the
-//! provider knows their content.
+//! The provider decides which fields a load balancer has and which changes it needs. The controller decides about the
+//! order of the changes, waits, retries and reports. Snapshots and changes are trait objects, so the controller does
+//! not depend on their content.
 
 use super::description::Write;
 use super::error::{ProviderError, Urgency};
@@ -20,16 +21,16 @@ use std::time::Duration;
 
 /// The load balancers of a cloud.
 pub trait LoadBalancers: Actions {
-    /// Returns a snapshot of all load balancers, and of everything else that plans for these Services need. When
-    /// something can't be read, the result is an error.
+    /// Returns a snapshot of all load balancers, and of everything else in the cloud that is needed to plan these
+    /// Services. The result is an error when any of this can't be read.
     fn observe(
         &self,
         services: &[&Service],
         urgency: Urgency,
     ) -> Result<Arc<dyn Snapshot>, ProviderError>;
 
-    /// Returns a key that is equal for all Services that use the same load balancer. `None` for a Service with a load
-    /// balancer of its own.
+    /// Returns the key of the group to which a Service with these annotations belongs. The Services of a group use the
+    /// same load balancer, and have the same key. `None` for a Service with a load balancer of its own.
     fn group(
         &self,
         namespace: &str,
@@ -43,23 +44,25 @@ pub trait LoadBalancers: Actions {
         annotations: &mut dyn Iterator<Item = (&str, &str)>,
     ) -> Option<Duration>;
 
-    /// Returns the names of the TLS Secrets with the certificates that the ports of the Service must use. Pure.
+    /// Returns the names of the TLS Secrets whose certificates the ports of the Service must use. Makes no API call.
     fn tls_secrets(&self, service: &Service) -> BTreeSet<String>;
 
-    /// Returns the changes that delete certificates that were uploaded from Secrets, when no load balancer uses them
-    /// and no Service wants them. `cluster` must contain all Secrets that Services name, including those that can't be
-    /// read. `None` when the project has no certificate that was uploaded from a Secret. Calls the API.
+    /// Returns the changes that delete unused certificates. Only certificates that were uploaded from Secrets are
+    /// deleted, and only when no load balancer uses them and no Service wants them. `cluster` must contain every Secret
+    /// that a Service names, even a Secret that can't be read. `None` when the project has no certificate that was
+    /// uploaded from a Secret. Calls the API.
     fn unused_certificates(
         &self,
         cluster: &Cluster,
         urgency: Urgency,
     ) -> Result<Option<Vec<Box<dyn Change>>>, ProviderError>;
 
-    /// Returns the objects of this cluster that are kept although their Service does not exist any more. The result is
-    /// for display. Calls the API.
+    /// Returns the certificates of this cluster whose Service does not exist any more, and which no controller deletes.
+    /// The result is for display. Calls the API.
     fn kept(&self, cluster: &Cluster) -> Result<Vec<KeptObject>, ProviderError>;
 
-    /// Returns why this health check of a port of the Service fails while the server runs. Pure.
+    /// Returns why this health check fails. The health check is for a port of the Service, and the server of the target
+    /// is on. Makes no API call.
     fn cause(&self, health: &TargetHealth, service: &Service) -> Cause;
 
     /// Returns the current usage of a load balancer, for display. Calls the API.
@@ -68,13 +71,14 @@ pub trait LoadBalancers: Actions {
 
 /// The actions of a cloud. An action is the work that the cloud does after it has accepted a change.
 pub trait Actions: Send + Sync {
-    /// Asks the cloud once about all of these actions, and returns the results of those that have ended.
+    /// Asks the cloud once about these actions. Returns the results of those actions that have ended.
     fn ended(
         &self,
         actions: &[ActionId],
     ) -> Result<HashMap<ActionId, Result<(), ProviderError>>, ProviderError>;
 
-    /// Whether the caller should wait for actions to end, see [`Gate::may_wait`](super::gate::Gate::may_wait).
+    /// Whether a caller should wait for actions to end. The result is `false` when the process must end, see
+    /// [`Gate::may_wait`](super::gate::Gate::may_wait).
     fn may_wait(&self) -> bool {
         true
     }
@@ -88,125 +92,134 @@ pub struct ServiceInput<'a> {
     pub cluster: &'a Cluster,
 }
 
-/// The state of the cloud at one moment. Plans are made from it without further calls.
+/// The load balancers of the cloud, and other data for plans, as they were at one moment. A plan is made from the
+/// snapshot without API calls.
 pub trait Snapshot: Send + Sync {
-    /// Whether the snapshot has all the data that plans for this Service need. Pure.
+    /// Whether the snapshot contains all data that a plan for this Service needs. Makes no API call.
     fn covers(&self, service: &Service) -> bool;
 
-    /// Returns how many calls to the API are needed to read the data of this snapshot again.
+    /// Returns how many API calls are needed to read the data of this snapshot again.
     fn calls(&self) -> u32;
 
-    /// Plans the changes that give this Service's load balancer its desired state. Pure.
+    /// Plans the changes that give the load balancer of this Service its desired state. Makes no API call.
     fn plan(&self, of: ServiceInput) -> LoadBalancerPlan;
 
-    /// Plans the changes that delete the Service's load balancer, or take the Service off it. Labels show which load
-    /// balancer belongs to the Service. An external load balancer that lost its labels is recognised by its ports and
-    /// the Service's status. Pure.
+    /// Plans the changes that end the Service's use of load balancers. Each load balancer of the Service is deleted, or
+    /// only loses the Service's ports and targets when it must stay, e.g. because other Services use it. Labels name
+    /// the load balancers of the Service. A load balancer of another owner that lost its labels is found by its ports
+    /// and by the Service's status. Makes no API call.
     fn plan_removal(&self, service: &Service, cluster: &Cluster) -> LoadBalancerPlan;
 
-    /// Returns a load balancer whose labels say that this cluster uses it, or used it, for this Service. Load balancers
-    /// that another controller may have created are ignored. Pure.
+    /// Returns a load balancer whose labels say that this cluster uses it for this Service, or did so before. Load
+    /// balancers that another controller may have created are ignored. Makes no API call.
     fn left_on(&self, service: &Service, cluster: &Cluster) -> Option<Balancer>;
 
-    /// Returns the status of a Service that can't be planned now, with the IP mode `Proxy` for each address. This mode
-    /// is needed when the load balancer belongs to several owners. `None` when the status stays as it is. Pure.
+    /// Returns the status of a Service that can't be planned now. Each address in this status has the IP mode `Proxy`,
+    /// because the load balancer belongs to several owners. `None` when the status must not be changed. Makes no API
+    /// call.
     fn status_by_proxy(&self, service: &Service, cluster: &Cluster) -> Option<Vec<Ingress>>;
 
-    /// Plans the changes that end the management of the Service's load balancer. The ports, targets and addresses stay,
-    /// and later plans do not change them. Pure.
+    /// Plans the changes that end the management of the Service's load balancer. The load balancer keeps its ports,
+    /// targets and addresses, and later plans do not change them. Makes no API call.
     fn plan_release(&self, service: &Service, cluster: &Cluster) -> LoadBalancerPlan;
 
-    /// Plans the changes that make the Service the owner of this load balancer, as an operator has asked, and give the
-    /// load balancer its desired state. Pure.
+    /// Plans the changes that make the Service the owner of this load balancer, because an operator has asked for this
+    /// adoption. The plan also gives the load balancer its desired state. Makes no API call.
     fn plan_adoption(&self, id: u64, of: ServiceInput) -> LoadBalancerPlan;
 
-    /// Whether a server of one of the cluster's nodes is a target of any load balancer. This proves that the project
-    /// contains servers of this cluster. Pure.
+    /// Whether any load balancer has a server of one of the cluster's nodes as a target. Such a target proves that the
+    /// project contains servers of this cluster. Makes no API call.
     fn has_server_of(&self, cluster: &Cluster) -> bool;
 
-    /// Returns each load balancer that belongs to another owner, and has the label that allows Services
-    /// to use it. Pure.
+    /// Returns each load balancer of another owner that has the label by which this owner allows Services to use it.
+    /// Makes no API call.
     fn external(&self) -> Vec<Balancer>;
 
-    /// Returns the kind of use and the health of each load balancer that these Services have. Pure.
+    /// Returns the use (own, shared, external or released) and the health of each load balancer that these Services
+    /// have. `services` contains UIDs. Makes no API call.
     fn health(&self, services: &HashSet<&str>) -> Vec<SeenHealth>;
 
-    /// Returns the certificates of the HTTPS ports of these Services' load balancers. `None` when certificates
-    /// were not read. Pure.
+    /// Returns the certificates of the HTTPS ports of the load balancers that these Services have. `services` contains
+    /// UIDs. `None` when this snapshot has no list of certificates. Makes no API call.
     fn certificates(&self, services: &HashSet<&str>) -> Option<Vec<ShownCertificate>>;
 
-    /// Returns each load balancer that has a label with the UID of a Service, in this or another cluster. The text is
-    /// the name of the Service or group in the labels. For a Service it is `namespace.name`, possibly shortened. It is
-    /// empty when the labels have no name. Pure.
+    /// Returns each load balancer with a label that has the UID of a Service, of this or of another cluster. The text
+    /// in each pair comes from the labels. It is the name of the Service (as `namespace.name`, possibly shortened), or
+    /// of the group of Services that share the load balancer. The text is empty when the labels have no name. Makes no
+    /// API call.
     fn all(&self) -> Vec<(Balancer, String)>;
 
-    /// Returns the key of a group in a form that is equal for all Services of the group. `key` comes from
-    /// [`LoadBalancers::group`], and may differ, because one Service names the load balancer by its ID and another
-    /// by its name. Pure.
+    /// Converts the `key` of a group of Services from [`LoadBalancers::group`], so that it is equal for all Services of
+    /// the group. Before this, the keys of two Services differ when one Service names the shared load balancer by ID
+    /// and the other Service by name. Makes no API call.
     fn known_group(&self, key: String) -> String;
 
-    /// Returns the load balancers of this cluster whose Service does not exist any more, except those that are
-    /// to be kept. Pure.
+    /// Returns the load balancers of this cluster whose Service does not exist any more. Load balancers with the label
+    /// that says that they must be kept are not returned. Makes no API call.
     fn orphans(&self, cluster: &Cluster) -> Vec<Orphan>;
 
-    /// Returns the load balancers of this cluster that are to be kept although their Service does not
-    /// exist any more. Pure.
+    /// Returns the load balancers of this cluster whose Service does not exist any more, and whose label says that they
+    /// must be kept. Makes no API call.
     fn kept(&self, cluster: &Cluster) -> Vec<KeptObject>;
 }
 
 /// The data that must be read again before a plan is applied, see [`LoadBalancerPlan::needs`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// All servers, because the plan may add targets, remove them, or change the kind of address by
-    /// which they are reached.
+    /// Whether all servers must be read again, because the plan adds or removes targets, or changes the kind of address
+    /// by which targets are reached.
     pub servers: bool,
-    /// All Services of the cluster. Whether the plan adopts an object depends on whether another
-    /// Service owns the object.
+    /// Whether all Services of the cluster must be read again. This shows whether another Service owns the object that
+    /// the plan adopts.
     pub services: bool,
-    /// Whether the project has a server of one of the cluster's nodes. A plan needs this when no load balancer has a
-    /// label with the Service's UID or the name of its group.
+    /// Whether the plan needs to know that the project has a server of one of the cluster's nodes. Such a server proves
+    /// that the token is for the right project. This proof is not needed when a load balancer has a label with the UID
+    /// of the Service, or with the name of the group of Services to which it belongs.
     pub project: bool,
 }
 
 /// A planned write in the cloud.
 pub trait Change: Write + fmt::Debug + Send + Sync {
-    /// Makes the change once, without a retry. After an error the caller reads the state again.
+    /// Makes the change once, without a retry. After an error the caller reads the state of the cloud again.
     fn apply(&self) -> Result<Applied, ProviderError>;
 
-    /// Returns the kind of the change, which decides about events.
+    /// Returns the kind of the change. It decides which events are written.
     fn kind(&self) -> ChangeKind {
         ChangeKind::Settings
     }
 
-    /// Whether the change creates or deletes a load balancer or a certificate. Such a change is not made before the UID
-    /// of the cluster is known.
+    /// Whether the change creates or deletes a load balancer or a certificate. While the UID of the cluster is not
+    /// known, such changes are not made.
     fn creates_or_deletes(&self) -> bool {
         false
     }
 
-    /// Whether the change may be sent while the action of the previous change still runs. When the cloud then answers
+    /// Whether the change can be sent while the action of the previous change still runs. When the cloud then answers
     /// `ErrorKind::Busy`, the change is sent again later.
     fn may_follow_at_once(&self) -> bool {
         false
     }
 
-    /// Whether the next changes are made even when this change fails. When the cloud refuses a target or a certificate,
-    /// the other ones should still work.
+    /// Whether the changes after this one are made even when this change fails. For example, one refused target must
+    /// not prevent the other targets.
     fn may_fail_alone(&self) -> bool {
         false
     }
 
-    /// Returns the change that replaces this one after it has failed with `ErrorKind::InPart`.
+    /// Returns the change that is made instead when the API refuses a part of this change. For example, the other
+    /// change creates a load balancer without ports and targets, which are added later one by one.
     fn without_parts(&self) -> Option<Box<dyn Change>> {
         None
     }
 
-    /// Whether the change removes the last existing target. It is made only after at least one new target was added.
+    /// Whether the change removes the last old target. This change is made only after at least one new target was
+    /// added, so that the load balancer is never without targets.
     fn needs_another_first(&self) -> bool {
         false
     }
 
-    /// Returns the name of the load balancer that the change creates, with the source of the name.
+    /// Returns the name of the load balancer that the change creates, with the source of the name. `None` when the
+    /// change creates no load balancer.
     fn new_name(&self) -> Option<&Sourced<String>> {
         None
     }
@@ -217,20 +230,21 @@ pub trait Change: Write + fmt::Debug + Send + Sync {
         None
     }
 
-    /// Returns the finding that is reported about the Service after the change was made.
+    /// Returns the finding about the Service that is reported after the change was made.
     fn event(&self) -> Option<Finding> {
         None
     }
 }
 
-/// The kind of a change.
+/// The kind of a planned change in the cloud.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeKind {
-    /// The change adds or removes a target, so it decides which nodes get traffic.
+    /// The change adds or removes a target, so other nodes get traffic.
     Targets,
     /// The change deletes the load balancer.
     Removal,
-    /// The change takes the Service off a load balancer that stays, or ends the management of the load balancer.
+    /// The change removes the Service from a load balancer that is not deleted, or ends the management of the load
+    /// balancer.
     Release,
     /// Any other change, for example the creation of a load balancer.
     Settings,
@@ -243,26 +257,27 @@ pub struct LoadBalancerPlan {
     pub outcome: PlanOutcome,
     /// The Service's load balancer. `None` when the Service has none now.
     pub found: Option<Balancer>,
-    /// Whether the load balancer in `found`, or one that the Service leaves, has a label with the UID of the Service or
-    /// the name of its group. The value is `false` when there is no load balancer, or when only the name or the label
-    /// `adopt` connects the load balancer with the Service.
+    /// Whether a load balancer that the Service uses now or leaves has a label with the UID of the Service, or with the
+    /// name of the group of Services to which it belongs. The value is `false` when the Service has no load balancer,
+    /// or when only the name or the label `adopt` connects a load balancer with the Service.
     pub carries_uid: bool,
-    /// Every field with its present value, its desired value, and the source of the desired value.
+    /// Every field of the load balancer with its present value, its desired value, and the source of the desired value.
     pub fields: Vec<Field>,
-    /// The findings to report. When a part of the Service is refused, one of them reports this, and the rest of
-    /// the Service is synced.
+    /// The findings to report. When a part of the Service is not possible, a finding says so, and the other parts are
+    /// still synced.
     pub findings: Vec<Finding>,
-    /// The status of the Service after the changes. `None` when the status is not changed. When the Service needs no
-    /// load balancer any more and still has ports on an external one, this status is empty, and is written before the
-    /// first change. Otherwise the ports would seem to belong to the Service again after their labels are removed,
-    /// because its status would still name the load balancer. In all other cases in which the Service needs no load
-    /// balancer any more, the write that removes the finalizer empties the status.
+    /// The new status of the Service, or `None` when the plan does not set the status.
+    ///
+    /// When the Service needs no load balancer any more, the write that removes the finalizer usually empties the
+    /// status. A Service with ports on the load balancer of another owner is different: its status is emptied before
+    /// the first change. This is needed because a port without labels counts as the Service's port while the Service's
+    /// status names the load balancer.
     pub status: Option<Vec<Ingress>>,
-    /// The objects that the plan changes or creates, besides `found`. During one sync no other plan may
-    /// change or create them.
+    /// The objects besides `found` that the plan changes or creates. While this plan is executed, no other plan is
+    /// allowed to change or create these objects.
     pub claims: Vec<Claim>,
-    /// The data that must be read from the APIs again, in the present pass, before the plan is applied. The plan itself
-    /// was made from data that may be older.
+    /// The data that must be read from the APIs again before the changes are made. The plan itself was made from cached
+    /// data, which can be older.
     pub needs: Needs,
     /// The nodes that a rule takes or may take off the targets, although the Service wants them as targets.
     pub left_out: Vec<LeftOutNode>,
@@ -304,34 +319,36 @@ named! {
     }
 }
 
-/// The outcome of a plan: what is changed in the cloud for a Service.
+/// The outcome of a plan. It says what is done in the cloud for a Service.
 #[derive(Debug)]
 pub enum PlanOutcome {
-    /// The Service can't be synced. `why` is the finding to report. `problems` lists each problem
-    /// of this finding separately.
+    /// Nothing is changed, because the Service can't be synced. `why` is the finding to report. `problems` lists each
+    /// problem of this finding separately.
     Refused { why: Finding, problems: Vec<String> },
-    /// Nothing is changed, because the management of the load balancer has ended. The Service gets no finalizer.
+    /// Nothing is changed, because the management of the load balancer was ended. The Service gets no finalizer.
     Released,
-    /// The Service has no load balancer, and the plan does not create one. A finding says why.
+    /// Nothing is changed. The Service has no load balancer, and none can be created now. A finding says why.
     Waiting,
-    /// The changes in their order. Each change is made after the action of the previous change has ended, except a
-    /// change that may follow at once. The list is empty when the load balancer has its desired state.
+    /// The changes, in the order in which they are made. Before each change the action of the previous change must have
+    /// ended, except when [`Change::may_follow_at_once`] returns `true`. The list is empty when the load balancer has
+    /// its desired state.
     Change { changes: Vec<Box<dyn Change>>, then: Then },
 }
 
-/// What follows after the changes were made and the status of the Service was written.
+/// What is done after the changes were made and the status of the Service was written.
 #[derive(Debug, Default)]
 pub enum Then {
     /// Nothing follows, because the load balancer has its desired state.
     #[default]
     Done,
-    /// The Service is planned again soon, although nothing failed. A part of it depends on something in the cloud that
-    /// takes too long to wait for.
+    /// The Service is planned again soon, although nothing failed. A part of the desired state depends on something in
+    /// the cloud that takes long, so the execution of the plan does not wait for it.
     Again,
-    /// More changes follow. They take the Service off load balancers that do not serve it.
+    /// These changes follow. They remove the Service from load balancers that do not serve it.
     Leave(Vec<Box<dyn Change>>),
-    /// More changes follow. They take the Service off its previous load balancers, which have served it until now. The
-    /// list is empty while the new load balancer can't serve the Service yet.
+    /// The Service moves to a new load balancer, so these changes follow. They remove the Service from the previous
+    /// load balancers, which have served it until now. The list is empty while the new load balancer can't serve the
+    /// Service yet.
     Move(Vec<Box<dyn Change>>),
 }
 
@@ -342,7 +359,7 @@ impl Default for PlanOutcome {
 }
 
 impl PlanOutcome {
-    /// Returns an outcome with these changes, after which nothing follows.
+    /// Returns an outcome with these changes and nothing after them.
     pub fn of(changes: Vec<Box<dyn Change>>) -> PlanOutcome {
         let then = Then::Done;
         PlanOutcome::Change { changes, then }
@@ -353,8 +370,8 @@ impl PlanOutcome {
         PlanOutcome::Refused { why, problems }
     }
 
-    /// Returns the changes of [`PlanOutcome::Change`]. They are made before the
-    /// changes that [`leaves`](Outcome::leaves) returns.
+    /// Returns the changes that are made first, before the status of the Service is written. The changes that
+    /// [`leaves`](PlanOutcome::leaves) returns are made later.
     pub fn changes(&self) -> &[Box<dyn Change>] {
         match self {
             PlanOutcome::Change { changes, .. } => changes,
@@ -362,8 +379,8 @@ impl PlanOutcome {
         }
     }
 
-    /// Returns the changes that take the Service off load balancers. They are made after all other changes, and after
-    /// the status of the Service was written.
+    /// Returns the changes that remove the Service from load balancers. These changes are made last, after the status
+    /// of the Service was written.
     pub fn leaves(&self) -> &[Box<dyn Change>] {
         match self {
             PlanOutcome::Change { then, .. } => then.leaves(),
@@ -371,8 +388,8 @@ impl PlanOutcome {
         }
     }
 
-    /// Moves the changes of [`PlanOutcome::Change`] out of the outcome. The changes
-    /// that [`leaves`](Outcome::leaves) returns stay.
+    /// Returns the changes that are made first, and removes them from the outcome. The changes that
+    /// [`leaves`](PlanOutcome::leaves) returns stay in the outcome.
     pub fn take_changes(&mut self) -> Vec<Box<dyn Change>> {
         match self {
             PlanOutcome::Change { changes, .. } => std::mem::take(changes),
@@ -380,8 +397,9 @@ impl PlanOutcome {
         }
     }
 
-    /// Moves the changes that [`leaves`](Outcome::leaves) returns out of the outcome. The Service must be planned again
-    /// after these changes, so the outcome stays unfinished.
+    /// Returns the changes that [`leaves`](PlanOutcome::leaves) returns, and removes them from the outcome.
+    /// [`is_unfinished`](PlanOutcome::is_unfinished) still returns `true`, because the Service must be planned again
+    /// after these changes.
     pub fn take_leaves(&mut self) -> Vec<Box<dyn Change>> {
         match self {
             PlanOutcome::Change { then: Then::Leave(leaves) | Then::Move(leaves), .. } => {
@@ -391,7 +409,7 @@ impl PlanOutcome {
         }
     }
 
-    /// Returns why the Service can't be synced, or `None` when it can.
+    /// Returns the reason why the Service can't be synced, or `None` when it can be synced.
     pub fn obstacle(&self) -> Option<&Finding> {
         match self {
             PlanOutcome::Refused { why, .. } => Some(why),
@@ -399,12 +417,12 @@ impl PlanOutcome {
         }
     }
 
-    /// Whether the Service must be planned again soon, although nothing failed.
+    /// Whether the Service must be planned again soon, although no change failed.
     pub fn is_unfinished(&self) -> bool {
         matches!(self, PlanOutcome::Change { then, .. } if !matches!(then, Then::Done))
     }
 
-    /// Whether the load balancer has its desired state.
+    /// Whether the load balancer already has its desired state.
     pub fn is_in_order(&self) -> bool {
         self.changes().is_empty() && matches!(self, PlanOutcome::Change { then: Then::Done, .. })
     }
@@ -421,7 +439,7 @@ impl PlanOutcome {
 }
 
 impl Then {
-    /// Adds changes that take the Service off load balancers, and are made last.
+    /// Adds changes that remove the Service from load balancers. These changes are made last.
     pub fn and_leave(mut self, more: Vec<Box<dyn Change>>) -> Then {
         match &mut self {
             Then::Done | Then::Again => self = Then::Leave(more),
@@ -439,14 +457,14 @@ impl Then {
 }
 
 impl LoadBalancerPlan {
-    /// Turns the plan into one that changes nothing, for this reason.
+    /// Turns the plan into a plan that changes nothing. `why` is the reason, which is reported.
     pub fn refuse(self, why: Finding) -> LoadBalancerPlan {
         LoadBalancerPlan { outcome: PlanOutcome::refused(why), status: None, ..self }
     }
 
-    /// Removes the changes that create or delete objects, because the UID of the cluster is not known. Without this UID
-    /// in its labels, a new object would later seem to belong to another cluster. An old object may belong to another
-    /// cluster now. `why` is the finding that reports this.
+    /// Removes the changes that create or delete objects, because the UID of the cluster is not known. The labels of a
+    /// new object would lack this UID, so the object would later seem to belong to another cluster. An old object must
+    /// not be deleted, because it may belong to another cluster now. The plan reports `why`.
     pub fn without_identity(mut self, why: Finding) -> LoadBalancerPlan {
         let PlanOutcome::Change { changes, then } = &mut self.outcome else {
             return self;
@@ -468,8 +486,8 @@ impl LoadBalancerPlan {
         self.left_out.iter().any(|node| matches!(node.state, LeftOutState::Kept(_)))
     }
 
-    /// Removes the details that only users read. With twenty load balancers of a hundred targets each, they would take
-    /// most of a daemon's memory.
+    /// Removes the details that only people read. For twenty load balancers with a hundred targets each, these details
+    /// would take most of the daemon's memory.
     pub fn drop_details(&mut self) {
         self.fields = Vec::new();
         self.left_out.iter_mut().for_each(|node| node.node = String::new());
@@ -481,32 +499,34 @@ impl LoadBalancerPlan {
     }
 }
 
-/// An object that a plan changes or creates. During one sync no other plan may change or create this object.
+/// An object that a plan changes or creates. While this plan is executed, no other plan is allowed to change or create
+/// the object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Claim {
-    /// The ID of a load balancer or certificate.
+    /// The ID of an existing load balancer or certificate.
     Id(u64),
-    /// The name of a new load balancer.
+    /// The name of a load balancer that the plan creates.
     Name(String),
-    /// The name of a certificate that is uploaded.
+    /// The name of a certificate that the plan uploads.
     Certificate(String),
 }
 
-/// An object in the cloud that is kept although its Service does not exist any more. No controller deletes it.
+/// A certificate or load balancer that is kept although its Service does not exist any more. No controller deletes such
+/// an object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct KeptObject {
     /// The kind of the object, `Certificate` or `LoadBalancer`.
     pub kind: &'static str,
     pub id: u64,
     pub name: String,
-    /// The domain names of a certificate.
+    /// The domain names of a certificate. The list is empty for a load balancer.
     pub domains: Vec<String>,
-    /// The addresses of a load balancer.
+    /// The addresses of a load balancer. The list is empty for a certificate.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<std::net::IpAddr>,
 }
 
-/// A load balancer, as commands display it.
+/// A load balancer, with the data that commands display.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(tag = "kind", rename = "LoadBalancer", rename_all = "camelCase")]
 pub struct Balancer {
@@ -522,7 +542,7 @@ pub struct Balancer {
     /// is `namespace/name`, possibly shortened.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
-    /// The ports with their owners. Empty when the whole load balancer belongs to one Service.
+    /// The ports with their owners. The list is empty when one Service owns the whole load balancer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<PortOwner>,
     /// The addresses, with the public addresses first.
@@ -532,12 +552,12 @@ pub struct Balancer {
     pub targets: Vec<Target>,
     #[serde(flatten)]
     pub consumption: Consumption,
-    /// The certificates of the HTTPS ports, as far as certificates were read.
+    /// The certificates of the HTTPS ports. Certificates that were not read from the API are missing.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub certificates: Vec<ShownCertificate>,
 }
 
-/// The number of targets that are healthy on every port, and the number of all targets.
+/// How many targets are healthy on every port, and how many targets there are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct HealthyTargets {
     pub healthy: usize,
@@ -548,14 +568,14 @@ pub struct HealthyTargets {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Consumption {
-    /// The monthly price in the currency of the project's owner, without taxes.
+    /// The monthly price without taxes, in the currency of the Hetzner account.
     pub monthly_price: Option<f64>,
-    /// The outgoing traffic of this month, in bytes.
+    /// The outgoing traffic of the present month, in bytes.
     pub outgoing_traffic: Option<u64>,
     pub ingoing_traffic: Option<u64>,
-    /// The outgoing traffic in a month that the price includes, in bytes.
+    /// The outgoing traffic of a month that the price includes, in bytes.
     pub included_traffic: Option<u64>,
-    /// The current usage. It is read only for the command `lb inspect`.
+    /// The present usage, e.g. open connections. Only the command `lb inspect` reads it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
 }
@@ -570,14 +590,14 @@ pub struct ShownCertificate {
     /// The time when the certificate expires. `None` when the cloud does not report it.
     #[serde(serialize_with = "as_text")]
     pub not_valid_after: Option<Timestamp>,
-    /// The Secret from which the certificate was uploaded, as `namespace.name`. The text comes from a label,
-    /// and may be shortened.
+    /// The Secret from which the certificate was uploaded, as `namespace.name`. The text comes from a label, and is
+    /// sometimes shortened.
     pub secret: Option<String>,
     pub is_managed: bool,
 }
 
 named! {
-    /// How Services use a load balancer.
+    /// The way in which Services use a load balancer.
     #[derive(Default, Serialize)]
     #[serde(rename_all = "lowercase")]
     BalancerUse {
@@ -586,9 +606,9 @@ named! {
         Own = "own",
         /// Several Services share the load balancer.
         Shared = "shared",
-        /// Another owner made the load balancer.
+        /// Another owner than this program created the load balancer, and allows Services to use it.
         External = "external",
-        /// The management of the load balancer has ended.
+        /// The management of the load balancer was ended. This program does not change it any more.
         Released = "released",
     }
 }
@@ -597,11 +617,12 @@ named! {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PortOwner {
     pub port: u16,
-    /// The UID of the Service that owns the port, from a label. `None` when no label names the owner.
+    /// The UID of the Service that owns the port, from a label of the load balancer. `None` when no label names the
+    /// owner.
     pub uid: Option<String>,
     /// The Service that owns the port, as `namespace/name`. `None` when this cluster has no such Service.
     pub service: Option<String>,
-    /// The port on the targets that gets the traffic, usually a node port.
+    /// The port on the targets to which the load balancer sends the traffic. It is usually a node port.
     #[serde(rename = "destinationPort")]
     pub destination: Option<u16>,
 }
@@ -619,25 +640,27 @@ pub struct Usage {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Target {
-    /// The name of the target's node. When the target is not a node, the cloud's name for it.
+    /// The name of the target's node. For a target that is no node of the cluster, the name that the cloud has for the
+    /// target.
     pub name: String,
     pub health: Vec<TargetHealth>,
 }
 
-/// The result of the health checks of one port for one target.
+/// The state of one target on one port of the load balancer, by the health checks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TargetHealth {
     pub port: u16,
-    /// The status in the cloud's own word, e.g. `healthy`.
+    /// The status in the word of the API, e.g. `healthy`.
     pub status: Interned,
-    /// The reason that the cloud gives for the status, if any.
+    /// The reason that the API gives for the status, if there is one.
     pub detail: Option<Interned>,
     pub http_status: Option<u16>,
-    /// Whether the health check asks kube-proxy on the node, and not the port itself.
+    /// Whether the health check asks kube-proxy on the node. Otherwise it checks another port, usually the node port of
+    /// the Service.
     #[serde(skip)]
     pub is_of_kube_proxy: bool,
-    /// The cause of a failed health check, if it was found.
+    /// Why the health check fails, if the cause was found.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<Cause>,
 }
@@ -652,13 +675,13 @@ pub struct Cause {
     pub remedy: String,
 }
 
-/// The kind of a cause. It decides whether an unhealthy target is reported as a problem.
+/// The kind of the cause of an unhealthy target. It decides whether the target is reported as a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CauseKind {
-    /// The target's server is off. Another finding already reports this.
+    /// The server of the target is off. Another check reports this, so it is not reported as a problem of the target.
     ServerOff,
-    /// The node runs no pod of a Service with [`TrafficPolicy::Local`](super::TrafficPolicy::Local). The target is
-    /// then unhealthy on purpose.
+    /// The Service has [`TrafficPolicy::Local`](super::TrafficPolicy::Local), and the node runs no pod of the Service.
+    /// The target is then unhealthy on purpose.
     NoPod,
     /// Any other cause. A person has to find and repair it.
     Other,
@@ -670,42 +693,43 @@ pub struct Field {
     /// The name of the field, e.g. `type` or `port 443 health check interval`.
     pub field: String,
     pub have: Option<String>,
-    /// The desired value. `None` when the field stays as it is.
+    /// The desired value. `None` when any value is right, so the field is not changed.
     pub want: Option<String>,
     pub source: Source,
 }
 
-/// A load balancer of this cluster whose Service does not exist any more, or does not need a load balancer any more.
+/// A load balancer of this cluster whose Service does not exist any more, or has another type than LoadBalancer.
 #[derive(Debug)]
 pub struct Orphan {
     pub balancer: Balancer,
-    /// The Service for which the load balancer was created, as its labels say. The form is `namespace.name`, possibly
-    /// shortened. For a shared load balancer, the name of the group.
+    /// The name of the Service for which the load balancer was created, from its labels. The form is `namespace.name`,
+    /// possibly shortened. For a shared load balancer this is the name of the group of Services.
     pub service: String,
-    /// The UID of the Service for which the load balancer was created. For a shared load balancer, the group.
+    /// The UID of the Service for which the load balancer was created. For a shared load balancer this is the name of
+    /// the group of Services.
     pub service_uid: String,
-    /// Whether the Service still exists. It then has another type and no finalizer.
+    /// Whether the Service still exists, but has another type than LoadBalancer and no finalizer.
     pub service_exists: bool,
-    /// The change that deletes the load balancer, or the reason why this program never deletes it. Just before the
-    /// change the load balancer is read again. It is not deleted when it has changed.
+    /// The change that deletes the load balancer, or the reason why this program never deletes it. The change reads the
+    /// load balancer again just before the deletion, and does not delete it when it has changed.
     pub removal: Result<Box<dyn Change>, String>,
 }
 
-/// The result of one attempt to make a change, when no error occurred.
+/// The result of an attempt to make a change, when there was no error.
 #[derive(Clone, Debug)]
 pub enum Applied {
     Done,
-    /// The action of the change still runs in the cloud. The next change must wait until the action has ended.
+    /// The cloud accepted the change, and its action still runs. The next change must wait until the action has ended.
     Running(ActionId),
-    /// The change may have altered data on which the next changes are based. The caller must read
-    /// everything and plan again.
+    /// The change was made, and the next changes of the plan may be wrong now. The caller must read everything again
+    /// and make a new plan. The ID is that of the change's action, if it still runs.
     LookAgain(Option<ActionId>),
-    /// The change may have altered data on which the next changes are based. The snapshot shows the whole load
-    /// balancer as it will be after the action has ended. When a new plan from this snapshot has no changes, nothing
-    /// must be read again.
+    /// The change was made, and the next changes of the plan may be wrong now. The snapshot has the whole load balancer
+    /// as it will be after the action has ended. When a new plan from this snapshot has no changes, nothing must be
+    /// read from the API. The ID is that of the change's action, if it still runs.
     Shown(Option<ActionId>, Arc<dyn Snapshot>),
-    /// The change was not made, because the state on which it is based has changed meanwhile. This is not an error. The
-    /// caller must read everything and plan again.
+    /// The change was not made, because the object in the cloud has changed since the plan was made. This is not an
+    /// error. The caller must read everything again and make a new plan.
     Overtaken,
 }
 
@@ -714,7 +738,7 @@ pub enum Applied {
 pub struct ActionId(pub u64);
 
 impl ShownCertificate {
-    /// Returns text for display that says where the certificate comes from.
+    /// Returns where the certificate comes from, as text for display.
     pub fn origin(&self) -> String {
         match &self.secret {
             Some(secret) => format!("from Secret {}", secret.replacen('.', "/", 1)),
@@ -725,7 +749,7 @@ impl ShownCertificate {
 }
 
 impl Orphan {
-    /// Returns text for display about the Service or group for which the load balancer was created, e.g. `Service
+    /// Returns the Service or group for which the load balancer was created, as text for display, e.g. `Service
     /// default/web, which does not exist`.
     pub fn made_for(&self) -> String {
         let name = self.service.replacen('.', "/", 1);
@@ -772,8 +796,8 @@ impl Target {
 }
 
 named! {
-    /// The health of a load balancer as a whole. A target is healthy when it is healthy on every counted port, and
-    /// unhealthy when it is unhealthy on at least one counted port.
+    /// The health of a load balancer as a whole, on the ports that [`Balancer::target_counts`] selects. A target is
+    /// healthy when it is healthy on each of these ports, and unhealthy when it is unhealthy on at least one of them.
     BalancerHealth {
         /// At least one target is healthy, and no target is unhealthy.
         All = "all",
@@ -781,22 +805,24 @@ named! {
         Some = "some",
         /// No target is healthy. Some targets are unhealthy, or there are no targets.
         None = "none",
-        /// There are targets, but the checks have not yet found any target healthy or unhealthy.
+        /// There are targets, but no target is known to be healthy or unhealthy, because the health checks have not
+        /// ended yet.
         Unknown = "unknown",
     }
 }
 
-/// The number of healthy and unhealthy targets of a load balancer. The commands `lb list`, `lb inspect`, `status` and
-/// `doctor`, the metric and the events all use these numbers. An unhealthy target is included whatever the cause is,
-/// even when another check reports the cause. [`Balancer::target_counts`] decides which ports are counted.
+/// The numbers of healthy and unhealthy targets of a load balancer, on the ports that [`Balancer::target_counts`]
+/// selects. The commands `lb list`, `lb inspect`, `status` and `doctor`, the metric and the events all use these
+/// numbers. An unhealthy target is included even when another finding reports its cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TargetCounts {
-    /// The number of targets that are healthy on each of the counted ports.
+    /// The number of targets that are healthy on each port that [`Balancer::target_counts`] selects.
     pub healthy: usize,
-    /// The number of targets that are healthy on at least one of the counted ports, and so get traffic.
+    /// The number of targets that get traffic, because they are healthy on at least one port that
+    /// [`Balancer::target_counts`] selects.
     pub serving: usize,
-    /// The number of targets that are unhealthy on at least one of the counted ports. When a target is unhealthy on no
-    /// port, but was not checked on every port yet, it is included neither here nor in `healthy`.
+    /// The number of targets that are unhealthy on at least one port that [`Balancer::target_counts`] selects. A target
+    /// that is unhealthy on no port, and was not yet checked on every port, is neither healthy nor unhealthy.
     pub unhealthy: usize,
     pub total: usize,
 }
@@ -822,19 +848,19 @@ impl fmt::Display for TargetCounts {
     }
 }
 
-/// The health of one load balancer for all Services together, and for each Service.
+/// The health of one load balancer, once for all Services together and once for each Service.
 pub struct SeenHealth {
     pub use_of: BalancerUse,
-    /// The counts for the ports of all Services.
+    /// The numbers of targets for the ports of all Services together.
     pub counts: TargetCounts,
-    /// The counts for the ports of each Service, by the UID of the Service.
+    /// The UID of each Service, and the numbers of targets for the ports of this Service.
     pub of_services: Vec<(String, TargetCounts)>,
 }
 
 impl Balancer {
-    /// Counts the healthy and the unhealthy targets. With the `uid` of a Service, only the ports of this Service are
-    /// counted. Without `uid`, or when the Service has no port here, the ports of all Services are counted. The ports
-    /// of other owners on an external load balancer are never counted.
+    /// Counts the healthy and the unhealthy targets on the selected ports. When the Service with the UID `uid` has
+    /// ports on this load balancer, only these ports are selected. Otherwise the ports of all Services are selected.
+    /// Ports that do not belong to a Service are never selected.
     pub fn target_counts(&self, uid: Option<&str>) -> TargetCounts {
         let uid = uid.filter(|uid| self.has_port_of(uid));
         let mut counts = TargetCounts { total: self.targets.len(), ..TargetCounts::default() };
@@ -852,15 +878,15 @@ impl Balancer {
         counts
     }
 
-    /// Whether the Service with this UID has a port on the load balancer. When the ports have no owners, the load
-    /// balancer belongs to one Service, and every port is a port of this Service.
+    /// Whether the Service with this UID has a port on the load balancer. When no label names the owner of a port, the
+    /// whole load balancer belongs to one Service, and the result is `true`.
     pub fn has_port_of(&self, uid: &str) -> bool {
         let mut owners = self.ports.iter().filter_map(|owner| owner.uid.as_deref()).peekable();
         owners.peek().is_none() || owners.any(|owner| owner == uid)
     }
 
-    /// Whether the port belongs to the Service with this UID, or to any Service when `uid` is `None`. When the ports
-    /// have no owners, the load balancer belongs to one Service, and the result is always `true`.
+    /// Whether the port belongs to the Service with this UID, or to any Service when `uid` is `None`. When no label
+    /// names the owner of a port, the whole load balancer belongs to one Service, and the result is `true`.
     pub fn is_port_of(&self, port: u16, uid: Option<&str>) -> bool {
         let has_owner = |owner: &PortOwner| owner.uid.is_some();
         if !self.ports.iter().any(has_owner) {

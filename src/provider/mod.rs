@@ -1,8 +1,8 @@
-//! The contract between the controllers and a cloud. It consists of traits and plain types, without I/O.
+//! The interface between the controllers and a cloud. It consists of traits and plain types, without I/O.
 //!
-//! The contract is the same for every cloud, and imports only `text` of our modules. Providers implement the contract,
-//! and decide what annotations, addresses and labels mean. Controllers use the contract, and decide about taints,
-//! provided node IPs and the conditions under which something may be deleted.
+//! The interface is the same for every cloud. It imports no other module of this program except `text`. A provider
+//! implements the interface for one cloud, and decides what annotations, addresses and labels mean. Controllers call
+//! the interface. They decide about taints, about the `--node-ip` of kubelets, and about the conditions for a deletion.
 
 pub mod calls;
 pub mod clock;
@@ -59,89 +59,94 @@ pub use source::{Source, Sourced};
 pub use tasks::Tasks;
 pub use waits::{Open, Waiting, longest_wait, note_waits, waiting_for};
 
-/// The end of the domain in an annotation's key. Only annotations whose domain ends so are kept, because a provider
-/// reads no other annotation of a Service or node. The other annotations are dropped while an answer is parsed.
+/// The end of the domains of all annotations that a provider reads. Annotations of Services and nodes with other
+/// domains are dropped while the API server's answer is parsed, except [`PROVIDED_NODE_IP`].
 pub const ANNOTATION_DOMAIN: &str = "hetzner.cloud";
 
-/// The annotation of a node with the `--node-ip` of its kubelet, in the form of [`one_ip_or_two`].
+/// The annotation in which the kubelet writes its `--node-ip` on its node. For the form of the value see
+/// [`one_ip_or_two`].
 pub const PROVIDED_NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
 
-/// The annotation of a node with the `InternalIP`s that the node should get, in the form of [`one_ip_or_two`].
+/// The annotation of a node that sets its `InternalIP` addresses. For the form of the value see [`one_ip_or_two`].
 pub const INTERNAL_IP: &str = "instance.hetzner.cloud/internal-ip";
 
-/// The annotation of a node with the labels that were copied from its server, as `KEY=VALUE,…`.
+/// The annotation of a node that lists the labels that this program has copied from its server, as `KEY=VALUE,…`.
 pub const SERVER_LABELS: &str = "instance.hetzner.cloud/server-labels";
 
-/// A cloud. A method that returns `None` means that the cloud does not have this feature.
+/// A cloud. When a method for a part of the cloud, e.g. `routes`, returns `None`, this part is not available.
 pub trait Provider: Send + Sync {
-    /// Returns the name of the profile, e.g. `ccm-from-scratch`. This name is also the prefix of new provider IDs.
+    /// Returns the name of the profile, `ccm-from-scratch` or `hcloud`, which `--cloud-provider` sets. The provider IDs
+    /// of cloud servers begin with this name.
     fn name(&self) -> &'static str;
 
-    /// Returns what a node's provider ID means to this cloud. Pure.
+    /// Returns the meaning of a node's provider ID for this cloud. Makes no API call.
     fn parse_provider_id(&self, text: &str) -> ProviderId;
 
-    /// Returns the component name for events about findings of the provider. `None` means that these events
-    /// have the controller's name.
+    /// Returns the component that an event names as its source when the provider (the code for one cloud) found the
+    /// problem. `None` means that the event names the controller.
     fn event_component(&self) -> Option<&'static str> {
         None
     }
 
-    /// Reads data that all later calls need, e.g. the private network that the settings name. The caller repeats this
-    /// call until it succeeds, before it reads anything that needs the data. After a success, the call does nothing.
+    /// Reads the data that all later calls need, e.g. the private network that the settings name. The caller repeats
+    /// this call until it succeeds, and before that reads nothing that needs the data. After the first success this
+    /// function does nothing.
     fn prepare(&self) -> Result<(), ProviderError> {
         Ok(())
     }
 
-    /// Returns the number of calls to the cloud's API since the start. Each retry is a call, too.
+    /// Returns the number of calls that this process has made to the cloud's API. Each retry counts.
     fn calls(&self) -> u64 {
         0
     }
 
-    /// Whether a call to the cloud's API has succeeded since the start. Always `true` for a cloud without an API.
+    /// Whether any call of this process to the cloud's API has succeeded. The result is always `true` for a cloud
+    /// without an API.
     fn is_reached(&self) -> bool {
         true
     }
 
-    /// Returns what `doctor` reports about the access to the cloud. When `asks` is `true`, the provider may call the
-    /// API for this. Otherwise it uses only earlier answers.
+    /// Returns what the command `doctor` reports about the access to the cloud. When `asks` is `true`, the provider can
+    /// call the API to find it out. Otherwise it uses only answers to earlier calls.
     fn checkup(&self, _asks: bool) -> Checkup {
         Checkup::default()
     }
 
-    /// Returns the servers that nodes run on.
+    /// Returns the interface to the cloud servers that nodes run on.
     fn instances(&self) -> Option<&dyn Instances>;
 
-    /// Returns the dedicated servers. `None` when the settings do not enable them, or when
-    /// their credentials are missing.
+    /// Returns the interface to the dedicated servers. `None` when the settings do not enable dedicated servers, or
+    /// when their credentials are missing.
     fn dedicated(&self) -> Option<&dyn Dedicated> {
         None
     }
 
-    /// Returns the load balancers of the cloud.
+    /// Returns the interface to the load balancers. `None` when the settings do not enable load balancers.
     fn load_balancers(&self) -> Option<&dyn LoadBalancers> {
         None
     }
 
-    /// Returns the routes of the private network to which the nodes are attached.
+    /// Returns the interface to the routes of the nodes' private network. `None` when the settings name no private
+    /// network.
     fn routes(&self) -> Option<&dyn Routes> {
         None
     }
 }
 
-/// The result of [`Provider::checkup`].
+/// What the command `doctor` reports about the access to the cloud, see [`Provider::checkup`].
 #[derive(Clone, Debug, Default)]
 pub struct Checkup {
     pub permission: Permission,
-    /// The number of calls that the API allows in an hour, and the number that remains. `None` when the API
-    /// did not report them.
+    /// The number of calls that the API's rate limit allows, and the number that remains. `None` when no answer of the
+    /// API has reported these numbers.
     pub rate_limit: Option<(u64, u64)>,
-    /// By how many seconds the API's clock is ahead of this machine's clock. One or two seconds may come from
-    /// delays of the network.
+    /// The seconds by which the API's clock is ahead of this machine's clock. A difference of one or two seconds can
+    /// come from the delay of the network.
     pub clock_ahead_s: Option<i64>,
-    /// The private network that the settings name, as text for display. `None` when they name no network.
+    /// The private network that the settings name, as text for display. `None` when the settings name no network.
     pub network: Option<Result<String, ProviderError>>,
-    /// Whether dedicated servers can use the routes of the private network. `None` when this is not known, or when no
-    /// dedicated servers are connected to the network.
+    /// Whether the private network announces its routes to dedicated servers (`expose_routes_to_vswitch`). `None` when
+    /// this is not known, or when no dedicated servers are connected to the network.
     pub exposes_routes: Option<bool>,
     pub attached: Attached,
 }
@@ -151,7 +156,7 @@ pub struct Checkup {
 pub enum Permission {
     ReadWrite,
     ReadOnly,
-    /// The API does not accept the credentials. The text is the API's answer.
+    /// The API refuses the credentials. The text is the API's answer.
     Refused(String),
     /// It is not known what the credentials allow. The text is the reason.
     Unknown(String),
@@ -161,8 +166,7 @@ pub enum Permission {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Attached {
     Yes,
-    /// The machine is not attached to the network. The text lists the networks to which the
-    /// machine is attached instead.
+    /// The machine is not attached to the network. The text lists the networks to which it is attached.
     No(String),
     /// It is not known whether the machine is attached. The text is the reason.
     Unknown(String),

@@ -1,4 +1,4 @@
-//! A node of Kubernetes, with the fields that a provider reads.
+//! The fields of a Kubernetes node that a provider reads.
 
 use super::interned::Interned;
 use serde::{Deserialize, Serialize};
@@ -6,18 +6,18 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 
-/// The fields of a node that a provider may read.
+/// A Kubernetes node, with only those fields that a provider reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Node {
     pub name: String,
     pub annotations: BTreeMap<String, String>,
-    /// Whether the node is not initialised yet.
+    /// Whether the node still has to be initialised.
     pub is_new: bool,
-    /// The addresses in the node's status at present. The kubelet or this program has written them.
+    /// The present addresses in the node's status. Either the kubelet or this program wrote them.
     pub addresses: Vec<NodeAddress>,
 }
 
-/// One entry of `status.addresses`.
+/// An entry of `status.addresses` of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct NodeAddress {
     #[serde(rename = "type")]
@@ -25,7 +25,7 @@ pub struct NodeAddress {
     pub address: String,
 }
 
-/// The type of an address. Kubernetes allows any text, and the usual types have a variant.
+/// The type of a node's address. Kubernetes allows any text as a type, and the usual types have a variant of their own.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum AddressKind {
     Hostname,
@@ -40,7 +40,7 @@ impl NodeAddress {
         NodeAddress { kind, address: address.to_string() }
     }
 
-    /// Returns the address as an IP, or `None` for an address that is a name.
+    /// Returns the address as an IP. `None` for a host name or another text.
     pub fn ip(&self) -> Option<IpAddr> {
         self.address.parse().ok()
     }

@@ -1,4 +1,4 @@
-//! The options of a provider, as plain types into which settings are parsed.
+//! The options of a provider. The settings are parsed into these plain types.
 
 use super::source::Sourced;
 use crate::text::selector::Selector;
@@ -11,20 +11,22 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 named! {
-    /// `--cloud-provider`: the program whose forms of provider IDs, labels and names are used.
+    /// The value of `--cloud-provider`. It decides whose provider IDs, labels and names this program writes: its own or
+    /// those of hcloud-cloud-controller-manager.
     #[derive(Default, Deserialize)]
     #[serde(rename_all = "kebab-case")]
     Profile {
         /// Our own provider IDs, labels and names.
         #[default]
         CcmFromScratch = "ccm-from-scratch",
-        /// The provider IDs, labels and names of hcloud-cloud-controller-manager, which we replace.
+        /// The provider IDs, labels and names of hcloud-cloud-controller-manager, which this program can replace.
         Hcloud = "hcloud",
     }
 }
 
 named! {
-    /// `HCLOUD_INSTANCES_ADDRESS_FAMILY`: which public addresses become `ExternalIP`.
+    /// The value of `HCLOUD_INSTANCES_ADDRESS_FAMILY`. It decides which public addresses of a server become an
+    /// `ExternalIP` of the node.
     #[derive(Default, Deserialize)]
     #[serde(rename_all = "lowercase")]
     AddressFamily {
@@ -37,23 +39,23 @@ named! {
     }
 }
 
-/// `HCLOUD_INSTANCES_INTERNAL_IP_FROM`: which private address becomes `InternalIP`.
+/// The value of `HCLOUD_INSTANCES_INTERNAL_IP_FROM`. It decides which address becomes the `InternalIP` of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum InternalIpFrom {
-    /// The address in the private Network, and no other.
+    /// The server's address in the private Network becomes the `InternalIP`, and no other address.
     #[default]
     Network,
-    /// The address from the kubelet's `--node-ip`, even when the cloud does not list this address.
+    /// The address in the kubelet's `--node-ip` becomes the `InternalIP`, even when the API does not list this address.
     Kubelet,
 }
 
-/// `HCLOUD_INSTANCES_LABEL_PREFIXES`: the labels of servers that are copied to their nodes. `DOMAIN/` stands for all
-/// labels in a domain, and `DOMAIN/NAME` for one label.
+/// The value of `HCLOUD_INSTANCES_LABEL_PREFIXES`. It lists the labels of servers that are copied to their nodes:
+/// `DOMAIN/` for all labels of a domain, or `DOMAIN/NAME` for one label.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabelPrefixes(pub Vec<String>);
 
-/// Whether the domain of the label is `kubernetes.io`, `k8s.io` or one of their subdomains, which belong to Kubernetes.
+/// Whether the label belongs to Kubernetes, because its domain is `kubernetes.io`, `k8s.io` or a subdomain of these.
 pub fn is_kubernetes_label(key: &str) -> bool {
     let domain = key.split('/').next().unwrap_or_default();
     let is_in =
@@ -70,7 +72,8 @@ impl LabelPrefixes {
     }
 }
 
-/// `HCLOUD_NETWORK`: a text of digits is the ID of a network, any other text is the name of a network.
+/// The value of `HCLOUD_NETWORK`, which names the private Network. A text of digits is an ID, and any other text is a
+/// name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NetworkSelector {
     Id(u64),
@@ -78,42 +81,43 @@ pub enum NetworkSelector {
 }
 
 named! {
-    /// `HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE`: the algorithm that chooses the target of a new connection.
+    /// The value of `HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE`. The algorithm chooses the target of a new connection.
     #[derive(Default, Deserialize, Serialize)]
     #[serde(rename_all = "snake_case")]
     Algorithm {
         #[default]
         RoundRobin = "round_robin",
         LeastConnections = "least_connections",
-        /// A value that the API may have added after this program was written.
+        /// An algorithm that this program does not know, because the API got it later.
         #[serde(other)]
         Unknown = "unknown",
     }
 }
 
 named! {
-    /// `HCLOUD_LOAD_BALANCERS_HEALTH_CHECK`: the program that answers a health check for a node.
+    /// The value of `HCLOUD_LOAD_BALANCERS_HEALTH_CHECK`. It names the program on the nodes that answers health checks
+    /// of load balancers.
     #[derive(Deserialize)]
     #[serde(rename_all = "kebab-case")]
     HealthCheck {
-        /// kube-proxy, or a program that replaces it, answers health checks. Only Services with
-        /// `externalTrafficPolicy: Cluster` use this.
+        /// Health checks ask kube-proxy, or a program that replaces it. This applies only to Services with
+        /// `externalTrafficPolicy: Cluster`.
         KubeProxy = "kube-proxy",
     }
 }
 
-/// `HCLOUD_LOAD_BALANCERS_LABELS`: labels that users want on load balancers. This program makes no
-/// decision by these labels.
+/// Labels that users want on load balancers, e.g. from `HCLOUD_LOAD_BALANCERS_LABELS`. They have no meaning for this
+/// program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Labels(pub BTreeMap<String, String>);
 
 impl Labels {
-    /// The highest number of labels in one setting or annotation. There is a limit because a tenant may write them, and
-    /// every list of load balancers contains them.
+    /// The highest number of labels in one setting or annotation. Without a limit, a tenant who writes many labels into
+    /// an annotation would make every list of load balancers large.
     const AT_MOST: usize = 32;
 
-    /// The prefixes of labels that users may not set. The labels of this program and of hcloud-cloud-controller-manager
-    /// name the owner of a load balancer. The last prefix belongs to Hetzner.
+    /// The prefixes of labels that users are not allowed to set. Labels with the first two prefixes say to which
+    /// Service a load balancer belongs. The last prefix belongs to Hetzner.
     const RESERVED: [&str; 3] = ["ccm-from-scratch/", "hcloud-ccm/", "hetzner.cloud/"];
 
     /// Parses labels like `team=web,cost=42`, by the rules of the Cloud API. The error says what is
@@ -149,8 +153,8 @@ impl Labels {
     }
 }
 
-/// The domains for which Services may request managed certificates. Each domain includes its subdomains. An empty
-/// list allows no domain.
+/// The domains for which Services can have managed certificates. Each domain includes its subdomains. When the list is
+/// empty, managed certificates are turned off.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CertificateDomains(pub Vec<String>);
 
@@ -174,7 +178,7 @@ impl CertificateDomains {
         }
     }
 
-    /// Whether a certificate for this domain is allowed. `domain` may begin with `*.`.
+    /// Whether Services can have a managed certificate for this domain. `domain` can begin with `*.`.
     pub fn covers(&self, domain: &str) -> bool {
         let name = domain.strip_prefix("*.").unwrap_or(domain).to_ascii_lowercase();
         self.0.iter().any(|allowed| {
@@ -184,8 +188,8 @@ impl CertificateDomains {
     }
 }
 
-/// The settings `HCLOUD_LOAD_BALANCERS_*`. Some are defaults for Services that do not have the corresponding
-/// annotation. Others limit what Services may ask for. `None` means that the setting is unset.
+/// The settings `HCLOUD_LOAD_BALANCERS_*`. Some of them are defaults for Services without the corresponding annotation.
+/// The settings in `permitted` limit what Services can ask for. A field is `None` when its setting is unset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadBalancerDefaults {
     /// `HCLOUD_LOAD_BALANCERS_TYPE`: the load balancer type, e.g. `lb11`.
@@ -195,7 +199,7 @@ pub struct LoadBalancerDefaults {
     pub location: Option<Sourced<String>>,
     /// `HCLOUD_LOAD_BALANCERS_NETWORK_ZONE`: the network zone of new load balancers.
     pub network_zone: Option<Sourced<String>>,
-    /// `HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE`.
+    /// `HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE`: the algorithm that chooses the target of a new connection.
     pub algorithm: Option<Sourced<Algorithm>>,
     pub network: NetworkDefaults,
     /// `HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL`: whether load balancers send the PROXY protocol to the targets.
@@ -203,60 +207,65 @@ pub struct LoadBalancerDefaults {
     pub health_check: HealthCheckDefaults,
     /// `HCLOUD_LOAD_BALANCERS_DEPARTING_DELAY`: how long departing nodes stay targets.
     pub departing_delay: Option<Sourced<Duration>>,
-    /// `HCLOUD_LOAD_BALANCERS_LABELS`: labels for all load balancers. When a Service's annotation has a label with the
-    /// same key, the label of the annotation is used.
+    /// `HCLOUD_LOAD_BALANCERS_LABELS`: labels for all load balancers. A label with the same key in the Service's
+    /// annotation wins.
     pub labels: Option<Sourced<Labels>>,
     pub permitted: PermittedUse,
 }
 
-/// The settings of the addresses at which load balancers can be reached, and of those by which they reach the nodes.
+/// The settings for the networks of load balancers: where clients reach a load balancer, and where a load balancer
+/// reaches the nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NetworkDefaults {
-    /// `HCLOUD_LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK`: whether load balancers have no public interface.
+    /// `HCLOUD_LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK`: whether the public interface of load balancers is turned off.
     pub disable_public_network: Option<Sourced<bool>>,
-    /// `HCLOUD_LOAD_BALANCERS_DISABLE_PRIVATE_INGRESS`: whether the status of Services contains no private address.
+    /// `HCLOUD_LOAD_BALANCERS_DISABLE_PRIVATE_INGRESS`: whether the load balancer's private IP is left out of the
+    /// Service's status.
     pub disable_private_ingress: Option<Sourced<bool>>,
     /// `HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP`: whether load balancers reach targets by their private IP.
     pub use_private_ip: Option<Sourced<bool>>,
     /// `HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE`: the subnet to which load balancers are attached.
     pub private_subnet: Option<Sourced<Ipv4Net>>,
-    /// `HCLOUD_LOAD_BALANCERS_DISABLE_IPV6`: whether the status of Services contains no IPv6 address.
+    /// `HCLOUD_LOAD_BALANCERS_DISABLE_IPV6`: whether the load balancer's IPv6 address is left out of the Service's
+    /// status.
     pub disable_ipv6: Option<Sourced<bool>>,
 }
 
-/// The settings of the health checks of targets.
+/// The settings of the health checks by which load balancers check their targets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HealthCheckDefaults {
-    /// `HCLOUD_LOAD_BALANCERS_HEALTH_CHECK`: what answers the health checks.
+    /// `HCLOUD_LOAD_BALANCERS_HEALTH_CHECK`: the program on the nodes that answers health checks. `None` means that the
+    /// node port is checked.
     pub kind: Option<Sourced<HealthCheck>>,
-    /// `HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL`, in seconds.
+    /// `HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL`: the time between two health checks, in seconds.
     pub interval_s: Option<Sourced<u32>>,
-    /// `HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT`, in seconds.
+    /// `HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT`: the longest time for an answer to a health check, in seconds.
     pub timeout_s: Option<Sourced<u32>>,
-    /// `HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_RETRIES`.
+    /// `HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_RETRIES`: how many health checks in a row change the health of a target.
     pub retries: Option<Sourced<u32>>,
-    /// `HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_NODE_PORT`: whether profile `hcloud` uses the health check node port for
-    /// Services with `externalTrafficPolicy: Local`.
+    /// `HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_NODE_PORT`: whether the health checks for Services with
+    /// `externalTrafficPolicy: Local` use the health check node port.
     pub node_port: Option<Sourced<bool>>,
 }
 
-/// The objects of the project that Services may use. A field that is `None` allows all of them.
+/// The settings that limit which addresses, Primary IPs and certificates of the project Services can use. A field is
+/// `None` when its setting is unset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PermittedUse {
-    /// `HCLOUD_LOAD_BALANCERS_PRIVATE_IPV4_RANGES`: the private addresses that Services may ask for.
+    /// `HCLOUD_LOAD_BALANCERS_PRIVATE_IPV4_RANGES`: the ranges of the private addresses that Services can ask for.
     pub private_ipv4_ranges: Option<Sourced<Vec<Ipv4Net>>>,
-    /// `HCLOUD_LOAD_BALANCERS_PRIMARY_IP_SELECTOR`: the labels of the Primary IPs that Services may use.
+    /// `HCLOUD_LOAD_BALANCERS_PRIMARY_IP_SELECTOR`: the label selector for the Primary IPs that Services can use.
     pub primary_ip_selector: Option<Sourced<Selector>>,
-    /// `HCLOUD_LOAD_BALANCERS_CERTIFICATE_SELECTOR`: the labels of the certificates that Services may name. A Service
-    /// may name the certificates of its own namespace in any case. Without this setting a Service may name every
-    /// certificate that does not belong to another namespace.
+    /// `HCLOUD_LOAD_BALANCERS_CERTIFICATE_SELECTOR`: the label selector for the certificates that Services can use,
+    /// besides the certificates of their own namespace. Without this setting a Service can use every certificate that
+    /// does not belong to another namespace or cluster.
     pub certificate_selector: Option<Sourced<Selector>>,
-    /// `HCLOUD_LOAD_BALANCERS_CERTIFICATE_DOMAINS`: the domains for which Services may request managed certificates.
+    /// `HCLOUD_LOAD_BALANCERS_CERTIFICATE_DOMAINS`: the domains for which Services can have managed certificates.
     pub certificate_domains: Option<Sourced<CertificateDomains>>,
 }
 
 impl PermittedUse {
-    /// Whether Services may ask for this address of the private Network.
+    /// Whether Services can ask for this address in the private Network.
     pub fn allows_private_ipv4(&self, ip: Ipv4Addr) -> bool {
         let ranges = self.private_ipv4_ranges.as_ref();
         ranges.is_none_or(|ranges| ranges.value.iter().any(|range| range.contains(&ip)))

@@ -1,7 +1,7 @@
 //! The environment variables, the outputs and the logger of the process. All other code uses them through this module.
 //!
-//! A [`Simulation`](super::clock::Simulation) of a whole program replaces them, so that a test can run commands and
-//! daemons in one thread.
+//! In a test, a [`Simulation`](super::clock::Simulation) of a whole program replaces them, so that one thread can run
+//! several commands and daemons.
 
 use super::clock::surroundings;
 use log::{LevelFilter, Log, SetLoggerError};
@@ -28,14 +28,14 @@ pub fn home() -> Option<PathBuf> {
     if is_simulated() { variable("HOME").map(PathBuf::from) } else { std::env::home_dir() }
 }
 
-/// Whether a person reads the output, because stdout is a terminal. When `is_stderr` is `true`,
-/// stderr is checked instead.
+/// Whether stdout is a terminal, so a person reads the output. When `is_stderr` is `true`, stderr is checked instead.
+/// The result is `false` in a simulation.
 pub fn is_terminal(is_stderr: bool) -> bool {
     let is_terminal = if is_stderr { stderr().is_terminal() } else { stdout().is_terminal() };
     is_terminal && !is_simulated()
 }
 
-/// Writes the text to stdout or stderr with one call.
+/// Writes the text to stdout, or to stderr when `is_stderr` is `true`.
 pub fn print(is_stderr: bool, text: &[u8]) -> io::Result<()> {
     if surroundings(|process| process.print(is_stderr, text)).is_some() {
         return Ok(());
@@ -48,7 +48,7 @@ pub fn print(is_stderr: bool, text: &[u8]) -> io::Result<()> {
     stdout.flush()
 }
 
-/// Sets the logger of the process. The result is an error when the process already has a logger.
+/// Installs the logger of the process. Returns an error when the process already has a logger.
 pub fn log_with(logger: Box<dyn Log>, level: LevelFilter) -> Result<(), SetLoggerError> {
     let mut logger = Some(logger);
     if surroundings(|process| logger.take().map(|logger| process.log_with(logger))).is_some() {
@@ -59,7 +59,7 @@ pub fn log_with(logger: Box<dyn Log>, level: LevelFilter) -> Result<(), SetLogge
     Ok(())
 }
 
-/// A writer to stderr.
+/// A writer to the stderr of the process or, in a test, of the simulated process.
 #[derive(Debug)]
 pub struct Stderr;
 

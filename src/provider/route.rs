@@ -1,7 +1,7 @@
 //! The routes of a private network. Each route sends the traffic for a node's pods to the node's server.
 //!
-//! Changes are made one at a time, because a cloud refuses a change with `ErrorKind::Busy` while it makes another
-//! change to the same network.
+//! A cloud makes only one change to a network at a time, and refuses others with `ErrorKind::Busy`. So this program
+//! makes one change after the other.
 
 use super::description::{Description, Write, WriteVerb};
 use super::error::{ProviderError, Urgency};
@@ -11,13 +11,13 @@ use serde_json::{Value, json};
 use std::fmt;
 use std::net::Ipv4Addr;
 
-/// The private network to which the nodes of a cloud are attached. It has only IPv4 addresses.
+/// The routes of the private network to which the nodes are attached. The network has only IPv4 addresses.
 pub trait Routes: Actions {
     /// Returns the network with all its routes, or an error when the routes could not be read completely.
     fn observe(&self, urgency: Urgency) -> Result<Network, ProviderError>;
 
-    /// Returns the write for this change. It adds or deletes exactly this route. The deletion of a route that
-    /// does not exist succeeds.
+    /// Returns a write that adds or deletes this route, and no other route. The write also succeeds when a route to
+    /// delete does not exist.
     fn change(&self, change: RouteChange) -> Box<dyn Change>;
 }
 
@@ -26,13 +26,13 @@ pub trait Routes: Actions {
 pub struct Network {
     pub id: u64,
     pub name: String,
-    /// The range of the network's addresses. A server in the network sends traffic for this range into the network.
+    /// The range of the network's addresses. Servers in the network send packets for this range into the network.
     pub range: Option<Ipv4Net>,
-    /// The ranges from which the servers in the network get their addresses. A route to such a range is not allowed.
+    /// The ranges from which servers in the network get their addresses. The API allows no route to such a range.
     pub subnets: Vec<Ipv4Net>,
     pub routes: Vec<Route>,
-    /// The number of routes that this program can't represent. They are part of the limit of routes,
-    /// and are otherwise ignored.
+    /// The number of routes that this program can't parse. They count towards the limit of routes, and are otherwise
+    /// ignored.
     pub other_routes: usize,
     pub routes_at_most: usize,
 }
@@ -44,20 +44,21 @@ pub struct Route {
     pub gateway: Ipv4Addr,
 }
 
-/// A planned write to the network.
+/// A planned addition or deletion of a route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteChange {
-    /// Whether the route is deleted. Otherwise it is added.
+    /// `true` when the route is deleted, and `false` when it is added.
     pub is_deletion: bool,
     pub route: Route,
-    /// The node whose pods the route is for, or whose server is the gateway. `None` when there is no such node.
+    /// The name of the node whose pods the route serves, or else of the node whose server is the gateway. `None` when
+    /// there is no such node.
     pub node: Option<String>,
     pub why: &'static str,
 }
 
 impl RouteChange {
-    /// Returns the name of the object that is reported with the change. This is the node, or the destination when
-    /// there is no node.
+    /// Returns the name of the object to which a report about the change refers: the node or, without a node, the
+    /// destination of the route.
     pub fn object(&self) -> String {
         match &self.node {
             Some(node) => format!("node/{node}"),

@@ -2,18 +2,18 @@
 
 use std::fmt;
 
-/// A token, a password or a private key. `Debug` shows nothing of the secret.
+/// A token, a password or a private key. The `Debug` output of a secret is only `[redacted]`.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Returns a secret without the white space at both ends. A file usually ends with a newline that is not
-    /// part of the secret.
+    /// Creates a secret without the white space at both ends of the text. For example, a file usually ends with a
+    /// newline that is not part of the secret.
     pub fn new(text: &str) -> Secret {
         Secret(text.trim().to_owned())
     }
 
-    /// Returns a secret with exactly this text. A password may begin or end with white space.
+    /// Creates a secret with exactly this text, because a password is allowed to begin or end with white space.
     pub fn exactly(text: String) -> Secret {
         Secret(text)
     }
@@ -22,7 +22,7 @@ impl Secret {
         &self.0
     }
 
-    /// Returns the length of the secret, in bytes. Messages must not contain anything else about a secret.
+    /// Returns the length of the secret in bytes. This is all that messages are allowed to say about a secret.
     pub fn len(&self) -> usize {
         self.0.len()
     }

@@ -1,4 +1,4 @@
-//! A Service of type LoadBalancer and the nodes behind it, with the fields that a provider reads.
+//! A Service of type LoadBalancer, and the nodes and Secrets that are needed to plan its load balancer.
 
 use super::instance::{InstanceId, ProviderId};
 use super::interned::NodeLabels;
@@ -21,13 +21,13 @@ pub struct Service {
     /// `metadata.creationTimestamp`, by the API server's clock. `None` when it is not known.
     pub created: Option<Timestamp>,
     pub annotations: BTreeMap<String, String>,
-    /// How many unknown annotations are missing from `annotations`, which contains only the first few of
-    /// them, with empty values.
+    /// How many more unknown annotations the Service has than `annotations` contains. Only the names of the first few
+    /// unknown annotations are kept, to report them.
     pub more_unknown: usize,
     pub ports: Vec<ServicePort>,
     pub traffic_policy: TrafficPolicy,
-    /// The port on which each node answers whether it runs a pod of the Service. `None` unless the
-    /// traffic policy is [`TrafficPolicy::Local`].
+    /// The node port that answers whether a node runs a pod of the Service. `None` unless the traffic policy is
+    /// [`TrafficPolicy::Local`].
     pub health_check_node_port: Option<u16>,
     /// `spec.loadBalancerIP`, or an empty text when it is unset.
     pub load_balancer_ip: String,
@@ -35,21 +35,21 @@ pub struct Service {
     pub source_ranges: Vec<String>,
     /// Whether `spec.sessionAffinity` is `ClientIP`.
     pub has_session_affinity: bool,
-    /// Whether `spec.ipFamilies` is only `IPv6`. Node ports then accept only IPv6.
+    /// Whether `spec.ipFamilies` is only `IPv6`. The node ports of such a Service accept only IPv6.
     pub is_ipv6_alone: bool,
-    /// The IP addresses and host names in the Service's status.
+    /// The IP addresses and host names in `status.loadBalancer` of the Service.
     pub addresses: Vec<String>,
 }
 
-/// The kind of an annotation of a Service. It decides whether the name and the value are kept.
+/// The kind of an annotation of a Service. It decides whether this program keeps the annotation's name and value in
+/// memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnnotationKind {
-    /// An annotation that this program reads. Its value is kept.
+    /// An annotation that this program reads. Its name and value are kept.
     Known,
-    /// An annotation with a prefix that this program uses, but with a name that does not exist. The name is kept, so
-    /// that it can be reported.
+    /// An annotation with a prefix of this program, but with an unknown name. Only the name is kept, to report it.
     Unknown,
-    /// An annotation of another program. Nothing of it is kept.
+    /// An annotation of another program. Neither its name nor its value is kept.
     Foreign,
 }
 
@@ -57,7 +57,7 @@ pub enum AnnotationKind {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServicePort {
-    /// The name of the port. A Service with one port need not name it, and the text is then empty.
+    /// The name of the port. It is empty when the Service does not name its only port.
     #[serde(default)]
     pub name: String,
     #[serde(default)]
@@ -89,17 +89,17 @@ pub enum TrafficPolicy {
     Local,
 }
 
-/// A node that may become a target.
+/// A node that can become a target of a load balancer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OfferedNode {
     pub name: String,
     pub provider_id: ProviderId,
     pub labels: NodeLabels,
     pub addresses: Vec<NodeAddress>,
-    /// Whether the cloud's list of servers has the node's server, and by which addresses the server can be reached.
+    /// How a load balancer can reach the node's server, according to the cloud's list of servers.
     pub reach: Reach,
-    /// The public IPv4 address of a dedicated server. `None` when the server has none, or when the credentials that are
-    /// needed to read it are missing.
+    /// The public IPv4 address of a dedicated server. `None` when the server has no such address, or when the
+    /// credentials for the API of dedicated servers are missing.
     pub dedicated_ipv4: Option<Ipv4Addr>,
     pub departure: Departure,
 }
@@ -113,20 +113,20 @@ pub struct Departure {
     pub is_to_be_deleted: bool,
 }
 
-/// How a server appears in the cloud's list of servers.
+/// How a load balancer can reach a server, according to the cloud's list of servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Reach {
-    /// The list of servers was not read.
+    /// The list of servers was not read, so it is not known how the server can be reached.
     #[default]
     Unknown,
-    /// The list is complete, but the server is not in it.
+    /// The list of servers is complete, but does not have this server.
     Missing {
-        /// Whether it is certain that the server does not exist. This is so when the list was requested in this pass of
-        /// the controller. A server that was created after an older list was read is not in that list.
+        /// Whether the server certainly does not exist. An older list, which was requested before the present sync pass
+        /// began, does not prove this, because the server may be newer than the list.
         is_certain: bool,
     },
-    /// The server is in the list. A load balancer can reach it by its public IPv4 address, if it has one, and
-    /// in these private networks.
+    /// The list has the server. A load balancer can reach it at its public IPv4 address, if it has one, and at its
+    /// addresses in these private networks.
     By {
         has_public_ipv4: bool,
         /// The IDs of the private networks in which the server has an address.
@@ -134,11 +134,11 @@ pub enum Reach {
     },
 }
 
-/// A certificate with its chain and its private key. It was checked that the key belongs to the certificate, and that
-/// the certificate is valid now.
+/// A certificate with its chain and its private key. The key was checked to belong to the certificate, and the
+/// certificate was valid when it was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct TlsPair {
-    /// The chain in PEM form, beginning with the server's own certificate.
+    /// The chain in PEM form. The first certificate is the server's own.
     pub chain: String,
     /// The number of certificates in the chain.
     pub certificates: usize,
@@ -157,35 +157,37 @@ pub type SecretName = (String, String);
 /// The Secrets of type `kubernetes.io/tls` that were read.
 pub type TlsSecrets = BTreeMap<SecretName, TlsSecret>;
 
-/// The cluster whose Services are planned.
+/// What a plan for a Service needs to know about the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cluster {
-    /// The first known UID of the cluster's Service `default/kubernetes`. It distinguishes two clusters in the same
-    /// project. While it is not known, the text is empty, and nothing is created or deleted.
+    /// The UID of the Service `default/kubernetes`, which distinguishes the clusters in one project. When the Service
+    /// was created again, this is still its first known UID. While no UID is known, the text is empty, and nothing is
+    /// created or deleted.
     pub uid: String,
-    /// Other UIDs that the Service `default/kubernetes` had earlier. An object with a label that has one of these UIDs
-    /// belongs to this cluster, too.
+    /// The other known UIDs of the Service `default/kubernetes`, when the Service was created again. An object in the
+    /// cloud whose label has one of these UIDs belongs to this cluster, too.
     pub former_uids: Vec<String>,
     /// The value of `--cluster-name`. It is used only in texts for users.
     pub name: String,
     /// The UIDs of all Services of the cluster, of any type.
     pub service_uids: HashSet<String>,
-    /// The Services whose ports on a shared load balancer must not be changed. The key is the UID of the Service.
+    /// The Services whose ports on a shared load balancer must stay as they are. The key is the UID of the Service.
     pub untouched: HashMap<String, UntouchedService>,
-    /// The groups of Services that share a load balancer.
+    /// The groups of Services. The Services of a group share a load balancer.
     pub groups: Groups,
-    /// The names of the nodes on cloud servers, by the ID of the server. All nodes of the cluster are included, even
-    /// nodes that can't become targets.
+    /// The names of the nodes that run on cloud servers, by the ID of the server. Nodes that can't become targets are
+    /// included.
     pub servers: HashMap<InstanceId, String>,
-    /// The `InternalIP`s and `ExternalIP`s of all nodes of the cluster.
+    /// The `InternalIP` and `ExternalIP` addresses of all nodes of the cluster.
     pub addresses: HashSet<IpAddr>,
-    /// The names of the nodes on dedicated servers, by each address of the node. Empty when the credentials for
-    /// dedicated servers are missing. Their targets are then not removed.
+    /// The names of the nodes that run on dedicated servers. The key is an address of the node, and a node has an entry
+    /// for each address. The map is empty when the credentials for dedicated servers are missing. Targets with
+    /// addresses of dedicated servers are then not removed.
     pub dedicated: HashMap<IpAddr, String>,
-    /// Those addresses in `dedicated` that the cloud itself reports. Kubelets have written the others, and a kubelet
-    /// may write any address. So a target with such an address is not removed.
+    /// The addresses in `dedicated` that the cloud's API reports. The other addresses in `dedicated` come from
+    /// kubelets, which can report any address. A target with an address that only a kubelet reports is never removed.
     pub proven: HashSet<IpAddr>,
-    /// The names and provider IDs of the nodes whose provider ID does not belong to this program.
+    /// The name and the provider ID of each node whose provider ID has a prefix that this program does not use.
     pub foreign_nodes: Vec<(String, String)>,
     /// The Secrets that the planned Services use.
     pub tls_secrets: TlsSecrets,
@@ -194,25 +196,29 @@ pub struct Cluster {
     pub removed_often: HashSet<(u64, String)>,
 }
 
-/// A Service whose ports must not be changed, because another controller manages it, or because it could not be read.
+/// A Service whose ports must stay as they are, because another controller manages the Service, or because the Service
+/// is too large to be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UntouchedService {
     pub namespace: String,
-    /// Whether the Service is too large to be read. It is then not known what the Service asks for. Otherwise another
-    /// controller manages the Service.
+    /// Whether the Service is too large to be read, so it is not known what the Service asks for. When the value is
+    /// `false`, another controller manages the Service.
     pub is_unread: bool,
 }
 
-/// The groups of Services that share a load balancer. A Service's group is found quickly by the UID of the Service.
+/// The groups of Services. The Services of a group share a load balancer. The group of a Service can be looked up by
+/// the UID of the Service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Groups {
-    /// The Services of each group, the oldest first, by the key from [`group`](super::LoadBalancers::group).
+    /// The Services of each group, with the oldest Service first. The key is that of the group, see
+    /// [`group`](super::LoadBalancers::group).
     by_key: HashMap<String, Vec<Service>>,
-    /// The key of each Service's group, and the position of the Service in `by_key`, by the UID of the Service.
+    /// For the UID of each Service, the key of its group and the position of the Service in the list of this group in
+    /// `by_key`.
     places: HashMap<String, (Arc<str>, usize)>,
 }
 
-/// An entry of `status.loadBalancer.ingress`.
+/// An entry of `status.loadBalancer.ingress` of a Service.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Ingress {
@@ -220,13 +226,13 @@ pub struct Ingress {
     pub ip: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hostname: Option<String>,
-    /// `VIP` or `Proxy`. `None` for an entry with a host name.
+    /// The field `ipMode`, which is `VIP` or `Proxy`. An entry with a host name has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ip_mode: Option<String>,
 }
 
-/// Creates the groups. The map has the Services of each group, the oldest first, by
-/// the key from [`group`](super::LoadBalancers::group).
+/// Creates the groups from a map with the Services of each group, with the oldest Service first. The key is that of the
+/// group, see [`group`](super::LoadBalancers::group).
 impl From<HashMap<String, Vec<Service>>> for Groups {
     fn from(by_key: HashMap<String, Vec<Service>>) -> Groups {
         let places = by_key.iter().flat_map(|(key, all)| {
@@ -240,31 +246,31 @@ impl From<HashMap<String, Vec<Service>>> for Groups {
 }
 
 impl Groups {
-    /// Returns the Services of the group with this key, the oldest Service first.
+    /// Returns the Services of the group with this key, with the oldest Service first.
     pub fn of_key(&self, key: &str) -> &[Service] {
         self.by_key.get(key).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns the Service with this UID, or `None` when it is in no group.
+    /// Returns the Service with this UID, or `None` when no group has such a Service.
     pub fn of_uid(&self, uid: &str) -> Option<&Service> {
         let (key, place) = self.places.get(uid)?;
         self.of_key(key).get(*place)
     }
 
-    /// Returns all Services that are in a group.
+    /// Returns the Services of all groups.
     pub fn services(&self) -> impl Iterator<Item = &Service> {
         self.by_key.values().flatten()
     }
 }
 
 impl Cluster {
-    /// Returns all known UIDs of the cluster, with the present one first.
+    /// Returns all known UIDs of the cluster, beginning with `uid`. Without a known UID, the result is empty.
     pub fn uids(&self) -> impl Iterator<Item = &str> {
         let all = [&self.uid].into_iter().chain(&self.former_uids);
         all.map(String::as_str).filter(|uid| !uid.is_empty())
     }
 
-    /// Whether this is one of the cluster's UIDs.
+    /// Whether `uid` is one of the known UIDs of the cluster.
     pub fn is_known_by(&self, uid: &str) -> bool {
         self.uids().any(|owner| owner == uid)
     }
@@ -277,7 +283,7 @@ impl Service {
     }
 }
 
-/// Parses the name of a protocol. An empty or unknown name becomes TCP.
+/// Returns the protocol with this name. An empty or unknown name becomes TCP.
 impl From<String> for Protocol {
     fn from(name: String) -> Protocol {
         let known = Protocol::ALL.iter().find(|protocol| protocol.name() == name);

@@ -1,4 +1,4 @@
-//! The source of a desired value, which is displayed together with the value.
+//! The source of a desired value, e.g. an annotation or a flag. It is displayed together with the value.
 
 use serde::{Serialize, Serializer};
 use std::fmt;
@@ -16,23 +16,22 @@ impl<T> Sourced<T> {
     }
 }
 
-/// The source of a value, e.g. the annotation that sets it. Tables and JSON contain the source as
-/// the same short phrase.
+/// The source of a value, e.g. the annotation that sets it. Tables and JSON show the source as the same short text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// An annotation of the object.
+    /// An annotation of the Service or node for which the value is used.
     Annotation(String),
-    /// A label of the object.
+    /// A label of the object for which the value is used.
     Label(String),
     /// An environment variable.
     Environment(String),
     /// A command-line flag.
     Flag(String),
-    /// The default of the setting with this name, because the setting is unset.
+    /// The default of a setting that is unset. The text is the name of the setting.
     Default(String),
-    /// A field of the cloud's server, with the rule or setting that chose this field.
+    /// A field of the server in the API. `because` is the rule or setting that chose this field.
     Server { field: &'static str, because: Option<String> },
-    /// The object already has the value, and keeps it.
+    /// The object already has this value and keeps it.
     Kept,
     /// A rule of this program or of Kubernetes.
     Rule(&'static str),
@@ -47,8 +46,8 @@ impl Source {
         Source::Server { field, because: Some(because.to_string()) }
     }
 
-    /// Returns the name of the setting or field without its kind, as a user writes it, e.g. `--flag` or `VARIABLE`. For
-    /// a default, returns `default`.
+    /// Returns the name of the annotation, label, variable, flag or field, e.g. `--flag` or `VARIABLE`, without the
+    /// kind of the source. The result for a default is `default`.
     pub fn name(&self) -> &str {
         match self {
             Source::Annotation(name)
@@ -62,7 +61,7 @@ impl Source {
         }
     }
 
-    /// Whether an operator or the owner of the object has set the value.
+    /// Whether a person has set the value, in an annotation, a label, a variable or a flag.
     pub fn is_set(&self) -> bool {
         use Source::{Annotation, Environment, Flag, Label};
         matches!(self, Annotation(_) | Label(_) | Environment(_) | Flag(_))
@@ -72,7 +71,7 @@ impl Source {
         self.setting().is_some()
     }
 
-    /// Returns the setting whose default is used, or `None` for a value with another source.
+    /// Returns the name of the setting whose default is used. `None` when the value has another source.
     pub fn setting(&self) -> Option<&str> {
         match self {
             Source::Default(setting) => Some(setting),

@@ -1,7 +1,7 @@
-//! Tasks that run at the same time, each on its own thread. Their results arrive in the order in which the tasks end.
+//! Runs tasks at the same time, each on its own thread. Their results arrive in the order in which the tasks end.
 //!
-//! In a simulation there are no threads. A task runs on the waiting thread when a result is waited for, and the
-//! simulation chooses which task is next.
+//! In a simulation there are no threads. A task runs when its caller waits for a result, and the simulation chooses
+//! which task runs next.
 
 use super::clock;
 use std::cell::{Cell, RefCell};
@@ -9,10 +9,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
-/// The tasks of a scope. The scope ends only after all of them have ended.
+/// The tasks that were begun in a scope of threads. The scope ends only after all its tasks have ended.
 pub struct Tasks<'scope, 'env, R> {
     place: TaskPlace<'scope, 'env, R>,
-    /// The number of tasks whose results were not fetched yet.
+    /// The number of tasks whose results the caller has not received yet.
     open: Cell<usize>,
 }
 
@@ -22,11 +22,11 @@ enum TaskPlace<'scope, 'env, R> {
     Threads {
         scope: &'scope Scope<'scope, 'env>,
         results: Receiver<R>,
-        /// The sender for results. Each task gets a clone of it.
+        /// The sender by which the tasks return their results. Each task has a clone of the sender.
         sender: Sender<R>,
     },
     Simulated {
-        /// The tasks that have not run yet, each with the time at which it was begun.
+        /// The tasks that have not run yet. Each task is stored with the time at which the caller began it.
         waiting: RefCell<Vec<(Instant, BoxedTask<'env, R>)>>,
     },
 }
@@ -42,7 +42,7 @@ impl<'scope, 'env, R: Send + 'env> Tasks<'scope, 'env, R> {
         Tasks { place, open: Cell::new(0) }
     }
 
-    /// Returns the number of tasks whose results were not fetched yet.
+    /// Returns the number of tasks whose results the caller has not received yet.
     pub fn open(&self) -> usize {
         self.open.get()
     }
@@ -52,7 +52,7 @@ impl<'scope, 'env, R: Send + 'env> Tasks<'scope, 'env, R> {
         match &self.place {
             TaskPlace::Threads { scope, sender, .. } => {
                 let sender = sender.clone();
-                // When there is no receiver any more, nobody needs the result.
+                // An error means that there is no receiver any more, so nobody needs the result.
                 scope.spawn(move || drop(sender.send(task())));
             }
             TaskPlace::Simulated { waiting } => {
@@ -61,15 +61,15 @@ impl<'scope, 'env, R: Send + 'env> Tasks<'scope, 'env, R> {
         }
     }
 
-    /// Returns the result of the next task that ends. `None` when no task ends within this time.
+    /// Returns the result of the next task that ends. `None` when no task ends within the time `wait`.
     pub fn next(&self, wait: Duration) -> Option<R> {
         let result = match &self.place {
             TaskPlace::Threads { results, .. } => {
                 results.recv_timeout(clock::to_machine(wait)).ok()
             }
             TaskPlace::Simulated { waiting } => {
-                // A call with a wait of zero chooses only among tasks that were begun earlier than now. No time has
-                // passed for the others, so they can't have ended.
+                // When the caller does not wait, a task that was begun at this moment had no time to end. So only tasks
+                // that were begun earlier are chosen.
                 let now = clock::now();
                 let may_be_over =
                     |place: &usize| !wait.is_zero() || waiting.borrow()[*place].0 < now;
@@ -80,7 +80,7 @@ impl<'scope, 'env, R: Send + 'env> Tasks<'scope, 'env, R> {
                 }
                 let count = places.len();
                 let chosen = (count > 0).then(|| places[clock::random() as usize % count]);
-                // The list must not stay borrowed while the task runs.
+                // The task is taken out of the list first, so that the list is not borrowed while the task runs.
                 let task = chosen.map(|chosen| waiting.borrow_mut().swap_remove(chosen));
                 task.map(|(_, task)| task())
             }
@@ -90,8 +90,7 @@ impl<'scope, 'env, R: Send + 'env> Tasks<'scope, 'env, R> {
     }
 }
 
-/// Runs the tasks that have not run yet. In the same way, a scope with real threads ends only after
-/// its threads have ended.
+/// Runs the tasks that have not run yet, because a scope with real threads also waits until its threads have ended.
 impl<R> Drop for Tasks<'_, '_, R> {
     fn drop(&mut self) {
         if let TaskPlace::Simulated { waiting } = &self.place {

@@ -1,6 +1,6 @@
-//! The names of the environment variables that contain settings. The table in `settings` and all messages use these
-//! constants, so a message can't name a variable that does not exist. They are defined here because controllers and
-//! providers need them, and must not import `settings`.
+//! The names of the environment variables that contain settings. The table of settings and all messages use these
+//! constants, so a message can't name a variable that does not exist. The constants are not in the module `settings`,
+//! because controllers and providers need them and do not import that module.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -21,10 +21,11 @@ impl fmt::Display for VariableName {
     }
 }
 
-/// The prefixes of the variables that concern the Cloud API or Robot.
+/// The prefixes of the variables for the Hetzner Cloud API and for the Robot web service.
 const PREFIXES: [&str; 2] = ["HCLOUD_", "ROBOT_"];
 
-/// Whether the name of a variable begins with one of these prefixes. This program may not use such a variable.
+/// Whether the name of a variable begins with `HCLOUD_` or `ROBOT_`. This is also true for variables that this program
+/// does not know.
 pub fn is_about_hetzner(name: impl AsRef<OsStr>) -> bool {
     let name = name.as_ref().as_encoded_bytes();
     PREFIXES.iter().any(|prefix| name.starts_with(prefix.as_bytes()))
@@ -34,7 +35,7 @@ macro_rules! variables {
     ($($name:ident)*) => {
         $(pub const $name: VariableName = VariableName(stringify!($name));)*
 
-        /// All names that are defined here.
+        /// The names of all environment variables that contain settings.
         pub const ALL: &[VariableName] = &[$($name),*];
     };
 }

@@ -1,5 +1,4 @@
-//! Records what this process waits for, so that a command can show it to its user. This is defined here because both
-//! `http` and the controllers use it.
+//! Records what this process waits for, e.g. the answer to an API call, so that a command can show it to its user.
 
 use super::clock;
 use super::heartbeat::lock;
@@ -7,8 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Whether waits are recorded. This is `false` until a command calls [`note_waits`]. A daemon never does, so its
-/// threads only read this flag.
+/// Whether waits are recorded. The value is `false` until a command calls [`note_waits`]. The daemon never calls it.
 static IS_NOTED: AtomicBool = AtomicBool::new(false);
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 static OPEN: Mutex<Vec<Open>> = Mutex::new(Vec::new());
@@ -16,9 +14,9 @@ static OPEN: Mutex<Vec<Open>> = Mutex::new(Vec::new());
 /// A wait that has not ended yet.
 #[derive(Clone, Debug)]
 pub struct Open {
-    /// The number of this wait. Each wait of the process has another number.
+    /// The number of this wait, which no other wait of the process has.
     number: u64,
-    /// A description of what the process waits for. For a call, the method and the URL.
+    /// A description of what the process waits for. For an API call this is the method and the URL.
     pub what: String,
     pub since: Instant,
 }
@@ -28,12 +26,12 @@ pub struct Open {
 #[must_use]
 pub struct Waiting(Option<u64>);
 
-/// Starts to record waits, so that [`longest_wait`] returns them.
+/// Begins to record waits. Before this call, [`longest_wait`] always returns `None`.
 pub fn note_waits() {
     IS_NOTED.store(true, Ordering::Relaxed);
 }
 
-/// Returns the oldest wait that has not ended. `None` when the process waits for nothing.
+/// Returns the recorded wait that began first, if any wait has not ended yet.
 pub fn longest_wait() -> Option<Open> {
     lock(&OPEN).first().cloned()
 }

@@ -1,8 +1,9 @@
-//! Reads a command line into flags with their values as text. `resolve` parses the values.
+//! Splits a command line into flags and words. The values of flags stay text, which the module `resolve` parses.
 //!
-//! The rules are pflag's, so that the arguments of another cloud-controller-manager work unchanged: `--flag=value`,
-//! `--flag value`, `-v4`, `-v 4` and `-v=4` are read. A boolean flag without a value is true and never takes the next
-//! word. `--` ends the flags. `_` in the name of a flag counts as `-`.
+//! The rules are those of pflag, the Go library for flags, so that the arguments of another cloud-controller-manager
+//! work unchanged. `--flag=value`, `--flag value`, `-v4`, `-v 4` and `-v=4` are accepted. A boolean flag without `=` is
+//! true and never takes the next word as its value. All words after `--` are words and not flags. `_` in the name of a
+//! flag counts as `-`.
 
 use super::hccm_compat::{self, FlagUse, IGNORED_FLAGS};
 use super::problem::{Notice, Problem};
@@ -13,13 +14,14 @@ use crate::text::{nearest, one_of};
 use lexopt::Arg;
 use std::ffi::OsString;
 
-/// How many commands a message about a flag of other commands names at most.
+/// When a flag belongs only to other commands, an error message lists these commands. The message lists at most this
+/// many.
 const NAMED_AT_MOST: usize = 4;
 
 /// A parsed command line.
 #[derive(Debug, Default)]
 pub(super) struct Args {
-    /// The flags in the order given. The same flag may occur several times.
+    /// The flags in the order in which they were given. The list can contain the same flag several times.
     pub(super) flags: Vec<Flag>,
     pub(super) words: Vec<String>,
     pub(super) help: bool,
@@ -35,8 +37,8 @@ pub(super) fn parse(command: Command, words: Vec<OsString>) -> Args {
     parser.args
 }
 
-/// Returns the position of the first word, from `at` on, that is neither a flag nor the value of a flag of any command.
-/// `None` when there is no such word before `--`.
+/// Returns the position of the first word, from position `at` on, that is neither a flag nor the value of a flag. The
+/// flags of all commands are recognised. `None` when there is no such word before `--`.
 pub fn next_word(words: &[OsString], mut at: usize) -> Option<usize> {
     loop {
         let word = words.get(at)?.to_string_lossy();
@@ -51,8 +53,8 @@ pub fn next_word(words: &[OsString], mut at: usize) -> Option<usize> {
                 table::by_flag(&long)
                     .map_or(drop_in == Some(FlagUse::WithValue), Setting::takes_value)
             }
-            // In a word of several flags like `-wn`, only the last letter can take the next word as its value, as in
-            // `-wn shop`. In `-nshop`, the value is in the word itself.
+            // In a word of several short flags like `-wn`, only the last flag can take the next word as its value, as
+            // in `-wn shop`. In `-nshop`, the same word already contains the value.
             None => {
                 let mut letters = flag.chars().map(table::by_letter);
                 let is_last = |place: usize| place + 1 == flag.chars().count();
@@ -64,7 +66,7 @@ pub fn next_word(words: &[OsString], mut at: usize) -> Option<usize> {
     }
 }
 
-/// Whether a flag of this name is likely to hold a secret.
+/// Whether the value of a flag with this name is probably a secret.
 pub fn names_a_secret(flag: &str) -> bool {
     ["token", "password", "secret"].iter().any(|word| flag.contains(word))
 }
@@ -75,18 +77,18 @@ struct ArgsParser {
     args: Args,
 }
 
-/// The kind of a flag that the command accepts.
+/// The kind of a flag that the present command accepts.
 #[derive(Clone, Copy)]
 enum FlagKind {
     Help,
     Version,
     Ours(&'static Setting),
-    /// A flag of hcloud-cloud-controller-manager that has no effect here.
+    /// A flag of hcloud-cloud-controller-manager that this program accepts and ignores.
     DropIn(FlagUse),
 }
 
 impl ArgsParser {
-    /// Reads the next flag or word of the command line. Returns false when none is left.
+    /// Reads the next flag or word of the command line. Returns `false` when nothing is left.
     fn step(&mut self) -> bool {
         if self.ends_flags() || self.has_one_dash() {
             return true;
@@ -98,8 +100,8 @@ impl ArgsParser {
             }
             Ok(Some(Arg::Short(letter))) => self.short(letter),
             Ok(Some(Arg::Value(word))) => self.word(word),
-            // This error only says that a flag without a value was given one, as in `-h=x`. The parser has
-            // skipped that value.
+            // This error means that a flag that takes no value was given a value, as in `-h=x`. The parser has already
+            // skipped the value.
             Err(lexopt::Error::UnexpectedValue { option, .. }) => {
                 self.problem(option, "takes no value");
             }
@@ -109,8 +111,8 @@ impl ArgsParser {
         true
     }
 
-    /// Whether the next word is `--`, which ends the flags. If so, this function reads all remaining words as plain
-    /// words, even words that begin with a dash.
+    /// Whether the next word is `--`, which ends the flags. In this case the function also reads all remaining words,
+    /// and takes none of them for a flag.
     fn ends_flags(&mut self) -> bool {
         let Some(mut rest) = self.parser.try_raw_args() else {
             return false;
@@ -123,8 +125,8 @@ impl ArgsParser {
         true
     }
 
-    /// Whether the next word is a long flag with a single dash, e.g. `-namespace`. Such a flag is reported and skipped,
-    /// because its letters would otherwise be read as short flags.
+    /// Whether the next word is a long flag with only one dash, e.g. `-namespace`. In this case the function skips the
+    /// flag and reports a problem, because the letters would otherwise be read as short flags.
     fn has_one_dash(&mut self) -> bool {
         let is_long = |word: &str| {
             let name = word.split('=').next()?.strip_prefix('-')?;
@@ -170,15 +172,15 @@ impl ArgsParser {
         let typed = format!("-{letter}");
         match setting {
             _ if letter == 'h' => self.args.help = true,
-            // The flag may be followed by another letter of the same word.
+            // A flag that takes no value can be followed by another short flag in the same word, as in `-wA`.
             Some(setting) if setting.is_for(self.command) && !setting.takes_value() => {
                 let text = "true".to_owned();
                 self.args.flags.push(Flag { setting, name: typed, text });
             }
             Some(setting) if setting.is_for(self.command) => self.ours(setting, typed),
             _ => {
-                // The rest of this word may be a value or more flags, and the two cannot be told apart, so the
-                // rest is skipped.
+                // The rest of the word is skipped, because it is not known whether it is the value of the unknown flag
+                // or more flags.
                 self.drop_value(self.command.reads_daemon_arguments());
                 let only = setting.map(|setting| self.only_for(setting.commands));
                 self.problem(typed, only.unwrap_or_else(|| self.see_help()));
@@ -203,7 +205,8 @@ impl ArgsParser {
         }
     }
 
-    /// Returns the value of a flag. A boolean flag without a value is true.
+    /// Reads the value of a flag. A boolean flag without a value has the value `true`. `None` when a flag that needs a
+    /// value has none.
     fn value(&mut self, flag: FlagKind) -> Option<OsString> {
         if flag.takes_value() {
             self.parser.value().ok()
@@ -220,8 +223,8 @@ impl ArgsParser {
         let known = ours.chain(["help"]).chain(drop_in.map(|(flag, _)| *flag));
         let meant = nearest(name, known);
         let is_secret = names_a_secret(name);
-        // The value that belongs to the flag is skipped as well, so that one mistake causes one message. The value may
-        // be a secret, so the message does not repeat it.
+        // The value of the unknown flag is skipped as well. Otherwise one mistake would cause two messages, and the
+        // second message could repeat a secret.
         let known = meant.and_then(|meant| flag(self.command, meant));
         let takes_value = known.is_some_and(FlagKind::takes_value);
         self.drop_value(is_secret || takes_value || is_daemon);
@@ -253,8 +256,8 @@ impl ArgsParser {
         }
     }
 
-    /// Skips the value of a flag that is not known. The value stands behind `=`. Without `=` and when `next` is true,
-    /// it is the next word, unless that word is a flag.
+    /// Skips the value of an unknown flag. The value follows `=`, or is the next word when there is no `=`. The next
+    /// word is only skipped when `next` is `true` and the word does not begin with a dash.
     fn drop_value(&mut self, next: bool) {
         if self.parser.optional_value().is_none()
             && next
@@ -268,8 +271,8 @@ impl ArgsParser {
         format!("unknown flag; see ccm {} --help", self.command.name())
     }
 
-    /// Returns the message for a flag that only other commands take. The message lists these commands, unless there are
-    /// too many of them.
+    /// Returns the error message for a flag that only other commands accept. The message lists these commands, unless
+    /// there are too many of them.
     fn only_for(&self, commands: &[Command]) -> String {
         let names: Vec<&str> = commands.iter().map(|command| command.name()).collect();
         let own = self.command.name();
@@ -296,7 +299,7 @@ impl FlagKind {
     }
 }
 
-/// Returns the flag with this long name, when the command takes it.
+/// Returns the flag with this long name, or `None` when the command does not accept such a flag.
 fn flag(command: Command, name: &str) -> Option<FlagKind> {
     let is_daemon = command.reads_daemon_arguments();
     match (name, table::by_flag(name)) {

@@ -1,5 +1,5 @@
-//! The effective value of one setting, with its source. A flag wins over a variable, a variable over the daemon of a
-//! cluster (`--settings-from`), and the daemon over the default.
+//! Finds the value of one setting, and its source. A flag wins over an environment variable, and a variable wins over
+//! the settings of the cluster's daemon (`--settings-from`). The default is used last.
 
 use super::problem::Problem;
 use super::setting::{Command, Flag, Setting, ValueKind, Variable};
@@ -15,23 +15,23 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-/// The text that is printed instead of a secret.
+/// The text that is printed instead of the value of a secret.
 const REDACTED: &str = "<redacted>";
 
-/// The largest file that is read when a variable contains the path of a file, in bytes. Such a file holds a token or
-/// a similar value.
+/// The largest file, in bytes, that is read when an environment variable contains the path of a file. Such a file
+/// contains a token, a user name or a password.
 const MAX_FILE_BYTES: u64 = 64 * 1024;
 
-/// A source of environment variables: this process, a test, or another process.
+/// A source of environment variables and files, e.g. this process. Tests have sources of their own.
 pub trait Environment {
     fn get(&self, name: &str) -> Option<OsString>;
-    /// Returns the names of all variables. An implementation may leave out names that are not UTF-8.
+    /// Returns the names of all variables. An implementation is allowed to leave out names that are not UTF-8.
     fn names(&self) -> Vec<String>;
-    /// Reads a file that a variable names.
+    /// Reads a file whose path is the value of an environment variable.
     fn read_file(&self, path: &Path) -> io::Result<String>;
 }
 
-/// The environment of this process.
+/// The environment variables of this process, and the files that they name.
 pub struct Process;
 
 impl Environment for Process {
@@ -55,8 +55,8 @@ impl Environment for Process {
     }
 }
 
-/// A setting with its effective value and the source of this value, as `ccm config` shows them. The value of a secret
-/// is left out.
+/// A setting with its value and the source of the value, as `ccm config` prints them. The value of a secret is replaced
+/// by a fixed text.
 #[derive(Debug, Clone)]
 pub struct Effective {
     pub setting: &'static Setting,
@@ -65,18 +65,19 @@ pub struct Effective {
     pub source: Source,
 }
 
-/// The arguments and variables of the daemon of a cluster, for `--settings-from`.
+/// The arguments and environment variables of the daemon that runs in a cluster. A command uses them when
+/// `--settings-from` names the daemon.
 #[derive(Debug)]
 pub struct DaemonSettings {
     /// The workload object that runs the daemon, e.g. `deployment kube-system/ccm-from-scratch`.
     pub(super) from: String,
-    /// The flags of the daemon. The name of each flag is followed by the workload, e.g. `--cluster-name
-    /// of deployment kube-system/ccm`.
+    /// The flags of the daemon. The name of a flag is followed by the workload that runs the daemon, e.g.
+    /// `--cluster-name of deployment kube-system/ccm`.
     pub(super) flags: Vec<Flag>,
     pub(super) variables: Vec<(String, String)>,
 }
 
-/// Reads settings one by one, and collects the problems.
+/// Reads the settings one by one, and collects the problems with them.
 pub(super) struct Resolver<'a> {
     pub(super) command: Command,
     pub(super) flags: &'a [Flag],
@@ -87,19 +88,21 @@ pub(super) struct Resolver<'a> {
     pub(super) problems: Vec<Problem>,
 }
 
-/// A text that may become the value of a setting, and that is not parsed yet.
+/// A text, not parsed yet, that was given for a setting.
 pub(super) struct Candidate {
     setting: &'static Setting,
     text: String,
     source: Source,
-    /// Whether the text is from the command line of this process, so that a problem with it is a usage error.
+    /// Whether the text comes from the command line of this process. A problem with the text is then a usage error.
     is_usage: bool,
-    /// The variable and the path of the file from which the text was read. `None` when the text was not in a file.
+    /// The file from which the text was read: the environment variable that contains the path, and the path. `None`
+    /// when the text was not read from a file.
     file: Option<(&'static str, PathBuf)>,
 }
 
 impl Resolver<'_> {
-    /// Reads a setting that has no default.
+    /// Reads a setting that has no default. Returns `None` when neither a flag, a variable nor the cluster's daemon
+    /// sets it.
     pub(super) fn optional<T>(
         &mut self,
         setting: &'static Setting,
@@ -110,9 +113,9 @@ impl Resolver<'_> {
         value.map(|value| Sourced::new(value, source))
     }
 
-    /// Reads a setting. The value is the last candidate that can be parsed, and each candidate that cannot be parsed is
-    /// reported as a problem. Without a candidate the value is the default in the setting's row, or the default of the
-    /// type when the row has no default.
+    /// Reads a setting. When several texts were given for it, the last text that can be parsed is used. Each text that
+    /// can't be parsed is a problem. When no text was given, the value is the default in the table of settings, or else
+    /// the default of the Rust type.
     pub(super) fn setting<T: Default>(
         &mut self,
         setting: &'static Setting,
@@ -157,8 +160,8 @@ impl Resolver<'_> {
         }
     }
 
-    /// Returns the text of a variable, or `None` when the variable is not set or is empty. When the variable holds the
-    /// path of a file, returns the text of the file.
+    /// Returns the value of an environment variable, or `None` when the variable is unset or empty. When the variable
+    /// contains the path of a file, the result is the text of that file.
     fn variable(&mut self, setting: &'static Setting, variable: Variable) -> Option<Candidate> {
         let name = variable.name();
         let Ok(text) = self.environment.get(name)?.into_string() else {
@@ -181,7 +184,8 @@ impl Resolver<'_> {
         })
     }
 
-    /// Returns the text of the file that a variable names. `None` when the file is optional, and missing or empty.
+    /// Returns the text of the file to which an environment variable refers. `None` when the file is missing or empty,
+    /// and the file is optional.
     fn file(
         &self,
         setting: &'static Setting,
@@ -233,7 +237,7 @@ impl Candidate {
         }
     }
 
-    /// Returns the text in a form that may be printed, or `None` when the text is a secret.
+    /// Returns the text as it can be printed, or `None` when the text is a secret.
     fn shown(&self) -> Option<String> {
         match (self.setting.kind, boolean(&self.text)) {
             _ if self.setting.secret => None,
@@ -244,14 +248,14 @@ impl Candidate {
     }
 }
 
-/// Returns a parser for the possible values of a setting. It parses only their text, and ignores their source.
+/// Converts a parser for text to a parser for a [`Candidate`], which ignores the source of the text.
 pub(super) fn parsed<T>(
     parse: impl Fn(&str) -> Result<T, String>,
 ) -> impl Fn(&Candidate) -> Result<T, String> {
     move |candidate| parse(&candidate.text)
 }
 
-/// Parses a choice: one of the words in the setting's row, in upper or lower case.
+/// Parses one of the words that the table of settings allows for this setting, in upper or lower case.
 pub(super) fn choice<T: for<'de> Deserialize<'de>>(candidate: &Candidate) -> Result<T, String> {
     let words = match candidate.setting.kind {
         ValueKind::Choice(words) => words,
@@ -259,14 +263,13 @@ pub(super) fn choice<T: for<'de> Deserialize<'de>>(candidate: &Candidate) -> Res
     };
     let word = candidate.text.to_ascii_lowercase();
     let read: StrDeserializer<Error> = word.as_str().into_deserializer();
-    // The Rust type may accept words that the row of the table does not offer, so the word is also compared
-    // with the row.
+    // The Rust type sometimes has more words than the table of settings allows, so the word must also be in the table.
     let read = T::deserialize(read).ok();
     read.filter(|_| words.contains(&word.as_str())).ok_or_else(|| format!("use {}", one_of(words)))
 }
 
-/// Parses an output format. The short forms that kubectl knows are accepted. A format that only kubectl has leads to
-/// a special message.
+/// Parses an output format. The word `yml` means `yaml`. For a format that only kubectl has, the error says what to use
+/// instead.
 pub(super) fn output(candidate: &Candidate) -> Result<Output, String> {
     let of_kubectl = ["jsonpath", "go-template", "template", "custom-columns"];
     match candidate.text.to_ascii_lowercase() {
@@ -279,13 +282,13 @@ pub(super) fn output(candidate: &Candidate) -> Result<Output, String> {
     }
 }
 
-/// Accepts any visible ASCII characters, which an HTTP header can carry. Only the API knows whether the
-/// text is a token.
+/// Parses a token. Every text of visible ASCII characters is accepted, because an HTTP header can contain it. Only the
+/// API knows whether the text is a valid token.
 pub(super) fn token(candidate: &Candidate) -> Result<Option<SecretSource>, String> {
     secret(candidate, "token", Secret::check)
 }
 
-/// Parses a user name, which is sent with a password.
+/// Parses the user name for the Robot web service.
 pub(super) fn user(candidate: &Candidate) -> Result<Option<SecretSource>, String> {
     secret(candidate, "user", |user| {
         if user.expose().contains(':') {
@@ -314,7 +317,7 @@ fn secret(
     Ok(Some(source.of(what, check)))
 }
 
-/// Parses the paths of kubeconfig files. The flag holds one path, and the variable may list several.
+/// Parses the paths of kubeconfig files. The flag contains one path, and the environment variable can contain several.
 /// Empty paths are ignored.
 pub(super) fn kubeconfig(candidate: &Candidate) -> Result<Vec<PathBuf>, String> {
     let mut paths = match candidate.source {
@@ -326,9 +329,9 @@ pub(super) fn kubeconfig(candidate: &Candidate) -> Result<Vec<PathBuf>, String> 
 }
 
 impl DaemonSettings {
-    /// Returns the values of the daemon's flags for a setting. When the daemon has no such flag, returns the value of
-    /// the setting's first variable that is set and not empty. Variables that hold the path of a file are left out,
-    /// because this process can't read the daemon's files.
+    /// Returns the texts that the daemon has for this setting. These are the values of its flags or, without such a
+    /// flag, the value of the first environment variable that is not empty. Variables with the path of a file are
+    /// ignored, because this process can't read the daemon's files.
     fn candidates(&self, setting: &'static Setting) -> Vec<Candidate> {
         let flags = candidates(&self.flags, setting, false);
         if !flags.is_empty() {
@@ -347,8 +350,8 @@ impl DaemonSettings {
     }
 }
 
-/// Returns the values of a setting's flags, in the order in which they were given. When a list flag is given several
-/// times, its values are joined into one list.
+/// Returns the texts that these flags give for a setting, in the order of the flags. For a setting that is a list, the
+/// values of several flags are joined into one list.
 fn candidates(flags: &[Flag], setting: &'static Setting, is_usage: bool) -> Vec<Candidate> {
     let mut found: Vec<Candidate> = Vec::new();
     for flag in flags.iter().filter(|flag| std::ptr::eq(flag.setting, setting)) {

@@ -1,22 +1,22 @@
-//! The flags and variables of hcloud-cloud-controller-manager. They are accepted because its Deployment must also work
-//! with our image.
+//! The flags and environment variables of hcloud-cloud-controller-manager that this program ignores. They are accepted,
+//! so that the Deployment of hcloud-cloud-controller-manager also works with the image of this program.
 //!
-//! A flag or variable that has no effect here is logged once as ignored.
+//! A log line names each ignored flag or variable once.
 
 use FlagUse::{Switch, WithValue};
 
-/// How a flag that has no effect here is written.
+/// How an ignored flag is written on a command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlagUse {
-    /// A flag that does not take the next word as its value. Such a flag is boolean, or has a default for the case that
-    /// it is written without a value.
+    /// A flag that does not take the next word as its value: a boolean flag, or a flag for which pflag has a default
+    /// when the value is left out.
     Switch,
-    /// A flag that is written `--flag value` or `--flag=value`.
+    /// A flag whose value follows as the next word or after `=`, as in `--flag value` or `--flag=value`.
     WithValue,
 }
 
-/// The flags of hcloud-cloud-controller-manager, as of version 1.35, that are no setting of ours. Flags that it accepts
-/// but does not show are included.
+/// The flags of hcloud-cloud-controller-manager 1.35 that have no effect in this program, each with the way in which it
+/// is written. Flags that its `--help` does not show are included.
 pub const IGNORED_FLAGS: &[(&str, FlagUse)] = &[
     ("allocate-node-cidrs", Switch),
     ("allow-untagged-cloud", Switch),
@@ -82,8 +82,8 @@ pub const IGNORED_FLAGS: &[(&str, FlagUse)] = &[
     ("webhooks", WithValue),
 ];
 
-/// The variables that hcloud-cloud-controller-manager reads, or that later versions of ours read, and that have no
-/// effect here yet.
+/// The environment variables that are accepted and ignored. hcloud-cloud-controller-manager or later versions of this
+/// program read them.
 pub(super) const IGNORED_VARIABLES: &[&str] = &["HCLOUD_SERVER_CACHE_MODE"];
 
 pub(super) fn by_name(name: &str) -> Option<FlagUse> {

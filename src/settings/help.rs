@@ -1,11 +1,11 @@
-//! Turns the table of settings into text for `--help`, by group.
+//! Creates the text of `--help` from the table of settings.
 
 use super::setting::{Command, Group, Setting, Variable};
 use super::table::TABLE;
 use crate::text::one_of;
 
-/// Returns the help text for the settings of one command, in which each setting has its explanation in one line below
-/// it. The command itself adds the usage line above the settings.
+/// Returns the help text for the settings of a command. Each setting has a line with its name, and a line with its
+/// explanation. The line about the usage of the command is not included.
 pub fn help(command: Command) -> String {
     let mut text = String::new();
     for group in Group::ALL {
@@ -28,8 +28,8 @@ pub fn help(command: Command) -> String {
     text
 }
 
-/// Returns the line that begins the help of a setting: its flag with the placeholder of its value, or its variable when
-/// there is no flag.
+/// Returns the first line of the help for a setting, e.g. `-n, --namespace NAMESPACE`. It contains the flag and a
+/// placeholder for the value. A setting without a flag has its environment variable there.
 fn heading(setting: &Setting) -> String {
     let value = setting.kind.value_name();
     let short = setting.short.map(|letter| format!("-{letter}, "));
@@ -42,7 +42,8 @@ fn heading(setting: &Setting) -> String {
     }
 }
 
-/// Returns the help sentences, then the other places from which the value can come, then the default.
+/// Returns the second line of the help for a setting: the explanation, the other variables and flags that set it, and
+/// the default.
 fn body(setting: &Setting) -> String {
     let mut text = setting.help.to_owned();
     let has_no_flag = setting.flags.is_empty();

@@ -1,7 +1,7 @@
 //! The settings of `ccm`: flags, environment variables and defaults, parsed into [`Settings`].
 //!
 //! One table ([`TABLE`]) is the source of [`Settings`], the command line, the environment, `--help` and the table of
-//! `ccm help settings`. A new setting is one row in `table`, with the function that reads it into its type.
+//! `ccm help settings`. A new setting is one row in `table`, together with the function that parses its value.
 //!
 //! | file | its job |
 //! |---|---|

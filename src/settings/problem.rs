@@ -1,28 +1,27 @@
-//! The problems of the settings, and notices that are merely worth a line in the log.
+//! Problems with settings, and notices. A notice is only logged, and the setting is accepted.
 
 use super::setting::Setting;
 use std::fmt;
 
-/// The length of the longest value that a message repeats, in characters.
+/// A message repeats only this many characters of a longer value.
 const SHOWN_CHARACTERS: usize = 80;
 
 /// A problem with a setting, in words for the person who set the setting. The text of a problem never
 /// contains a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// The flag or variable as the user wrote it, including the dashes.
+    /// The flag or variable as the user wrote it. A flag includes its dashes.
     pub setting: String,
-    /// The value of the setting. `None` for secrets, and when nothing was set.
+    /// The value that the user gave. `None` when the value is a secret, or when there is no value.
     pub value: Option<String>,
     /// What is wrong with the setting, and what to write instead.
     pub message: String,
-    /// Whether the setting was given on the command line and not in the environment. A problem with it is
-    /// then a usage error.
+    /// Whether the setting was given on the command line, so that the problem is a usage error. Otherwise the setting
+    /// is in the environment.
     pub usage: bool,
 }
 
-/// A notice about a setting that was accepted but should be mentioned in the log. The message contains only names and
-/// no values of settings.
+/// A line for the log about a setting that was accepted. The message contains only names and no values of settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notice {
     pub level: log::Level,
@@ -38,7 +37,7 @@ impl Problem {
         Problem { usage: false, ..Problem::usage(setting.to_string(), message) }
     }
 
-    /// Whether the problem is about this setting, no matter which of the setting's names was used.
+    /// Whether the problem is about this setting. The problem can name any of the setting's flags or variables.
     pub fn is_about(&self, setting: &Setting) -> bool {
         setting.names().any(|name| name == self.setting)
     }
@@ -51,8 +50,8 @@ impl Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The name of an unknown flag is untrusted text, like the value of a flag. Control characters in such a text
-        // must not reach the terminal.
+        // The name of an unknown flag is any text that the user typed. It is escaped, so that control characters in it
+        // do not reach the terminal.
         write!(out, "{}: ", self.setting.escape_debug())?;
         if let Some(value) = &self.value {
             match value.char_indices().nth(SHOWN_CHARACTERS) {
@@ -65,7 +64,7 @@ impl fmt::Display for Problem {
 }
 
 impl Notice {
-    /// Creates the notice that a flag or variable of hcloud-cloud-controller-manager has no effect.
+    /// Creates the notice that this program ignores a flag or variable of hcloud-cloud-controller-manager.
     pub(super) fn ignored(name: &str) -> Notice {
         Notice {
             level: log::Level::Info,
@@ -73,7 +72,8 @@ impl Notice {
         }
     }
 
-    /// Creates the notice about an unknown variable whose name is similar to the name of a variable that ccm reads.
+    /// Creates the notice about a variable that this program does not know, and that is probably a misspelling of
+    /// `nearest`.
     pub(super) fn misspelt(name: &str, nearest: &str) -> Notice {
         let name = name.escape_debug();
         Notice::warning(format!("{name}: ccm does not read this variable; did you mean {nearest}?"))

@@ -1,4 +1,5 @@
-//! Reads the whole command line and environment into [`Settings`], and checks the rules between several settings.
+//! Reads all settings from the command line and the environment into [`Settings`], and checks the rules that concern
+//! several settings.
 
 use super::args;
 use super::effective::{DaemonSettings, Effective, Environment, Resolver};
@@ -18,29 +19,30 @@ use crate::text::{leaves_unencrypted, nearest};
 use std::ffi::OsString;
 use std::time::Duration;
 
-/// A command line and an environment that were parsed.
+/// The result of parsing a command line and an environment.
 #[derive(Debug)]
 pub struct Parsed {
-    /// The settings. A setting whose value is wrong has its default value here, and `problems` contains a [`Problem`]
-    /// about the wrong value.
+    /// The settings. When a user gave a wrong value, the setting has its default here, and `problems` contains a
+    /// [`Problem`] about the value.
     pub settings: Settings,
-    /// Every setting that the command takes, in the order of the table.
+    /// Every setting that the command accepts, in the order of the table of settings.
     pub effective: Vec<Effective>,
-    /// The words that are not flags, e.g. names of nodes. The list is always empty for `run` and `config`.
+    /// The words that are no flags, e.g. names of nodes. The list is empty for `run`, `config`, `doctor` and `status`,
+    /// which accept no such words.
     pub words: Vec<String>,
-    /// Whether `--help` was given. The help is then printed even when there are problems.
+    /// Whether `--help` was given. The help is then printed even when there are problems with the settings.
     pub help: bool,
     /// Whether `--version` was given.
     pub version: bool,
-    /// The notices, each of which is logged once.
+    /// The notices about settings. Each of them is logged once.
     pub notices: Vec<Notice>,
-    /// All problems. Those of the command line come first.
+    /// All problems with the settings, with those of the command line first.
     pub problems: Vec<Problem>,
 }
 
-/// Parses the settings of one command. `words` follow the command's own words, e.g. `-o json` in `ccm node list -o json`.
-/// A setting that has no value on the command line or in the environment is taken from `daemon`, a daemon of the cluster,
-/// if `--settings-from` takes over such a setting.
+/// Parses the settings of one command. `words` are the words after the name of the command, e.g. `-o json` in `ccm node
+/// list -o json`. `daemon` has the settings of the cluster's daemon. They are used where neither the command line nor
+/// the environment has a value, and where `--settings-from` applies to the setting.
 pub fn parse(
     command: Command,
     words: Vec<OsString>,
@@ -89,8 +91,8 @@ pub fn parse(
 }
 
 impl DaemonSettings {
-    /// Parses the arguments of the daemon's container, without the name of the program, and keeps the daemon's
-    /// variables. The error contains the problems of the arguments.
+    /// Parses the arguments of the daemon's container, without the name of the program. `variables` are the container's
+    /// environment variables. The error contains the problems with the arguments.
     pub fn new(
         from: &WorkloadName,
         mut words: Vec<String>,
@@ -119,8 +121,8 @@ impl DaemonSettings {
 }
 
 impl Parsed {
-    /// Returns the names of the settings that `--settings-from` can read from the daemon and that have no value yet. A
-    /// name is a variable, or a flag with its dashes.
+    /// Returns the flags (with dashes) and variables of the settings that have no value yet and could be read from the
+    /// cluster's daemon (`--settings-from`).
     pub fn unset_names(&self) -> Vec<String> {
         let unset = self.effective.iter().filter(|setting| setting.source.is_default());
         unset
@@ -130,9 +132,9 @@ impl Parsed {
     }
 }
 
-/// Returns notices about variables that are set and have no effect. Variables of hcloud-cloud-controller-manager are
-/// reported when the command reads the daemon's environment. Variables that look like a misspelling of one of our
-/// variables are always reported.
+/// Returns notices about environment variables that are set and have no effect. An ignored variable of
+/// hcloud-cloud-controller-manager is reported only by commands that read the daemon's arguments. A probable
+/// misspelling of a known variable is always reported.
 fn unused_variables(command: Command, environment: &dyn Environment) -> Vec<Notice> {
     let is_set = |name: &String| environment.get(name).is_some_and(|value| !value.is_empty());
     let mut names = environment.names();
@@ -148,21 +150,23 @@ fn unused_variables(command: Command, environment: &dyn Environment) -> Vec<Noti
     names.into_iter().filter_map(notice).collect()
 }
 
-/// Returns the variable of ours that was probably meant by the unknown variable `name`. `None` when `name` is a
-/// variable of ours, when it does not begin with `HCLOUD_` or `ROBOT_`, and when it resembles none of ours.
+/// Returns the known variable of which `name` is probably a misspelling. `None` when `name` itself is known, does not
+/// begin with `HCLOUD_` or `ROBOT_`, or is similar to no known variable.
 fn meant(name: &str) -> Option<&'static str> {
     let ours = TABLE.iter().flat_map(|row| row.variables);
     let ours: Vec<&str> = ours.map(|variable| variable.name()).collect();
     if !is_about_hetzner(name) || ours.contains(&name) {
         return None;
     }
-    // A name that is more similar to an ignored variable than to any variable of ours is not reported as a misspelling.
+    // Ignored variables are candidates, too. When `name` is most similar to an ignored variable, it is not reported as
+    // a misspelling.
     let known = ours.iter().chain(IGNORED_VARIABLES).copied();
     nearest(name, known).filter(|known| ours.contains(known))
 }
 
-/// Checks that every API on another machine is reached with TLS, unless the settings allow otherwise. An address that
-/// is refused is replaced by the default address. Profile `hcloud` only warns and keeps the address.
+/// Checks that the Cloud API and Robot are reached with TLS, except on this machine or when a setting allows it. An
+/// address without TLS is a problem, and the default address is used instead. With `--cloud-provider=hcloud` there is
+/// only a warning, and the address is used.
 fn check_encryption(
     settings: &mut Settings,
     notices: &mut Vec<Notice>,
@@ -191,8 +195,7 @@ fn check_encryption(
     }
 }
 
-/// Checks that user and password are set together, or that neither is set. Without them no dedicated
-/// server is looked up.
+/// Checks that the user and the password for Robot are either both set or both unset.
 fn robot_problem(
     settings: &Settings,
     problems: &[Problem],
@@ -224,7 +227,7 @@ fn robot_problem(
     })
 }
 
-/// Checks that a location and a network zone are not both set.
+/// Checks that at most one of location and network zone is set for load balancers.
 fn load_balancer_problem(settings: &LoadBalancerDefaults) -> Option<Problem> {
     let (location, zone) = (settings.location.as_ref()?, settings.network_zone.as_ref()?);
     let message = format!(
@@ -235,7 +238,7 @@ fn load_balancer_problem(settings: &LoadBalancerDefaults) -> Option<Problem> {
     Some(problem.with_value(location.value.as_str()))
 }
 
-/// Checks that the settings of the output can be combined.
+/// Checks that the settings about output can be used together. For example, `--watch` and `-o json` can't.
 fn output_problems(command: Command, settings: &Settings) -> Vec<Problem> {
     let output = settings.output.value;
     let is_list = table::SORT_BY.is_for(command);
@@ -255,14 +258,16 @@ fn output_problems(command: Command, settings: &Settings) -> Vec<Problem> {
     problems
 }
 
-/// client-go's `JitterFactor`. A candidate waits at most this many retry periods before it reads the Lease again.
+/// The constant `JitterFactor` of client-go. A process that waits for the Lease reads it again after at most this many
+/// retry periods.
 const JITTER_FACTOR: f64 = 1.2;
 
-/// The longest duration of a lease. The limit follows from `leaseDurationSeconds`, which is an int32.
+/// The longest allowed lease duration. `leaseDurationSeconds` of a Lease is an int32, so it can't contain more seconds.
 const LONGEST_LEASE: Duration = Duration::from_secs(i32::MAX as u64);
 
-/// Checks the durations of leader election against each other. client-go has some of these rules, and our gate
-/// needs the others.
+/// Checks that the durations for leader election fit together. client-go, too, requires that the lease duration is
+/// longer than the renew deadline, and the renew deadline longer than 1.2 retry periods. The other rules ensure that a
+/// write ends before the Lease expires, and that the API accepts the lease duration.
 fn leader_election_problems(settings: &Settings) -> Vec<Problem> {
     if !settings.leader_elect.value {
         return Vec::new();

@@ -1,86 +1,87 @@
-//! The data of a setting, which are the fields of a row in the table of settings.
+//! The data of one setting. They are the fields of a row in the table of settings.
 
 use crate::provider::variables::VariableName;
 use crate::text::named;
 
-/// A setting, with everything that parsing, `--help` and `ccm help settings` need to know.
+/// A setting, with all data about it that parsing, `--help` and `ccm help settings` use.
 #[derive(Debug)]
 pub struct Setting {
-    /// The name of the setting in `ccm help settings` and `ccm config`, when this name differs from the flag and
-    /// from the variable.
+    /// The name of the setting in `ccm help settings` and `ccm config`. It is empty when the name follows from a flag
+    /// or variable.
     pub called: &'static str,
-    /// The long flags without their dashes. The first one is preferred, the others are its aliases.
+    /// The long flags without dashes. The first flag is the main one, and the others are aliases.
     pub flags: &'static [&'static str],
     pub short: Option<char>,
-    /// The variables. The value is taken from the first one that is set and not empty.
+    /// The environment variables of the setting. The first variable that is set and not empty gives the value.
     pub variables: &'static [Variable],
     pub kind: ValueKind,
-    /// The default as text. It is written like the value of a flag, and the same function parses it.
+    /// The default as text. It has the form of a flag's value and is parsed like that.
     pub default: Option<&'static str>,
     /// What the setting does, its unit and its limits, in whole sentences.
     pub help: &'static str,
-    /// The commands that accept the setting, whether it is given as a flag or as a variable.
+    /// The commands that accept the flags of the setting and read its variables.
     pub commands: &'static [Command],
     pub group: Group,
     /// Whether the value is secret. A secret value is never printed.
     pub secret: bool,
     /// Whether the setting is left out of `--help` and `ccm help settings`.
     pub hidden: bool,
-    /// Whether `--settings-from` leaves the setting out, because the user who runs the command decides about it.
+    /// Whether `--settings-from` does not apply to the setting, because the user of a command decides about it.
     pub own: bool,
 }
 
-/// A flag of a command line with its value, which is not parsed yet.
+/// A flag of a command line with the text of its value, which is not parsed yet.
 #[derive(Debug)]
 pub(super) struct Flag {
     pub(super) setting: &'static Setting,
-    /// The name as it was written, dashes included.
+    /// The name as the user wrote it, with its dashes.
     pub(super) name: String,
     pub(super) text: String,
 }
 
-/// An environment variable that a setting is read from.
+/// An environment variable from which a setting is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Variable {
-    /// The variable holds the value.
+    /// The variable contains the value itself.
     Value(VariableName),
-    /// The variable holds the path of a file that holds the value.
+    /// The variable contains the path of a file with the value.
     File(VariableName),
-    /// The variable holds the path of a file that may be missing or empty, which leaves the setting unset. The file is
-    /// a key of a mounted Secret that may not exist.
+    /// The variable contains the path of a file with the value. The setting is unset when the file is missing or empty,
+    /// e.g. because a mounted Secret does not exist.
     OptionalFile(VariableName),
-    /// The variable is a former name of the setting's variable, and is still read.
+    /// The variable contains the value itself. Its name is an older name of another variable, and still works.
     Older(VariableName),
 }
 
-/// The form of a value. It determines how the parser reads the flag of a setting, and which placeholder help prints for
-/// the value. The function in the setting's row parses the value itself.
+/// The form of a setting's value. It decides whether a flag takes the next word as its value, and which placeholder the
+/// help shows. It does not decide how the value is parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ValueKind {
-    /// A Go boolean. A flag without a value is true and never takes the next word.
+    /// `true` or `false`, in any form that Go accepts. A flag without `=` is true and never takes the next word as its
+    /// value.
     Boolean,
-    /// Any text. The word in the variant says what the text names, e.g. `NAMESPACE`, and help prints this word.
+    /// Any text. The word in this variant, e.g. `NAMESPACE`, is the placeholder in the help.
     Text(&'static str),
     /// A Go duration: `300ms`, `1m30s`, `1.5h`.
     Duration,
     /// A whole number.
     Integer,
-    /// A number, which may have a fraction.
+    /// A number that can have a fraction.
     Number,
     Choice(&'static [&'static str]),
-    /// A list separated by commas. The word in the variant says what an item names, e.g. `CIDR`. The flag may be
-    /// given several times.
+    /// A list separated by commas. The word in this variant, e.g. `CIDR`, is the placeholder for an item in the help. A
+    /// user can give the flag several times.
     List(&'static str),
     Path,
     Url,
 }
 
 named! {
-    /// The commands that have settings.
+    /// A command that reads settings.
     Command {
-        /// The daemon, and `run --once`.
+        /// The daemon. With `--once` it runs its controllers only once.
         Run = "run",
-        /// Shows how the daemon would read all its settings.
+        /// Shows the settings that the daemon would have.
         Config = "config",
         NodeList = "node list",
         NodeInspect = "node inspect",
@@ -92,17 +93,17 @@ named! {
         LbRelease = "lb release",
         RouteList = "route list",
         RouteSync = "route sync",
-        /// Checks everything and writes nothing.
+        /// Checks the cluster, the cloud and the settings, and writes nothing.
         Doctor = "doctor",
-        /// Shows on one screen what `doctor` finds.
+        /// Shows the state of the cluster and the problems that `doctor` finds, on one screen.
         Status = "status",
-        /// Checks manifests without a cluster.
+        /// Checks manifest files of Services without a cluster.
         Lint = "lint",
     }
 }
 
 named! {
-    /// A heading in `--help`. The variants are in the order of the headings.
+    /// A heading in `--help`, under which settings are listed. The headings are printed in this order.
     Group {
         Hetzner = "Hetzner Cloud",
         Cluster = "Kubernetes cluster",
@@ -112,7 +113,8 @@ named! {
     }
 }
 
-/// Examples of values. The key is the word in [`ValueKind::Text`] or [`ValueKind::List`].
+/// An example value for each placeholder of [`ValueKind::Text`] and [`ValueKind::List`]. The first text is the
+/// placeholder.
 const EXAMPLES: [(&str, &str); 14] = [
     ("CIDR", "10.244.0.0/16"),
     ("CLASS", "hetzner"),
@@ -130,11 +132,11 @@ const EXAMPLES: [(&str, &str); 14] = [
     ("ZONE", "eu-central"),
 ];
 
-/// The prefixes that the name of a variable has before the name of its setting.
+/// Prefixes of environment variables that are removed when the name of a setting is derived from its variable.
 const PREFIXES: [&str; 3] = ["HCLOUD_INSTANCES_", "HCLOUD_", "CCM_"];
 
 impl Setting {
-    /// Returns a value that the setting may have.
+    /// Returns an example of a value for the setting.
     pub fn example(&self) -> &'static str {
         match (self.kind, self.default) {
             (ValueKind::Choice(words), _) => words.last().copied().unwrap_or_default(),
@@ -152,7 +154,7 @@ impl Setting {
         }
     }
 
-    /// Returns a setting with default values for the fields that rows leave out.
+    /// Returns a setting in which only the group and the commands are set. A row of the table sets other fields.
     pub(super) const fn of(group: Group, commands: &'static [Command]) -> Setting {
         Setting {
             called: "",
@@ -170,8 +172,8 @@ impl Setting {
         }
     }
 
-    /// Returns the name of the setting: `called` when this field is set, else the first flag. A setting without a flag
-    /// gets its name from its first variable, e.g. `debug` from `HCLOUD_DEBUG`.
+    /// Returns the name of the setting. This is the field `called` or, when that is empty, the first flag. Without a
+    /// flag the name comes from the first variable, e.g. `debug` from `HCLOUD_DEBUG`.
     pub fn name(&self) -> String {
         match (self.called, self.flags, self.variables) {
             ("", [flag, ..], _) => (*flag).to_owned(),
@@ -184,20 +186,20 @@ impl Setting {
         }
     }
 
-    /// Returns the name that messages use: the variable, or the flag when there is no variable.
+    /// Returns the name of the setting for messages. This is the first variable or, without a variable, the first flag.
     pub fn written_name(&self) -> String {
         let variable = self.variables.first().map(|variable| variable.name().to_owned());
         let name = variable.or_else(|| self.flag_names().next());
         name.unwrap_or_default()
     }
 
-    /// Returns the flags with their dashes, e.g. `--output` and `-o`.
+    /// Returns all flags of the setting with their dashes, e.g. `--output` and `-o`.
     pub fn flag_names(&self) -> impl Iterator<Item = String> {
         let long = self.flags.iter().map(|flag| format!("--{flag}"));
         long.chain(self.short.map(|letter| format!("-{letter}")))
     }
 
-    /// Returns the flags with their dashes, and the variables.
+    /// Returns all flags of the setting with their dashes, and all its variables.
     pub fn names(&self) -> impl Iterator<Item = String> {
         self.flag_names().chain(self.variables.iter().map(|variable| variable.name().to_owned()))
     }
@@ -206,7 +208,8 @@ impl Setting {
         self.kind != ValueKind::Boolean
     }
 
-    /// Whether the command takes the setting. `config`, `doctor` and `status` take every setting that the daemon takes.
+    /// Whether the command reads the setting. `config`, `doctor` and `status` also read every setting that the daemon
+    /// reads.
     pub fn is_for(&self, command: Command) -> bool {
         let takes = |command| self.commands.contains(&command);
         takes(command) || (command.reads_daemon_arguments() && takes(Command::Run))
@@ -221,9 +224,9 @@ impl Setting {
         !self.hidden && is_its_own
     }
 
-    /// Whether `--settings-from` takes the setting over. The person who runs the command decides how both APIs are
-    /// reached, what is printed, and whether anything is written. URLs are never taken over, because a token must not
-    /// be sent to an address that an object of the cluster contains.
+    /// Whether `--settings-from` applies to the setting, so that a command uses the daemon's value. The user of a
+    /// command decides alone how the APIs are reached, what is printed, and whether anything is written. A URL is never
+    /// read from the daemon, because a token must not be sent to an address from an object of the cluster.
     pub(super) fn is_inherited(&self) -> bool {
         let is_about_the_work = matches!(self.group, Group::Hetzner | Group::Controllers);
         is_about_the_work
@@ -233,7 +236,7 @@ impl Setting {
             && self.kind != ValueKind::Url
     }
 
-    /// Whether only `config` takes the setting, and the daemon does not.
+    /// Whether the command `config` reads the setting, but the daemon does not.
     pub fn is_of_config(&self) -> bool {
         self.commands.contains(&Command::Config) && !self.commands.contains(&Command::Run)
     }
@@ -268,14 +271,16 @@ impl ValueKind {
 }
 
 impl Command {
-    /// Whether the command writes for the user who runs it. The daemon's command `run` is not among these commands.
+    /// Whether a user can run the command to write to the cluster or the cloud. The result is `false` for `run`, which
+    /// is the daemon.
     pub fn writes(self) -> bool {
         use Command::{LbAdopt, LbRelease, LbSync, NodeSync, RouteSync};
         matches!(self, NodeSync | LbSync | LbAdopt | LbRelease | RouteSync)
     }
 
-    /// Whether the command reads the daemon's arguments, which may be those of hcloud-cloud-controller-manager. Such a
-    /// command accepts that program's flags, and refuses words that are no flags.
+    /// Whether the command reads the arguments of the daemon, which may have been written for
+    /// hcloud-cloud-controller-manager. Such a command accepts the flags of that program, and accepts no words that are
+    /// not flags.
     pub(super) fn reads_daemon_arguments(self) -> bool {
         use Command::{Config, Doctor, Run, Status};
         matches!(self, Run | Config | Doctor | Status)

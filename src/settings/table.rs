@@ -1,7 +1,7 @@
-//! The table of settings. Each setting is one row, and the rows are in the order in which help prints them.
+//! The table of settings. Each setting is one row. The help prints the settings in the order of the rows.
 //!
-//! A row has the texts for the user, the field of [`Settings`] with its type, and the function that reads the value.
-//! Defaults of load balancers are fields of `provider::LoadBalancerDefaults`.
+//! A row contains the texts for users, a field of [`Settings`] with its type, and the function that parses the value.
+//! The values of settings for load balancers are fields of `provider::LoadBalancerDefaults` instead.
 
 use super::effective::{Resolver, choice, kubeconfig, output, parsed, password, token, user};
 use super::setting::Command::{
@@ -26,19 +26,19 @@ use std::time::Duration;
 
 const DAEMON: &[Command] = &[Run];
 
-/// The daemon, and the commands that check what the daemon does at its start.
+/// The daemon, and the commands that make the same checks as the daemon at its start.
 const DAEMON_AND_DOCTOR: &[Command] = &[Run, Doctor, Status];
 
 /// All commands except the daemon.
 const CLIENTS: &[Command] = Command::ALL.split_at(1).1;
 
-/// The commands that may take over the daemon's settings from the cluster. `config` is not among them because it
-/// calls no API.
+/// The commands that can use the settings of the cluster's daemon (`--settings-from`). `config` is not among them,
+/// because it calls no API.
 const TAKE_SETTINGS: &[Command] = CLIENTS.split_at(1).1;
 
 const SYNCS: &[Command] = &[NodeSync, LbSync, RouteSync];
 
-/// The commands that plan changes and can also make them.
+/// The commands that plan changes and can also make these changes.
 const PLANNING: &[Command] = &[Run, NodeSync, LbSync, LbAdopt, LbRelease, RouteSync];
 
 /// The commands that plan load balancers.
@@ -52,7 +52,7 @@ const LOAD_BALANCERS: &[Command] = &[LbList, LbInspect, LbSync, LbAdopt, LbRelea
 
 const LISTS: &[Command] = &[NodeList, LbList, RouteList];
 
-/// Returns the setting of a long flag, which is written without dashes.
+/// Returns the setting with this long flag. `name` has no dashes.
 pub(super) fn by_flag(name: &str) -> Option<&'static Setting> {
     TABLE.iter().copied().find(|setting| setting.flags.contains(&name))
 }
@@ -61,8 +61,8 @@ pub(super) fn by_letter(letter: char) -> Option<&'static Setting> {
     TABLE.iter().copied().find(|setting| setting.short == Some(letter))
 }
 
-/// Builds a `Setting` with defaults for the fields that a row leaves out. With `variable`, the setting also has the
-/// variable of the row's name.
+/// Creates the default values of a row of the table. After the word `variable`, the setting gets the environment
+/// variable with the same name as the row.
 macro_rules! base {
     (variable $name:ident $group:expr, $commands:expr) => {
         Setting { variables: &[Value(variables::$name)], ..Setting::of($group, $commands) }
@@ -72,10 +72,13 @@ macro_rules! base {
     };
 }
 
-/// Turns rows of the form `NAME field: Type = function => { row }` into statics. The comment above a row is the help text
-/// of the setting. A row that names a field also becomes a field of [`Settings`]. A row with `[field = function]` becomes a field of [`LoadBalancerDefaults`]. [`TABLE`]
-/// lists the rows in this order. The line above the rows of a group has three parts: the group, the commands that take
-/// a setting whose row lists no commands, and whether the constant of a row is named after the variable or the flag.
+/// Creates a constant for each row of the table, and lists these constants in [`TABLE`]. A row is written as `NAME
+/// field: Type = function`, and its data follow in braces after `=>`. The comment above the row is the help text of the
+/// setting. `field` becomes a field of [`Settings`]. A row with `[field = function]` sets a field of
+/// [`LoadBalancerDefaults`] instead.
+///
+/// A line in parentheses stands above the rows of a group. It has three parts: the group, the commands for rows that
+/// list no commands, and the word `variable` when each row is named after its environment variable, or else `flag`.
 macro_rules! settings {
     ($(($group:expr, $commands:expr, by $named_by:ident)
         $(
@@ -92,14 +95,14 @@ macro_rules! settings {
             };
         )*)*
 
-        /// Every setting, in the order in which help prints the settings.
+        /// All settings, in the order in which help prints them.
         pub static TABLE: &[&Setting] = &[$($(&$name),*),*];
 
-        /// All settings with their types. A setting that the command does not take has its default.
+        /// The values of all settings. A setting that the present command does not read has its default.
         #[derive(Debug, Clone)]
         pub struct Settings {
-            /// The settings `HCLOUD_LOAD_BALANCERS_*`. Most of them are defaults for Services that do not have
-            /// the corresponding annotation.
+            /// The settings `HCLOUD_LOAD_BALANCERS_*`. Most of them are defaults for Services without the corresponding
+            /// annotation.
             pub load_balancers: LoadBalancerDefaults,
             $($($(pub $field: Sourced<$type>,)?)*)*
         }
@@ -120,7 +123,7 @@ macro_rules! settings {
 settings! {
     (Group::Hetzner, Command::ALL, by variable)
 
-    // All commands except `lint` require the token. If it is `None` for such a command, a `Problem` reports this.
+    // When a command other than `lint` has no token, this field is `None`, and the list of problems says so.
     /// Token of the Hetzner Cloud project's API, read & write. Required. The file form is read again whenever the file
     /// changes, so a rotated token needs no restart.
     HCLOUD_TOKEN token: Option<SecretSource> = token => {
@@ -182,7 +185,7 @@ settings! {
         default: Some("network"),
     }
 
-    // An empty list means that the setting is unset.
+    // The list is empty when the setting is unset.
     /// The ranges that must contain the addresses in a node's annotation instance.hetzner.cloud/internal-ip, because
     /// the kubelet can write the annotation. Unset: no limit.
     HCLOUD_INSTANCES_INTERNAL_IP_RANGES internal_ip_ranges: Vec<IpNet> = parsed(values::ip_ranges) => {
@@ -199,7 +202,7 @@ settings! {
     /// Whether nodes get the zone labels (topology.kubernetes.io/zone and its older beta form).
     HCLOUD_INSTANCES_ZONE_LABEL_ENABLED zone_label_enabled: bool = parsed(boolean) => { default: Some("true"), }
 
-    // A maximum age of zero means that the list of servers is read anew for every decision.
+    // Zero means that every decision requests a new list of servers.
     /// How old a list of servers may be when a decision uses it. A longer time saves API calls (a project has 3600 an
     /// hour). 0 requests a new list each time.
     HCLOUD_SERVER_CACHE_MAX_AGE server_cache_max_age: Duration = parsed(duration) => {
@@ -212,7 +215,8 @@ settings! {
     /// nodes stay unchanged: nothing is looked up, set or deleted.
     ROBOT_ENABLED robot_enabled: bool = parsed(boolean) => { default: Some("false"), }
 
-    // User and password are set together or not at all when `robot_enabled` is true.
+    // When `robot_enabled` is true, user and password are either both set or both unset. Otherwise the module `resolve`
+    // reports a problem.
     /// User of the Robot web service (Robot → Settings → Web service and app settings). The file form is read again
     /// whenever the file changes; a file that is missing or empty at the start leaves the setting unset. Refused
     /// credentials are not tried again for ten minutes, because three failed logins block the IP of this machine.
@@ -236,7 +240,7 @@ settings! {
         default: Some("https://robot-ws.your-server.de"),
     }
 
-    // The value is never 0, because the parser replaces 0 with the default.
+    // The value is never 0, because the parser replaces 0 by the default.
     /// How old a list of dedicated servers may be. The list is read again at once for a node with an unknown name. The
     /// web service allows 200 calls an hour, of which ccm makes at most 180. 0 means 5m.
     ROBOT_CACHE_TIMEOUT robot_cache_timeout: Duration = parsed(values::robot_cache_timeout) => {
@@ -355,8 +359,8 @@ settings! {
 
     (Group::Cluster, Command::ALL, by flag)
 
-    // The files are merged, and the first one wins. An empty list means the in-cluster
-    // configuration, or else `~/.kube/config`.
+    // Several files are merged. When two files have different values, the first file wins. Without any file, the
+    // service account of the pod is used, or else `~/.kube/config`.
     /// How to reach the cluster; the variable may list several files, separated by colons. If neither flag nor variable
     /// is set: the service account of the pod, else ~/.kube/config.
     KUBECONFIG kubeconfig: Vec<PathBuf> = kubeconfig => {
@@ -504,7 +508,7 @@ settings! {
         commands: WITH_LOAD_BALANCERS,
     }
 
-    // An empty list means that the setting is unset.
+    // The list is empty when the setting is unset.
     /// Address ranges of the cluster's pods, the same as for kube-controller-manager. Routes of the Network within
     /// these ranges are managed, all other routes are never changed. Unset: the route controller does not run.
     CLUSTER_CIDR cluster_cidrs: Vec<IpNet> = parsed(values::cidrs) => {
@@ -560,8 +564,8 @@ settings! {
         commands: DAEMON_AND_DOCTOR,
     }
 
-    // When `leader_elect` is true, a check in `resolve` has made sure that the lease duration, the renew deadline and
-    // the retry period fit together.
+    // When `leader_elect` is true, the module `resolve` has checked that the lease duration, the renew deadline and the
+    // retry period fit together.
     /// How long the others wait for a leader that does not renew its Lease. It must be longer than the renew deadline,
     /// and not shorter than the retry period plus 8s (the longest write).
     LEASE_DURATION lease_duration: Duration = parsed(interval) => {
@@ -632,7 +636,7 @@ settings! {
         commands: LOAD_BALANCERS,
     }
 
-    // The flag `--all-namespaces` can't be combined with `--namespace`.
+    // A command refuses `--all-namespaces` together with `--namespace`.
     /// List Services of all namespaces. lb list without -n does the same.
     ALL_NAMESPACES all_namespaces: bool = parsed(boolean) => {
         flags: &["all-namespaces"],
@@ -663,7 +667,7 @@ settings! {
         commands: LISTS,
     }
 
-    // The flag `--watch` can't be combined with the formats JSON and YAML.
+    // A command refuses `--watch` together with `-o json` or `-o yaml`.
     /// Repeat the output until Ctrl-C (exit code 130): the cluster is read every 5 seconds, the Cloud API once a
     /// minute. A terminal is redrawn; elsewhere a list prints the rows that changed, and status prints each screen with
     /// its time.
@@ -682,7 +686,7 @@ settings! {
         commands: &[Lint],
     }
 
-    // The format `name` is refused for commands that are not lists.
+    // A command that is not a list refuses the format `name`.
     /// Output format on stdout. json and yaml are stable, for scripts. name: only the names in a list, e.g.
     /// service/default/web.
     OUTPUT output: Output = output => {
@@ -728,8 +732,8 @@ settings! {
         commands: DAEMON,
     }
 
-    // The address of the health server. `[::]` means every address of the machine, IPv4 too. Port 0 means any free
-    // port. `None` means no server.
+    // The address on which the daemon serves its metrics and health checks. `[::]` means every IPv4 and IPv6 address of
+    // the machine, and port 0 means any free port. `None` means that nothing is served.
     /// Address on which the daemon serves /healthz, /livez, /readyz and /metrics. :PORT listens on every address of the
     /// machine. An empty flag (--metrics-address=) turns the server off; an empty variable does not.
     METRICS_ADDRESS metrics_address: Option<SocketAddr> = parsed(unless_empty(values::listen_address)) => {
@@ -767,7 +771,8 @@ mod tests {
         assert_eq!(names, all.collect());
     }
 
-    /// Every flag, variable and name by which a row can be found occurs once, and every help text ends like a sentence.
+    /// Checks that every flag, variable and name of a setting occurs only once in the table, and that every help text
+    /// ends like a sentence.
     #[test]
     fn rows_are_distinct_and_whole() {
         let mut seen: BTreeSet<String> = BTreeSet::new();

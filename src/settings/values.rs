@@ -1,4 +1,4 @@
-//! The types of settings, and how their values are written: choices, numbers, names, URLs, addresses.
+//! The types of settings and their parsers, e.g. for choices, numbers, names, URLs and addresses.
 
 use crate::provider::{
     ANNOTATION_DOMAIN, LabelPrefixes, NetworkSelector, TopologyLabel, is_kubernetes_label,
@@ -21,7 +21,7 @@ pub enum LogFormat {
     Json,
 }
 
-/// Whether output for the user is coloured. `Auto` means that it is coloured when it goes to a terminal.
+/// Whether the output for users is coloured. `Auto` colours it only when it goes to a terminal.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Color {
@@ -38,15 +38,15 @@ pub enum Output {
     #[default]
     Table,
     Wide,
-    /// The names of the objects, and nothing else.
+    /// Prints only the names of the objects.
     Name,
     Json,
     Yaml,
 }
 
 named! {
-    /// A controller. The words that name a controller here are Kubernetes' aliases, e.g. `cloud-node` for
-    /// `cloud-node-controller`.
+    /// A controller that the daemon can run. The texts are the aliases that Kubernetes has for the controllers, e.g.
+    /// `cloud-node` for `cloud-node-controller`.
     Controller {
         Node = "cloud-node",
         NodeLifecycle = "cloud-node-lifecycle",
@@ -68,8 +68,8 @@ impl Controller {
     }
 }
 
-/// Parses `--controllers` like Kubernetes' own controller managers. The first word that names a controller decides
-/// whether the controller runs. `*` applies only to controllers that no word names.
+/// Parses the value of `--controllers`, as Kubernetes' own controller managers do. The first word about a controller
+/// decides: `NAME` runs it, and `-NAME` does not. `*` runs all controllers that no word names.
 pub(super) fn controllers(text: &str) -> Result<Vec<Controller>, String> {
     let words = items(text);
     if words.is_empty() {
@@ -91,7 +91,7 @@ pub(super) fn controllers(text: &str) -> Result<Vec<Controller>, String> {
     Ok(Controller::ALL.iter().filter(is_enabled).copied().collect())
 }
 
-/// Removes the dash of `-name`.
+/// Returns the name of a controller without the dash that turns the controller off, as in `-route`.
 fn bare(word: &str) -> &str {
     word.strip_prefix('-').unwrap_or(word)
 }
@@ -106,12 +106,12 @@ fn no_such(name: &str) -> String {
     }
 }
 
-/// Returns the items of a list that are separated by commas.
+/// Splits a list at its commas into items.
 fn items(text: &str) -> Vec<&str> {
     text.split(',').map(str::trim).filter(|item| !item.is_empty()).collect()
 }
 
-/// Returns the parsed items of a list, or `None` when an item can't be parsed.
+/// Parses all items of a list. `None` when any item can't be parsed.
 fn parsed<T: FromStr>(text: &str) -> Option<Vec<T>> {
     items(text).into_iter().map(|item| item.parse().ok()).collect()
 }
@@ -120,7 +120,7 @@ pub(super) fn verbosity(text: &str) -> Result<u32, String> {
     text.parse().map_err(|_| "use a whole number from 0".to_owned())
 }
 
-/// Parses the name of a cluster. It is the first part of the names of load balancers, and the value of a label.
+/// Parses the name of the cluster, which begins the names of load balancers and is also the value of a label.
 pub(super) fn cluster_name(text: &str) -> Result<String, String> {
     let is_name = |text: &str| !text.is_empty() && is_label_value(text);
     let form =
@@ -128,7 +128,7 @@ pub(super) fn cluster_name(text: &str) -> Result<String, String> {
     text_if(is_name, text, form)
 }
 
-/// Parses the ranges of the pods' addresses. One list may have both IPv4 and IPv6 ranges.
+/// Parses the address ranges of the cluster's pods. The list can have IPv4 and IPv6 ranges.
 pub(super) fn cidrs(text: &str) -> Result<Vec<IpNet>, String> {
     let read = |word: &str| match word.parse::<IpNet>() {
         Ok(net) if net.prefix_len() == 0 => {
@@ -142,24 +142,24 @@ pub(super) fn cidrs(text: &str) -> Result<Vec<IpNet>, String> {
     items(text).into_iter().map(read).collect()
 }
 
-/// Parses ranges of IPv4 addresses. An empty list is refused, because it would refuse all addresses,
-/// which nobody wants.
+/// Parses a list of IPv4 ranges. An empty list is an error, because it would allow no address at all, which nobody
+/// wants.
 pub(super) fn ipv4_ranges(text: &str) -> Result<Vec<Ipv4Net>, String> {
     let ranges = parsed(text).filter(|ranges: &Vec<Ipv4Net>| !ranges.is_empty());
     let form = "use IP ranges, e.g. 10.0.1.0/24 or 10.0.1.0/24,10.0.2.8/29";
     Ok(ranges.ok_or(form)?.iter().map(Ipv4Net::trunc).collect())
 }
 
-/// Parses ranges of IPv4 and IPv6 addresses. A list of only commas is refused, because it would limit
-/// nothing, which nobody means.
+/// Parses a list of IPv4 and IPv6 ranges. An empty text means that the setting is unset. A text of only commas is an
+/// error, because it would set no limit although the setting is set.
 pub(super) fn ip_ranges(text: &str) -> Result<Vec<IpNet>, String> {
     let is_right = |ranges: &Vec<IpNet>| !ranges.is_empty() || text.trim().is_empty();
     let form = "use IP ranges, e.g. 10.0.0.0/16 or 100.64.0.0/10,fd7a::/48";
     Ok(parsed(text).filter(is_right).ok_or(form)?.iter().map(IpNet::trunc).collect())
 }
 
-/// Parses the factor by which every wait is multiplied. The factor has an upper limit, because a larger factor would
-/// put some moments beyond the end of the clock.
+/// Parses the factor by which every wait of a test is multiplied. The factor is limited to 1000, because the end of a
+/// longer wait could be later than the last moment that the clock can represent.
 pub(super) fn scale(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(factor) if factor > 0.0 && factor <= 1000.0 => Ok(factor),
@@ -171,20 +171,21 @@ pub(super) fn text(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// Returns the text when it has the right form. Otherwise the error is `form`, which describes that form.
+/// Returns the text when `has_form` accepts it. Otherwise the result is the error `form`, which describes the texts
+/// that are accepted.
 fn text_if(has_form: fn(&str) -> bool, text: &str, form: &str) -> Result<String, String> {
     has_form(text).then(|| text.to_owned()).ok_or_else(|| form.to_owned())
 }
 
-/// Parses a value that a Service can have as its `spec.loadBalancerClass`. The API server has the same rule for this
-/// field as for the key of a label.
+/// Parses a text that can be the `spec.loadBalancerClass` of a Service. For this field the API server has the same rule
+/// as for the key of a label.
 pub(super) fn class(text: &str) -> Result<String, String> {
     let form = "no Service can have this class: use at most 63 letters, digits, -, _ or ., and begin and end with a \
                 letter or digit; a domain in lower case and a slash may come before them, e.g. example.com/hetzner";
     text_if(is_label_key, text, form)
 }
 
-/// Returns a parser that reads an empty text as an unset value.
+/// Returns a parser whose result for an empty text is `None`, which means an unset value.
 pub(super) fn unless_empty<T>(
     parse: impl Fn(&str) -> Result<T, String>,
 ) -> impl Fn(&str) -> Result<Option<T>, String> {
@@ -202,12 +203,12 @@ pub(super) fn network(text: &str) -> Result<NetworkSelector, String> {
     id.map_err(|_| "too large for the ID of a Network".to_owned())
 }
 
-/// The domains of Kubernetes that contain some labels which a server may set. The setting must list each of these
-/// labels with its whole key, and not as `DOMAIN/`.
+/// Domains of Kubernetes in which a server's labels can set labels of its node, although other labels of Kubernetes are
+/// refused. The setting must list each such label by its whole key, and not as `DOMAIN/`.
 const TAKEN_BY_NAME: [&str; 2] = ["topology.kubernetes.io", "node-role.kubernetes.io"];
 
-/// Parses the list of labels of servers that become labels of nodes: `DOMAIN/` for all labels of a domain,
-/// `DOMAIN/NAME` for one.
+/// Parses the list of the labels of servers that become labels of nodes. An item is `DOMAIN/` for all labels of a
+/// domain, or `DOMAIN/NAME` for one label.
 pub(super) fn label_prefixes(text: &str) -> Result<LabelPrefixes, String> {
     let read = |item: &str| {
         let wrong = |why: &str| Err(format!("{}: {why}", quoted(item)));
@@ -234,8 +235,8 @@ pub(super) fn label_prefixes(text: &str) -> Result<LabelPrefixes, String> {
     Ok(LabelPrefixes(prefixes))
 }
 
-/// Parses how old a list of dedicated servers may be. 0 means the default of 5 minutes, as in
-/// hcloud-cloud-controller-manager.
+/// Parses the highest age of a list of dedicated servers. As in hcloud-cloud-controller-manager, 0 means the default of
+/// 5 minutes.
 pub(super) fn robot_cache_timeout(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         Duration::ZERO => Ok(Duration::from_secs(300)),
@@ -243,30 +244,31 @@ pub(super) fn robot_cache_timeout(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// The longest wait for the Robot web service. After this time every limit of the web service is full again.
+/// The longest time for which no calls are made to the Robot web service after it has reported its rate limit. After an
+/// hour all its rate limits are fully available again.
 const LONGEST_ROBOT_WAIT: Duration = Duration::from_secs(3600);
 
-/// Parses how long to wait after the Robot web service has reported that its rate limit is reached. Returns `None` for
-/// 0, as hcloud-cloud-controller-manager does.
+/// Parses how long no call is made after the Robot web service has reported its rate limit. As in
+/// hcloud-cloud-controller-manager, 0 means that the setting is unset.
 pub(super) fn robot_wait_time(text: &str) -> Result<Option<Duration>, String> {
     let wait = duration(text)?.min(LONGEST_ROBOT_WAIT);
     Ok(Some(wait).filter(|wait| !wait.is_zero()))
 }
 
-/// Parses the name of an object as the API server accepts it: a DNS subdomain, RFC 1123.
+/// Parses the name of an object in Kubernetes, which must be a DNS subdomain by RFC 1123.
 pub(super) fn object_name(text: &str) -> Result<String, String> {
     let form = "use lower case letters, digits, - and ., and begin and end with a letter or digit";
     text_if(is_subdomain, text, form)
 }
 
-/// Parses the name of a namespace: a DNS label, RFC 1123.
+/// Parses the name of a namespace, which must be a DNS label by RFC 1123.
 pub(super) fn namespace(text: &str) -> Result<String, String> {
     let form =
         "use at most 63 lower case letters, digits and -, and begin and end with a letter or digit";
     text_if(is_label, text, form)
 }
 
-/// The name of a Deployment or a DaemonSet.
+/// The namespace and name of a Deployment or DaemonSet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkloadName {
     pub namespace: String,
@@ -276,7 +278,7 @@ pub struct WorkloadName {
 }
 
 impl WorkloadName {
-    /// Parses the name of a workload. The text `none` means no workload.
+    /// Parses a workload, e.g. `kube-system/deployment/ccm-from-scratch`. The result for the text `none` is `None`.
     pub(super) fn parse(text: &str) -> Result<Option<WorkloadName>, String> {
         if text == "none" {
             return Ok(None);
@@ -306,8 +308,8 @@ pub(super) fn url(text: &str) -> Result<String, String> {
     base_url(text).map_err(str::to_owned)
 }
 
-/// Returns the part of a text that a message may repeat, when the text should have been a URL. Everything that may be a
-/// password or a token is left out.
+/// Returns the text without everything in it that could be a password or token, so that a message can repeat it. The
+/// text should be a URL, but can be anything.
 pub(super) fn without_credentials(text: &str) -> String {
     let (text, query) = match text.split_once(['?', '#']) {
         Some((before, _)) => (before, "?…"),
@@ -320,8 +322,8 @@ pub(super) fn without_credentials(text: &str) -> String {
     }
 }
 
-/// Parses an address like Go's `net.Listen`, but without host names: `:8233`, `0.0.0.0:8233`, `[::1]:8233`. `[::]`
-/// means every address of the machine, as does an address without an IP.
+/// Parses an address on which to listen, like Go's `net.Listen` but without host names, e.g. `:8233`, `0.0.0.0:8233` or
+/// `[::1]:8233`. Without an IP, or with the IP `[::]`, the result means every address of the machine.
 pub(super) fn listen_address(text: &str) -> Result<SocketAddr, String> {
     let is_port = |text: &&str| text.bytes().all(|byte| byte.is_ascii_digit());
     let address = match text.strip_prefix(':').filter(is_port) {
@@ -334,9 +336,9 @@ pub(super) fn listen_address(text: &str) -> Result<SocketAddr, String> {
     address.ok_or_else(|| forms.to_owned())
 }
 
-/// Whether a text that should be the path of a token's file looks like the token itself: 32 or more letters
-/// and digits, and nothing else. A message must not repeat such a text. A real path of this length usually
-/// contains a slash or a dot.
+/// Whether the text looks like a token, although it should be the path of a file with a token: it has 32 or more
+/// characters, all of them letters and digits. A message must not repeat such a text. A real path of this length
+/// usually contains a slash or a dot.
 pub(super) fn looks_like_a_token(path: &str) -> bool {
     path.len() >= 32 && path.chars().all(|c| c.is_ascii_alphanumeric())
 }

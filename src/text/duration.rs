@@ -1,14 +1,17 @@
-//! Durations in the form of Go's `time.ParseDuration`.
+//! Parses and prints durations in the form that Go's `time.ParseDuration` reads, e.g. `1m30s`.
 
 use std::time::Duration;
 
-/// The longest duration, about 292 years, because Go keeps a duration in an `i64` of nanoseconds.
+/// The longest duration that is accepted, about 292 years. It is the limit of Go, where a duration is an `i64` of
+/// nanoseconds.
 const MAX_NANOSECONDS: u128 = i64::MAX as u128;
 
-/// The shortest interval of polls, because each poll is a call to an API that others use too.
+/// The shortest interval that is accepted between two reads of an API. A shorter interval would make too many calls to
+/// an API that other programs use, too.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The longest duration in seconds. A longer one is a mistake, and would not fit into every integer field of the API.
+/// The longest duration that is accepted for a whole number of seconds. A longer value is probably a mistake, and would
+/// be too large for some fields of the API.
 const LONGEST_S: u32 = 365 * 24 * 3600;
 
 /// Parses a duration, e.g. `300ms`, `1.5h` or `1m30s`. A number without a unit is accepted only when it is 0.
@@ -22,7 +25,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     u64::try_from(nanoseconds).map(Duration::from_nanos).map_err(|_| too_long())
 }
 
-/// Parses an interval between polls, and refuses an interval shorter than `SHORTEST_INTERVAL`.
+/// Parses the interval between two reads of an API. An interval that is shorter than `SHORTEST_INTERVAL` is an error.
 pub fn interval(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         interval if interval < SHORTEST_INTERVAL => {
@@ -32,7 +35,7 @@ pub fn interval(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Parses a duration of at least one whole second, for an API that counts in seconds.
+/// Parses a duration that must be a whole number of seconds and at least one second.
 pub fn whole_seconds(text: &str) -> Result<u32, String> {
     seconds_between(text, 1, LONGEST_S)
 }
@@ -42,7 +45,7 @@ pub fn departing_delay(text: &str) -> Result<Duration, String> {
     seconds_between(text, 0, 600).map(|seconds| Duration::from_secs(seconds.into()))
 }
 
-/// Parses a duration of whole seconds, from `least` to `most` seconds.
+/// Parses a duration that must be a whole number of seconds, from `least` to `most`.
 pub fn seconds_between(text: &str, least: u32, most: u32) -> Result<u32, String> {
     let duration = duration(text)?;
     let whole = u32::try_from(duration.as_secs()).unwrap_or(u32::MAX);
@@ -56,7 +59,7 @@ pub fn seconds_between(text: &str, least: u32, most: u32) -> Result<u32, String>
     }
 }
 
-/// Returns the text of whole seconds as Go writes them, without units that are zero: `50m`, `1h30m`.
+/// Returns the text of a duration in seconds in Go's form, without units that are zero, e.g. `50m` or `1h30m`.
 pub fn shown_duration(seconds: u64) -> String {
     let parts = [(seconds / 3600, 'h'), (seconds / 60 % 60, 'm'), (seconds % 60, 's')];
     let parts = parts.iter().filter(|(count, _)| *count > 0);
@@ -77,8 +80,8 @@ fn nanoseconds(text: &str) -> Result<u128, String> {
     if sum > MAX_NANOSECONDS { Err(too_long()) } else { Ok(sum) }
 }
 
-/// Reads the first number with its unit, and returns its nanoseconds and the rest of the text. A part of a nanosecond
-/// is cut off.
+/// Parses the first number of the text and its unit. Returns this part in nanoseconds, and the rest of the text.
+/// Fractions of a nanosecond are dropped.
 fn first_part(text: &str) -> Result<(u128, &str), String> {
     let (whole, rest) = digits(text);
     let (fraction, rest) = rest.strip_prefix('.').map_or(("", rest), digits);
@@ -88,12 +91,12 @@ fn first_part(text: &str) -> Result<(u128, &str), String> {
     let end = rest.find(|c: char| c == '.' || c.is_ascii_digit());
     let (name, rest) = rest.split_at(end.unwrap_or(rest.len()));
     let unit = unit(name)?;
-    // A number with more than 20 digits is too large in every unit, so it is refused here. A number with 20 digits fits
-    // into the u128, even when its unit is hours.
+    // A number with more than 20 digits is too large in every unit. It is refused here, because the `u128` would
+    // overflow when there are very many digits. A number with 20 digits does not overflow, even in hours.
     if whole.trim_start_matches('0').len() > 20 {
         return Err(too_long());
     }
-    // Both texts contain only digits, so parsing fails only for an empty text, which counts as 0.
+    // The text contains only digits and is not too long, so parsing fails only for an empty text, which counts as 0.
     let number = |digits: &str| digits.parse::<u128>().unwrap_or(0);
     let fraction = &fraction[..fraction.len().min(18)];
     let scale = 10_u128.pow(fraction.len() as u32);
@@ -108,7 +111,7 @@ fn digits(text: &str) -> (&str, &str) {
 fn unit(name: &str) -> Result<u128, String> {
     Ok(match name {
         "ns" => 1,
-        // There are two characters that look like a micro sign, and Go accepts both.
+        // Unicode has two characters for the micro sign. Go accepts both of them.
         "us" | "µs" | "μs" => 1_000,
         "ms" => 1_000_000,
         "s" => 1_000_000_000,

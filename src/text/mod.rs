@@ -1,8 +1,8 @@
-//! The forms in which people write values on a command line, in a variable or in an annotation.
-//! The module also decides how many names a message lists, and how a text from outside is
-//! escaped in a line of output or quoted in a command to copy.
+//! How people write values on a command line, in a variable or in an annotation.
 //!
-//! This module does not know what a value is for, and imports nothing of ours.
+//! This module also prepares texts for output. It limits how many names a message lists, escapes texts from outside,
+//! and quotes words in commands that a user copies. The module does not know what a value is for, and uses no other
+//! module of this program.
 
 pub mod duration;
 pub mod selector;
@@ -19,7 +19,7 @@ pub use values::{base_url, boolean, count, host_and_port, ip_range, is_label, is
 pub use values::{is_label_key, is_label_value};
 pub use values::{is_this_machine, leaves_unencrypted};
 
-/// Defines an enum whose variants have names. `ALL` lists the variants in their order.
+/// Defines an enum whose variants have names as text. The constant `ALL` lists all variants in their order.
 macro_rules! named {
     ($(#[$about:meta])* $type:ident { $($(#[$doc:meta])* $variant:ident = $name:literal,)* }) => {
         $(#[$about])*

@@ -1,11 +1,11 @@
-//! Label selectors in the syntax of `kubectl -l`. The syntax of the Cloud API's `label_selector` is a part of it.
+//! Label selectors in the syntax of `kubectl -l`. Every `label_selector` of the Cloud API is also valid in this syntax.
 
 use super::shown::quoted;
 use super::values::{is_label_key, is_label_value};
 use std::collections::BTreeSet;
 
-/// A selector: requirements that the labels of an object, e.g. a node, must all fulfil. An empty
-/// selector matches every object.
+/// A label selector. It has requirements, and an object matches when its labels fulfil all of them. An empty selector
+/// matches every object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selector {
     text: String,
@@ -16,7 +16,7 @@ pub struct Selector {
 struct Requirement {
     key: String,
     wanted: WantedValue,
-    /// Whether the requirement is negative: `!=`, `notin` or `!`. An object without the label fulfils such a
+    /// Whether the requirement has the operator `!=`, `notin` or `!`. An object without the label fulfils such a
     /// requirement, as in Kubernetes.
     is_negated: bool,
 }
@@ -29,12 +29,13 @@ enum WantedValue {
     Below(i64),
 }
 
-/// How many requirements a selector may have. They are limited because a tenant may write the
-/// selector, and each of some thousand nodes is compared with it.
+/// The greatest number of requirements in a selector. The number is limited because a tenant can write a selector, and
+/// a cluster can have thousands of nodes to which the selector is applied.
 const MOST_REQUIREMENTS: usize = 32;
 
 impl Selector {
-    /// Parses a selector, e.g. `a=b,c!=d,e in (f,g),h notin (i),j,!k,n>1`. The error says what is wrong with the text.
+    /// Parses a selector such as `a=b,c!=d,e in (f,g),h notin (i),j,!k,n>1`. The error says what is wrong with the
+    /// text.
     pub fn parse(text: &str) -> Result<Selector, String> {
         let parts = split(text)?;
         if parts.len() > MOST_REQUIREMENTS {
@@ -47,12 +48,12 @@ impl Selector {
         Ok(Selector { text: text.to_owned(), requirements })
     }
 
-    /// Returns the selector as it was written.
+    /// Returns the selector as its author wrote it.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Whether the selector matches an object. `value_of` returns the value of a label of the object.
+    /// Whether the labels of an object match the selector. `value_of` returns the value of the label with a given key.
     pub fn matches<'a>(&self, value_of: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.requirements.iter().all(|r| r.matches(&value_of))
     }
@@ -72,7 +73,8 @@ impl Requirement {
     }
 }
 
-/// Splits a text into its requirements. Commas inside parentheses separate values, not requirements.
+/// Splits the text of a selector at its commas. Commas in parentheses are not counted, because they separate values of
+/// one requirement.
 fn split(text: &str) -> Result<Vec<&str>, String> {
     if text.trim().is_empty() {
         return Ok(Vec::new());
@@ -119,7 +121,7 @@ fn requirement(text: &str) -> Result<Requirement, String> {
         let values = values.collect::<Result<_, String>>()?;
         return made(key, WantedValue::OneOf(values), word == "notin");
     }
-    // The longer operators come first, because `!=` contains `=`.
+    // `!=` and `==` are looked for before `=`, because they contain `=`.
     for sign in ["!=", "==", "=", ">", "<"] {
         let Some((key, right)) = text.split_once(sign) else {
             continue;

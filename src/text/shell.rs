@@ -1,16 +1,16 @@
-//! The words of a command that a person copies into a shell: bash, zsh or fish.
+//! Quotes words in commands that a user can copy into bash, zsh or fish.
 
 use super::shown::one_line;
 use std::fmt::Display;
 
-/// Whether every shell takes the word as it is, so that the word needs no quotes on a command line.
+/// Whether the word needs no quotes on the command line of any shell.
 pub fn is_plain(word: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"@:._/-".contains(&byte);
     !word.is_empty() && word.bytes().all(is_plain)
 }
 
-/// Returns a command to copy. `begin` is our own text, and is not quoted. Each argument becomes
-/// one word in every shell, whatever the argument holds.
+/// Returns a command that a user can copy. `begin` is fixed text of this program, and is not quoted. Each argument is
+/// quoted when necessary, so that it is exactly one word in every shell.
 pub fn shell_command(begin: &str, arguments: &[&dyn Display]) -> String {
     let add = |command, argument: &&dyn Display| {
         format!("{command} {}", shell_word(&argument.to_string()))
@@ -19,14 +19,16 @@ pub fn shell_command(begin: &str, arguments: &[&dyn Display]) -> String {
 }
 
 fn shell_word(text: &str) -> String {
-    // `LABEL=VALUE` needs no quotes. A word that begins with `=` does, because zsh reads it as the path of a program.
+    // A text such as `LABEL=VALUE` needs no quotes. A text that begins with `=` needs quotes, because zsh replaces
+    // `=ls` by the path of the program `ls`.
     if text.split('=').all(is_plain) {
         return text.to_owned();
     }
     let mut word = String::from("'");
     for letter in one_line(text).chars() {
         match letter {
-            // Inside quotes, bash and zsh take a backslash as itself, but fish may not.
+            // A quote or a backslash is written outside of the quotes, with a backslash before it. In fish, a backslash
+            // within single quotes has a special meaning.
             '\'' | '\\' => word.extend(['\'', '\\', letter, '\'']),
             letter => word.push(letter),
         }

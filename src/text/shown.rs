@@ -1,17 +1,17 @@
-//! The form of texts for people: which characters a line of output may contain, how many names a list contains, and the
-//! suggestion "did you mean".
+//! Prepares texts for people: escapes characters that a line of output must not contain, limits how many names are
+//! listed, and finds the suggestions for "did you mean".
 
 use std::borrow::Cow;
 use strsim::osa_distance;
 
-/// Returns a text from outside so that it can be part of one line of output. Control characters, ends of lines and
-/// similar characters are written like `\u001b`, a form that a string in JSON or YAML may contain as well.
+/// Returns a text from outside in a form that is safe within one line of output. Control characters, line ends and
+/// invisible characters are written as escapes such as `\u001b`, which are also valid in JSON and YAML strings.
 pub fn one_line(text: &str) -> Cow<'_, str> {
     escaped(text, is_obeyed)
 }
 
-/// Escapes the same characters as [`one_line`] in a text of several lines that ccm itself wrote. The ends of the lines
-/// are not escaped.
+/// Returns a text of several lines that this program wrote. The same characters are escaped as by [`one_line`], except
+/// for the line ends.
 pub fn lines(text: &str) -> Cow<'_, str> {
     escaped(text, |c| c != '\n' && is_obeyed(c))
 }
@@ -31,8 +31,8 @@ fn escaped(text: &str, is_to_escape: fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(clean)
 }
 
-/// Whether a character must not reach a terminal: a control character (C0, DEL and C1), an end of a line, a character
-/// that changes the direction of reading, or a character that can't be seen.
+/// Whether a character must not be printed on a terminal. Such characters are control characters (C0, C1 and DEL), line
+/// ends, invisible characters, and characters that change the direction of reading.
 fn is_obeyed(c: char) -> bool {
     c.is_control()
         || matches!(
@@ -41,7 +41,7 @@ fn is_obeyed(c: char) -> bool {
         )
 }
 
-/// Joins words to `a, b or c`.
+/// Joins words to a text such as `a, b or c`.
 pub fn one_of<T: AsRef<str>>(words: &[T]) -> String {
     let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
     match words.as_slice() {
@@ -51,10 +51,11 @@ pub fn one_of<T: AsRef<str>>(words: &[T]) -> String {
     }
 }
 
-/// How many characters of a value are repeated in quotes. This is somewhat more than the longest host name has.
+/// How many characters of a quoted value are shown. This is enough for the longest host name, and some more.
 const QUOTED_AT_MOST: usize = 300;
 
-/// Returns the text in quotes, with control characters escaped. A long text is cut, and its length is added.
+/// Returns the text in quotes, with control characters escaped. A text that is too long is cut, and its length in bytes
+/// is added.
 pub fn quoted(text: &str) -> String {
     match text.char_indices().nth(QUOTED_AT_MOST) {
         None => format!("{text:?}"),
@@ -62,15 +63,17 @@ pub fn quoted(text: &str) -> String {
     }
 }
 
-/// The greatest number of names that one message lists.
+/// The greatest number of names in one message.
 const NAMED_AT_MOST: usize = 5;
 
-/// Joins names to `a, b`. When there are more than five, only the first five are listed: `a, b, c, d, e and 52 more`.
+/// Joins names to a text such as `a, b`. When there are more than five names, the first five are listed and the others
+/// are counted, e.g. `a, b, c, d, e and 52 more`.
 pub fn some_of<T: AsRef<str>>(names: &[T]) -> String {
     first_of(names, NAMED_AT_MOST)
 }
 
-/// Joins names to `a, b`. When there are more than `at_most`, only the first are named, and the others are counted.
+/// Joins names to a text such as `a, b`. When there are more than `at_most` names, the first names are listed and the
+/// others are counted, e.g. `a, b and 52 more`.
 pub fn first_of<T: AsRef<str>>(names: &[T], at_most: usize) -> String {
     let shown: Vec<&str> = names.iter().take(at_most).map(AsRef::as_ref).collect();
     let shown = shown.join(", ");
@@ -80,18 +83,19 @@ pub fn first_of<T: AsRef<str>>(names: &[T], at_most: usize) -> String {
     }
 }
 
-/// Cuts the text to this many characters. The last character of a text that was cut is `…`.
+/// Cuts the text to at most this many characters. A text that was cut ends with `…`.
 pub fn cut(text: &str, characters: usize) -> Cow<'_, str> {
-    // A text has at least as many bytes as characters.
+    // The length in bytes is compared first, because it is known at once. A text has at least as many bytes as
+    // characters.
     if text.len() <= characters || text.chars().nth(characters).is_none() {
         return Cow::Borrowed(text);
     }
     Cow::Owned(text.chars().take(characters.saturating_sub(1)).chain(['…']).collect())
 }
 
-/// Joins messages so that each problem is reported once, with the number of its messages. Two messages have the same
-/// problem when they differ only in numbers, e.g. of servers, or in parts that `stable` removes. When there are many
-/// problems, only the first ones are reported.
+/// Joins messages to one text. Messages about the same problem are reported once, with their number. Two messages are
+/// about the same problem when they differ only in numbers, or in parts that `stable` removes. When there are many
+/// problems, the first are reported and the others are counted.
 pub fn reported_once(messages: &[String], stable: impl Fn(&str) -> String) -> String {
     let mut kinds: Vec<(String, &String, usize)> = Vec::new();
     for message in messages {
@@ -118,26 +122,27 @@ fn without_numbers(text: &str) -> String {
     shape.into_iter().collect()
 }
 
-/// Returns the 64-bit FNV-1a hash, which is the same for all versions and machines. The hashers of std
-/// do not promise this.
+/// Returns the 64-bit FNV-1a hash of the parts. It is the same in all versions of this program and on all machines,
+/// which the hashers of Rust's standard library do not guarantee.
 pub fn fnv1a<'a>(parts: impl IntoIterator<Item = &'a str>) -> u64 {
     parts.into_iter().flat_map(str::bytes).fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     })
 }
 
-/// Returns the candidate that differs from `word` by the fewest typing mistakes, or `None` when every candidate has too
-/// many. One mistake is allowed in a short word, and up to three in a long word. When several candidates have the same
-/// number of mistakes, returns the first.
+/// Returns the candidate that is most similar to `word`. Returns `None` when no candidate is similar enough: in a short
+/// word one typing mistake is allowed, in a long word up to three. When several candidates are equally similar, the
+/// first of them is returned.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     all_nearest(word, candidates).first().copied()
 }
 
-/// How many candidates an error suggests at most, when several are equally similar to the typed word.
+/// How many candidates an error suggests at most when several are equally similar to the word.
 const NEAR_AT_MOST: usize = 3;
 
-/// Returns `; did you mean a or b?`, which follows an error about `word`, or an empty text when no candidate is near.
-/// No other candidates are named, because a reader of the error may not be allowed to know them.
+/// Returns a suggestion for the end of an error about `word`, e.g. `; did you mean a or b?`. The text is empty when no
+/// candidate is similar. Other candidates are never listed, because the reader of the error may have no right to know
+/// them.
 pub fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> String {
     let mut near = all_nearest(word, candidates);
     near.truncate(NEAR_AT_MOST);
@@ -147,13 +152,13 @@ pub fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str
     }
 }
 
-/// The length of the longest word that is compared with candidates. The length is limited because a tenant may write
-/// the word, and there may be thousands of candidates.
+/// Longer words are not compared with the candidates. The length is limited, because a tenant can write the word, and
+/// there can be thousands of candidates.
 const LONGEST_WORD: usize = 64;
 
-/// Returns the candidates that differ from `word` by the fewest typing mistakes, in their order. A typing mistake is a
-/// letter that is inserted, removed or replaced, or two neighbouring letters that are swapped. Candidates with too many
-/// mistakes are left out.
+/// Returns all candidates with the fewest typing mistakes, when `word` is compared with them. A letter that was added,
+/// left out or replaced is one mistake. Two neighbouring letters that were swapped are one mistake, too. Candidates
+/// with too many mistakes are not returned.
 pub fn all_nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let length = word.chars().count();
     let limit = (length / 4).clamp(1, 3);

@@ -1,10 +1,10 @@
-//! The values that people write on a command line, in a variable or in an annotation: booleans, counts, IP ranges,
-//! names, base URLs.
+//! Parses values that people write on a command line, in a variable or in an annotation: booleans, counts, IP ranges,
+//! names and base URLs.
 
 use ipnet::Ipv4Net;
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Parses a boolean like Go's `strconv.ParseBool`.
+/// Parses a boolean in one of the forms that Go's `strconv.ParseBool` accepts, e.g. `true` or `1`.
 pub fn boolean(text: &str) -> Result<bool, String> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
@@ -13,7 +13,7 @@ pub fn boolean(text: &str) -> Result<bool, String> {
     }
 }
 
-/// Parses a count, which is at least one.
+/// Parses a whole number that must be at least 1.
 pub fn count(text: &str) -> Result<u32, String> {
     match text.parse() {
         Ok(count @ 1..) => Ok(count),
@@ -21,32 +21,33 @@ pub fn count(text: &str) -> Result<u32, String> {
     }
 }
 
-/// Parses an IP range. `10.0.1.7/24` is read as the subnet that it lies in.
+/// Parses an IPv4 range. An address within the range is accepted, too: `10.0.1.7/24` becomes `10.0.1.0/24`.
 pub fn ip_range(text: &str) -> Result<Ipv4Net, String> {
     let range = text.parse::<Ipv4Net>().map_err(|_| "use an IP range, e.g. 10.0.1.0/24")?;
     Ok(range.trunc())
 }
 
-/// Whether the text is a DNS subdomain as Kubernetes accepts it, RFC 1123.
+/// Whether Kubernetes accepts the text as a DNS subdomain (RFC 1123), e.g. `example.com`.
 pub fn is_subdomain(text: &str) -> bool {
-    // The parts of a subdomain may be longer than a label, because Kubernetes limits only the length of the whole.
+    // Each part between dots can be longer than the 63 characters of a DNS label, because Kubernetes limits only the
+    // length of the whole text.
     text.len() <= 253 && text.split('.').all(has_label_form)
 }
 
-/// Whether the text is a DNS label as Kubernetes accepts it, RFC 1123.
+/// Whether Kubernetes accepts the text as a DNS label (RFC 1123), e.g. `web-1`.
 pub fn is_label(text: &str) -> bool {
     text.len() <= 63 && has_label_form(text)
 }
 
-/// Whether the text is the key of a label as Kubernetes and the Cloud API accept it: a name, or a domain, a
-/// slash and a name.
+/// Whether Kubernetes and the Cloud API accept the text as the key of a label. A key is a name, or a domain and a name
+/// with a slash between them.
 pub fn is_label_key(text: &str) -> bool {
     let (domain, name) =
         text.split_once('/').map_or((None, text), |(domain, name)| (Some(domain), name));
     domain.is_none_or(is_subdomain) && !name.is_empty() && is_label_value(name)
 }
 
-/// Whether the text is the value of a label as Kubernetes and the Cloud API accept it. The value may be empty.
+/// Whether Kubernetes and the Cloud API accept the text as the value of a label. The empty text is accepted.
 pub fn is_label_value(text: &str) -> bool {
     let edge = |byte: Option<&u8>| byte.is_none_or(u8::is_ascii_alphanumeric);
     let bytes = text.as_bytes();
@@ -62,8 +63,8 @@ fn has_label_form(text: &str) -> bool {
         && bytes.last().is_some_and(is_alphanumeric)
 }
 
-/// Parses an `http` or `https` URL, and removes the slashes at its end, so that paths can be appended. The error
-/// repeats nothing of the text, because there may be a password in it.
+/// Parses an `http` or `https` URL, and removes slashes at its end, so that paths can be appended to it. The error does
+/// not repeat the text, because the text may contain a password.
 pub fn base_url(text: &str) -> Result<String, &'static str> {
     if text.contains(|c: char| c.is_control() || c.is_whitespace() || !c.is_ascii()) {
         return Err("a URL must have only ASCII characters and no white space");
@@ -85,8 +86,8 @@ pub fn base_url(text: &str) -> Result<String, &'static str> {
     Ok(format!("{scheme}://{authority}{path}").trim_end_matches('/').to_owned())
 }
 
-/// Whether a request to the URL leaves this machine unencrypted, because the URL begins with `http://` and names
-/// another machine. A host that can't be parsed counts as another machine.
+/// Whether a request to this URL leaves this machine without encryption. This is the case when the URL begins with
+/// `http://` and its host is another machine. A host that can't be parsed counts as another machine.
 pub fn leaves_unencrypted(url: &str) -> bool {
     let Some((scheme, rest)) = url.split_once("://") else {
         return false;
@@ -97,15 +98,16 @@ pub fn leaves_unencrypted(url: &str) -> bool {
     scheme.eq_ignore_ascii_case("http") && !is_here
 }
 
-/// Whether the host is this machine: a loopback address or `localhost`. Packets to such a host do not leave
-/// the machine.
+/// Whether the host is this machine, because it is a loopback address or `localhost`. Packets to such a host do not
+/// leave the machine.
 pub fn is_this_machine(host: &str) -> bool {
     host.eq_ignore_ascii_case("localhost")
         || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
-/// Reads `host`, `host:port` or `[IPv6]:port`. Returns the host without brackets, and the port. An empty port counts as
-/// no port, as in Go. The error repeats nothing of the text, because there may be a password in it.
+/// Parses `host`, `host:port` or `[IPv6]:port`. Returns the host without brackets, and the port. As in Go, a colon
+/// without a port is accepted and means no port. The error does not repeat the text, because the text may contain a
+/// password.
 pub fn host_and_port(authority: &str) -> Result<(&str, Option<u16>), &'static str> {
     let (host, port) = match authority.strip_prefix('[') {
         Some(rest) => rest

@@ -13,10 +13,12 @@ use crate::exchange::Request;
 pub struct User {
     /// The name, e.g. `system:serviceaccount:NAMESPACE:NAME` for a service account.
     pub name: String,
-    /// The groups. `system:masters` may do anything; `system:authenticated` is added automatically.
+    /// The groups of the user. Members of `system:masters` have all rights. Every authenticated user is also in
+    /// `system:authenticated`, which need not be listed here.
     pub groups: Vec<String>,
     pub tokens: Vec<String>,
-    /// The certificates of the user as DER. They are compared byte by byte with the certificate that a client showed.
+    /// The certificates of the user as DER. A certificate that a client sends must be equal to one of them, byte by
+    /// byte.
     pub certificates: Vec<Vec<u8>>,
     /// The rules of all ClusterRoles that ClusterRoleBindings bind to the user.
     pub rules: Vec<PolicyRule>,
@@ -34,7 +36,8 @@ pub struct PolicyRule {
     pub non_resource_urls: Vec<String>,
 }
 
-/// The rules of a Role that a RoleBinding in this namespace binds to a user.
+/// The rules that a user has in this namespace only. In a real cluster a RoleBinding gives the user a Role with these
+/// rules.
 #[derive(Clone, Debug)]
 struct NamespaceGrant {
     user: String,
@@ -46,26 +49,28 @@ struct NamespaceGrant {
 #[derive(Clone, Debug, Default)]
 pub struct Directory {
     users: Vec<User>,
-    /// The credentials for HTTP basic authentication: the name of a user, and the base64 of the name, a colon and the
-    /// password. Today's API servers have no basic authentication, but a proxy in front of an API server may have it.
+    /// The users with a password for HTTP basic authentication: the user's name, and the base64 of `NAME:PASSWORD`. API
+    /// servers no longer have basic authentication, but a proxy in front of an API server can have it.
     passwords: Vec<(String, String)>,
     grants: Vec<NamespaceGrant>,
 }
 
-/// The user of a request.
+/// The user who sent a request, together with the user's groups.
 #[derive(Clone, Debug)]
 pub struct Identity {
     pub name: String,
     groups: Vec<String>,
 }
 
-/// The paths that everybody may read, even without authentication. The role `system:public-info-viewer` contains them.
+/// The paths that everybody is allowed to read, even without authentication. In Kubernetes the role
+/// `system:public-info-viewer` grants this.
 const PUBLIC_PATHS: &[&str] = &["/healthz", "/livez", "/readyz", "/version", "/version/"];
-/// The paths that every authenticated user may read. The role `system:discovery` contains them.
+/// The paths that every authenticated user is allowed to read. In Kubernetes the role `system:discovery` grants this.
 const DISCOVERY_PATHS: &[&str] = &["/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*"];
 
 impl Directory {
-    /// Adds a user. A user of the same name is replaced, and everything that was bound to the old user is removed.
+    /// Adds a user. An earlier user of the same name is removed, together with the rules that were granted to that user
+    /// in namespaces.
     pub fn add_user(&mut self, user: User) {
         self.users.retain(|known| known.name != user.name);
         self.grants.retain(|grant| grant.user != user.name);
@@ -99,8 +104,8 @@ impl Directory {
         self.grants.push(NamespaceGrant { user: user.into(), namespace: namespace.into(), rules });
     }
 
-    /// Takes the user's rules away in one namespace where the user has rules, and returns this namespace. Returns
-    /// `None` when the user has no rules in any namespace.
+    /// Takes a user's rules away in one namespace, and returns this namespace. It is the namespace in which the user
+    /// first got rules. Returns `None` when no namespace has rules for the user.
     pub fn revoke_in_a_namespace(&mut self, user: &str) -> Option<String> {
         let grant = self.grants.iter().find(|grant| grant.user == user)?;
         let namespace = grant.namespace.clone();
@@ -138,7 +143,8 @@ impl Directory {
                 });
                 user.map(Identity::of).ok_or_else(Refusal::unauthorized)
             }
-            // The client sent a certificate that the sandbox's CA did not sign, or that is not valid now.
+            // An empty certificate stands for one that is not accepted: the sandbox's CA did not sign the client's
+            // certificate, or the certificate is not valid now.
             None if request.client_certificate.as_deref() == Some(&[]) => {
                 Err(Refusal::unauthorized())
             }
@@ -160,7 +166,8 @@ impl Directory {
     }
 
     pub fn allows(&self, identity: &Identity, asked: &ResourceRequest) -> bool {
-        // The role `system:basic-user` allows every authenticated user to ask for its own rights.
+        // In Kubernetes the role `system:basic-user` allows every authenticated user to create a
+        // SelfSubjectAccessReview.
         let basic = identity.is_authenticated()
             && asked.verb == "create"
             && asked.group == "authorization.k8s.io"
@@ -206,7 +213,7 @@ impl Identity {
         Identity { name: "system:anonymous".into(), groups: vec!["system:unauthenticated".into()] }
     }
 
-    /// Returns the identity of an authenticated user who is only in the group `system:authenticated`.
+    /// Returns the identity of a user with this name, whose only group is `system:authenticated`.
     pub fn named(name: &str) -> Identity {
         Identity { name: name.into(), groups: vec!["system:authenticated".into()] }
     }
@@ -232,7 +239,8 @@ impl PolicyRule {
             && (self.resource_names.is_empty() || self.resource_names.contains(&asked.name))
     }
 
-    /// Whether the rule contains the resource, e.g. as `services`, `services/status`, `*` or `*/status`.
+    /// Whether the rule's list of resources contains the requested one, e.g. as `services`, `services/status`, `*` or
+    /// `*/status`.
     fn names_resource(&self, asked: &ResourceRequest) -> bool {
         let whole = full_resource(asked);
         self.resources.iter().any(|named| {

@@ -1,4 +1,4 @@
-//! Answers one request: authentication, authorization, and the answer.
+//! Answers one request: authenticates the caller, authorizes the request, and calls the function for its verb.
 
 use serde_json::{Value, json};
 
@@ -106,18 +106,19 @@ fn resource_answer(
     }
 }
 
-/// Returns the namespace in which the objects of a request are. It is empty for cluster-scoped objects, even for a
-/// Namespace, whose own name the authorizer uses as the namespace.
+/// Returns the namespace of the requested objects, or an empty text for cluster-scoped objects. `asked.namespace` is
+/// not empty for a Namespace, because the authorizer expects the Namespace's own name there.
 fn request_namespace<'a>(row: &Resource, asked: &'a ResourceRequest) -> &'a str {
     if row.namespaced { &asked.namespace } else { "" }
 }
 
-/// Checks the path. Namespaced objects are reached by a path with their namespace, and other objects by a path
-/// without a namespace.
+/// Answers 404 for a namespaced object whose path has no namespace, for a cluster-scoped object whose path has a
+/// namespace, and for an unknown subresource.
 fn check_path(row: &Resource, asked: &ResourceRequest) -> Result<(), Refusal> {
     let in_namespace = !asked.namespace.is_empty();
     let misplaced = match row.namespaced {
-        // A path without a namespace is only allowed for lists, which then cover all namespaces.
+        // A list of Services has a path without a namespace, `/api/v1/services`, for all namespaces. A single Service
+        // has no such path.
         true => !in_namespace && asked.named,
         false => in_namespace && row.plural != "namespaces",
     };
@@ -139,7 +140,7 @@ fn serves(row: &Resource, asked: &ResourceRequest) -> bool {
     }
 }
 
-/// Answers an access review, which asks whether the caller may do something.
+/// Answers a SelfSubjectAccessReview, by which a caller asks whether it has a certain right.
 fn access_review(
     cluster: &Cluster,
     identity: &Identity,

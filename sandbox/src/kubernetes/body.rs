@@ -8,15 +8,16 @@ use super::schema;
 use super::status::{FieldError, Refusal};
 use crate::exchange::{Request, Response};
 
-/// An object that was read from a body. Its default values are set, and `kind` and `apiVersion` are removed.
+/// An object that was read from a request body. It has its default values, and `kind` and `apiVersion` are removed.
 #[derive(Debug)]
 pub struct Read {
     pub value: Value,
-    /// Warnings about unknown fields, which are shown in `Warning` headers.
+    /// Warnings about unknown fields. The answer contains each of them in a header `Warning`.
     pub warnings: Vec<String>,
 }
 
-/// How unknown fields are handled, as the parameter `fieldValidation` says.
+/// What happens to unknown fields of an object: nothing, a warning or an error. A client chooses by the query parameter
+/// `fieldValidation`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FieldValidation {
     Ignore,
@@ -30,12 +31,13 @@ pub fn read(resource: &Resource, request: &Request) -> Result<Read, Refusal> {
     decode(resource, &given, FieldValidation::of(request))
 }
 
-/// Reads an object that comes from the simulation or a test, and not from a client.
+/// Reads an object that the simulation or a test creates. Unknown fields cause only warnings.
 pub fn read_value(resource: &Resource, given: &Value) -> Result<Read, Refusal> {
     decode(resource, given, FieldValidation::Warn)
 }
 
-/// Reads an object that a patch has changed. Wrong fields are reported as errors of the patch, with status 422.
+/// Reads the object that results from a patch. Errors in its fields are reported with status 422, as errors of the
+/// patch.
 pub fn read_patched(
     resource: &Resource,
     patched: &Value,

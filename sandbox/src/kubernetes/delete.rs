@@ -9,13 +9,13 @@ use super::view::View;
 use super::{Cluster, State, body, write};
 use crate::exchange::{Request, Response};
 
-/// The object to delete, and the conditions of the deletion.
+/// The object that a DELETE is about, and the preconditions of the client.
 pub struct DeleteRequest<'a> {
     pub resource: &'static Resource,
     pub namespace: &'a str,
     pub name: &'a str,
-    /// The UID and the `resourceVersion` that the object must have, if the client requires them. The server answers
-    /// with a conflict when the object has other values.
+    /// The UID that the client wants the object to have, as a precondition of the deletion. An object with another UID
+    /// is not deleted, and the answer is a conflict (409).
     pub uid: Option<String>,
     pub resource_version: Option<String>,
     pub dry_run: bool,
@@ -97,8 +97,8 @@ pub fn delete_object(state: &mut State, asked: &DeleteRequest) -> Result<Deleted
     Ok(Deleted::Terminating(marked))
 }
 
-/// Whether an object is marked for deletion and nothing keeps it: neither finalizers nor, for a
-/// namespace, its contents.
+/// Whether an object can be removed now: it is marked for deletion and has no finalizers. For a namespace in the phase
+/// `Terminating` the answer is always false, because it can still contain objects.
 pub fn is_finished(object: &Value) -> bool {
     let metadata = &object["metadata"];
     let finalizers = metadata["finalizers"].as_array().map_or(0, Vec::len);
@@ -107,7 +107,8 @@ pub fn is_finished(object: &Value) -> bool {
         && object["status"]["phase"] != "Terminating"
 }
 
-/// Removes an object. Its namespace is removed too, if it was marked for deletion and this was the last object in it.
+/// Removes an object. When this was the last object of a namespace that is marked for deletion, the namespace is
+/// removed too.
 pub fn remove(state: &mut State, resource: &Resource, key: &str) -> Option<Value> {
     let removed = state.store.remove(resource, key)?;
     if let Some(namespace) = removed["metadata"]["namespace"].as_str() {
@@ -167,7 +168,8 @@ fn delete_namespace(
                 resource_version: None,
                 dry_run: false,
             };
-            // This deletion cannot fail, because the object was found under the same lock.
+            // This deletion cannot fail. The object was found under the lock that is still held, and no precondition is
+            // set.
             let _ = delete_object(state, &inside);
         }
     }

@@ -6,15 +6,15 @@
 //! | `request_info`, `access`, `status` | the meaning of a path; users and RBAC; `Status` errors |
 //! | `resource`, `schema`, `rules` | the kinds, one row each: fields, defaults, allocation, validation |
 //! | `store` | objects and the revision that counts every write |
-//! | `read`, `view`, `selector` | GET and LIST: pages, selectors, whole objects, metadata |
+//! | `read`, `view`, `selector` | GET and LIST: pages, selectors, answers with whole objects or metadata only |
 //! | `body`, `write`, `delete`, `patch` | POST, PUT, PATCH, DELETE |
 //! | `others` | requests of clients other than ccm: tables, discovery, OpenAPI, protobuf, JSON patches |
 //! | `real` | a part of a real cluster, whose API server answers instead of the simulation |
 //!
-//! Two things of a real cluster are missing: watches, and server-side apply (415) with the `managedFields` it needs. A
-//! watch is refused with 405, as by a server whose storage cannot watch. `ccm` polls, and kubectl lists again with a
-//! warning. Answers are never protobuf. The controllers of kube-controller-manager are not simulated here either,
-//! except that the contents of a namespace are deleted with the namespace.
+//! Two features of a real API server are missing. A watch is refused with 405, so `ccm` polls instead, and kubectl
+//! lists again with a warning. Server-side apply is refused with 415, so objects have no `managedFields`. Answers are
+//! never protobuf. This module does not simulate the controllers of kube-controller-manager either, with one exception:
+//! it deletes the contents of a deleted namespace.
 
 mod access;
 mod api;
@@ -53,21 +53,21 @@ use real::Corner;
 use resource::Resource;
 use store::{Object, Store};
 
-/// The objects that [`Cluster::backup`] saved.
+/// A copy of all objects, which [`Cluster::backup`] makes and [`Cluster::restore`] puts back.
 pub struct Backup(Store);
 
-/// The API server. One lock protects the whole state. The lock is held while the objects of an answer are selected, and
-/// not while they are written as JSON.
+/// The API server. One lock protects the whole state. A request holds the lock while it selects the objects of its
+/// answer, but not while it writes these objects as JSON.
 pub struct Cluster {
     state: Mutex<State>,
-    /// The namespaces of a real cluster in which the sandbox stores its objects. `None` when this process
-    /// stores the objects.
+    /// The part of a real cluster that stores the objects of this sandbox. `None` when this process stores the objects.
     corner: Option<Corner>,
 }
 
 struct State {
     store: Store,
-    /// The objects that reads with `resourceVersion=0` see while the cache is frozen.
+    /// The objects as they were when the test froze the watch cache. Reads with `resourceVersion=0` see these objects.
+    /// `None` when the cache is not frozen.
     frozen: Option<Store>,
     pages: Pages,
     directory: Directory,
@@ -80,7 +80,8 @@ impl Handler for Cluster {
     fn handle(&self, request: &Request) -> Response {
         let answer = match &self.corner {
             Some(corner) => {
-                // The lock is not held during the request, because a real server may need a long time for its answer.
+                // The directory of users is cloned, so that the lock on the state is free during the request. A real
+                // API server can need a long time for its answer.
                 let directory = self.state().directory.clone();
                 corner.answer(&directory, request, directory.authenticate(request))
             }
@@ -91,12 +92,14 @@ impl Handler for Cluster {
 }
 
 impl Cluster {
-    /// Creates a new cluster that contains only its namespaces and the Service of the API. No user has any rights.
+    /// Creates a new cluster. It contains only the namespaces that every cluster has and the Service `kubernetes`, and
+    /// no user has any rights.
     pub fn new() -> Arc<Cluster> {
         Cluster::seeded(RandomState::new().build_hasher().finish())
     }
 
-    /// Creates a new cluster whose UIDs and generated names depend only on the seed and the calls.
+    /// Creates a new cluster. With the same seed and the same calls, UIDs and generated names are the same in every
+    /// run.
     pub fn seeded(seed: u64) -> Arc<Cluster> {
         let cluster = Cluster::empty(None, seed);
         for name in NAMESPACES {
@@ -109,9 +112,11 @@ impl Cluster {
     }
 
     /// Creates a `Cluster` whose requests a real cluster answers. The user of this kubeconfig must have all rights
-    /// there. Apart from Namespaces, only objects that were created through this `Cluster` are seen and changed.
-    /// Dropping the `Cluster` deletes these objects. One of them is a Service `kubernetes`, whose UID identifies the
-    /// cluster, and which a test may delete.
+    /// there.
+    ///
+    /// Clients see and change only Namespaces and the objects that were created through this `Cluster`. Dropping the
+    /// `Cluster` deletes these objects. A Service `kubernetes` is created as the first object, because its UID
+    /// identifies the cluster for `ccm`.
     ///
     /// # Errors
     /// An error means that the kubeconfig has no credentials, or that no server answers there.
@@ -128,8 +133,9 @@ impl Cluster {
         }
     }
 
-    /// Whether a real API server answers. With a real server, [`freeze_cache`](Cluster::freeze_cache) is impossible,
-    /// and [`edit`](Cluster::edit) can store only valid objects.
+    /// Whether a real API server answers. A real API server's cache cannot be frozen by
+    /// [`freeze_cache`](Cluster::freeze_cache), and a real API server refuses invalid objects from
+    /// [`edit`](Cluster::edit).
     pub fn is_real(&self) -> bool {
         self.corner.is_some()
     }
@@ -188,15 +194,16 @@ impl Cluster {
         if let Some(corner) = &self.corner {
             let mut directory = self.state().directory.clone();
             directory.grant_in_namespace(user, namespace, rules.clone());
-            // The new Role replaces the previous Role, so the new one must contain the earlier rules too.
+            // The real API server replaces the whole Role, so the new Role must contain the rules of the earlier calls
+            // too.
             let all = directory.granted_in_namespace(user, namespace);
             corner.bind(&directory, user, &[], namespace, &all);
         }
         self.state().directory.grant_in_namespace(user, namespace, rules);
     }
 
-    /// Waits on a real server until the next second has begun, so that objects that are created from now on are younger
-    /// than all others. The creation times of objects have whole seconds.
+    /// Waits until the next second has begun, if the server is real. Creation times have whole seconds. After the wait,
+    /// new objects have a later creation time than all existing ones. A simulated cluster does not wait.
     pub fn await_next_second(&self) {
         if let Some(corner) = &self.corner {
             corner.await_next_second();
@@ -230,7 +237,7 @@ impl Cluster {
         Some(with_kind(row, object.value.clone()))
     }
 
-    /// Returns the objects in the order in which a LIST returns them. `None` means all namespaces.
+    /// Returns the objects of one namespace, or of all namespaces for `None`. They have the order of a LIST.
     pub fn list(&self, resource: &str, namespace: Option<&str>) -> Vec<Value> {
         let row = row(resource);
         if let Some(corner) = &self.corner {
@@ -240,9 +247,9 @@ impl Cluster {
         objects.iter().map(|object| with_kind(row, object.value.clone())).collect()
     }
 
-    /// Changes an object without any check and raises its `resourceVersion`. Returns false when there is no such
-    /// object. A real server does check the object. With a real server, `edit` is called again when another client has
-    /// changed the object in between.
+    /// Changes an object and raises its `resourceVersion`. Returns false when the object does not exist. The simulated
+    /// server stores the object without any check, while a real API server validates it. With a real API server, the
+    /// closure `edit` runs again when another client changed the object at the same time.
     pub fn edit(
         &self,
         resource: &str,
@@ -265,8 +272,8 @@ impl Cluster {
         true
     }
 
-    /// Deletes an object as DELETE does, which means that finalizers can keep the object. Returns false when there is
-    /// no such object.
+    /// Deletes an object like a DELETE request: an object with finalizers is only marked for deletion. Returns false
+    /// when the object does not exist.
     pub fn delete(&self, resource: &str, namespace: Option<&str>, name: &str) -> bool {
         if let Some(corner) = &self.corner {
             return corner.delete(row(resource), namespace.unwrap_or_default(), name);
@@ -282,26 +289,28 @@ impl Cluster {
         delete::delete_object(&mut self.state(), &request).is_ok()
     }
 
-    /// Freezes the cache: reads with `resourceVersion=0` are served from the state at the time of freezing.
+    /// Freezes the watch cache, or makes it current again for `false`. While it is frozen, reads with
+    /// `resourceVersion=0` return the objects as they were at the time of freezing.
     ///
     /// # Panics
-    /// Panics when the server is a real server, whose cache cannot be frozen.
+    /// Panics when the server is a real API server, whose cache cannot be frozen.
     pub fn freeze_cache(&self, frozen: bool) {
         assert!(!self.is_real(), "a real server's cache cannot be frozen");
         let mut state = self.state();
         state.frozen = frozen.then(|| state.store.clone());
     }
 
-    /// Returns all objects as they are now.
+    /// Returns a copy of all objects, which [`restore`](Cluster::restore) takes.
     ///
     /// # Panics
-    /// Panics when the server is a real server, whose store cannot be read.
+    /// Panics when the server is a real API server, whose store cannot be read.
     pub fn backup(&self) -> Backup {
         assert!(!self.is_real(), "a real server's store is its own");
         Backup(self.state().store.clone())
     }
 
-    /// Restores all objects with their `resourceVersion`s, as after a restore of etcd.
+    /// Restores all objects and the revision of the backup, like a restore of etcd. Objects have their earlier
+    /// `resourceVersion`s again.
     pub fn restore(&self, backup: &Backup) {
         self.state().store = backup.0.clone();
     }
@@ -310,11 +319,11 @@ impl Cluster {
         self.state().frozen.is_some()
     }
 
-    /// Makes all existing `continue` tokens expire, as a compaction of the history does. They are then
+    /// Makes all existing `continue` tokens expire, as a compaction of etcd does. A list with such a token is then
     /// answered with 410.
     ///
     /// # Panics
-    /// Panics when the server is a real server, whose history cannot be compacted here.
+    /// Panics when the server is a real API server, whose etcd cannot be compacted by a test.
     pub fn expire_continue_tokens(&self) {
         assert!(!self.is_real(), "a real server's history is its own");
         let mut state = self.state();
@@ -323,15 +332,15 @@ impl Cluster {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // A test that panics inside `edit` leaves no half-changed object, because the object is only
-        // replaced after `edit`.
+        // A test can panic inside the closure that it passes to `edit`, and so poison the lock. The state is still
+        // consistent then, because `edit` changes a copy of the object.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
-    /// Returns the store that answers a read with this `resourceVersion`. A frozen cache answers only
-    /// reads with `resourceVersion` 0.
+    /// Returns the store that answers a read with this `resourceVersion`. While the cache is frozen, version 0 is read
+    /// from the frozen store, and every other version from the current one.
     fn store_for(&self, resource_version: Option<u64>) -> &Store {
         match &self.frozen {
             Some(frozen) if resource_version == Some(0) => frozen,
@@ -349,7 +358,7 @@ fn row(resource: &str) -> &'static Resource {
     resource::named(resource).unwrap_or_else(|| panic!("{resource}: not a resource of the sandbox"))
 }
 
-/// Returns the Service that an API server makes for itself, whose UID identifies the cluster.
+/// Returns the Service `kubernetes`, which an API server creates for itself. The Service's UID identifies the cluster.
 fn service_of_the_api() -> Value {
     let port = json!({"name": "https", "port": 443, "targetPort": 6443});
     let labels = json!({"component": "apiserver", "provider": "kubernetes"});

@@ -1,12 +1,13 @@
 //! UIDs and the suffixes of generated names.
 
-/// A SplitMix64 generator, which is enough because nothing here is a secret.
+/// A SplitMix64 generator. It is good enough, because UIDs and generated names in a test need not be secret.
 #[derive(Debug)]
 pub struct Random {
     state: u64,
 }
 
-/// The real server's alphabet. It has no vowels, so that no words appear, and no two characters that look alike.
+/// The alphabet of kube-apiserver. It has no vowels, so that suffixes form no words, and no two characters that look
+/// alike.
 const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 const SUFFIX_LENGTH: usize = 5;
 

@@ -15,16 +15,17 @@ use super::view::{ListMeta, View};
 use super::{Cluster, State};
 use crate::exchange::{Request, Response};
 
-/// Snapshots of the lists of which only some pages were returned, so that the later pages show the same state.
+/// Snapshots of the lists that clients read in several pages. All pages after the first are read from a snapshot, so
+/// that all show the same revision.
 #[derive(Default)]
 pub struct Pages {
     snapshots: VecDeque<Snapshot>,
 }
 
-/// All objects of one resource, in one namespace or in all, at one revision.
+/// All objects of one resource at one revision, in one namespace or in all namespaces.
 type Objects = Arc<Vec<Arc<Object>>>;
 
-/// A snapshot of the objects of one list that has further pages.
+/// The objects of one list as they were when its first page was returned. Later pages are read from this snapshot.
 struct Snapshot {
     resource: &'static str,
     namespace: String,
@@ -32,12 +33,11 @@ struct Snapshot {
     objects: Objects,
 }
 
-/// The largest number of snapshots that are kept. When there are more, the oldest expire, as they would after a
-/// compaction of the history.
+/// The largest number of snapshots. One more snapshot removes the oldest one. `continue` tokens of the removed snapshot
+/// are then answered with 410, as after a compaction of etcd.
 const MOST_SNAPSHOTS: usize = 64;
 const TOKEN_VERSION: &str = "meta.k8s.io/v1";
-/// The revision in a `continue` token that means that the list continues with the current objects, and not
-/// with a snapshot.
+/// A `continue` token with this revision has no snapshot. Its next page shows the objects as they are now.
 const INCONSISTENT: i64 = -1;
 const EXPIRED: &str = "The provided continue parameter is too old to display a consistent list result. You can start \
     a new list without the continue parameter, or use the continue token in this response to retrieve the remainder \
@@ -51,8 +51,8 @@ struct Token {
     version: String,
     #[serde(rename = "rv", default)]
     revision: i64,
-    /// The smallest key that can follow the last object of the previous page, with a slash before it. The next page
-    /// begins with this key or a larger one.
+    /// The place at which the next page starts: the key of the previous page's last object after a `/`, and then a zero
+    /// byte. The next page begins with the first object whose key is not smaller.
     #[serde(default)]
     start: String,
 }
@@ -121,7 +121,8 @@ pub fn list(
             start: format!("/{}\0", relative_key(resource, namespace, &last.key)),
         };
         meta.continue_token = Some(token.encode());
-        // The number of remaining objects is only known without selectors.
+        // With selectors, the number of remaining matches is not known. A list with selectors therefore has no
+        // `remainingItemCount`, as in kube-apiserver.
         let unselected = query.labels.is_empty() && query.fields.is_empty();
         meta.remaining = unselected.then_some(objects.len() - next);
         cluster.state().pages.remember(resource, namespace, revision, objects.clone());
@@ -130,7 +131,7 @@ pub fn list(
 }
 
 impl Pages {
-    /// Removes all snapshots, so that their `continue` tokens expire.
+    /// Removes all snapshots. `continue` tokens that belong to them are then answered with 410.
     pub fn expire(&mut self) {
         self.snapshots.clear();
     }
@@ -187,7 +188,8 @@ impl Query {
                 ))
             })?),
         };
-        // A list from the cache is complete, because the server ignores the limit.
+        // A list with `resourceVersion=0` comes from the watch cache, for which the server ignores `limit`. Such a list
+        // has only one page.
         let from_cache = resource_version == Some(0) && token.is_none();
         let limit = if from_cache { 0 } else { usize::try_from(limit).unwrap_or(0) };
         let exact = request.query("resourceVersionMatch") == Some("Exact");
@@ -202,7 +204,7 @@ impl Token {
         URL_SAFE_NO_PAD.encode(json)
     }
 
-    /// Decodes a token. The error is the last part of the server's error message.
+    /// Decodes a `continue` token. The error is the end of the message that the client gets.
     fn decode(text: &str) -> Result<Token, String> {
         let json = URL_SAFE_NO_PAD
             .decode(text.trim_end_matches('='))
@@ -232,7 +234,7 @@ impl Token {
     }
 }
 
-/// Returns the objects from which a list selects, and the revision that the list reports.
+/// Returns the objects to which the selectors of a list are applied, and the revision that the list reports.
 fn pick(
     state: &mut State,
     resource: &'static Resource,
@@ -243,7 +245,8 @@ fn pick(
     check_not_ahead(query.resource_version, store)?;
     let current = store.revision();
     if query.exact && query.resource_version.is_some_and(|version| version != current) {
-        // No old versions of objects are kept here, so every version but the current one is treated as compacted.
+        // The sandbox keeps no old versions of objects. An exact read of an older revision therefore gets the error
+        // that kube-apiserver has after a compaction.
         let why = "The resourceVersion for the provided list is too old.";
         return Err(Refusal::expired(why, None));
     }
@@ -285,7 +288,7 @@ fn resource_version(request: &Request) -> Result<Option<u64>, Refusal> {
     })
 }
 
-/// Returns a key in the form that a token contains. The namespace is left out when the path of the list contains it.
+/// Returns a key in the form that a `continue` token contains. For a list of one namespace, the key has no namespace.
 fn relative_key<'a>(resource: &Resource, namespace: &str, key: &'a str) -> &'a str {
     if resource.namespaced && !namespace.is_empty() {
         key.strip_prefix(namespace).and_then(|rest| rest.strip_prefix('/')).unwrap_or(key)

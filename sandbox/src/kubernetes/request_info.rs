@@ -2,7 +2,7 @@
 
 use crate::exchange::Request;
 
-/// A request for a resource, or for another path.
+/// What a request asks for: a resource, or another path such as `/healthz`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RequestInfo {
     Resource(ResourceRequest),
@@ -19,9 +19,10 @@ pub struct ResourceRequest {
     pub namespace: String,
     pub resource: String,
     pub subresource: String,
-    /// The name of the object. For a list it is the name in the field selector `metadata.name=…`.
+    /// The name of the object. For a list it is the name to which the field selector `metadata.name=NAME` limits the
+    /// list.
     pub name: String,
-    /// Whether the path contains the name.
+    /// Whether the path contains `name`. Otherwise `name` is empty, or comes from a field selector.
     pub named: bool,
 }
 
@@ -48,7 +49,7 @@ fn in_group(
     version: &str,
     rest: &[&str],
 ) -> Option<ResourceRequest> {
-    // `namespaces/NAME/status` is a subresource of the namespace, and not a resource inside the namespace.
+    // In `namespaces/NAME/status`, `status` is a subresource of the Namespace and not a resource inside the namespace.
     let (namespace, rest) = match rest {
         ["namespaces", namespace, inside, ..] if !matches!(*inside, "status" | "finalize") => {
             (*namespace, &rest[2..])
@@ -65,7 +66,8 @@ fn in_group(
     let selected = matches!(verb, "list" | "watch" | "deletecollection")
         .then(|| selected_name(request))
         .flatten();
-    // The authorizer expects the name of a Namespace also as the namespace of the request.
+    // For a request about a Namespace, the namespace of the request is the Namespace's own name. kube-apiserver asks
+    // RBAC in this way too.
     let namespace = if resource == "namespaces" && group.is_empty() { name } else { namespace };
     Some(ResourceRequest {
         verb: verb.into(),
@@ -94,8 +96,8 @@ fn verb(request: &Request, named: bool) -> Option<&'static str> {
     })
 }
 
-/// Returns the name that a field selector selects. A list that is limited to one name needs only the right
-/// to that name.
+/// Returns the name to which a field selector limits a list. For such a list the caller only needs the right to list
+/// that name.
 fn selected_name(request: &Request) -> Option<String> {
     let selector = request.query("fieldSelector")?;
     let name = selector.split(',').find_map(|term| term.strip_prefix("metadata.name="))?;

@@ -6,7 +6,7 @@ use super::rules::{self, Rules};
 use super::schema::{self, Object};
 use super::status;
 
-/// A resource of the API, with everything that distinguishes the resource from others.
+/// A resource of the API: its names, its verbs, its schema, and how its requests differ from those of other resources.
 pub struct Resource {
     /// The group, which is empty for the core group.
     pub group: &'static str,
@@ -19,11 +19,12 @@ pub struct Resource {
     pub verbs: &'static [&'static str],
     /// Whether the resource has a `status` subresource.
     pub status: bool,
-    /// The schema of the objects. `None` means that there are never any objects, because nothing can be written. A
-    /// resource with a schema and only read verbs is written by tests alone.
+    /// The schema of the objects. `None` means that no such object can be created, so that lists are always empty. When
+    /// there is a schema but `verbs` allows only reading, tests create the objects directly.
     pub schema: Option<&'static Object>,
     pub rules: &'static dyn Rules,
-    /// The prefix of the resource's keys in etcd on a real server. One error message contains the prefix.
+    /// The prefix of the resource's keys in the etcd of kube-apiserver. The error for a PUT with a wrong UID shows this
+    /// prefix.
     pub storage_prefix: &'static str,
     /// Whether a PUT without a `resourceVersion` is allowed.
     pub unconditional_update: bool,
@@ -31,7 +32,8 @@ pub struct Resource {
     pub create_on_update: bool,
     /// Whether DELETE answers with the object instead of a `Status`.
     pub returns_deleted: bool,
-    /// The fields that field selectors may use in addition to `metadata.name` and `metadata.namespace`.
+    /// The fields that a field selector can contain for this resource, in addition to `metadata.name` and
+    /// `metadata.namespace`.
     pub selectable_fields: &'static [&'static str],
 }
 
@@ -41,7 +43,7 @@ pub const VERSION: &str = "v1";
 const ALL_VERBS: &[&str] = &["create", "delete", "get", "list", "patch", "update"];
 const READ_VERBS: &[&str] = &["get", "list"];
 
-/// The values that most resources have.
+/// The values of a resource in [`RESOURCES`] that sets no other value.
 const DEFAULT: Resource = Resource {
     group: "",
     plural: "",
@@ -61,7 +63,8 @@ const DEFAULT: Resource = Resource {
     selectable_fields: &[],
 };
 
-/// The resources in the order of discovery. The core group comes first, and the other groups follow by name.
+/// The resources that the server has, in the order of discovery: the core group first, and the other groups sorted by
+/// name.
 pub static RESOURCES: &[Resource] = &[
     Resource {
         plural: "events",

@@ -7,21 +7,22 @@ use serde_json::{Map, Value, json};
 use super::resource::Resource;
 use crate::exchange::Response;
 
-/// The reason why a request is refused, which becomes the `Status` body of the answer.
+/// The reason why a request is refused. It is sent as a `Status` object.
 #[derive(Clone, Debug)]
 pub struct Refusal {
     pub code: u16,
-    /// The machine-readable reason. It is empty for errors that have none.
+    /// The machine-readable reason, e.g. `NotFound`. It is empty for errors to which Kubernetes gives no reason.
     pub reason: &'static str,
     pub message: String,
-    /// The `details` of the answer. `None` leaves the field out, while an empty object is shown.
+    /// The field `details` of the answer. `None` means that the answer has no such field, and an empty object is sent
+    /// as `{}`.
     pub details: Option<Value>,
-    /// The `metadata.continue` of the answer when a list has expired. With this token the list continues with
-    /// the current objects.
+    /// The field `metadata.continue` of an answer with 410 to an expired `continue` token. With it, the client can read
+    /// the rest of the list as it is now.
     pub continue_token: Option<String>,
 }
 
-/// One error of a validation, which is a `cause` in the details of a 422.
+/// One error that validation has found. An answer with 422 lists such errors as `causes` in its `details`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldError {
     reason: &'static str,
@@ -39,14 +40,15 @@ impl FieldError {
         FieldError { reason: "FieldValueRequired", field: field.into(), message }
     }
 
-    /// Returns an error about an invalid value. The message contains `value` as JSON, as on a real server.
+    /// Returns an error about an invalid value. The message contains `value` as JSON, as in kube-apiserver.
     pub fn invalid(field: impl Into<String>, value: &Value, detail: &str) -> FieldError {
         let message = format!("Invalid value: {value}: {detail}");
         FieldError { reason: "FieldValueInvalid", field: field.into(), message }
     }
 
-    /// Returns an error about a duplicate. The message contains `value`, which is the JSON of the Go struct. The caller
-    /// writes this JSON, because its field names and their order differ from those of the object's JSON.
+    /// Returns an error about a duplicate item of a list. Its message shows `value`, which is the item as JSON of the
+    /// server's internal Go struct. The caller writes this JSON itself, because the names and the order of its fields
+    /// differ from the API's.
     pub fn duplicate(field: impl Into<String>, value: &str, detail: &str) -> FieldError {
         let message = if detail.is_empty() {
             format!("Duplicate value: {value}")
@@ -121,7 +123,7 @@ impl Refusal {
         Refusal::new(401, "Unauthorized", "Unauthorized", None)
     }
 
-    /// Returns a 403. `why` completes the sentence `nodes "x" is forbidden: …`.
+    /// Returns a 403 with a message such as `nodes "x" is forbidden: WHY`.
     pub fn forbidden(group: &str, resource: &str, name: &str, why: &str) -> Refusal {
         let subject = if name.is_empty() {
             qualified(resource, group)
@@ -141,7 +143,7 @@ impl Refusal {
         Refusal::new(404, "NotFound", message, Some(resource.details(name)))
     }
 
-    /// Returns a 404 for a path that does not exist inside a group that is served.
+    /// Returns a 404 for a path with an unknown resource in a known API group.
     pub fn unknown_resource() -> Refusal {
         Refusal::new(
             404,
@@ -156,7 +158,8 @@ impl Refusal {
         Refusal::new(405, "MethodNotAllowed", message, Some(json!({})))
     }
 
-    /// Returns the error of a resource whose storage does not implement the verb.
+    /// Returns a 405 for a verb that the resource does not support, e.g. `watch`. kube-apiserver answers so when its
+    /// storage lacks the verb.
     pub fn verb_not_supported(resource: &Resource, verb: &str) -> Refusal {
         let message =
             format!("{verb} is not supported on resources of kind {:?}", resource.qualified());
@@ -178,7 +181,7 @@ impl Refusal {
         Refusal::new(409, "AlreadyExists", message, Some(resource.details(name)))
     }
 
-    /// Returns the conflict of a write whose `resourceVersion` is not the current one.
+    /// Returns the conflict (409) for a write whose `resourceVersion` is not the object's current one.
     pub fn modified(resource: &Resource, name: &str) -> Refusal {
         Refusal::conflict(
             &resource.qualified(),
@@ -188,8 +191,8 @@ impl Refusal {
         )
     }
 
-    /// Returns the conflict of a failed precondition. Its message contains the kind, while other conflicts
-    /// contain the resource.
+    /// Returns the conflict (409) for a failed precondition. Its message names the kind, e.g. `Node`, while all other
+    /// conflicts name the resource, e.g. `nodes`.
     pub fn precondition(resource: &Resource, name: &str, why: &str) -> Refusal {
         let details = details(resource.group, resource.kind, name);
         Refusal::conflict(&qualified(resource.kind, resource.group), details, name, why)
@@ -208,13 +211,13 @@ impl Refusal {
         Refusal::new(415, "UnsupportedMediaType", "415: Unsupported Media Type", Some(json!({})))
     }
 
-    /// Returns a 422 for an object of this kind.
+    /// Returns a 422 that lists the validation errors of an object.
     pub fn invalid(resource: &Resource, name: &str, errors: &[FieldError]) -> Refusal {
         Refusal::invalid_as(resource.group, resource.kind, name, errors)
     }
 
-    /// Returns a 422 whose subject is `kind`, which may be another text than the kind of a resource. `kind` and `name`
-    /// are empty when the object could not be read.
+    /// Returns a 422 with the message `KIND "NAME" is invalid: …`. The caller chooses `kind`, because kube-apiserver
+    /// sometimes writes another word there. `kind` and `name` are empty when the object could not be read.
     pub fn invalid_as(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Refusal {
         let mut details = details(group, kind, name);
         details["causes"] = errors.iter().map(FieldError::cause).collect();
@@ -229,13 +232,14 @@ impl Refusal {
         Refusal::new(422, "Invalid", message, Some(json!({})))
     }
 
-    /// Returns a 500, as the real server does for errors without a type of their own.
+    /// Returns a 500 with this message and no reason. kube-apiserver answers so for an internal error that it does not
+    /// classify.
     pub fn unclassified(message: &str) -> Refusal {
         Refusal::new(500, "", message, None)
     }
 
-    /// Returns the error for a `resourceVersion` that does not exist yet. The real server first waits three
-    /// seconds for it.
+    /// Returns the error for a read with a `resourceVersion` that is larger than the current one. kube-apiserver
+    /// answers with this error after a wait of three seconds, and the sandbox at once.
     pub fn too_large_resource_version(asked: u64, current: u64) -> Refusal {
         let message = format!("Timeout: Too large resource version: {asked}, current: {current}");
         let cause =
@@ -254,7 +258,8 @@ impl Refusal {
     }
 }
 
-/// Returns a name such as `leases.coordination.k8s.io`, or `nodes` for the core group.
+/// Returns the name of a resource or kind with its group, e.g. `leases.coordination.k8s.io`, or `nodes` in the core
+/// group.
 pub fn qualified(name: &str, group: &str) -> String {
     if group.is_empty() { name.into() } else { format!("{name}.{group}") }
 }
@@ -266,7 +271,7 @@ pub fn details(group: &str, kind: &str, name: &str) -> Value {
     Value::Object(shown.map(|(key, value)| (key.to_string(), value.into())).collect())
 }
 
-/// Joins several errors in brackets. Equal texts are written once.
+/// Joins the texts of several errors with commas, in brackets. A repeated text is written once.
 fn aggregate(errors: &[FieldError]) -> String {
     let mut lines: Vec<String> = Vec::new();
     for line in errors.iter().map(FieldError::line) {

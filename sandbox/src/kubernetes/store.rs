@@ -1,8 +1,7 @@
 //! The objects of the cluster. The store has the role of etcd.
 //!
-//! One revision counts every write of every resource. It is the `resourceVersion` of objects and lists. Objects
-//! are shared and never changed in place, so that a snapshot costs one reference for each object, and a list
-//! copies no objects.
+//! One counter, the revision, is raised by every write of every resource, and gives objects and lists their
+//! `resourceVersion`. A stored object is never changed in place, so lists and snapshots can share it without copies.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -11,7 +10,8 @@ use serde_json::Value;
 
 use super::resource::Resource;
 
-/// One version of an object, without `kind` and `apiVersion`, because lists do not repeat these fields.
+/// One version of an object. It is stored without `kind` and `apiVersion`, because the items of a list do not have
+/// these fields.
 #[derive(Debug)]
 pub struct Object {
     pub key: String,
@@ -24,7 +24,8 @@ pub struct Object {
 #[derive(Clone, Debug, Default)]
 pub struct Store {
     revision: u64,
-    /// The objects by plural name and key. The keys are those of etcd, so that lists have etcd's order.
+    /// The objects by plural name of the resource, and then by key. The keys are sorted as in etcd, so lists have the
+    /// order of kube-apiserver.
     collections: BTreeMap<&'static str, BTreeMap<String, Arc<Object>>>,
 }
 
@@ -69,8 +70,8 @@ impl Store {
         self.revision
     }
 
-    /// Raises the revision without changing an object. On a real server a compaction raises the revision too, because
-    /// it writes a key to etcd.
+    /// Raises the revision without changing an object. A compaction in a real cluster has this effect, because
+    /// kube-apiserver writes a key to etcd.
     pub fn advance(&mut self) {
         self.revision += 1;
     }

@@ -1,5 +1,5 @@
-//! The form in which an answer shows objects: whole, as rows of a table, or their metadata alone. The
-//! `Accept` header decides.
+//! How an answer shows objects: as whole objects, as rows of a table, or with their metadata only. The client chooses
+//! by the `Accept` header.
 
 use serde_json::{Value, json};
 
@@ -16,14 +16,15 @@ pub enum View {
     Metadata(MetaVersion),
 }
 
-/// The version of the group `meta.k8s.io` that a request asks for.
+/// The version of the API group `meta.k8s.io` in which the client wants a table or metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetaVersion {
     V1,
     V1Beta1,
 }
 
-/// The contents of a table's rows in addition to their cells, chosen by the parameter `includeObject`.
+/// What each row of a table contains in addition to its cells: nothing, the metadata or the whole object. The query
+/// parameter `includeObject` chooses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum IncludeObject {
     None,
@@ -39,7 +40,7 @@ pub struct ListMeta {
 }
 
 impl View {
-    /// Returns the view for an answer with one object.
+    /// Returns the form in which the client wants an answer with one object.
     pub fn of_object(request: &Request) -> Result<View, Refusal> {
         View::accepted(request, "PartialObjectMetadata")
     }
@@ -48,7 +49,8 @@ impl View {
         View::accepted(request, "PartialObjectMetadataList")
     }
 
-    /// Returns the view for the first media type of the header `Accept` that can be served.
+    /// Returns the form that the `Accept` header asks for. The first media type in the header that this server supports
+    /// decides.
     fn accepted(request: &Request, partial: &str) -> Result<View, Refusal> {
         let accept = request.header("accept").unwrap_or("*/*");
         accept
@@ -127,8 +129,8 @@ impl View {
                     objects.map(|object| partial(object.metadata_text(), version)).collect();
                 let kind = "PartialObjectMetadataList";
                 let text = list_text(kind, version.api_version(), meta, &items);
-                // kube-apiserver 1.36 writes an empty list as `"items":null` in this form, and as
-                // `"items":[]` in the others.
+                // kube-apiserver 1.36 writes an empty list of metadata as `"items":null`, but an empty list of whole
+                // objects as `"items":[]`.
                 match items.is_empty() {
                     true => text.replace(r#""items":[]"#, r#""items":null"#),
                     false => text,
@@ -182,7 +184,7 @@ fn text_response(text: String) -> Response {
     Response { status: 200, headers: vec![content_type], body: text.into_bytes() }
 }
 
-/// Writes a list as text, item after item, so that no JSON tree of thousands of objects is built in memory.
+/// Writes a list as text from the texts of its items. So no JSON tree of thousands of objects is built in memory.
 fn list_text(kind: &str, version: &str, meta: &ListMeta, items: &[impl AsRef<str>]) -> String {
     let head = format!(
         r#"{{"kind":"{kind}","apiVersion":"{version}","metadata":{},"items":["#,
@@ -191,7 +193,8 @@ fn list_text(kind: &str, version: &str, meta: &ListMeta, items: &[impl AsRef<str
     joined(head, items)
 }
 
-/// Joins the items. Memory for the whole text is allocated at once, because a list of thousands is tens of megabytes.
+/// Joins the items with commas. Memory for the whole text is allocated in one step, because a list of thousands of
+/// objects has tens of megabytes.
 fn joined(head: String, items: &[impl AsRef<str>]) -> String {
     let bytes: usize = items.iter().map(|item| item.as_ref().len() + 1).sum();
     let mut text = head;

@@ -1,6 +1,7 @@
 //! Creating and changing objects: POST, PUT, PATCH.
 //!
-//! The checks have the order of the real server, so that a request with several errors gets the same error as there.
+//! The checks run in the order of kube-apiserver, so that a request with several errors is answered with the same error
+//! as by kube-apiserver.
 
 use std::sync::Arc;
 
@@ -18,18 +19,18 @@ use super::{Cluster, State, delete, with_kind};
 use crate::exchange::Request;
 use crate::time;
 
-/// The object of a write.
+/// The object that a request writes.
 pub struct Target<'a> {
     pub resource: &'static Resource,
-    /// The namespace of the object. It is empty for objects without a namespace.
+    /// The namespace in the path. It is empty for objects without a namespace.
     pub namespace: &'a str,
-    /// The name of the object. It is empty for a POST.
+    /// The name in the path. It is empty for a POST.
     pub name: &'a str,
     /// Whether the write is to the `status` subresource instead of the object itself.
     pub status: bool,
 }
 
-/// The answer of a write.
+/// The result of a write: the status of the answer, the stored object, and warnings for the client.
 pub struct Written {
     pub code: u16,
     pub object: Arc<Object>,
@@ -44,7 +45,7 @@ pub fn create(cluster: &Cluster, target: &Target, request: &Request) -> Result<W
     Ok(Written { code: 201, object, warnings: read.warnings })
 }
 
-/// Creates an object that comes from the simulation or a test, and not from a client.
+/// Creates an object for the simulation or a test, without an HTTP request.
 pub fn create_object(
     state: &mut State,
     resource: &'static Resource,
@@ -83,7 +84,8 @@ pub fn update(
             &0.into(),
             "must be specified for an update",
         );
-        // This error contains the resource, while other errors contain the kind.
+        // This message of kube-apiserver names the resource, e.g. `nodes`. Other validation messages name the kind,
+        // e.g. `Node`.
         let resource = target.resource;
         return Err(Refusal::invalid_as(resource.group, resource.plural, target.name, &[error]));
     }
@@ -114,7 +116,7 @@ impl Target<'_> {
     }
 }
 
-/// Completes, checks and stores a new object whose body is already decoded.
+/// Adds the server's fields to a decoded new object, checks the object, and stores it unless this is a dry run.
 fn insert(
     state: &mut State,
     resource: &'static Resource,
@@ -149,7 +151,8 @@ fn insert(
     Ok(state.store.put(resource, &key, new))
 }
 
-/// Completes, checks and stores the object that replaces `old`. Its body is already decoded.
+/// Takes the fields that the client cannot change from `old`, checks the new object, and stores it unless this is a dry
+/// run.
 fn replace(
     state: &mut State,
     target: &Target,
@@ -178,7 +181,7 @@ fn replace(
         false => rules.validate_update(&new, &old.value),
     });
     refuse_if_any(resource, target.name, errors)?;
-    // When nothing has changed, nothing is written and `resourceVersion` stays the same.
+    // An update without a change is not stored, so that `resourceVersion` stays the same.
     if new == old.value {
         return Ok(old.clone());
     }
@@ -197,7 +200,7 @@ fn refuse_if_any(resource: &Resource, name: &str, errors: Vec<FieldError>) -> Re
     if errors.is_empty() { Ok(()) } else { Err(Refusal::invalid(resource, name, &errors)) }
 }
 
-/// Sets the object's namespace to that of the path. The object may contain the same namespace already.
+/// Sets the namespace of the object to the one in the path. Fails when the object names another namespace.
 fn own_namespace(resource: &Resource, namespace: &str, object: &mut Value) -> Result<(), Refusal> {
     let metadata = &mut object["metadata"];
     let given = metadata["namespace"].as_str().unwrap_or_default();
@@ -212,8 +215,8 @@ fn own_namespace(resource: &Resource, namespace: &str, object: &mut Value) -> Re
     Ok(())
 }
 
-/// Checks the namespace as the admission plugin NamespaceLifecycle does: new objects need a namespace that is
-/// not being deleted.
+/// Checks that the namespace of a new object exists and is not being deleted, as the admission plugin
+/// NamespaceLifecycle does.
 fn check_namespace(state: &State, resource: &Resource, name: &str) -> Result<(), Refusal> {
     let namespaces = super::row("namespaces");
     let namespace =
@@ -234,7 +237,8 @@ fn check_namespace(state: &State, resource: &Resource, name: &str) -> Result<(),
     Err(refusal)
 }
 
-/// Sets those fields in the metadata of a new object that only the server may set.
+/// Sets the metadata that only the server decides: a generated name, the UID and the creation time. Removes fields that
+/// clients cannot set.
 fn system_metadata(state: &mut State, metadata: &mut Value) {
     let prefix = metadata["generateName"].as_str().unwrap_or_default().to_string();
     if metadata["name"].is_null() && !prefix.is_empty() {
@@ -249,7 +253,8 @@ fn system_metadata(state: &mut State, metadata: &mut Value) {
     }
 }
 
-/// Restores those fields of the metadata that an update has left out or may not change.
+/// Copies metadata from the old object: the UID and creation time if the update left them out, and the fields that no
+/// update can change.
 fn keep_system_metadata(new: &mut Value, old: &Value) {
     new["resourceVersion"] = old["resourceVersion"].clone();
     for field in ["uid", "creationTimestamp"] {
@@ -266,7 +271,7 @@ fn keep_system_metadata(new: &mut Value, old: &Value) {
     }
 }
 
-/// Checks that the name and namespace in the body are those of the URL.
+/// Checks that the body has the same name as the URL, and that it names no other namespace.
 fn check_name(target: &Target, new: &mut Value) -> Result<(), Refusal> {
     let name = new["metadata"]["name"].as_str().unwrap_or_default();
     if name.is_empty() {
@@ -292,7 +297,8 @@ fn check_name(target: &Target, new: &mut Value) -> Result<(), Refusal> {
     own_namespace(target.resource, target.namespace, new)
 }
 
-/// Refuses a PUT whose UID is that of another object. The error is that of a failed precondition.
+/// Refuses an update whose body has another UID than the stored object. The error is a conflict (409), as for a failed
+/// precondition.
 fn check_uid(target: &Target, new: &Value, old: &Object) -> Result<(), Refusal> {
     let given = new["metadata"]["uid"].as_str().unwrap_or_default();
     if given.is_empty() || given == old.metadata("uid") {
@@ -309,7 +315,8 @@ fn check_uid(target: &Target, new: &Value, old: &Object) -> Result<(), Refusal> 
     Err(Refusal::conflict(&resource.qualified(), resource.details(target.name), target.name, &why))
 }
 
-/// Checks that the caller has the right to create objects, because this PUT creates one.
+/// Checks that the caller is allowed to create the object. A PUT of an object that does not exist creates it, and a
+/// right to update is not enough for that.
 fn check_create_on_update(
     state: &State,
     target: &Target,
@@ -327,7 +334,7 @@ fn check_create_on_update(
     state.directory.authorize(identity, &super::request_info::RequestInfo::Resource(asked))
 }
 
-/// Returns the current time as objects contain it, which is in UTC with whole seconds.
+/// Returns the current time in the form in which objects contain it: UTC with whole seconds.
 pub fn now() -> String {
     time::timestamp().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }

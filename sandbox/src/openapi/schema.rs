@@ -4,22 +4,22 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// The largest number of references that are followed one after another. A longer chain is taken for a cycle.
+/// The largest number of references that are followed in a row. A longer chain is a cycle.
 const MAX_REFERENCES: usize = 32;
 
-/// The document that contains the schemas. A reference in a schema points to another place of the document.
+/// The document that contains the schemas. A `$ref` in a schema names a place in this document.
 #[derive(Clone, Copy)]
 pub struct Schemas<'d> {
     document: &'d Value,
 }
 
-/// The rules of an object schema, merged from the schema itself and all parts of its `allOf`.
+/// The rules for an object. They are merged from its schema and all parts of `allOf`.
 #[derive(Default)]
 struct ObjectRules<'d> {
     properties: BTreeMap<&'d str, &'d Value>,
     required: Vec<&'d str>,
-    /// The schema of properties that are not listed in `properties`. When it is `None`, such properties are refused. An
-    /// object schema that lists no property at all accepts any property.
+    /// The schema of properties that `properties` does not list. `None` means that such properties are refused. The
+    /// exception is an object schema without any properties, which accepts all.
     additional: Option<&'d Value>,
 }
 
@@ -28,14 +28,14 @@ impl<'d> Schemas<'d> {
         Schemas { document }
     }
 
-    /// Returns the schema of one element of an array, or the schema itself when it is not an array.
+    /// Returns the schema of the elements when `schema` is an array, or else `schema` itself.
     pub fn element(&self, schema: &'d Value) -> &'d Value {
         let schema = self.resolve(schema);
         if schema["type"] == "array" { self.resolve(&schema["items"]) } else { schema }
     }
 
-    /// Returns the problems of a value. Each problem begins with a path, which consists of `at` and the path
-    /// in the value.
+    /// Returns the problems of a value. Each begins with the path of the wrong part, which is `at` and then the path
+    /// inside the value.
     pub fn check(&self, schema: &'d Value, value: &Value, at: &str) -> Vec<String> {
         let nullable = schema["nullable"] == true;
         let schema = self.resolve(schema);
@@ -62,7 +62,7 @@ impl<'d> Schemas<'d> {
                     self.check(items, element, &format!("{at}[{index}]"))
                 }));
             }
-            // A value that is neither an object nor an array is checked against each part of `allOf`.
+            // Objects and arrays are handled above. Every other value is checked against each part of `allOf`.
             _ => {
                 let parts = schema["allOf"].as_array().into_iter().flatten();
                 problems.extend(parts.flat_map(|part| self.check(part, value, at)));
@@ -71,7 +71,7 @@ impl<'d> Schemas<'d> {
         problems
     }
 
-    /// Checks `oneOf` and `anyOf`. The value has to satisfy at least one of the alternatives.
+    /// Checks `oneOf` and `anyOf` alike: the value must fit at least one of the alternatives.
     fn check_alternatives(&self, schema: &'d Value, value: &Value, at: &str) -> Vec<String> {
         for keyword in ["oneOf", "anyOf"] {
             let Some(alternatives) = schema[keyword].as_array() else {
@@ -97,7 +97,7 @@ impl<'d> Schemas<'d> {
         let rules = self.object_rules(schema);
         let missing = rules.required.iter().filter(|name| !fields.contains_key(**name));
         let mut found: Vec<_> = missing.map(|name| (name.to_string(), "is required")).collect();
-        // An object schema without properties allows any fields.
+        // An object schema that lists no properties accepts all of them.
         if rules.additional.is_none() && !rules.properties.is_empty() {
             let unknown =
                 fields.keys().filter(|name| !rules.properties.contains_key(name.as_str()));
@@ -168,7 +168,7 @@ fn is_object_schema(schema: &Value) -> bool {
         || schema.get("allOf").is_some()
 }
 
-/// Whether `type`, which is a name or a list of names, contains `name`.
+/// Whether the `type` of a schema contains `name`. A `type` is one name or a list of names.
 fn has_type(schema: &Value, name: &str) -> bool {
     match &schema["type"] {
         Value::String(only) => only == name,

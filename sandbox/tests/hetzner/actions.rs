@@ -1,4 +1,4 @@
-//! Actions: time, locks, failures.
+//! Actions: how long they take, what they lock, and how they fail.
 
 use std::time::{Duration, Instant};
 
@@ -102,7 +102,8 @@ fn an_action_can_fail_and_then_has_no_effect() {
     let network = api.cloud.create_network(api.project, "net", "10.0.0.0/16");
     let network_path = format!("/networks/{network}");
     let route = json!({"destination": "10.1.0.0/24", "gateway": "10.0.0.9"});
-    // Command, request, and where its effect would be seen.
+    // Each case: the action's command, the path and body of its request, the path of the resource that the action
+    // changes, and the JSON pointer of the changed field.
     let cases = [
         (
             "stop_server",
@@ -145,7 +146,7 @@ fn an_action_can_fail_and_then_has_no_effect() {
             &json!({"code": "action_failed", "message": "Action failed"})
         );
         assert_eq!(api.get(seen_at).at(pointer), &before, "{command}");
-        // The next one works: what the failed one had reserved is free again.
+        // The second request succeeds. This shows that the failed action has released everything that it had reserved.
         assert_eq!(api.post(&path, body).status, 201, "{command}");
         assert_ne!(api.get(seen_at).at(pointer), &before, "{command}");
     }
@@ -177,7 +178,7 @@ fn durations_follow_the_scale() {
     let cloud = Cloud::new(0.1);
     let project = cloud.add_project();
     cloud.add_token(project, TOKEN, false);
-    // Polling without a pause needs more than a real project has.
+    // This test polls without a pause, which needs more calls than the rate limit of a real project allows.
     cloud.set_rate_limit(project, u32::MAX, u32::MAX);
     let api = Api { cloud, project };
     let started = api.post(&format!("{}/actions/poweroff", server(&api)), Value::Null);
@@ -192,7 +193,7 @@ fn durations_follow_the_scale() {
     assert!(begin.elapsed() >= Duration::from_millis(50), "a second at scale 0.1");
 }
 
-/// A running server's path.
+/// Creates a running server and returns its path.
 fn server(api: &Api) -> String {
     let name = format!("server-{}", api.cloud.servers(api.project).len());
     format!(

@@ -1,6 +1,7 @@
-//! A cloud with one project, spoken to as a client does, but without sockets.
+//! The simulated Hetzner Cloud API with one project. Tests send requests to it as a client does, but without sockets.
 
-// Every test binary that includes this file uses a part of it.
+// Each test binary that includes this file uses only a part of it. Without this attribute the compiler would warn about
+// the rest.
 #![allow(dead_code)]
 
 use std::sync::Arc;
@@ -17,7 +18,7 @@ pub struct Api {
     pub project: u64,
 }
 
-/// What came back.
+/// The answer to a request.
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
@@ -26,7 +27,7 @@ pub struct Answer {
 }
 
 impl Api {
-    /// Actions are over as soon as somebody looks again, unless they are held.
+    /// Creates a cloud whose actions take no time: an action has ended at the next call, unless the test holds actions.
     pub fn new() -> Api {
         let cloud = Cloud::new(0.0);
         let project = cloud.add_project();
@@ -35,7 +36,7 @@ impl Api {
         Api { cloud, project }
     }
 
-    /// `path` without `/v1`, with its query; `body` null for none.
+    /// Sends a request. `path` has no `/v1`, and can have a query. A null `body` means that the request has no body.
     pub fn call(&self, method: &str, path: &str, body: Value) -> Answer {
         Answer::of(self.cloud.handle(&request(method, path, &body)))
     }
@@ -58,7 +59,7 @@ impl Answer {
         Answer { status: response.status, body, headers: response.headers }
     }
 
-    /// The error's code, empty for a success.
+    /// Returns the code of the error, which is empty for a success.
     pub fn code(&self) -> &str {
         self.body.pointer("/error/code").and_then(Value::as_str).unwrap_or_default()
     }
@@ -67,19 +68,19 @@ impl Answer {
         self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// A value by its JSON pointer; null when there is none.
+    /// Returns the value at this JSON pointer of the body, or null when there is none.
     pub fn at(&self, pointer: &str) -> &Value {
         self.body.pointer(pointer).unwrap_or(&Value::Null)
     }
 
-    /// The names in a list of resources.
+    /// Returns the names of the resources in the list `key` of the body.
     pub fn names(&self, key: &str) -> Vec<String> {
         let list = self.body[key].as_array().cloned().unwrap_or_default();
         list.iter().map(|entry| entry["name"].as_str().unwrap_or_default().to_owned()).collect()
     }
 }
 
-/// A request with the token that may write. Spaces in a query are written as `+`.
+/// Creates a request with the token that is allowed to write. A `+` in the query stands for a space.
 pub fn request(method: &str, path: &str, body: &Value) -> Request {
     let (path, query) = path.split_once('?').unwrap_or((path, ""));
     let pairs = query.split('&').filter(|pair| !pair.is_empty());

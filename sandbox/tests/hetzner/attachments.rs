@@ -1,4 +1,4 @@
-//! Servers in private networks.
+//! Attaching servers to private networks.
 
 use sandbox::hetzner::ServerSpec;
 use serde_json::{Value, json};
@@ -26,7 +26,8 @@ fn servers_are_attached_by_the_rules() {
     };
     let (a, b, far) =
         (server("a", "fsn1", "cx22"), server("b", "hel1", "cx22"), server("far", "ash", "ccx13"));
-    // In this order. The address that is shown for success.
+    // The requests run in this order. Each case has the server, the request, and the expected status, error code and
+    // private address. The address is empty for a refusal.
     let cases = [
         (a, json!({}), 422, "invalid_input", ""),
         (a, json!({"network": 1}), 404, "not_found", ""),

@@ -1,4 +1,4 @@
-//! Certificates: uploaded and issued ones, who uses them, how issuance fails.
+//! Certificates: uploaded and managed ones, the resources that use them, and failures of their issuance.
 
 use sandbox::credentials::{Authority, Validity};
 use serde_json::{Value, json};

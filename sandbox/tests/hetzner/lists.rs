@@ -15,7 +15,8 @@ fn lists_come_in_pages_of_at_most_50() {
     for number in 0..101 {
         add(&api, &format!("s{number:03}"), &[]);
     }
-    // Query, status, entries, [page, per_page, previous, next, last].
+    // Each case: the query, the expected status, the expected number of entries, and the pagination as `[page,
+    // per_page, previous_page, next_page, last_page]`.
     let cases = [
         ("", 200, 25, json!([1, 25, null, 2, 5])),
         ("?per_page=50", 200, 50, json!([1, 50, null, 2, 3])),
@@ -168,7 +169,7 @@ fn the_catalogs_are_listed_and_found() {
     assert_eq!(api.get("/locations?name=hil").at("/locations/0/network_zone"), "us-west");
     assert_eq!(api.get("/locations/1").at("/location/name"), "fsn1");
     assert_eq!(api.get("/locations/99").code(), "not_found");
-    // `hcloud` sorts all of them.
+    // The CLI `hcloud` asks for a sorted list of each of these resources.
     for (list, last) in [
         ("locations", "sin"),
         ("server_types", "cx43"),
@@ -179,7 +180,8 @@ fn the_catalogs_are_listed_and_found() {
         assert_eq!(sorted[0], last);
     }
     assert_eq!(api.get("/server_types?name=cax11").at("/server_types/0/architecture"), "arm");
-    // No longer sold: not listed, but servers of that type exist and can look it up.
+    // The type `cx22` is no longer sold. The list leaves it out, but it can be read by its ID, because servers of this
+    // type still exist.
     assert_eq!(api.get("/server_types?name=cx22").names("server_types"), owned(&[]));
     let old = api.get("/server_types/104");
     assert_eq!(
@@ -233,7 +235,7 @@ fn five_thousand_servers_are_listed_quickly() {
         let request = request("GET", &format!("/servers?per_page=50&page={page}"), &Value::Null);
         assert_eq!(api.cloud.handle(&request).status, 200);
     }
-    // Unoptimised, and beside other tests: far from the limit otherwise.
+    // The limit is generous, because this is an unoptimised build that runs beside other tests.
     assert!(start.elapsed() < Duration::from_secs(10), "took {:?}", start.elapsed());
 }
 

@@ -1,4 +1,4 @@
-//! Actions of load balancers: networks, public interface, type, reverse DNS, locks, failures, time.
+//! Actions of load balancers: networks, public interface, type, reverse DNS, locks, failures and durations.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ fn a_load_balancer_is_attached_to_one_network_at_a_time() {
     let far = create(&api, "far", json!({"location": "ash"}));
     let unavailable = "ip_not_available";
     let attach = "attach_to_network";
-    // In this order; the worker has 10.0.0.2.
+    // The steps run in this order. The address 10.0.0.2 is not available, because the server `worker` has it.
     let steps = [
         (id, attach, json!({}), 422, "invalid_input"),
         (id, attach, json!({"network": 1}), 404, "not_found"),
@@ -74,7 +74,7 @@ fn a_load_balancer_is_attached_to_one_network_at_a_time() {
         shown.at("/load_balancer/private_net"),
         &json!([{"network": net, "ip": "10.0.0.9"}])
     );
-    // Detaching took the private target along.
+    // Detaching the load balancer from its network has removed the target with a private address.
     assert_eq!(shown.at("/load_balancer/targets"), &json!([]));
     api.call("DELETE", &format!("/networks/{net}"), Value::Null);
     assert_eq!(api.get(&path(id)).at("/load_balancer/private_net"), &json!([]));
@@ -91,7 +91,7 @@ fn reverse_dns_is_set_for_its_own_addresses() {
     );
     let default = shown.at("/load_balancer/public_net/ipv4/dns_ptr").clone();
     assert!(default.is_string());
-    // Which address, what is asked, and what both show then.
+    // Each case: the address, its new name, and the names that the IPv4 and the IPv6 address have afterwards.
     let cases = [
         (&v4, json!("lb.example.com"), json!("lb.example.com"), Value::Null),
         (&v6, json!("six.example.com"), json!("lb.example.com"), json!("six.example.com")),
@@ -109,7 +109,8 @@ fn reverse_dns_is_set_for_its_own_addresses() {
     }
 }
 
-/// Command of the path and of the action, body, where the effect shows.
+/// Returns one entry for each action: its command in the path, its command in the answer, the body of the request, and
+/// the field that it changes.
 fn changes(worker: u64, network: u64) -> [(&'static str, &'static str, Value, &'static str); 9] {
     let target = json!({"type": "server", "server": {"id": worker}});
     let service = json!({"protocol": "tcp", "listen_port": 90, "destination_port": 1});

@@ -1,5 +1,5 @@
-//! Whatever is asked of load balancers in whatever order: no refusal is a fault of the server, and what is shown then
-//! hangs together.
+//! Sends random requests about load balancers. The API must never answer with a server error, and after each request
+//! the resources of the project must be consistent.
 
 use std::collections::BTreeSet;
 
@@ -177,7 +177,8 @@ impl World {
                 let id = target["server"]["id"].as_u64();
                 assert!(id.is_none_or(|id| servers.insert(id)), "{what}: {one}");
                 let usable = one["private_net"][0].is_object() || target["use_private_ip"] == false;
-                // What is being attached may have its targets already.
+                // A target with a private address needs a network. The only exception is a load balancer that is still
+                // being created: it can show the target before the network.
                 assert!(usable || self.is_creating(one), "{what}: {one}");
                 let public =
                     one["public_net"]["enabled"] == true || target["use_private_ip"] == true;

@@ -1,4 +1,4 @@
-//! Services of load balancers: defaults, what may be said, what stands beside what.
+//! Services of load balancers: defaults, allowed values, and conflicts between two services.
 
 use serde_json::{Value, json};
 
@@ -20,7 +20,8 @@ fn fields_of_a_service_that_are_left_out_get_defaults() {
         });
         check
     };
-    // What is asked, ports, check, http.
+    // Each case: the request, the expected listen and destination port, the expected health check, and the expected
+    // `http`.
     let cases = [
         (
             json!({"protocol": "tcp", "listen_port": 1, "destination_port": 2}),
@@ -94,7 +95,7 @@ fn a_port_is_listened_on_once() {
     let tcp = |port: u16| json!({"protocol": "tcp", "listen_port": port, "destination_port": 1});
     let redirect = |on: bool| json!({"listen_port": 443, "http": {"redirect_http": on}});
     let used = "source_port_already_used";
-    // In this order.
+    // The steps run in this order, each on the load balancer that the earlier steps left.
     let steps = [
         ("add_service", tcp(80), 201, ""),
         ("add_service", tcp(80), 422, used),
@@ -138,7 +139,7 @@ fn an_update_changes_what_it_names() {
         service()
     };
     let before = service();
-    // What is asked, and where it shows.
+    // Each case: the changed fields in the request, the path of one field in the answer, and its new value.
     let cases = [
         (json!({"destination_port": 5}), "/destination_port", json!(5)),
         (json!({"proxyprotocol": true}), "/proxyprotocol", json!(true)),

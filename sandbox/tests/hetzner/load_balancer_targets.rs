@@ -1,4 +1,4 @@
-//! Targets of load balancers: what can be one, how many, and what the health checks say of them.
+//! Targets of load balancers: which targets are allowed, how many, and their health.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
@@ -45,7 +45,7 @@ fn targets_are_accepted_or_refused_by_the_rules() {
     api.cloud.add_dedicated_ip(api.project + 1, Ipv4Addr::new(88, 198, 0, 8).into());
     let id = create(&api, "web", json!({}));
     let (not_attached, taken) = ("load_balancer_not_attached_to_network", "target_already_defined");
-    // In this order.
+    // The steps run in this order, each on the load balancer that the earlier steps left.
     let steps = [
         ("add_target", target(1, false), 404, "not_found"),
         ("add_target", target(inside, true), 422, not_attached),
@@ -177,7 +177,8 @@ fn health_follows_the_server_and_the_test() {
     assert_eq!(health(), both("healthy - null"));
 }
 
-/// Half of real time, so that a moment does not pass while the test looks.
+/// The cloud simulates all durations at half of their real length. At a smaller scale, the first health check could be
+/// over before the test sees the status `unknown`.
 #[test]
 fn health_is_unknown_at_first_and_a_server_that_starts_needs_a_moment() {
     let cloud = Cloud::new(0.5);

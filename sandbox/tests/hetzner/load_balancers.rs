@@ -1,16 +1,16 @@
-//! Load balancers: what they are made of, how they are found, how they end.
+//! Load balancers: creating, finding, changing and deleting them.
 
 use sandbox::hetzner::ServerSpec;
 use serde_json::{Value, json};
 
 use crate::api::{Answer, Api};
 
-/// A load balancer's path.
+/// Returns the path of a load balancer.
 pub fn path(id: u64) -> String {
     format!("/load_balancers/{id}")
 }
 
-/// A load balancer in fsn1 with what `more` says. Returns its ID.
+/// Creates a load balancer in fsn1 and returns its ID. The fields of `more` are added to the request.
 pub fn create(api: &Api, name: &str, more: Value) -> u64 {
     api.cloud.create_load_balancer(api.project, order(name, more))
 }
@@ -23,7 +23,7 @@ pub fn order(name: &str, more: Value) -> Value {
     body
 }
 
-/// A running server with these networks. Returns its ID.
+/// Creates a running server in these networks and returns its ID.
 pub fn server(api: &Api, name: &str, networks: &[u64]) -> u64 {
     let server = ServerSpec {
         name: name.into(),
@@ -33,7 +33,8 @@ pub fn server(api: &Api, name: &str, networks: &[u64]) -> u64 {
     api.cloud.create_server(api.project, server)
 }
 
-/// Starts an action and expects it to be refused, or not (201 and an empty code).
+/// Starts an action of a load balancer and checks the status and error code of the answer. For a success these are 201
+/// and an empty code.
 pub fn expect(api: &Api, id: u64, command: &str, body: Value, status: u16, code: &str) -> Answer {
     let answer = api.post(&format!("{}/actions/{command}", path(id)), body.clone());
     let seen = (answer.status, answer.code());
@@ -55,7 +56,8 @@ fn one_request_creates_a_whole_load_balancer() {
     assert_eq!(created.status, 201, "{}", created.body);
     assert_eq!(created.at("/action/command"), "create_load_balancer");
     let id = created.at("/load_balancer/id").as_u64().unwrap_or_default();
-    // The address is taken from the beginning; the interface is there when the action is over.
+    // The new load balancer has reserved a private address already, but shows its network only after the creation has
+    // ended.
     assert_eq!(created.at("/load_balancer/private_net"), &json!([]));
     let again = api.call("DELETE", &path(id), Value::Null);
     assert_eq!((again.status, again.code()), (423, "locked"));
@@ -126,7 +128,8 @@ fn an_invalid_load_balancer_is_refused() {
         let answer = api.post("/load_balancers", order("new", more.clone()));
         assert_eq!((answer.status, answer.code()), (status, code), "{more}: {}", answer.body);
     }
-    // Nothing of what was refused is left, and a zone is as good as a location.
+    // None of the refused requests has created a load balancer. The request below shows that a network zone can replace
+    // the location.
     assert_eq!(api.cloud.load_balancers(api.project).len(), 1);
     let zone = json!({"location": null, "network_zone": "us-east"});
     let made = api.post("/load_balancers", order("new", zone));
@@ -196,7 +199,7 @@ fn deleting_is_an_action_and_protection_prevents_it() {
     assert_eq!(net.at("/network/load_balancers"), &json!([]));
     assert_eq!(api.cloud.primary_ips(api.project), Vec::<Value>::new());
 
-    // As it was before 2026-10-05.
+    // With silent deletes, the API answers as the real API did before 2026-10-05: 204 without an action.
     api.cloud.set_silent_deletes(true);
     let id = create(&api, "old", json!({"network": network}));
     let deleted = api.call("DELETE", &path(id), Value::Null);
@@ -250,7 +253,7 @@ fn changes_by_hand_hold_until_the_api_changes_the_field() {
     assert_eq!(shown.at("/load_balancer/private_net/0/network"), 1);
 }
 
-/// Each sample has what is set; a type that is not known and a time that is none are refused.
+/// Every sample has the value that the test has set. Requests with an unknown type or an invalid time are refused.
 #[test]
 fn metrics_of_a_load_balancer_are_those_that_a_test_sets() {
     let api = Api::new();

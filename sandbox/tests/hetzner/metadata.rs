@@ -1,4 +1,4 @@
-//! The metadata service.
+//! The metadata service, which tells a server about itself.
 
 use sandbox::exchange::{Handler, Request};
 use sandbox::hetzner::ServerSpec;

@@ -90,7 +90,7 @@ fn changes_of_a_network_are_checked() {
         |zone: &str, range: &str| json!({"type": "cloud", "network_zone": zone, "ip_range": range});
     let route =
         |destination: &str, gateway: &str| json!({"destination": destination, "gateway": gateway});
-    // In this order: every line works on what those before it left behind.
+    // The cases run in this order, each on the network that the earlier cases left.
     let cases = [
         ("add_subnet", vswitch, 201, ""),
         ("add_subnet", subnet("us-east", "10.0.1.0/24"), 422, "invalid_input"),

@@ -1,4 +1,4 @@
-//! Primary IPs: addresses that outlive what has them.
+//! Primary IPs: addresses that can stay when their server or load balancer is deleted.
 
 use sandbox::hetzner::ServerSpec;
 use serde_json::{Value, json};
@@ -124,7 +124,7 @@ fn servers_have_primary_ips_too() {
     let assign = |server: u64| json!({"assignee_id": server, "assignee_type": "server"});
     let target = json!({"targets": [{"type": "server", "server": {"id": plain}}]});
     let load_balancer = create(&api, "web", target);
-    // In this order.
+    // The steps run in this order.
     let steps: [(&str, Value, &str); 3] = [
         ("assign", assign(plain), "server_not_stopped"),
         ("unassign", Value::Null, "server_not_stopped"),
@@ -148,7 +148,7 @@ fn servers_have_primary_ips_too() {
     let shown = api.get(&format!("/servers/{bare}"));
     assert_eq!(shown.at("/server/public_net/ipv4/id"), &v4);
 
-    // Allocated with the one server, kept beyond the other.
+    // When `auto_delete` is off, the Primary IP stays when its server is deleted, and a new server can use it.
     api.call("PUT", &own, json!({"auto_delete": false}));
     api.cloud.delete_server(bare);
     assert_eq!(api.get(&own).at("/primary_ip/assignee_type"), "unassigned");

@@ -1,10 +1,11 @@
-//! A project that is filled with what an API showed.
+//! A project that a test fills with documents. The documents have the form in which a real API shows resources.
 
 use serde_json::{Value, json};
 
 use crate::api::Api;
 
-/// A load balancer with a port, a target in a network, and addresses of its own, as the API shows it.
+/// Returns documents of the API: a load balancer with a service, a target in a network and a Primary IP, and the
+/// resources that it uses.
 fn documents() -> [Value; 5] {
     let subnets = json!([
         {"type": "cloud", "ip_range": "10.0.0.0/24", "network_zone": "eu-central"},
@@ -74,7 +75,7 @@ fn a_document_that_is_put_is_shown_and_can_be_changed() {
     assert_eq!(api.get("/certificates/6").at("/certificate/used_by/0/id"), 8);
     assert_eq!(api.call("DELETE", "/load_balancers/8", Value::Null).code(), "protected");
 
-    // What is new has other IDs and addresses.
+    // A new load balancer gets an ID and addresses that the documents do not contain.
     let request =
         json!({"name": "new", "load_balancer_type": "lb11", "location": "fsn1", "network": 4});
     let new = api.post("/load_balancers", request);
@@ -83,7 +84,7 @@ fn a_document_that_is_put_is_shown_and_can_be_changed() {
     let new = api.get(&format!("/load_balancers/{id}"));
     assert_ne!(new.at("/load_balancer/public_net/ipv4/ip"), "203.0.113.1");
     assert_eq!(new.at("/load_balancer/private_net/0/ip"), "10.0.0.2");
-    // The server has no public address.
+    // The server in the documents has no public IPv4 address, so a target without `use_private_ip` is refused.
     let target = json!({"type": "server", "server": {"id": 5}});
     let path = format!("/load_balancers/{id}/actions/add_target");
     assert_eq!(api.post(&path, target).code(), "missing_ipv4");

@@ -1,4 +1,4 @@
-//! What holds for every request: tokens, budget, paths, methods, fields.
+//! Rules that apply to every request: tokens, rate limit, paths, methods and fields.
 
 use sandbox::exchange::Handler;
 use sandbox::hetzner::{Cloud, ServerSpec};
@@ -134,7 +134,7 @@ fn the_budget_of_a_project_runs_out_and_refills() {
     assert!((3590..=3601).contains(&wait), "full again in {wait} s");
     assert_eq!(call_with(&api.cloud, Some("other"), "GET", "/servers").status, 200);
 
-    // At scale 0 an hour takes no time.
+    // This cloud simulates all durations as zero, so that an exhausted rate limit is refilled at once.
     let fast = Api::new();
     fast.cloud.set_rate_limit(fast.project, 3600, 0);
     assert_eq!(fast.get("/servers").status, 200);

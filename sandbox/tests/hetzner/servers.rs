@@ -1,4 +1,4 @@
-//! Servers: creating, switching, deleting, and a test's hand in the world.
+//! Servers: creating them, switching them on and off, deleting them, and changes that a test makes directly.
 
 use sandbox::hetzner::ServerSpec;
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ fn servers_are_created_by_the_rules() {
     let network = api.cloud.create_network(api.project, "net", "10.0.0.0/16");
     let long = "x".repeat(64);
     let no_public = json!({"enable_ipv4": false, "enable_ipv6": false});
-    // What is changed in a request that would be accepted.
+    // Each case: a change to a valid request that makes it invalid, and the expected status and error code.
     let cases = [
         (json!({"name": "taken"}), 409, "uniqueness_error"),
         (json!({"name": null}), 422, "invalid_input"),
@@ -103,7 +103,7 @@ fn a_new_server_is_initializing_then_runs() {
 fn power_actions_change_the_status() {
     let api = Api::new();
     let id = api.cloud.create_server(api.project, ServerSpec::default());
-    // Status before, action, its command, status afterwards.
+    // Each case: whether the server is on, the action, its command, and the server's status afterwards.
     let cases = [
         (true, "poweron", "start_server", "running"),
         (false, "poweron", "start_server", "running"),
@@ -124,7 +124,8 @@ fn power_actions_change_the_status() {
             (201, &json!(command)),
             "{action}"
         );
-        // The guest's own shutdown begins when the action is over: the second look sees its end.
+        // The guest shuts down after the action has ended. The first call ends the action, and so the second call sees
+        // the new status.
         api.get("/servers");
         assert_eq!(
             api.get(&format!("/servers/{id}")).at("/server/status"),
@@ -205,7 +206,8 @@ fn a_test_can_set_any_field_of_a_server() {
     assert_eq!(api.get("/servers?label_selector=edited=yes").names("servers"), ["server"]);
     assert_eq!(api.get(&format!("/networks/{net}")).at("/network/servers"), &json!([]));
 
-    // What the API changes afterwards is shown again.
+    // A test has set the status of this server by hand. That status is shown only until the API changes the status
+    // itself.
     assert_eq!(api.post(&format!("{path}/actions/poweroff"), Value::Null).status, 201);
     assert_eq!(api.get(&path).at("/server/status"), "off");
     assert_eq!(api.cloud.servers(api.project)[0]["status"], "off");

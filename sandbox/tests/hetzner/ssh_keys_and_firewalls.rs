@@ -1,4 +1,4 @@
-//! SSH keys, firewalls and images: what a new server may name, and what they say of themselves.
+//! SSH keys, firewalls and images: the rules for them, and their use by new servers.
 
 use serde_json::{Value, json};
 
@@ -27,7 +27,7 @@ fn a_key_is_kept_once() {
     assert_eq!(fingerprint.len(), 16 * 3 - 1);
     let cases = [
         (key("own", "y"), 409, "uniqueness_error"),
-        // The comment makes no other key of it.
+        // The project already has this public key under another name.
         (key("other", "x"), 409, "uniqueness_error"),
         (json!({"name": "other"}), 422, "invalid_input"),
         (json!({"name": "other", "public_key": "-----BEGIN"}), 422, "invalid_input"),
@@ -107,7 +107,7 @@ fn a_server_has_its_firewalls_from_its_creation_to_its_deletion() {
     let body = server(json!({"ssh_keys": ["own"], "firewalls": [{"firewall": firewall}]}));
     let made = api.post("/servers", body);
     assert_eq!(made.status, 201, "{}", made.body);
-    // A password is made only for those that have no key.
+    // A server with an SSH key gets no root password.
     assert_eq!(made.at("/root_password"), &Value::Null);
     let id = made.at("/server/id").clone();
     let shown = made.at("/server/public_net/firewalls");
@@ -117,7 +117,7 @@ fn a_server_has_its_firewalls_from_its_creation_to_its_deletion() {
     assert_eq!(api.get(&path).at("/firewall/applied_to"), &applied);
     let refused = api.call("DELETE", &path, Value::Null);
     assert_eq!((refused.status, refused.code()), (422, "resource_in_use"));
-    // An action is over when the next call comes.
+    // The next call ends the action that still runs, here the creation of the server.
     api.get("/servers");
     assert_eq!(api.call("DELETE", &format!("/servers/{id}"), Value::Null).status, 200);
     api.get("/servers");

@@ -1,4 +1,4 @@
-//! The tour through load balancers, certificates and Primary IPs.
+//! The part of the OpenAPI test that calls load balancers, certificates and Primary IPs.
 
 use std::net::Ipv4Addr;
 
@@ -46,7 +46,7 @@ fn primary_ips(tour: &mut Tour) {
     tour.get(&path);
 }
 
-/// Returns the ID of one that was issued.
+/// Sends the requests about certificates, and returns the ID of an issued certificate.
 fn certificates(tour: &mut Tour) -> Value {
     let body = |name: &str| json!({"name": name, "type": "managed", "domain_names": ["example.com"], "labels": {}});
     tour.api.cloud.hold_actions(true);

@@ -1,4 +1,4 @@
-//! Who may do what.
+//! Authentication and authorization: which requests a user is allowed to make.
 
 use sandbox::exchange::{Handler, Request};
 use sandbox::kubernetes::{PolicyRule, User};
@@ -60,7 +60,7 @@ fn a_certificate_names_a_user() {
         certificates: vec![certificate.clone()],
         ..User::default()
     });
-    // An empty one was signed by somebody else, or its time is over.
+    // The empty certificate stands for one that another CA has signed or that is not valid now.
     let cases = [(Some(certificate), 200), (Some(vec![4]), 403), (Some(vec![]), 401), (None, 403)];
     for (shown, expected) in cases {
         let request = Request { client_certificate: shown, ..request("GET", "/api/v1/nodes") };

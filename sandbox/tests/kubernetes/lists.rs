@@ -1,4 +1,4 @@
-//! Reading: versions, the cache, pages.
+//! GET and LIST: versions, the watch cache, and pages.
 
 use serde_json::{Value, json};
 
@@ -70,7 +70,7 @@ fn a_list_in_a_namespace_has_pages_too() {
     }
     let mut seen = Vec::new();
     let mut token = String::new();
-    // Four services, one a page.
+    // The namespace contains four Services, and each page contains one.
     for _ in 0..4 {
         let (_, page) =
             world.get(&format!("/api/v1/namespaces/default/services?limit=1&continue={token}"));

@@ -1,4 +1,5 @@
-//! What the recordings do not show: access, the cache, pages, the life of an object.
+//! Tests of the simulated Kubernetes API for what recordings of a real server do not show: access, the watch cache,
+//! pages, and the life of an object.
 
 mod access;
 mod lists;
@@ -14,7 +15,7 @@ use serde_json::{Value, json};
 
 const ADMIN: &str = "admin";
 
-/// A cluster, and requests by whoever has the token.
+/// A simulated cluster, to which a test can send requests with any token.
 struct World {
     cluster: Arc<Cluster>,
 }
@@ -52,7 +53,7 @@ impl World {
         self.send("GET", target, &Value::Null)
     }
 
-    /// `n0`, `n1`, …
+    /// Creates nodes with the names `n0`, `n1` and so on.
     fn nodes(&self, count: usize) {
         (0..count).for_each(|number| self.node(&format!("n{number}")));
     }

@@ -1,4 +1,4 @@
-//! The life of an object, and what the API takes and documents.
+//! The life of an object from its creation to its deletion, invalid requests, and the OpenAPI documents.
 
 use serde_json::{Value, json};
 
@@ -35,7 +35,7 @@ fn a_lease_that_does_not_exist_can_be_put() {
     let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
     let lease = json!({"metadata": {"name": "x"}, "spec": {"holderIdentity": "a", "leaseDurationSeconds": 15}});
     assert_eq!(world.send("PUT", &format!("{leases}/x"), &lease).0, 201);
-    // The second needs the version of the first.
+    // The first PUT has created the object. A second PUT without a `resourceVersion` is refused.
     assert_eq!(world.send("PUT", &format!("{leases}/x"), &lease).0, 422);
     assert_eq!(world.send("PUT", &format!("{leases}/y"), &lease).0, 400);
     assert_eq!(world.send("PUT", "/api/v1/nodes/x", &json!({"metadata": {"name": "x"}})).0, 404);

@@ -1,4 +1,4 @@
-//! Services: what the cluster gives them, what is refused, what may not change.
+//! Services: allocated addresses and ports, refused values, and fields that cannot change.
 
 use std::collections::BTreeSet;
 
@@ -61,7 +61,7 @@ fn invalid_fields_and_taken_ports_of_a_service_are_refused() {
     assert_eq!(post(&world, "second", node_port(30600)).0, 201);
     let own_twice = json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": 30700,
         "ports": [{"port": 80, "nodePort": 30700}]});
-    // What is asked, and the field that is at fault.
+    // Each case: the fields of the Service, and the field that the error names.
     let cases = [
         (local(30500), "spec.healthCheckNodePort"),
         (local(30600), "spec.healthCheckNodePort"),
@@ -104,7 +104,7 @@ fn fields_of_a_service_that_were_set_stay() {
     let more = json!({"externalTrafficPolicy": "Local", "loadBalancerClass": "example.com/a"});
     let (_, made) = post(&world, "web", more);
     let uid = made["metadata"]["uid"].clone();
-    // What is asked, what is answered.
+    // Each case: the changed fields, and the status of the answer.
     let cases = [
         (json!({"healthCheckNodePort": 30999}), 422),
         (json!({"loadBalancerClass": "example.com/b"}), 422),
@@ -122,7 +122,7 @@ fn fields_of_a_service_that_were_set_stay() {
     let (_, shown) = world.get(&format!("{SERVICES}/web"));
     assert_eq!(shown["spec"]["clusterIP"], made["spec"]["clusterIP"]);
     assert_eq!(shown["spec"].get("healthCheckNodePort"), None);
-    // What it has given back can be had again.
+    // The Service has released its node port, so another Service can have it.
     let port = made["spec"]["ports"][0]["nodePort"].clone();
     assert_eq!(post(&world, "next", json!({"ports": [{"port": 80, "nodePort": port}]})).0, 201);
 }
@@ -149,7 +149,7 @@ fn services_are_selected_by_type_and_name() {
     assert_eq!(status, 400);
 }
 
-/// A cluster is known by it.
+/// Clients recognise a cluster by the UID of its Service `kubernetes`, so this UID must not change.
 #[test]
 fn the_uid_of_the_api_servers_own_service_is_for_good() {
     let world = world();

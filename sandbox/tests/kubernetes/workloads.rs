@@ -1,4 +1,4 @@
-//! Deployments and DaemonSets: put there by a test, read by clients.
+//! Deployments and DaemonSets, which a test creates and clients can only read.
 
 use sandbox::exchange::Handler;
 use serde_json::{Value, json};

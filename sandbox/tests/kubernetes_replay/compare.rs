@@ -1,8 +1,9 @@
-//! Comparing a recorded answer with ours, where some values cannot be equal.
+//! Compares a recorded answer with the simulated server's answer, although some values cannot be equal.
 //!
-//! UIDs, versions, allocated addresses and ports, and `continue` tokens differ; what one of the recorded ones became
-//! is learned where it is first seen and must hold from then on, in requests and answers alike. So a write that should
-//! not raise a version and does is found.
+//! UIDs, versions, allocated addresses and ports, and `continue` tokens differ. When a recorded value is first seen,
+//! the test remembers which value stands at its place in the simulated answer. From then on the two values must
+//! correspond in all requests and answers. So the test finds a write that raises a `resourceVersion` although the
+//! recorded write did not.
 
 use std::collections::BTreeMap;
 
@@ -13,13 +14,15 @@ use serde_json::{Value, json};
 
 use super::order::{Case, Exemption};
 
-/// What recorded values are called here, by the field that has them.
+/// The simulated value that corresponds to each recorded value, e.g. the simulated UID for a recorded UID. The key is
+/// the group of the field and the recorded value.
 #[derive(Default)]
 pub struct Names {
     known: BTreeMap<(&'static str, String), Value>,
 }
 
-/// Fields that cannot be equal, and the group of values that each belongs to.
+/// The fields whose values differ between recorded and simulated answers, each with its group. Fields of one group
+/// share their values: a port can be a `nodePort` or a `healthCheckNodePort`.
 const LEARNED: [(&str, &str); 6] = [
     ("uid", "uid"),
     ("resourceVersion", "version"),
@@ -28,11 +31,12 @@ const LEARNED: [(&str, &str); 6] = [
     ("clusterIP", "ip"),
     ("continue", "continue"),
 ];
-/// Columns of tables that show ages.
+/// The table columns that show ages, which are not compared.
 const AGES: [&str; 3] = ["Age", "Last Seen", "First Seen"];
 
 impl Names {
-    /// A recorded request with our values in the place of theirs.
+    /// Returns a recorded request in which known recorded values, e.g. UIDs, are replaced by the corresponding
+    /// simulated ones.
     pub fn apply(&self, request: &Value) -> Value {
         let mut request = self.renamed(request, "");
         let mut path = request["path"].as_str().unwrap_or_default().to_string();
@@ -42,7 +46,8 @@ impl Names {
             path = path.replace(recorded, ours.as_str().unwrap_or_default());
         }
         request["path"] = path.into();
-        // Immutable, and another here: left out it is kept.
+        // An update is not allowed to change the creation time, and the recorded time differs from the simulated one.
+        // An update without this field keeps the simulated time.
         if let Some(metadata) = request["body"].get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.remove("creationTimestamp");
         }
@@ -66,7 +71,8 @@ impl Names {
         }
     }
 
-    /// Inside messages and cells: whole words only, so that a short number replaces nothing else.
+    /// Replaces recorded values by simulated ones in messages and table cells. Only whole words are replaced, so that a
+    /// short number does not change a part of another word.
     fn in_text(&self, text: &str) -> String {
         let is_part =
             |character: char| character.is_ascii_alphanumeric() || "-.".contains(character);
@@ -89,7 +95,7 @@ impl Names {
     }
 }
 
-/// What is not as recorded, one line each.
+/// Returns the differences between the simulated answer and the recorded answer, one text for each.
 pub fn differences(
     case: &Case,
     recorded: &Value,
@@ -150,7 +156,8 @@ fn learn(theirs: &Value, ours: &Value, field: &str, names: &mut Names) {
     }
 }
 
-/// Tokens are only taken for each other when they go on from the same key.
+/// Whether a recorded `continue` token and a simulated one continue the list at the same key. Returns true for all
+/// other fields.
 fn same_token(field: &str, theirs: &Value, ours: &Value) -> bool {
     let start = |token: &Value| -> Option<Value> {
         let json = URL_SAFE_NO_PAD.decode(token.as_str()?).ok()?;
@@ -160,7 +167,7 @@ fn same_token(field: &str, theirs: &Value, ours: &Value) -> bool {
     field != "continue" || start(theirs) == start(ours)
 }
 
-/// Takes out what says nothing.
+/// Replaces the parts of a body that are not compared, such as ages and times.
 fn normalised(case: &Case, mut body: Value) -> Value {
     if body["kind"] == "Table" {
         hide_ages(&mut body);
@@ -209,7 +216,8 @@ fn hide(value: &mut Value) {
                     ("creationTimestamp" | "deletionTimestamp", Value::String(_)) => {
                         *value = "a time".into()
                     }
-                    // Columns are described in our own words.
+                    // The simulated server describes table columns in its own words. Only whether there is a
+                    // description is compared.
                     ("description", Value::String(text)) => {
                         *value = json!({"described": !text.is_empty()})
                     }
@@ -222,7 +230,8 @@ fn hide(value: &mut Value) {
     }
 }
 
-/// Of discovery documents what we serve: the recorded entries of our names, with our verbs if the real server has them.
+/// Reduces two discovery documents to what can be compared. Of the recorded entries, only those that the sandbox also
+/// has are kept. If the real server has all verbs of the sandbox's entry, the recorded verbs are replaced by those.
 fn served(mut theirs: Value, ours: Value) -> (Value, Value) {
     for list in ["resources", "groups"] {
         let Some(entries) = ours[list].as_array() else {

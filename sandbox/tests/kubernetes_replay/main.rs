@@ -1,7 +1,8 @@
-//! Replays the recorded answers of a real API server against the Kubernetes half, in the order of the recording.
+//! Replays recorded requests against the simulated Kubernetes API, and compares the answers with those of a real API
+//! server. The requests have the order of the recording.
 //!
 //! The recordings are data outside the repository: the folder in `CCM_TEST_KUBERNETES_DATA`, or else
-//! `../shared/data/kubernetes` beside the repository. Without them the test says so and passes.
+//! `../shared/data/kubernetes` beside the repository. Without them the test is skipped and reports this.
 
 mod compare;
 mod order;
@@ -77,8 +78,8 @@ fn data_folder() -> Option<PathBuf> {
     folder.is_dir().then_some(folder)
 }
 
-/// The cluster before the first recorded case: an administrator, somebody who may do nothing, and what the recorded
-/// server had by itself.
+/// Creates the cluster as it was before the first recorded request. It has an administrator, and a service account
+/// without any rights.
 fn cluster() -> Arc<Cluster> {
     let cluster = Cluster::new();
     cluster.add_user(User {
@@ -101,7 +102,7 @@ fn load(folder: &Path, name: &str) -> Option<Value> {
     serde_json::from_str(&text).ok()
 }
 
-/// All recordings, as `FOLDER/CASE`.
+/// Returns the names of all recordings as `FOLDER/CASE`.
 fn recordings(folder: &Path) -> BTreeSet<String> {
     let entries = |folder: &Path| -> Vec<PathBuf> {
         std::fs::read_dir(folder)
@@ -151,7 +152,7 @@ fn send(cluster: &Cluster, recorded: &Value, who: Who) -> Response {
     })
 }
 
-/// Percent-decoding.
+/// Decodes a percent-encoded text.
 fn decode(text: &str) -> String {
     let mut parts = text.split('%');
     let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();

@@ -1,17 +1,17 @@
-//! The recorded cases in the order in which they were recorded, and what else happened between them.
+//! The recorded requests in their order, and the changes of the cluster between them that were not recorded.
 
 use sandbox::kubernetes::Cluster;
 use serde_json::json;
 
-/// One recorded case.
+/// One recorded request and its answer.
 pub struct Case {
-    /// `FOLDER/FILE` without its ending.
+    /// The path of the recording as `FOLDER/FILE`, without the file's ending.
     pub name: &'static str,
     pub who: Who,
-    /// What happened before it and was not recorded.
+    /// A change of the cluster that happened before this request and was not recorded.
     pub before: Option<fn(&Cluster)>,
     pub exempt: Option<Exemption>,
-    /// Only what the sandbox serves is compared.
+    /// Whether the answer is a discovery document, of which only the part that the sandbox serves is compared.
     pub discovery: bool,
     pub generated_name: bool,
 }
@@ -27,9 +27,9 @@ pub enum Who {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Exemption {
-    /// Skipped, for this reason.
+    /// The whole answer is expected to differ, for this reason. The case is reported as a skipped test.
     Whole(&'static str),
-    /// Replayed but for its message, which quotes managed fields.
+    /// The message is not compared, because it quotes `managedFields`. The rest of the answer is compared.
     Message,
 }
 
@@ -226,7 +226,7 @@ pub const ORDER: &[Case] = &[
     case("general/unsupported-media-type"),
 ];
 
-/// What the skipped case would have done.
+/// Makes the change that a server-side apply has made on the recorded server. The sandbox does not serve that request.
 fn apply_server_side(cluster: &Cluster) {
     cluster.edit("nodes", None, "worker-1", |node| {
         node["metadata"]["labels"]["applied"] = "yes".into()
@@ -242,14 +242,14 @@ fn two_more_nodes(cluster: &Cluster) {
     }
 }
 
-/// The recorded server listened on another port.
+/// Gives the Service `kubernetes` the port on which the recorded server listened.
 fn port_of_the_api_server(cluster: &Cluster) {
     cluster.edit("services", Some("default"), "kubernetes", |service| {
         service["spec"]["ports"][0]["targetPort"] = 16443.into();
     });
 }
 
-/// A real API server keeps a lease of its own.
+/// Creates the Lease by which a real API server announces itself.
 fn lease_of_the_api_server(cluster: &Cluster) {
     let metadata = json!({
         "name": "apiserver-wlv32tlttr4jl3gtroqexyxapa",

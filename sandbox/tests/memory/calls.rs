@@ -1,4 +1,4 @@
-//! Requests as a client writes them, and answers as it reads them.
+//! Helpers that write requests and read answers as a client does, in memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,15 +9,16 @@ use sandbox::time::{Simulated, simulate};
 use sandbox::{Builder, Half, Sandbox};
 use serde_json::Value;
 
-/// A sandbox in memory and its clock.
+/// A sandbox in memory, together with its simulated clock.
 pub struct Room {
-    // Before the guard: it ends while its time is still simulated.
+    // Fields are dropped in this order. The sandbox comes before the guard of the simulated time, so that it still has
+    // simulated time while it ends.
     pub sandbox: Sandbox,
     pub nanoseconds: Arc<AtomicU64>,
     _simulated: Simulated,
 }
 
-/// A status and a document; null where the body is none.
+/// The status and the JSON body of an answer. The body is null when it is not JSON.
 pub type Answer = (u16, Value);
 
 impl Room {
@@ -32,7 +33,8 @@ impl Room {
         self.nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
     }
 
-    /// The bytes of the answer; what the server waits passes.
+    /// Sends the bytes of a request and returns the answer. The server does not really wait: each wait moves the
+    /// simulated clock forward.
     pub fn exchange(&self, half: Half, request: &[u8]) -> Exchanged {
         self.sandbox.exchange(half, request, &|duration| self.pass(duration))
     }
@@ -50,7 +52,7 @@ impl Room {
     }
 }
 
-/// `headers` are lines with their ends.
+/// Returns the bytes of a request. Each line of `headers` ends with `\r\n`.
 pub fn request(method: &str, target: &str, token: &str, headers: &str, body: &str) -> Vec<u8> {
     let length = body.len();
     format!(

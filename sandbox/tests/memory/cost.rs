@@ -1,4 +1,4 @@
-//! What calls cost. Not run by default:
+//! Measures how long calls take. These tests run only on request:
 //! `cargo test --release -p sandbox --test memory -- --ignored --nocapture`.
 
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::calls::{Room, document, request};
 
-/// Exchanges of all kinds together.
+/// How many calls are measured, all kinds together.
 const CALLS: u32 = 20_000;
 const SANDBOXES: u32 = 1_000;
 
@@ -116,7 +116,8 @@ fn a_call() {
     println!("{:>8.1} µs  on average", sum / kinds.len() as f64);
 }
 
-/// In microseconds. What other programs do to this machine does not count.
+/// Returns the median in microseconds. Some calls are slow because of other programs, and they hardly change the
+/// median.
 fn median(mut spent: Vec<Duration>) -> f64 {
     spent.sort_unstable();
     spent[spent.len() / 2].as_secs_f64() * 1e6

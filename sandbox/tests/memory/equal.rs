@@ -1,4 +1,4 @@
-//! A socket and memory lead to the same bytes.
+//! Checks that a request gets the same bytes in memory as over a socket.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -12,7 +12,7 @@ use sandbox::{Half, Sandbox};
 
 use crate::calls::request;
 
-/// What a client reads until the end of the connection; none when that is a reset.
+/// Returns what a client reads until the connection ends. Returns `None` when the connection is reset.
 fn by_socket(address: SocketAddr, request: &[u8]) -> Option<Vec<u8>> {
     let mut socket = TcpStream::connect(address).unwrap();
     socket.write_all(request).unwrap();
@@ -20,7 +20,7 @@ fn by_socket(address: SocketAddr, request: &[u8]) -> Option<Vec<u8>> {
     socket.read_to_end(&mut answer).ok().map(|_| answer)
 }
 
-/// Without the lines that differ from one answer to the next.
+/// Returns an answer without the headers that differ from one answer to the next.
 fn steady(answer: &[u8]) -> String {
     let text = String::from_utf8_lossy(answer);
     let counts = |line: &&str| {
@@ -29,7 +29,7 @@ fn steady(answer: &[u8]) -> String {
     text.split("\r\n").filter(counts).collect::<Vec<_>>().join("\n")
 }
 
-/// Two configurations of the same half.
+/// Returns two equal configurations of one server.
 fn pair(half: Half, handler: &Arc<impl Handler + 'static>, effect: Option<Effect>) -> [Config; 2] {
     let config = || {
         let config = Config::new(half, handler.clone());

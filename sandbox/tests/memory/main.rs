@@ -1,4 +1,5 @@
-//! The sandbox in memory: the same answers as by socket, simulated time, the same answers to the same calls.
+//! Tests of the sandbox in memory: answers are equal to those over sockets, time is simulated, and the same calls get
+//! the same answers in every run.
 
 mod calls;
 mod cost;

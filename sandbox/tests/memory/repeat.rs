@@ -1,4 +1,4 @@
-//! Nothing in an answer depends on anything but the calls before it and their times.
+//! Checks that an answer depends only on the earlier calls and their times, so that a run can be repeated byte by byte.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::calls::{Room, document, request};
 
-/// Every byte that is answered to a life of a Service and its nodes.
+/// Returns the bytes of all answers in the life of a Service and its nodes.
 fn life() -> Vec<Vec<u8>> {
     let builder = Sandbox::builder().nodes(3).services(2).robot(1);
     let room = Room::new(builder.network("10.0.0.0/8"));

@@ -1,4 +1,4 @@
-//! What depends on time depends on simulated time.
+//! Checks that everything that depends on time follows the simulated clock.
 
 use std::time::Duration;
 
@@ -115,7 +115,8 @@ fn kubelets_report_until_their_machine_is_off() {
     let begun = "2026-11-23T12:00:00Z";
     assert_eq!(ready(), expected([["True", begun], ["True", begun]]));
     room.sandbox.cloud().set_power(server.as_u64().unwrap(), false);
-    // Looked at every ten seconds, and silent for fifty of them.
+    // The Node stays ready for fifty seconds without a report of its kubelet. It is checked every ten seconds, so the
+    // test sees the condition `Unknown` after sixty seconds.
     for _ in 0..6 {
         assert_eq!(ready(), expected([["True", begun], ["True", begun]]));
         room.pass(Duration::from_secs(10));

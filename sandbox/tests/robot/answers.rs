@@ -1,4 +1,4 @@
-//! What is shown of a server, field by field.
+//! The fields that Robot shows for a server.
 
 use sandbox::Sandbox;
 use serde_json::{Value, json};

@@ -1,4 +1,5 @@
-//! Who is refused, and when: logins, the block, limits, paths, faults.
+//! Requests that Robot refuses: wrong logins, requests during a block, too many requests, and unknown paths. Also
+//! Robot's answers under simulated faults.
 
 use std::collections::HashSet;
 use std::io::ErrorKind;
@@ -73,7 +74,7 @@ fn three_failed_logins_block_even_the_right_password() {
 
 #[test]
 fn a_block_ends_by_itself() {
-    // Ten minutes are 600 ms.
+    // At this scale the ten minutes of a block take 600 ms.
     let sandbox = servers(1).scale(0.001).start();
     let robot = sandbox.robot();
     let begun = Instant::now();
@@ -156,7 +157,7 @@ fn servers_and_resets_have_a_limit_each() {
 
 #[test]
 fn robot_s_limits_are_the_documented_ones_and_end_after_their_interval() {
-    // An hour is 1.08 s, in the answer 2.
+    // At this scale the interval of a limit, one hour, takes 1.08 s. An answer shows it as 2 seconds.
     let sandbox = servers(1).scale(0.0003).start();
     for (path, limit) in [("/server", 200), ("/reset", 500)] {
         let begun = Instant::now();
@@ -164,7 +165,8 @@ fn robot_s_limits_are_the_documented_ones_and_end_after_their_interval() {
             assert_eq!(get(&sandbox, path).0, 200);
         }
         let (status, refusal) = get(&sandbox, path);
-        // On a busy machine the first ones are forgotten already.
+        // On a busy machine the calls take longer than the interval of the limit. The oldest calls then no longer
+        // count, and no call is refused.
         if begun.elapsed() < Duration::from_secs(1) {
             let error = &refusal["error"];
             assert_eq!((status, &error["max_request"]), (403, &json!(limit)));
@@ -213,7 +215,7 @@ fn faults_by_a_seed_are_answers_of_robot() {
     let (user, password) = sandbox.robot().login();
     for number in 0..150 {
         let head = request("GET", &format!("/server/{number}"), (&user, &password));
-        // Some of them end without an answer.
+        // Some of the simulated faults end the connection without an answer.
         let _ = raw::call(sandbox.address(Half::Robot), &head);
     }
     let calls = sandbox.calls().calls();

@@ -1,4 +1,4 @@
-//! Dedicated servers in a world: their Nodes, the Network, the environment, targets of load balancers.
+//! Dedicated servers beside Cloud servers: their Nodes, the network, environment variables, and load balancer targets.
 
 use sandbox::hetzner::{Health, Machine};
 use sandbox::{Half, Sandbox};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{get, raw, servers};
 
-/// Two Cloud servers and two dedicated ones.
+/// Starts a sandbox with two Cloud servers and two dedicated servers.
 fn mixed() -> Sandbox {
     let builder = Sandbox::builder().nodes(2).robot(2).scale(0.0001);
     builder.network("10.0.0.0/8").heartbeats(false).start()
@@ -138,7 +138,7 @@ fn routes_do_not_pass_dedicated_servers() {
     }
 }
 
-/// A POST to the Cloud.
+/// Sends a POST to the Hetzner Cloud API and returns the status and the body.
 fn cloud(sandbox: &Sandbox, path: &str, body: &Value) -> (u16, Value) {
     let (token, body) = (&sandbox.projects().token, body.to_string());
     let head = format!("POST {path} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {token}");
@@ -148,7 +148,7 @@ fn cloud(sandbox: &Sandbox, path: &str, body: &Value) -> (u16, Value) {
     (answer.status, serde_json::from_slice(&answer.body).unwrap())
 }
 
-/// A load balancer in the Network.
+/// Creates a load balancer in the sandbox's network and returns its ID.
 fn balancer(sandbox: &Sandbox) -> u64 {
     let service = json!({"protocol": "tcp", "listen_port": 80, "destination_port": 1});
     let body = json!({"name": "web", "load_balancer_type": "lb11", "location": "fsn1",
@@ -188,7 +188,8 @@ fn targets_are_addresses_of_the_account_s_servers() {
         let (seen, body) = cloud(&sandbox, &add, &target(ip));
         let text = body.pointer("/error/code").and_then(Value::as_str);
         assert_eq!((seen, text.unwrap_or_default()), (status, code), "{ip}");
-        // Actions of this world are over in a moment, and none runs when the next begins.
+        // The running action locks the load balancer, so the next request must wait. In this sandbox, simulated time is
+        // so fast that the action ends within moments.
         while sandbox.cloud().has_running_actions() {
             std::thread::yield_now();
         }

@@ -1,4 +1,4 @@
-//! Each fault as a client meets it, and the call log it leaves.
+//! Tests of each simulated fault: what a client receives, and what the call log contains.
 
 use std::io::{ErrorKind, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use sandbox::exchange::{Handler, Request, Response};
 use sandbox::faults::{Effect, Faults, Rule};
 use sandbox::server::{Config, Server};
 
-/// Counts how often it really ran.
+/// A handler that counts how often it is called.
 #[derive(Default)]
 struct Counter {
     ran: AtomicUsize,
@@ -41,7 +41,7 @@ fn world() -> World {
 
 const WHOLE: &str = r#"{"items":["a","b","c"]}"#;
 
-/// What a client gets: a status and a body, or the kind of its error.
+/// What a client receives: the status and body of an answer, or the kind of an error.
 type Seen = Result<(u16, &'static str), ErrorKind>;
 
 #[test]

@@ -1,4 +1,4 @@
-//! The HTTP server from a raw socket: framing, limits, ends of connections.
+//! Tests of the HTTP server with raw sockets: framing, limits, and the ends of connections.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

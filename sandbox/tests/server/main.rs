@@ -1,4 +1,4 @@
-//! The HTTP server, its faults and its call log, from raw sockets.
+//! Tests of the HTTP server, its simulated faults and its call log, with raw sockets.
 
 mod faults;
 mod http;

@@ -1,4 +1,4 @@
-//! A client that sends what it is told, byte by byte, and reads what comes.
+//! An HTTP client that sends exactly the bytes that a test gives it, and reads the answer.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use sandbox::exchange::{Handler, Request, Response};
 
-/// An answer as it was on the wire.
+/// An answer as the client received it.
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
-    /// Names in lower case.
+    /// The headers, with names in lower case.
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
 }
@@ -25,7 +25,7 @@ impl Answer {
     }
 }
 
-/// No answer of this server takes longer in a test.
+/// The longest time that a test waits for an answer.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
 pub fn connect(address: SocketAddr) -> TcpStream {
@@ -34,12 +34,13 @@ pub fn connect(address: SocketAddr) -> TcpStream {
     socket
 }
 
-/// In one write: in two, the second would wait for the first's acknowledgement.
+/// Sends a request with one write. With two writes, the operating system could hold the second back until the first is
+/// acknowledged.
 pub fn send(stream: &mut impl Write, request: &str) {
     stream.write_all(request.as_bytes()).unwrap();
 }
 
-/// One request on a connection of its own.
+/// Sends one request on a new connection and returns the answer.
 pub fn call(address: SocketAddr, request: &str) -> std::io::Result<Answer> {
     let mut socket = connect(address);
     socket.write_all(request.as_bytes())?;
@@ -50,7 +51,7 @@ pub fn get(address: SocketAddr, path: &str) -> std::io::Result<Answer> {
     call(address, &format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"))
 }
 
-/// Reads exactly one answer; an error when it ends too early.
+/// Reads exactly one answer. Fails when the connection ends before the answer is complete.
 pub fn read_answer(stream: &mut impl Read, without_body: bool) -> std::io::Result<Answer> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -91,7 +92,8 @@ fn read_exactly(stream: &mut impl Read, bytes: usize) -> std::io::Result<Vec<u8>
     Ok(read)
 }
 
-/// Answers with what it was asked, as JSON; `/large/N` with N bytes; `/nothing` with 204; `/panic` not at all.
+/// A handler for tests. It answers with the request as JSON, except for `/large/N` with N bytes, `/nothing` with 204,
+/// `/panic` with a panic, and `/split` with a line break in a header.
 pub struct Echo;
 
 impl Handler for Echo {

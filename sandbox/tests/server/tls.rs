@@ -1,4 +1,4 @@
-//! TLS: who is let in, and what a request is told about the client.
+//! Tests of TLS: accepted and refused clients, and the client certificate that a request contains.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ fn world(validity: Validity) -> World {
     World { authority, server: Server::start(config).unwrap() }
 }
 
-/// `GET /` with TLS 1.3 or 1.2.
+/// Sends `GET /` with this version of TLS.
 fn get(
     world: &World,
     trusted: &Authority,
@@ -80,7 +80,8 @@ fn a_request_carries_the_certificate_that_our_authority_signed() {
         ("ours", Some(&good), Some(good.certificate_der.len())),
         ("P-384", Some(&p384), Some(p384.certificate_der.len())),
         ("Ed25519", Some(&ed25519), Some(ed25519.certificate_der.len())),
-        // Shown, and nobody's: the handshake passes, the API server answers 401.
+        // The client sends this certificate, but the server does not trust it. The handshake succeeds nevertheless, and
+        // an API server would answer 401.
         ("foreign", Some(&others), Some(0)),
         ("expired", Some(&expired), Some(0)),
         ("not yet valid", Some(&early), Some(0)),
@@ -119,7 +120,8 @@ fn a_client_can_tell_the_server_from_others() {
 
 #[test]
 fn the_server_has_another_name_than_its_authority() {
-    // OpenSSL calls a certificate whose issuer is its subject self-signed, and refuses it.
+    // OpenSSL takes a certificate whose issuer is also its subject for a self-signed one, and refuses it. The server's
+    // certificate therefore has a subject of its own.
     let authority = Authority::new("sandbox-ca").unwrap();
     let identity = authority.server(&["localhost"], Validity::Now).unwrap();
     let names = |name: &str| {

@@ -1,4 +1,4 @@
-//! Who gets in over TLS, by token or certificate, and how far: as a client would find out.
+//! Tests over TLS of which tokens and certificates are accepted, and of what their users are allowed to do.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -12,7 +12,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use sandbox::credentials::Identity;
 use sandbox::{Half, Sandbox};
 
-/// The status of a GET from the Kubernetes half.
+/// Sends a GET to the simulated Kubernetes API and returns the status of the answer.
 fn status(sandbox: &Sandbox, path: &str, token: Option<&str>, identity: Option<&Identity>) -> u16 {
     let certificate = |pem: &str| CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
     let mut roots = RootCertStore::empty();
@@ -58,7 +58,7 @@ fn tokens_and_certificates_open_what_the_rules_allow() {
         (nodes, None, Some(&ccm.identity), 200),
         (services, Some(&ccm.token), None, 200),
         (one_service, None, Some(&admin.identity), 200),
-        // The official role lists services and never gets one.
+        // The user `ccm` has the rules of the official ClusterRole. They allow `list` for Services, but not `get`.
         (one_service, Some(&ccm.token), None, 403),
         (nodes, None, None, 403),
         (nodes, Some(&"wrong".to_owned()), None, 401),

@@ -1,4 +1,5 @@
-//! Corners of a cluster that is not the sandbox's own; here it is another sandbox's, which answers like a real one.
+//! Sandboxes that store their objects in a part of a real cluster. The part is called a corner. In these tests, another
+//! sandbox plays the real cluster.
 
 use std::sync::Arc;
 
@@ -70,7 +71,7 @@ fn objects_are_changed_under_the_real_server_s_own_rules() {
     assert_eq!(cluster.get("nodes", None, "worker-1"), None);
 }
 
-/// Between the read and the write of a change, somebody else writes.
+/// Another client changes the node after `edit` has read it and before `edit` writes it. Then `edit` must run again.
 #[test]
 fn a_change_is_made_again_when_somebody_was_faster() {
     let theirs = theirs();
@@ -98,7 +99,8 @@ fn a_change_is_made_again_when_somebody_was_faster() {
     assert_eq!((&labels["theirs"], &labels["mine"]), (&json!("kept"), &json!("too")));
 }
 
-/// The sandbox has no Roles: what a real server answers about them is put in its mouth.
+/// Makes `theirs`, the sandbox that plays the real cluster, accept requests about Roles. A sandbox has no Roles, so
+/// simulated faults answer these requests.
 fn answers_for_roles(theirs: &Sandbox) {
     let answer = |status: u16, body: Value| Effect::Instead(Response::json(status, &body));
     let roles = "/apis/rbac.authorization.k8s.io/**";

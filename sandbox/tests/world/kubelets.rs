@@ -1,4 +1,4 @@
-//! Machines go off, come back, and are taken away; their Nodes follow.
+//! Servers are switched off, switched on and deleted, and their Nodes must follow.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! The whole world: what is in it at the start, its machines, its accounts, and the program around it.
+//! Tests of a whole sandbox: its start, its machines, its users, and the program `sandbox`.
 
 mod access;
 mod corner;

@@ -1,4 +1,4 @@
-//! The program `sandbox` from outside.
+//! Tests that start the program `sandbox`.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -15,12 +15,12 @@ fn sandbox(arguments: &[&str]) -> Command {
     command
 }
 
-/// A path of this test alone.
+/// Returns a path that no other test process uses.
 fn scratch(name: &str) -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{name}", std::process::id()))
 }
 
-/// A sandbox that runs, with what it wrote into its `--env-file`; killed when a test fails.
+/// A running program `sandbox` and the text of its `--env-file`. When a test fails, the program is killed.
 struct Running {
     child: Option<Child>,
     exports: String,
@@ -41,7 +41,7 @@ impl Running {
         Running { child: Some(child), exports: std::fs::read_to_string(env_file).unwrap() }
     }
 
-    /// Sends a signal and waits for the end.
+    /// Sends a signal to the program and waits until the program ends.
     fn end(mut self, signal: &str) -> Output {
         let child = self.child.take().unwrap();
         let sent =
@@ -54,7 +54,7 @@ impl Running {
         exported(&self.exports, name)
     }
 
-    /// The whole answer to a GET with the project's token.
+    /// Sends a GET to the Hetzner Cloud API with the project's token, and returns the whole answer.
     fn get(&self, path: &str) -> std::io::Result<String> {
         let url = self.exported("HCLOUD_ENDPOINT").unwrap();
         let token = self.exported("HCLOUD_TOKEN").unwrap();
@@ -62,7 +62,7 @@ impl Running {
     }
 }
 
-/// The whole answer to a GET.
+/// Sends a GET and returns the whole answer.
 fn get(url: &str, path: &str, credential: &str) -> std::io::Result<String> {
     let mut socket = TcpStream::connect(url.trim_start_matches("http://"))?;
     let head = format!("GET {path} HTTP/1.1\r\nHost: a\r\nAuthorization: {credential}");
@@ -80,7 +80,7 @@ impl Drop for Running {
     }
 }
 
-/// The value of `export NAME='value'`.
+/// Returns the value of the line `export NAME='value'`.
 fn exported(text: &str, name: &str) -> Option<String> {
     let prefix = format!("export {name}='");
     let line = text.lines().find_map(|line| line.strip_prefix(&prefix))?;
@@ -241,7 +241,8 @@ fn sighup_creates_a_new_token_and_revokes_the_last_but_one() {
             assert!(Instant::now() < limit, "no other token");
             std::thread::sleep(Duration::from_millis(5));
         };
-        // The file is written before an older one ends.
+        // The program writes the new token into the file and then revokes the oldest of three tokens. This loop waits
+        // until that token is refused.
         let is_ended = |token: &String| !is_accepted(token);
         while tokens.len() > 1 && !is_ended(&tokens[0]) {
             assert!(Instant::now() < limit, "the first token is still accepted");

@@ -1,4 +1,4 @@
-//! What a sandbox holds when it has started, and what is left when it has ended.
+//! The start and the end of a sandbox: what it contains at first, and what it leaves behind.
 
 use std::io::ErrorKind;
 use std::net::{Ipv6Addr, TcpStream};
@@ -163,7 +163,7 @@ fn a_half_that_was_stopped_starts_again_at_its_address() {
     }
 }
 
-/// Another program could otherwise get the port, and answer in the place of the API.
+/// While an API is stopped, no other program can get its port. Such a program would answer in the place of the API.
 #[test]
 fn a_half_that_was_stopped_keeps_its_port() {
     let sandbox = Sandbox::builder().heartbeats(false).start();
@@ -178,7 +178,8 @@ fn a_half_that_was_stopped_keeps_its_port() {
     }
 }
 
-/// A child has a copy of each socket until it runs its own program.
+/// A child process has copies of all sockets until it starts its own program. A copy of a stopped API's socket must not
+/// accept connections.
 #[test]
 fn a_half_that_was_stopped_is_closed_for_processes_that_start_meanwhile_too() {
     let sandbox = Sandbox::builder().heartbeats(false).start();

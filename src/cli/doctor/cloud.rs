@@ -1,5 +1,5 @@
-//! Checks of the cloud APIs: the token, the project and the private Network. With `ROBOT_ENABLED=true` the login of the
-//! Robot web service, and which of its servers are nodes, are checked as well.
+//! Checks of the cloud APIs: the token, the project and the private Network. With `ROBOT_ENABLED=true`, the login of
+//! the Robot web service is checked as well, and whether each dedicated server belongs to a node.
 
 use super::outcome::{CheckOutcome, CheckResult, Gap, counted, need, or_ok};
 use super::reads;
@@ -12,14 +12,15 @@ use crate::provider::{Attached, Instance, InstanceId, Permission};
 use crate::text::{self, shell_command};
 use std::collections::HashSet;
 
-/// The daemon postpones refreshes while fewer calls are left than the rate limit divided by this number.
+/// This number decides how many API calls are kept in reserve. While fewer calls are left than the rate limit divided
+/// by this number, the daemon postpones refreshes.
 const RESERVE_SHARE: u64 = 10;
 
-/// A difference between the clocks of this many seconds causes a warning. Even exact clocks may seem to differ a
-/// little, because the answer takes time, and the date in the answer has whole seconds only.
+/// When the clocks of this machine and of the Cloud API differ by this many seconds or more, the check `clock` warns.
+/// Smaller differences are normal, because the answer takes time, and its `Date` header has whole seconds only.
 const WARN_SKEW_S: u64 = 5;
-/// A difference between the clocks of this many seconds is a failure. Even a smaller difference makes an API refuse
-/// tokens and certificates sooner or later.
+/// When the clocks of this machine and of the Cloud API differ by this many seconds or more, the check `clock` fails. A
+/// wrong clock makes APIs refuse tokens and certificates sooner or later.
 const FAIL_SKEW_S: u64 = 60;
 
 pub(super) fn token(view: &DoctorView) -> CheckResult {
@@ -126,8 +127,8 @@ pub(super) fn network(view: &DoctorView) -> CheckResult {
     }])
 }
 
-/// Returns the ID of the Network when there are dedicated servers and routes, and the Network does not expose its
-/// routes to its vSwitch.
+/// Returns the ID of the private Network when ccm manages its routes, dedicated servers are enabled, and the Network
+/// does not expose its routes to its vSwitch.
 fn hides_routes<'a>(view: &'a DoctorView) -> Option<&'a String> {
     let is_closed =
         reads::of_login(view).is_some() && view.cloud.checkup.exposes_routes == Some(false);
@@ -161,7 +162,8 @@ pub(super) fn attached(view: &DoctorView) -> CheckResult {
                 "attach it, correct {HCLOUD_NETWORK}, or set {HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK}=true if it need \
                  not be attached"
             );
-            // Outside of a pod this is only a warning, because the daemon may run on another machine than this command.
+            // In a pod it is a failure that the machine is not attached to the Network. Outside of a pod it is only a
+            // warning, because the daemon may run on another machine than this command.
             CheckOutcome::bad(startup::is_set_here("KUBERNETES_SERVICE_HOST"), found, remedy)
         }
     }])
@@ -191,7 +193,8 @@ pub(super) fn robot_login(view: &DoctorView) -> CheckResult {
     }])
 }
 
-/// Reports dedicated servers that may be the missing server of a node, and dedicated servers whose contract ends.
+/// Reports two problems of dedicated servers. A server has no node while some node waits for its server, so this may be
+/// the missing server. Or the server of a node was cancelled.
 pub(super) fn dedicated(view: &DoctorView) -> CheckResult {
     let servers = match reads::of_login(view) {
         None | Some(Err(Gap::NotHere(_))) => return Ok(Vec::new()),
@@ -238,8 +241,8 @@ fn cancelled(server: &Instance, node: &str) -> Option<CheckOutcome> {
     server.is_cancelled.then(|| CheckOutcome::warn(found, remedy).on("node", node))
 }
 
-/// Whether the node is on a dedicated server and no login is set to look the server up. The check `robot` reports the
-/// missing login for all nodes.
+/// Whether the node is on a dedicated server, but ccm has no login of the Robot web service to look this server up. The
+/// check `robot` reports the missing login for all nodes at once.
 pub(super) fn is_not_looked_up(view: &DoctorView, plan: &NodePlan) -> bool {
     let is_dedicated = |id: &str| id.starts_with("hrobot://") || id.starts_with("hcloud://bm-");
     matches!(reads::of_login(view), Some(Err(Gap::NotHere(_))))

@@ -1,4 +1,4 @@
-//! Checks of the API server, of our rights there, of the leader, and of other programs that do the same work.
+//! Checks of the API server, of the user's rights there, of the leader, and of other programs that do ccm's work.
 
 use super::outcome::{CheckOutcome, CheckResult, Gap, need, or_ok};
 use super::reads::COUNT_EVENTS;
@@ -14,7 +14,7 @@ const MINOR_AT_LEAST: u32 = 30;
 const SECURE_PORT: u64 = 10258;
 
 const OTHER: &str = "cloud-controller-manager";
-/// The part of the name of an image or of a workload by which our program is recognized.
+/// The text by which a workload of ccm is recognized. It is part of the workload's name, or of the name of its image.
 const OURS: &str = "ccm-from-scratch";
 
 pub(super) fn reached(view: &DoctorView) -> CheckResult {
@@ -114,8 +114,9 @@ pub(super) fn other_ccm(view: &DoctorView) -> CheckResult {
         of_workload(CheckOutcome::fail(found, remedy(&stop)), workload)
     });
     let mut others: Vec<CheckOutcome> = others.collect();
-    // A Lease holder of this name is no proof of another program, because our program may run in a Deployment of that
-    // name. The image of a workload is a proof.
+    // The Lease holder has a name like a pod of hcloud-cloud-controller-manager. This does not prove that
+    // hcloud-cloud-controller-manager runs, because ccm can run in a Deployment with that name. Only the image of a
+    // workload is a proof.
     if let (true, Some(holder)) = (others.is_empty(), holder)
         && !workloads.iter().any(runs_us)
     {
@@ -138,7 +139,8 @@ fn stop(namespace: &str, workload: &Workload) -> String {
     }
 }
 
-/// Adds the workload to the outcome. A workload's name has the form `deployment/NAME`.
+/// Returns the outcome as an outcome about this workload, whose name has the form `deployment/NAME` or
+/// `daemonset/NAME`.
 fn of_workload(outcome: CheckOutcome, workload: &Workload) -> CheckOutcome {
     let (kind, name) = workload.name.split_once('/').unwrap_or_default();
     outcome.on(kind, name)
@@ -149,15 +151,15 @@ fn is_other(workload: &Workload) -> bool {
     workload.images.iter().any(is_other)
 }
 
-/// Whether the workload runs our program. A fitting name of the workload is enough, because the image may have any name
-/// when somebody put our program into the Deployment of another cloud-controller-manager.
+/// Whether the workload runs ccm. When somebody put ccm into the Deployment of another cloud-controller-manager, the
+/// image can have any name. Therefore a name that is usual for a cloud-controller-manager is enough.
 fn runs_us(workload: &Workload) -> bool {
     let is_named = |text: &str| text.contains(OURS) || text.contains(OTHER);
     !is_other(workload)
         && (is_named(&workload.name) || workload.images.iter().any(|image| image.contains(OURS)))
 }
 
-/// Returns the workloads in the Lease's namespace that run our program. The error says that there are none, or that the
+/// Returns the workloads in the Lease's namespace that run ccm. Returns an error when there are none, or when the
 /// workloads were not read.
 fn own<'a>(view: &'a DoctorView) -> Result<Vec<&'a Workload>, Gap> {
     let workloads = view.workloads.as_ref()?;
@@ -183,7 +185,7 @@ pub(super) fn probes(view: &DoctorView) -> CheckResult {
     or_ok(wrong, "no probe uses port 10258")
 }
 
-/// Reports workloads of the daemon whose pods do not stay up.
+/// Reports workloads of the daemon that have fewer ready pods than wanted.
 pub(super) fn daemon(view: &DoctorView) -> CheckResult {
     let namespace = &view.settings.lease_namespace.value;
     let outcomes = own(view)?.into_iter().filter_map(|workload| {

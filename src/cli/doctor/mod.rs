@@ -94,7 +94,7 @@ pub(super) fn doctor(words: Vec<OsString>) -> Result<Exit, Exit> {
     Ok(exit.fail_if(is_failed(&all)))
 }
 
-/// Returns the outcomes of all checks, the worst first.
+/// Runs all checks on the data that was read, and returns their outcomes, the worst first.
 pub(super) fn outcomes(view: &DoctorView) -> Vec<CheckOutcome> {
     let mut all = Vec::new();
     for (check, _, if_unread, decide) in CHECKS {
@@ -106,9 +106,9 @@ pub(super) fn outcomes(view: &DoctorView) -> Vec<CheckOutcome> {
     all
 }
 
-/// Chooses the findings for a screen that has no room for all, and keeps their order. The worst findings are chosen
-/// first. Among findings with the same status, the first finding of each check is chosen before the second finding of
-/// any check. A check with many objects therefore hides no other check.
+/// Chooses the outcomes for a screen that has no space for all of them, and keeps their order. The worst outcomes are
+/// chosen first. When outcomes are equally bad, the first outcome of each check is chosen before the second outcome of
+/// any check. A check with many objects can therefore not push other checks from the screen.
 pub(super) fn selected(outcomes: &[CheckOutcome], at_most: usize) -> Vec<&CheckOutcome> {
     let mut of_check: BTreeMap<(&str, CheckStatus), usize> = BTreeMap::new();
     let ranked = outcomes.iter().enumerate().map(|(place, one)| {
@@ -138,8 +138,8 @@ const INDENT: usize = 22;
 /// The greatest number of objects that the report lists for one check, unless the output is wide.
 const OBJECTS_AT_MOST: usize = 10;
 
-/// Returns the report as text, for a person to read. With `is_wide` the report has every object, and what was checked.
-/// A fix that holds for several objects stands below the last of them.
+/// Returns the report as text for a person. A fix that holds for several objects is printed once, below the last of
+/// them. With `is_wide` the report lists every object, and says for each check what was looked at.
 pub(super) fn report(outcomes: &[&CheckOutcome], is_wide: bool) -> String {
     let mut text = String::new();
     for of_check in outcomes.chunk_by(|a, b| (a.check, a.status) == (b.check, b.status)) {

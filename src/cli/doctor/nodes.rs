@@ -1,5 +1,5 @@
-//! Checks of nodes and their servers. A problem that is visible in Kubernetes is reported even when the Cloud API does
-//! not answer, and a problem that is visible in the cloud even when Kubernetes does not answer.
+//! Checks of nodes and their servers. When the Cloud API does not answer, the problems that Kubernetes alone shows are
+//! still reported. When Kubernetes does not answer, the problems that the Cloud API alone shows are still reported.
 
 use super::cloud;
 use super::outcome::{CheckOutcome, CheckResult, Gap, counted, need, or_ok, reported};
@@ -23,8 +23,8 @@ fn own(nodes: &[NodePlan]) -> (usize, usize) {
     (own.clone().count(), own.filter(is_matched).count())
 }
 
-/// Calls `decide` for each node, and returns the outcomes. When there are none, returns one outcome with
-/// the message `ok`.
+/// Calls `decide` for each node, and returns the outcomes about nodes. When `decide` returns nothing for all nodes, the
+/// result is one outcome with the message `ok`.
 fn each(
     nodes: &[NodePlan],
     decide: impl Fn(&NodePlan) -> Option<CheckOutcome>,
@@ -58,8 +58,8 @@ pub(super) fn project(view: &DoctorView) -> CheckResult {
     }])
 }
 
-/// Returns an error when no node has its server in the token's project. The check `project` then reports this for
-/// all nodes, so other checks say nothing about servers.
+/// Returns an error when no node has its server in the token's project. The check `project` then reports this for all
+/// nodes at once, and other checks that call this function are skipped.
 pub(super) fn need_project(view: &DoctorView) -> Result<(), Gap> {
     match view.nodes.as_ref().map(|nodes| own(nodes)) {
         Ok((1.., 0)) => Err(Gap::NotHere(
@@ -100,7 +100,7 @@ pub(super) fn kubelets(view: &DoctorView) -> CheckResult {
     each(need(&view.nodes, "nodes")?, decide, ok)
 }
 
-/// Reports the worst problem of each node's server.
+/// Reports the worst problem with the server of each node.
 pub(super) fn servers(view: &DoctorView) -> CheckResult {
     let nodes = view.nodes.as_ref()?;
     need(&view.cloud.servers, "api")?;
@@ -113,7 +113,7 @@ pub(super) fn servers(view: &DoctorView) -> CheckResult {
         Reason::InvalidServerLabel,
         Reason::ServerClaimedTwice,
         Reason::UnknownProviderID,
-        // A node's plan has this reason when the node's dedicated server has a name other than the node's.
+        // The reason `PossibleNodeDeletion` means that the node's dedicated server has another name than the node.
         Reason::PossibleNodeDeletion,
     ];
     let decide = |plan: &NodePlan| {
@@ -122,7 +122,8 @@ pub(super) fn servers(view: &DoctorView) -> CheckResult {
         }
         let is_new =
             matches!(plan.server, ServerMatch::Matched(..)) && is_uninitialized(&plan.node);
-        // A finding that blocks a node says that the node can't be initialised, or can't be kept up to date.
+        // A finding is what a plan reports about a node. A finding is a failure here when it prevents the node from
+        // being initialised or updated. All other findings are warnings.
         let blocked = find(plan, &[Reason::ServerReplaced]).or(plan.obstacle.as_ref());
         match (blocked, find(plan, &in_doubt)) {
             (Some(finding), _) => Some(reported(CheckOutcome::fail, finding, &inspect(plan))),
@@ -139,8 +140,8 @@ pub(super) fn servers(view: &DoctorView) -> CheckResult {
     each(nodes, decide, format!("{count}, each with its server"))
 }
 
-/// Reports nodes that are not ready for a reason other than their server, and ready nodes that still have the taint of
-/// a server that is off. The checks `servers` and `nodes` report the nodes that are not ready because of their server.
+/// Reports nodes that are not ready although their server exists and runs, and ready nodes that still have the taint of
+/// a server that is off. Nodes that are not ready because of their server are left to the checks `servers` and `nodes`.
 pub(super) fn ready(view: &DoctorView) -> CheckResult {
     let nodes = need(&view.nodes, "nodes")?;
     let is_down = |plan: &&NodePlan| !plan.node.is_ready() && !is_uninitialized(&plan.node);
@@ -161,8 +162,8 @@ pub(super) fn ready(view: &DoctorView) -> CheckResult {
                 "not ready; the taint shutdown shows that its server was off",
                 "switch its server on".to_owned(),
             ),
-            // The power state of a dedicated server is not known here. Asking the Robot web service about each server
-            // would use up the web service's rate limit.
+            // Only a cloud server is known to run. The power state of dedicated servers is not read, because a call for
+            // each server would use up the rate limit of the Robot web service.
             ServerMatch::Matched(server, _) if server.id.cloud().is_some() => {
                 ("not ready; its server runs", see_kubelet(plan))
             }

@@ -1,5 +1,5 @@
-//! The table of stages, which has every read of the checks. Each read may fail without stopping the others. A read that
-//! needs a failed read is not tried, and credentials that an API refused are not sent again.
+//! The table of stages. It lists everything that the checks read. When a read fails, the reads after it are still made,
+//! except those that need its data. Credentials that an API refused are not sent again.
 
 use super::outcome::{Credential, Gap, Seen};
 use super::reads::{self, DoctorReader};
@@ -21,14 +21,14 @@ struct ReadStage {
     name: &'static str,
     /// The name of the check that reports that this stage could not be read.
     check: &'static str,
-    /// The stages that must have been read before this stage.
+    /// The names of the stages that must have succeeded before this stage is read.
     needs: &'static [&'static str],
     /// The credentials that the stage sends.
     sends: &'static [Credential],
     /// Whether the stage reads the cloud. With `--watch` such a stage is read once a minute.
     is_of_cloud: bool,
-    /// Reads the data of the stage, stores the result in the view, and returns whether it succeeded. When the second
-    /// argument is an error, nothing is read, and this error is the result.
+    /// Reads the data of the stage, stores the result in the `DoctorView`, and returns whether the read succeeded. When
+    /// the second argument is an error, nothing is read, and that error is stored and returned.
     read: fn(&mut DoctorView, Seen<&DoctorReader>) -> Seen<()>,
 }
 
@@ -36,8 +36,8 @@ const KUBERNETES: &[Credential] = &[Credential::Kubernetes];
 const CLOUD: &[Credential] = &[Credential::Cloud];
 const BOTH: &[Credential] = &[Credential::Kubernetes, Credential::Cloud];
 
-/// The stages in the order in which they are read. They do not need the login of Robot among their credentials, because
-/// Robot's client itself sends a refused login only once in ten minutes.
+/// The stages in the order in which they are read. The login of Robot is not among the credentials of any stage,
+/// because Robot's client itself does not send a refused login again within ten minutes.
 #[rustfmt::skip] // Each row has what is read, the check that reports it, what it needs, and what it sends.
 const STAGES: &[ReadStage] = &[
     stage("the token", "token", &[], &[], |view, may| {
@@ -126,8 +126,8 @@ fn unread<T>() -> Seen<T> {
 /// The stages that have ended so far, with their results.
 type EndedStages = Vec<(&'static ReadStage, Seen<()>)>;
 
-/// Returns an error when the stage must be skipped. This has two causes only: a stage that it needs was not read, or an
-/// earlier stage showed that an API refuses the credentials that this stage would send.
+/// Returns an error when the stage must be skipped. A stage is skipped when a stage that it needs was not read, or when
+/// an API refused the same credentials in an earlier stage.
 fn may_read(stage: &ReadStage, ended: &EndedStages) -> Seen<()> {
     for needed in stage.needs {
         let ended = ended.iter().find(|(stage, _)| stage.name == *needed);
@@ -145,16 +145,18 @@ fn may_read(stage: &ReadStage, ended: &EndedStages) -> Seen<()> {
     Ok(())
 }
 
-/// How old answers of Kubernetes may be when the checks run only once. The time is so long that nothing is read twice.
+/// How old cached answers of Kubernetes are allowed to be when the checks run only once. The time is so long that no
+/// list is read twice.
 const ONE_LOOK: Duration = Duration::from_secs(3600);
 
-/// Reads what the checks need, once or with `--watch` again and again. With `--watch` the cloud is read once a minute,
-/// and the user's rights are not checked again once the user has all of them.
+/// Reads the data for the checks, once, or again and again with `--watch`. With `--watch` the cloud is read only once a
+/// minute. The user's rights are not checked again after a check found that no right is missing.
 pub(in crate::cli) struct Observer<'a> {
     reader: DoctorReader<'a>,
-    /// How long the answers of the cloud are used again. Zero means that every view asks the cloud anew.
+    /// How long the answers of the cloud are used again. Zero means that each call of [`Observer::observe`] reads the
+    /// cloud.
     keep: Duration,
-    /// The results of the last read of the cloud, and the stages that made this read.
+    /// The data of the last read of the cloud, and the results of the stages that read the cloud.
     cloud: Option<(CloudView, EndedStages)>,
 }
 
@@ -214,7 +216,8 @@ impl<'a> Observer<'a> {
         view
     }
 
-    /// Returns the view before anything is read. Each stage notes its result in the view.
+    /// Returns the [`DoctorView`] before any stage has run. Each stage then stores its result in it. `cloud` is the
+    /// data of an earlier read of the cloud, which is used again.
     fn blank(&self, cloud: Option<CloudView>) -> DoctorView<'a> {
         let problems = self.reader.started.problems.iter();
         let problems = problems.filter(|problem| !reads::is_of_token(problem));
@@ -247,8 +250,8 @@ impl<'a> Observer<'a> {
     }
 }
 
-/// Returns the provider, even when there is no token. A provider without a token plans nothing. It only tells which
-/// provider a provider ID belongs to.
+/// Creates the provider for Hetzner Cloud even when there is no API token. Without a token, it can only tell whether a
+/// node's provider ID is one of Hetzner Cloud.
 fn provider(settings: &Settings) -> Seen<Hetzner> {
     let mut settings = settings.clone();
     settings.token.value.get_or_insert_with(SecretSource::none);

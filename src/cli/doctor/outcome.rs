@@ -16,7 +16,7 @@ pub(in crate::cli) enum CheckStatus {
     Fail,
     /// The daemon works, but a person should read this message.
     Warn,
-    /// A part could not be checked. This outcome alone is no fault.
+    /// The check, or a part of it, could not be made. A skipped check is no problem by itself.
     Skipped,
     Ok,
 }
@@ -46,18 +46,18 @@ pub(in crate::cli) struct CheckOutcome {
     pub(super) remedy: String,
 }
 
-/// The result of a check: a single outcome that is about no object in particular, or an outcome for each object that
-/// has a problem. The error says that something the check needs was not read.
+/// The outcomes of a check: either a single outcome about no object in particular, or an outcome for each object that
+/// has a problem. The error says that data which the check needs was not read.
 pub(super) type CheckResult = Result<Vec<CheckOutcome>, Gap>;
 
-/// The data that was read, or the gap that says why nothing was read.
+/// Data that was read, or else a [`Gap`], which says why the data was not read.
 pub(in crate::cli) type Seen<T> = Result<T, Gap>;
 
-/// The reason why something was not read.
+/// The reason why some data for the checks was not read.
 #[derive(Clone, Debug)]
 pub(in crate::cli) enum Gap {
-    /// The read was not made, because something that it needs was not read. The value is the name of the
-    /// check that reports why.
+    /// The read was not made, because it needs data of an earlier read that failed. The value is the name of the check
+    /// that reports the earlier read.
     Needs(&'static str),
     /// There is nothing to read, or the user has no right to read it. The value is the reason. Neither case is a fault.
     NotHere(String),
@@ -78,8 +78,8 @@ pub(in crate::cli) enum Credential {
 }
 
 impl Gap {
-    /// Returns the gap for a stage that could not be read because an earlier stage could not. `check` is the name of
-    /// the check that reports the earlier stage.
+    /// A read ended with this gap, i.e. for this reason, so another read, which needs its data, was skipped. Returns
+    /// the gap for the skipped read. `check` is the name of the check that reports the first read.
     pub(super) fn behind(&self, check: &'static str) -> Gap {
         match self {
             Gap::NotHere(why) => Gap::NotHere(why.clone()),
@@ -88,12 +88,13 @@ impl Gap {
     }
 }
 
-/// Returns what was read. The error is a gap that names `check`, because that check says why nothing was read.
+/// Returns the data that was read. When the data was not read, returns an error that refers to `check`, the check that
+/// says why.
 pub(super) fn need<'a, T>(seen: &'a Seen<T>, check: &'static str) -> Result<&'a T, Gap> {
     seen.as_ref().map_err(|gap| gap.behind(check))
 }
 
-/// Lets `?` turn a reference to a gap into the error of a check.
+/// Lets the operator `?` return a reference to a [`Gap`] as the error of a check.
 impl From<&Gap> for Gap {
     fn from(gap: &Gap) -> Gap {
         gap.clone()
@@ -117,8 +118,8 @@ impl CheckOutcome {
         CheckOutcome::new(CheckStatus::Skipped, message, "")
     }
 
-    /// Returns the outcome of a check that could not read what it needs. `remedy` is the fix when a read failed with an
-    /// error that shows none.
+    /// Returns the outcome of a check whose data was not read. `remedy` is the fix when the read failed with an error
+    /// that has no fix of its own.
     pub(super) fn unread(gap: Gap, remedy: &str) -> CheckOutcome {
         match gap {
             Gap::Needs(check) => {
@@ -131,7 +132,8 @@ impl CheckOutcome {
         }
     }
 
-    /// Returns a failure when `is_grave`, e.g. because every object of the kind has the problem, else a warning.
+    /// Returns a failure when `is_grave` is true, and otherwise a warning. For example, a problem is grave when every
+    /// object has it.
     pub(super) fn bad(
         is_grave: bool,
         message: impl Into<String>,
@@ -167,8 +169,8 @@ impl CheckOutcome {
 /// The length to which a message is cut, in characters.
 const LONGEST_MESSAGE: usize = 300;
 
-/// Returns the outcome for a finding of a plan, with the fix of the finding. `inspect` is the command that shows the
-/// object. The fix names this command when the message is cut.
+/// Returns the outcome for a finding, which is what a plan reports about an object. A message that is too long is cut.
+/// The fix then also names `inspect`, the command that shows the whole message.
 pub(super) fn reported(
     outcome: fn(String, String) -> CheckOutcome,
     finding: &Finding,

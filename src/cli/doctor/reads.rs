@@ -1,4 +1,4 @@
-//! The reads of the stages in `observe`, and the rights that a role must give for them.
+//! The functions that read the data for the checks, and the rights in Kubernetes that a role must give for these reads.
 
 use super::outcome::{Credential, Gap, Seen, need};
 use super::view::{CloudView, ClusterView, DoctorView, Need};
@@ -31,9 +31,9 @@ pub(super) struct DoctorReader<'a> {
     pub(super) started: &'a Started,
     pub(super) begun: Instant,
     pub(super) apis: Seen<Apis>,
-    /// Whether the client for the cluster could be made. The error says why not.
+    /// Whether the client for the cluster could be created. The error says why it could not.
     pub(super) has_cluster: Seen<()>,
-    /// How old an answer of Kubernetes may be before Kubernetes is asked again.
+    /// How old a cached answer of Kubernetes is allowed to be. If it is older, Kubernetes is asked again.
     pub(super) look: Duration,
     /// Whether the user is known to have all rights of the daemon.
     pub(super) has_rights: bool,
@@ -55,11 +55,12 @@ const NEEDS: &[Need] = &[
     ("update", LEASES),
 ];
 
-/// The right to read events. The daemon works without this right, and hcloud-cloud-controller-manager's role lacks it.
+/// The right to read an event, which the daemon needs to count repeated events. The daemon works without this right,
+/// which the role of hcloud-cloud-controller-manager does not give.
 pub(super) const COUNT_EVENTS: Need = ("get", "events");
 
-/// The resource that only leader election needs. A role allows the verbs on this resource for the one Lease that the
-/// daemon uses. Only the verb `create` can't be limited to the name of an object.
+/// The resource that only leader election uses. The role of the daemon allows access only to the one Lease with the
+/// right name. For the verb `create`, Kubernetes can't limit the access to a name.
 const LEASES: &str = "leases";
 
 fn question<'a>((verb, resource): Need, lease: &'a LeaseKey) -> AllowedVerb<'a> {
@@ -99,8 +100,8 @@ pub(super) fn cluster(reader: &DoctorReader) -> Seen<ClusterView> {
     let version = kube.version().map_err(unreached)?;
     let missing = if reader.has_rights { Ok(Vec::new()) } else { missing(reader, kube) };
     let missing = match missing {
-        // Every user may read the API server's version, so reading it proves nothing about the credentials. This second
-        // call shows whether the API server accepts them.
+        // This second call shows whether the API server accepts the credentials. Reading the version above does not
+        // show this, because every user is allowed to read the version.
         Err(error) if error.is_unauthorized() || error.is_unavailable() => {
             return Err(unreached(error));
         }
@@ -122,7 +123,8 @@ fn missing(reader: &DoctorReader, kube: &kube::KubeClient) -> Result<Vec<Need>, 
     Ok(missing)
 }
 
-/// Reads the Lease, and takes the cluster's identity from it. Returns `None` when nobody holds the Lease.
+/// Reads the Lease. The Lease also contains the identity of the cluster (UIDs of the Service `default/kubernetes`),
+/// which later reads need. Returns `None` when nobody holds the Lease.
 pub(super) fn lease(reader: &DoctorReader) -> Seen<Option<LeaseSpec>> {
     let (apis, settings) = (reader.apis.as_ref()?, &reader.started.settings);
     if !settings.leader_elect.value {
@@ -143,7 +145,7 @@ pub(super) fn workloads(reader: &DoctorReader) -> Seen<Vec<Workload>> {
     })
 }
 
-/// Reads from the Lease how long to wait before the next login to Robot, after a login of the daemon was refused.
+/// Reads from the Lease whether the daemon's login to Robot was refused, and how long to wait before the next login.
 pub(super) fn wait_of_login(reader: &DoctorReader) {
     if let Ok(apis) = &reader.apis {
         leader::heed_refused_login(&reader.started.settings, apis);
@@ -160,7 +162,7 @@ pub(super) fn dedicated(
     Some(listed.map(|view| view.value))
 }
 
-/// Returns the dedicated servers that the login of Robot may see, or `None` when `ROBOT_ENABLED` is false.
+/// Returns the dedicated servers to which the login of Robot has access, or `None` when `ROBOT_ENABLED` is false.
 pub(super) fn of_login(view: &DoctorView) -> Option<Seen<Arc<Vec<Instance>>>> {
     let dedicated = view.cloud.dedicated.clone();
     let read = || dedicated.ok_or_else(without_login)?.map_err(robot_gap);
@@ -172,7 +174,7 @@ pub(super) fn servers(reader: &DoctorReader, cloud: &mut CloudView) -> Seen<Arc<
     cloud.asked = clock::now();
     let instances = apis.provider.instances();
     let servers = instances.map_or_else(|| Ok(Vec::new()), |all| all.list(Urgency::Needed));
-    // The answer with the servers shows the rate limit as well, so no call is made for the rate limit.
+    // The headers of the answer that listed the servers contain the rate limit, so no further call is made to learn it.
     cloud.checkup = apis.provider.checkup(false);
     let servers = servers.map_err(cloud_gap)?;
     Ok(apis.instances_listed(servers, cloud.asked).value)
@@ -186,8 +188,8 @@ pub(super) fn checkup(reader: &DoctorReader, cloud: &mut CloudView) -> Seen<()> 
     }
 }
 
-/// Returns an error when the named private Network was not found or could not be read. Without the Network, neither
-/// routes nor load balancers are planned.
+/// Returns an error when the private Network of the settings was not found or could not be read. Without the Network,
+/// neither routes nor load balancers can be planned.
 pub(super) fn network(cloud: &CloudView) -> Seen<()> {
     match &cloud.checkup.network {
         Some(Err(error)) => Err(cloud_gap(error.clone())),
@@ -195,8 +197,8 @@ pub(super) fn network(cloud: &CloudView) -> Seen<()> {
     }
 }
 
-/// Returns the load balancers of the project that were made for this or any other cluster. These load balancers are
-/// read only when Kubernetes does not answer.
+/// Returns the load balancers of the project that were made for any cluster. They are read only when Kubernetes does
+/// not answer, because then it is not known which of them belong to this cluster.
 pub(super) fn balancers(
     reader: &DoctorReader,
     has_cluster: bool,
@@ -251,20 +253,21 @@ pub(super) fn services(
         return Err(Gap::NotHere(why));
     }
     let services = ServiceController::new(service::ServiceSettings {
-        // The controller reads a list again when the list is older than half of this period. A period of twice `look`
-        // therefore allows lists up to the age `look`.
+        // The Service controller accepts cached lists that are up to half as old as this period. A period of twice
+        // `look` therefore accepts lists up to the age `look`.
         sync_interval: reader.look * 2,
         resync_period: reader.look * 2,
         ..wire::service_settings(settings)
     });
     let plans = services.evaluate(apis, &Selection::All).map_err(gap)?;
-    // The snapshot that was read last is the snapshot from which the plans were made.
+    // The plans above were made from the snapshot of the load balancers that was read last. The cache returns this
+    // snapshot without a call.
     let snapshot = apis.load_balancers_last();
     *external = snapshot.map_or_else(Vec::new, |snapshot| snapshot.external());
     Ok(plans)
 }
 
-/// Returns the Services of type LoadBalancer. If an earlier stage planned them, they come from the cache.
+/// Returns the Services of type LoadBalancer. The cache answers when an earlier stage has listed the Services already.
 pub(super) fn listed(reader: &DoctorReader) -> Seen<Arc<Vec<Arc<KubeService>>>> {
     let apis = reader.apis.as_ref()?;
     let listed = apis.load_balancer_services(reader.look, ReadFrom::Latest);
@@ -339,8 +342,8 @@ fn robot_gap(error: provider::ProviderError) -> Gap {
     Gap::Failed(error.message, Some(fix))
 }
 
-/// Returns the gap for objects that could not be listed. That is a fault only when the API refused the credentials,
-/// because not every user may list such objects.
+/// Returns the reason why objects could not be listed. It is a fault when the API server refused the credentials. It is
+/// no fault when the user has no right to list the objects, because not every user has it.
 fn unlisted(error: kube::KubeError, what: &str) -> Gap {
     if error.is_unauthorized() {
         Gap::Refused(Credential::Kubernetes, error.to_string(), None)
@@ -351,7 +354,7 @@ fn unlisted(error: kube::KubeError, what: &str) -> Gap {
     }
 }
 
-/// Returns the gap for a failed call to either API.
+/// Returns the reason why a call to Kubernetes or to the cloud has failed, as a [`Gap`].
 fn gap(error: cache::CacheError) -> Gap {
     match error {
         cache::CacheError::Kube(error) if error.is_forbidden() => Gap::Needs("rights"),
@@ -386,7 +389,7 @@ mod tests {
         list.map(|text| text.as_str().unwrap().to_owned()).collect()
     }
 
-    /// Returns the group, resource, verb and name of every rule.
+    /// Returns every right that the manifests give, each as API group, resource, verb and object name.
     fn allowed() -> BTreeSet<[String; 4]> {
         let mut all = BTreeSet::new();
         for document in ROLES.iter().flat_map(|text| serde_yaml::Deserializer::from_str(text)) {

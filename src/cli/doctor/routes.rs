@@ -1,4 +1,4 @@
-//! Checks of the private Network's routes, as the route controller sees them, and of what nodes report about
+//! Checks of the routes of the private Network, as the route controller plans them, and of what nodes report about
 //! their pods' network.
 
 use super::outcome::{CheckOutcome, CheckResult, Gap, need, or_ok, reported};
@@ -21,7 +21,7 @@ pub(super) fn routes(view: &DoctorView) -> CheckResult {
     }
     let mut outcomes: Vec<CheckOutcome> = blocked(view, plan).collect();
     let network = iter::once(("network", &plan.object, &plan.findings));
-    // A node has findings when its pods have addresses outside of `--cluster-cidr`.
+    // The findings about a node say that addresses of its pods are outside of `--cluster-cidr`.
     let nodes = plan.nodes.iter().map(|node| ("node", &node.object, &node.findings));
     for (kind, object, findings) in network.chain(nodes) {
         let warnings = findings.iter().filter(|finding| finding.severity == Severity::Warning);
@@ -66,7 +66,7 @@ fn blocked<'a>(
     })
 }
 
-/// Reports initialised nodes on cloud servers that have no `spec.podCIDR`.
+/// Reports initialised nodes without `spec.podCIDR`. Nodes on dedicated servers are left out.
 fn without_pod_cidr<'a>(view: &'a DoctorView) -> impl Iterator<Item = CheckOutcome> + 'a {
     let without = |plan: &&node::NodePlan| {
         matches!(&plan.server, ServerMatch::Matched(server, _) if server.id.cloud().is_some())
@@ -85,8 +85,8 @@ fn without_pod_cidr<'a>(view: &'a DoctorView) -> impl Iterator<Item = CheckOutco
     })
 }
 
-/// Reports the routes that the next tick will add, change or delete. Also reports the routes that the tick does not
-/// delete because it is not certain that the Network belongs to this cluster.
+/// Reports the routes that the next run of the route controller will add, change or delete. Also reports the routes
+/// that it does not delete because it is not certain that the Network belongs to this cluster.
 fn to_change(plan: &RoutePlan) -> impl Iterator<Item = CheckOutcome> + '_ {
     plan.rows.iter().filter_map(|row| {
         let state = row.state.name();
@@ -113,7 +113,8 @@ fn to_change(plan: &RoutePlan) -> impl Iterator<Item = CheckOutcome> + '_ {
     })
 }
 
-/// Reports nodes whose status says that their pods can't be reached. The scheduler starts no new pods on such a node.
+/// Reports nodes with the condition `NetworkUnavailable`, which means that their pods can't be reached. The scheduler
+/// starts no new pods on such nodes.
 pub(super) fn pod_network(view: &DoctorView) -> CheckResult {
     let nodes = need(&view.nodes, "nodes")?;
     let cut_off =
@@ -139,7 +140,8 @@ pub(super) fn pod_network(view: &DoctorView) -> CheckResult {
     or_ok(cut_off.iter().map(outcome), format!("no node has {NETWORK_UNAVAILABLE}=True"))
 }
 
-/// Whether the next tick sets the condition `NetworkUnavailable` of each of these nodes to false.
+/// Whether the next run of the route controller sets the condition `NetworkUnavailable` of each of these nodes to
+/// false.
 fn is_fixed_by_daemon(plan: &RoutePlan, names: &[String]) -> bool {
     names.iter().all(|name| {
         plan.nodes.iter().any(|node| node.object.name == *name && node.unavailable == Some(false))

@@ -13,12 +13,12 @@ use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeSet;
 use std::fmt::Display;
 
-/// A certificate that expires within this time is reported. Let's Encrypt and
-/// cert-manager renew a certificate a month before it expires.
+/// A certificate that expires within this time is reported. A certificate from Let's Encrypt should have been renewed
+/// before, because cert-manager renews it a month before it expires.
 const EXPIRES_SOON: SignedDuration = SignedDuration::from_hours(14 * 24);
 
-/// After this time, a new Service without an address, or a deleted Service that still exists, is reported. The time is
-/// long, because a CronJob may run `ccm` only once an hour.
+/// When a new Service has had no address for this time, or a deleted Service still exists after this time, `ccm doctor`
+/// reports a failure and not only a warning. The time is long, because `ccm` may run as a CronJob only once an hour.
 const LATE: SignedDuration = SignedDuration::from_hours(1);
 
 pub(super) fn services(view: &DoctorView) -> CheckResult {
@@ -53,8 +53,9 @@ pub(super) fn services(view: &DoctorView) -> CheckResult {
     or_ok(outcomes, ok)
 }
 
-/// Recommends to limit the private addresses that Services may choose, when Services of several namespaces choose such
-/// addresses. Without a limit, tenants may take private addresses from each other.
+/// Recommends a limit for the private addresses that Services may choose. The recommendation is given when there is no
+/// limit, and Services of several namespaces choose addresses. Without a limit, one tenant can take the address that
+/// another tenant uses.
 fn unlimited_addresses(view: &DoctorView, plans: &[ServicePlan]) -> Option<CheckOutcome> {
     let key = PRIVATE_IPV4.key();
     let asks = |plan: &&ServicePlan| {
@@ -80,8 +81,9 @@ fn unlimited_addresses(view: &DoctorView, plans: &[ServicePlan]) -> Option<Check
     Some(CheckOutcome::warn(what, remedy))
 }
 
-/// Reports ports of external load balancers that have no label but probably belonged to a Service. ccm never removes
-/// such a port, because only the owner of the load balancer knows who uses the port.
+/// Reports ports that are probably left over from a Service, although they have no label of a Service. The ports are on
+/// load balancers that ccm did not create. ccm never removes such a port, because only the owner of the load balancer
+/// knows who uses the port.
 fn left_over_ports(external: &[Balancer], plans: &[ServicePlan]) -> Vec<CheckOutcome> {
     let outcomes = external.iter().flat_map(|balancer| {
         balancer.ports.iter().filter(|port| port.uid.is_none()).filter_map(|port| {
@@ -100,10 +102,13 @@ fn left_over_ports(external: &[Balancer], plans: &[ServicePlan]) -> Vec<CheckOut
     outcomes.collect()
 }
 
-/// Returns why the port probably belonged to a Service. There are two reasons. Either the port sends traffic to the
-/// node port of a Service, and that Service has left the load balancer or uses another port of it now. Or no target
-/// answers on the port, although Services use the load balancer. Returns `None` when a Service with the same port and
-/// node port uses the load balancer, because the port then gets the label of that Service again.
+/// Returns why a port without a label is probably left over from a Service. There are two possible reasons:
+///
+/// 1. The port sends traffic to the node port of a Service, and that Service does not use this load balancer, or uses
+///    another port of it.
+/// 2. Services use the load balancer, but none of its targets answers on this port.
+///
+/// Returns `None` when a Service still uses the port, because a sync then labels the port again.
 fn why_left_over(balancer: &Balancer, port: &PortOwner, plans: &[ServicePlan]) -> Option<String> {
     let to = port.destination?;
     let uses =
@@ -129,7 +134,8 @@ fn on(service: &KubeService, outcome: CheckOutcome) -> CheckOutcome {
     outcome.on("service", &service.full_name())
 }
 
-/// Reports what Kubernetes alone shows, because the cloud was not read. `check` is the name of the check that says why.
+/// Reports the Services that wait for an address. This is all that can be found in Kubernetes when the cloud was not
+/// read. `check` is the name of the check that says why the cloud was not read.
 fn unplanned(view: &DoctorView, check: &'static str) -> CheckResult {
     let services = view.services.listed.as_ref()?;
     let waits = |service: &&KubeService| {
@@ -144,8 +150,9 @@ fn unplanned(view: &DoctorView, check: &'static str) -> CheckResult {
     if outcomes.is_empty() { Err(Gap::Needs(check)) } else { Ok(outcomes) }
 }
 
-/// Returns a text about the last sync of the Service when an event says that this sync failed. The event's message is
-/// quoted and is not a finding, because a tenant may have written the event.
+/// Returns a text about the event that says that the last sync of the Service failed, or `None` when there is no such
+/// event. The event's message is only quoted. It is not trusted as a finding of ccm, because a tenant may have written
+/// the event.
 fn history(view: &DoctorView, service: &KubeService) -> Option<String> {
     let about = Involved::from(&service.object());
     let event = view.services.failed_tries.as_ref().ok()?.get(&about)?;
@@ -153,7 +160,7 @@ fn history(view: &DoctorView, service: &KubeService) -> Option<String> {
     Some(format!("; the event of the last try, {when}, says {reason}: {}", quoted(&event.message)))
 }
 
-/// Reports a Service for which a sync would make a write.
+/// Reports a Service that lacks something, e.g. its address, and says what the daemon still has to do for the Service.
 fn lacking(view: &DoctorView, plan: &ServicePlan) -> Option<CheckOutcome> {
     let (lack, remedy) = lacks(plan)?;
     let failed = history(view, &plan.service);
@@ -165,7 +172,8 @@ fn lacking(view: &DoctorView, plan: &ServicePlan) -> Option<CheckOutcome> {
     Some(CheckOutcome::bad(is_late(plan), message, remedy))
 }
 
-/// Whether the Service has waited for its address, or for its deletion, longer than it would wait for a working daemon.
+/// Whether the daemon has something left to do for a Service that has waited longer than [`LATE`]. A new Service waits
+/// for its address, and a deleted Service waits for the removal of its load balancer.
 fn is_late(plan: &ServicePlan) -> bool {
     let service = &plan.service;
     let metadata = &service.metadata;
@@ -178,7 +186,8 @@ fn is_late(plan: &ServicePlan) -> bool {
     plan.has_writes() && since.is_some_and(is_over)
 }
 
-/// Returns the fix that says what the daemon has left to do for the Service, and what a person may do now.
+/// Returns the fix for a Service that is not in sync. The fix says that the daemon will do the rest, and names the
+/// commands that show what is left and do it now.
 fn left_to_do(service: &KubeService) -> String {
     let name = &service.full_name();
     format!(
@@ -188,8 +197,9 @@ fn left_to_do(service: &KubeService) -> String {
     )
 }
 
-/// Returns the fix for a try that failed and will fail again until its cause is removed. The text never repeats advice
-/// from the event, because anybody may have written the event. The command that the text names prints the error itself.
+/// Returns the fix for a Service whose last sync failed, and whose next sync will fail too until the cause is removed.
+/// The text does not repeat the message of the event, because anybody may have written the event. It names a command
+/// that tries again and prints the error itself.
 fn tries_again(service: &KubeService) -> String {
     let sync = shell_command("ccm lb sync", &[&service.full_name()]);
     format!(
@@ -209,7 +219,7 @@ fn lacks(plan: &ServicePlan) -> Option<(String, String)> {
         (Want::Ensure, Some(found))
             if !has_address && !has_writes && plan.warnings().any(is_conflict) =>
         {
-            // The fix is empty, because the outcomes for the single ports say how to fix them.
+            // The fix is empty here, because each unusable port is also reported by a finding of its own, with a fix.
             let (name, id) = (&found.name, found.id);
             let lack =
                 format!("without an address: none of its ports can be used on {name} ({id})");
@@ -245,7 +255,7 @@ fn lacks(plan: &ServicePlan) -> Option<(String, String)> {
     Some((lack.to_owned(), remedy))
 }
 
-/// Reports certificates that the load balancer shows, and that expire soon or have expired.
+/// Reports certificates on the load balancer that expire soon or have expired.
 fn expiring(plan: &ServicePlan) -> impl Iterator<Item = CheckOutcome> {
     plan.cloud.found.iter().flat_map(|found| &found.certificates).filter_map(|other| {
         let at = other.not_valid_after?;
@@ -276,8 +286,8 @@ fn expiring(plan: &ServicePlan) -> impl Iterator<Item = CheckOutcome> {
     })
 }
 
-/// Reports load balancers whose targets get no traffic. When the cluster was not read, these are the load balancers of
-/// every cluster in the project.
+/// Reports load balancers with unhealthy targets. When the API server does not answer, it is not known which load
+/// balancers belong to this cluster, so the load balancers of all clusters in the project are checked.
 pub(super) fn targets(view: &DoctorView) -> CheckResult {
     if let Ok(balancers) = &view.cloud.balancers {
         let outcomes = balancers.iter().filter_map(|(name, counts)| {

@@ -1,4 +1,4 @@
-//! The data that was read from both APIs. The checks decide on this data alone.
+//! The data that was read from Kubernetes and the cloud. The checks of `ccm doctor` use this data and make no calls.
 
 use super::outcome::Seen;
 use crate::cache::Refresh;
@@ -12,25 +12,25 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The results of all reads. A field that could not be read holds the reason.
+/// The results of all reads. A field of the type `Seen` holds either the data, or the reason why the data was not read.
 pub(in crate::cli) struct DoctorView<'a> {
     pub(in crate::cli) settings: &'a Settings,
-    /// The problems of the settings other than the token.
+    /// The problems of the settings, without the problems of the API token.
     pub(in crate::cli) problems: Vec<String>,
-    /// The number of characters of the token.
+    /// The length of the API token in characters. The token itself is not stored here.
     pub(in crate::cli) token: Seen<usize>,
     pub(in crate::cli) cluster: Seen<ClusterView>,
     /// `None` means that nobody holds the Lease.
     pub(in crate::cli) lease: Seen<Option<LeaseSpec>>,
-    /// The workloads in the namespace of the Lease.
+    /// The Deployments and DaemonSets in the namespace of the Lease.
     pub(in crate::cli) workloads: Seen<Vec<Workload>>,
     pub(in crate::cli) cloud: CloudView,
-    /// The plans of the nodes. When the servers were not read, a plan holds only what Kubernetes alone shows
-    /// of its node.
+    /// The plans of the nodes. When the servers could not be read, a plan holds only problems that Kubernetes alone
+    /// shows.
     pub(in crate::cli) nodes: Seen<Vec<NodePlan>>,
     pub(in crate::cli) routes: Seen<route::RoutePlan>,
     pub(in crate::cli) services: ServicesView,
-    /// The lists that were read, and how often the daemon refreshes each of them.
+    /// The lists that were read, each with the interval at which the daemon reads it again.
     pub(in crate::cli) refreshes: Vec<Refresh>,
 }
 
@@ -39,7 +39,7 @@ pub(in crate::cli) struct ClusterView {
     /// The address of the API server, and the source of this address.
     pub(in crate::cli) at: String,
     pub(in crate::cli) version: Version,
-    /// The verbs that the daemon needs and the current user may not use.
+    /// The rights that the daemon needs and that the current user lacks.
     pub(in crate::cli) missing: Seen<Vec<Need>>,
 }
 
@@ -49,30 +49,33 @@ pub(in crate::cli) struct CloudView {
     pub(in crate::cli) asked: Instant,
     /// All servers of the project.
     pub(in crate::cli) servers: Seen<Arc<Vec<Instance>>>,
-    /// `None` means that no login of Robot is set.
+    /// The dedicated servers that the Robot web service listed. `None` means that the settings contain no login for
+    /// Robot.
     pub(super) dedicated: Option<Result<Arc<Vec<Instance>>, provider::ProviderError>>,
-    /// The facts that the answers of the API contain besides the objects, e.g. the rate limit. Answers to failed calls
-    /// contain some of these facts, too.
+    /// Facts about the API itself, e.g. its rate limit, and whether the token is allowed to write. Some of these facts
+    /// are known even when a call has failed.
     pub(in crate::cli) checkup: Checkup,
-    /// The load balancers of the project that were made for this or any other cluster. These load balancers are read
-    /// only when Kubernetes does not answer.
+    /// The load balancers of the project that were made for any cluster: the name of each, and how many targets it has
+    /// and how many of them are healthy. They are read only when Kubernetes does not answer.
     pub(in crate::cli) balancers: Seen<Vec<(String, TargetCounts)>>,
 }
 
 /// The Services of type LoadBalancer, and their load balancers.
 pub(in crate::cli) struct ServicesView {
     pub(in crate::cli) plans: Seen<Vec<ServicePlan>>,
-    /// Load balancers of other owners that Services may use. Empty when the Services were not planned.
+    /// Load balancers that ccm did not create, but on which Services may have ports. The list is empty when the
+    /// Services were not planned.
     pub(in crate::cli) external: Vec<Balancer>,
-    /// The Services that the Kubernetes API lists, without any data of the cloud.
+    /// The Services as Kubernetes lists them, without data from the cloud.
     pub(in crate::cli) listed: Seen<Arc<Vec<Arc<KubeService>>>>,
-    /// The events of failed tries, by the Service that each event is about.
+    /// For each Service whose last sync failed, the event that says so.
     pub(in crate::cli) failed_tries: Seen<HashMap<Involved, Arc<PastEvent>>>,
     pub(in crate::cli) orphans: Seen<Vec<Orphan>>,
-    /// The load balancers that are kept although no Service wants them any more.
+    /// The load balancers and certificates that stay in the cloud because their Services asked for that, although these
+    /// Services do not exist any more.
     pub(in crate::cli) kept: Seen<Vec<KeptObject>>,
 }
 
-/// A verb, and the resource that the daemon uses the verb on. A subresource follows the resource behind a slash. A role
-/// must allow each need, and a test compares the needs with `manifests/`.
+/// A right that the daemon needs: a verb, and the resource on which the daemon uses this verb. A subresource is written
+/// as `RESOURCE/SUBRESOURCE`. A test checks that the roles in `manifests/` give exactly these rights.
 pub(in crate::cli) type Need = (&'static str, &'static str);

@@ -1,5 +1,5 @@
-//! `ccm lb inspect` shows one Service and its load balancer: first what is wrong, then both sides, and why a sync would
-//! do what it would do.
+//! `ccm lb inspect` shows a Service and its load balancer: the problems first, then the Service beside the load
+//! balancer, and then what the next sync would do, and why.
 
 use super::plans::{Services, targets_cell};
 use crate::cache::Apis;
@@ -23,7 +23,8 @@ pub(in crate::cli) fn inspect(words: Vec<OsString>) -> Result<Exit, Exit> {
     let (mut plans, outage) = context.read(|sides| services.read(sides))?;
     let known = Sides::of(outage.as_ref());
     if known == Sides::Both {
-        // A command that only reads warns and continues.
+        // The check prints a warning when `--cloud-provider` does not fit the provider IDs of the nodes. `ccm lb
+        // inspect` writes nothing, so it goes on after the warning.
         let _ = context.check_profile();
     }
     plans.iter_mut().for_each(|plan| read_more(&context.apis, plan, known));
@@ -37,16 +38,16 @@ const TIB: f64 = (1_u64 << 40) as f64;
 /// How many events of a Service are shown.
 const EVENTS_SHOWN: usize = 10;
 
-/// How many characters of an event's message are shown. The messages that ccm writes are never longer than this.
+/// How many characters of an event's message are shown. Messages of ccm's own events are never longer than this.
 const EVENT_CHARACTERS_SHOWN: usize = 1000;
 
-/// Reads the events of the Service and the current usage of its load balancer, with one call each. What can't be read
-/// is left out.
+/// Reads the events of the Service and the current usage of its load balancer, with one call each. The output leaves
+/// out what could not be read.
 fn read_more(apis: &Apis, plan: &mut ServicePlan, known: Sides) {
     if known != Sides::Cloud {
         match service::past_events(apis, Some(&plan.object)) {
             Ok(events) => plan.events = Some(events.into_iter().rev().collect()),
-            // The daemon's role does not allow reading events, so this is not reported as an error.
+            // This is not reported as an error, because the daemon's role does not allow listing events.
             Err(error) if error.is_forbidden() => log::debug!("{error}"),
             Err(error) => Printer::notice(format_args!("events can't be read: {error}")),
         }
@@ -59,7 +60,8 @@ fn read_more(apis: &Apis, plan: &mut ServicePlan, known: Sides) {
     }
 }
 
-/// Returns the event of the last try of the Service's sync, when that try failed and something is left to do.
+/// Returns the event that says that the last sync of the Service failed. Returns `None` when that sync succeeded, or
+/// when nothing is left to do for the Service.
 fn failed_try(plan: &ServicePlan) -> Option<Arc<PastEvent>> {
     let events = plan.events.as_ref().filter(|_| plan.has_writes())?;
     let oldest_first: Vec<_> = events.iter().rev().cloned().collect();
@@ -67,8 +69,8 @@ fn failed_try(plan: &ServicePlan) -> Option<Arc<PastEvent>> {
     failed.remove(&Involved::from(&plan.object))
 }
 
-/// Returns the text for one Service. With `is_wide` it has every field. Otherwise it has the fields that differ and
-/// those that are set.
+/// Returns the text of `ccm lb inspect` for one Service. With `is_wide` the text has all fields of the load balancer.
+/// Otherwise it has only the fields that are set by the user or differ from the desired state.
 fn inspection(plan: &ServicePlan, is_wide: bool, known: Sides) -> String {
     let of_found =
         |text: fn(&Balancer) -> String| plan.cloud.found.as_ref().map(text).unwrap_or_default();
@@ -112,8 +114,8 @@ fn inspection(plan: &ServicePlan, is_wide: bool, known: Sides) -> String {
     .concat()
 }
 
-/// Returns the findings in the order of a report: what blocks the Service, then what does not work, then the warnings,
-/// then the others.
+/// Returns the findings, the most important first: what blocks every change of the Service, then what does not work
+/// now, then warnings, then notes.
 fn findings(plan: &ServicePlan, known: Sides) -> String {
     let mut texts: Vec<String> = plan.obstacle.iter().map(finding).collect();
     texts.extend(gone(plan).filter(|_| known == Sides::Both));
@@ -125,7 +127,8 @@ fn findings(plan: &ServicePlan, known: Sides) -> String {
     texts.concat()
 }
 
-/// Returns the fields of the load balancer, those that differ first, and how many are not shown.
+/// Returns the lines about the fields of the load balancer. Fields that differ from the desired state come first. The
+/// last line says how many fields are not shown.
 fn fields(plan: &ServicePlan, is_wide: bool) -> String {
     let mut fields: Vec<&Field> = plan.cloud.fields.iter().collect();
     fields.sort_by_key(|field| !field.differs());
@@ -162,7 +165,8 @@ fn usage(found: &Balancer) -> String {
     section("\nUSAGE", &lines.collect::<String>(), "not known")
 }
 
-/// Returns the certificates that the ports of the load balancer show, and when each of them expires.
+/// Returns a table of the certificates on the load balancer, with the ports that use each certificate, and the time at
+/// which it expires.
 fn certificates(found: &Balancer) -> String {
     let row = |certificate: &ShownCertificate| {
         let ports: Vec<String> = certificate.ports.iter().map(ToString::to_string).collect();
@@ -179,8 +183,8 @@ fn table_of(headings: &[&str], rows: impl Iterator<Item = Vec<String>>) -> Strin
     if rows.is_empty() { String::new() } else { format!("\n{}", table::render(headings, &rows)) }
 }
 
-/// Returns the events of the Service, the newest first. They are at the end of the output, because the output begins
-/// with what the user should do. Their messages are quoted, because a tenant may have written them.
+/// Returns the events of the Service, the newest first. The messages of events are quoted, because a tenant may have
+/// written them. The events are the last part of the output, because the first part should be what the user has to do.
 fn events(plan: &ServicePlan) -> String {
     let Some(events) = &plan.events else {
         return String::new();
@@ -201,7 +205,7 @@ fn said(event: &PastEvent) -> String {
     format!("{:?}", text::cut(&event.message, EVENT_CHARACTERS_SHOWN))
 }
 
-/// Returns the fields that are set in the Service's spec, except ports and annotations.
+/// Returns the section with the fields that are set in the Service's spec. Its ports are shown elsewhere in the output.
 fn spec(plan: &ServicePlan) -> String {
     let spec = &plan.service.spec;
     let fields = [
@@ -284,13 +288,13 @@ fn port(port: &ServicePort) -> String {
     }
 }
 
-/// Returns the health check of each port of each target.
+/// Returns the results of the health checks. Each result is about one port of one target.
 fn checks(plan: &ServicePlan) -> impl Iterator<Item = (&Target, &TargetHealth)> {
     let targets = plan.cloud.found.iter().flat_map(|found| &found.targets);
     targets.flat_map(|target| target.health.iter().map(move |health| (target, health)))
 }
 
-/// Returns the results of the health checks, with a row for each port of each target.
+/// Returns a table of the results of the health checks, with a row for each port of each target.
 fn health(plan: &ServicePlan) -> String {
     let rows = checks(plan).map(|(target, health)| {
         let (port, status) = (health.port.to_string(), health.status.to_string());
@@ -307,7 +311,8 @@ fn why(health: &TargetHealth) -> String {
     health.detail.iter().map(ToString::to_string).chain(code).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns a finding when the load balancer is gone although the Service's status still names it.
+/// Returns a finding when the load balancer does not exist any more, although the Service's status still has its
+/// address.
 fn gone(plan: &ServicePlan) -> Option<String> {
     let why = "its load balancer is gone, although the status has an address; sync creates a new one, with another \
                address unless the Service asks for a Primary IP";
@@ -320,7 +325,8 @@ fn failed_lines(failed: &PastEvent) -> String {
     line(format_args!("  ! {}", failed.reason)) + &paragraph("    ", 4, &text)
 }
 
-/// Returns the targets that get no traffic, because such targets are what most people look for.
+/// Returns a line for each unhealthy target and port, with the cause. These lines are part of the findings, because
+/// unhealthy targets are what most users look for.
 fn unhealthy(plan: &ServicePlan) -> impl Iterator<Item = String> {
     checks(plan).filter(|(_, health)| health.cause.is_some()).map(|(target, health)| {
         let (name, port, why) = (&target.name, health.port, why(health));

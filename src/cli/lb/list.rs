@@ -1,5 +1,5 @@
-//! `ccm lb list` shows every Service with its load balancer, and the values of the load balancer that
-//! differ from the wanted ones.
+//! `ccm lb list` shows each Service with its load balancer, and in the column `DIFF` what differs from the desired
+//! state.
 
 use super::plans::{Services, serves_others_alone, targets_cell, turned_off};
 use crate::cli::lists::{List, Table};
@@ -25,13 +25,15 @@ pub(in crate::cli) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
         let mut list = List::read(context, &empty, |sides| services.read(sides))?;
         let sides = Sides::of(list.outage.as_ref());
         if sides == Sides::Both && !settings.watch.value {
-            // A command that only reads warns and continues.
+            // The check prints a warning when `--cloud-provider` does not fit the provider IDs of the nodes. `ccm lb
+            // list` writes nothing, so it goes on after the warning.
             let _ = context.check_profile();
         }
         if sides == Sides::Both {
             list.plans.extend(services.orphans(&list.plans, begun)?);
         }
-        // The labels of a Service are not known when only the cloud answers.
+        // The selector is applied only when Kubernetes answers, because the labels of a Service are not stored in the
+        // cloud.
         let selector = settings.selector.value.as_ref();
         if let Some(selector) = selector.filter(|_| sides != Sides::Cloud) {
             let such = context.apis.kube.services_with(selector.as_str());
@@ -39,8 +41,8 @@ pub(in crate::cli) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
             let such: HashSet<&str> = such.iter().map(|service| &*service.metadata.uid).collect();
             list.plans.retain(|plan| !plan.is_orphan() && such.contains(plan.object.uid.as_str()));
         }
-        // Load balancers and certificates that are kept without a Service have neither a namespace nor the labels of a
-        // Service. They are therefore not listed when a namespace or a selector limits the list.
+        // Some load balancers and certificates are kept although their Service was deleted. They have neither a
+        // namespace nor the Service's labels, so they are not listed when a namespace or a selector limits the list.
         let is_part = settings.namespace.value.is_some() || selector.is_some();
         let is_left_out = is_part || settings.watch.value || sides != Sides::Both;
         let kept = (!is_left_out).then(|| services.controller.kept(&context.apis));
@@ -55,7 +57,8 @@ pub(in crate::cli) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
     })
 }
 
-/// Returns the lines below the table about what is kept although no Service wants it any more.
+/// Returns the lines below the table that list the load balancers and certificates which are kept although their
+/// Service was deleted.
 fn kept_lines<'a>(kept: impl Iterator<Item = &'a KeptObject>) -> String {
     let lines = kept.map(|kept| {
         let addresses = kept.addresses.iter().map(ToString::to_string);
@@ -82,9 +85,9 @@ const TABLE: Table<Vec<ServicePlan>, ServicePlan> = Table {
     columns: Columns {
         headings: &["SERVICE", "LOAD BALANCER", "ADDRESS", "TARGETS", "DIFF"],
         wide: &["ID", "TYPE", "LOCATION", "USE"],
-        // When the table is too wide, the column `DIFF` is cut first, then the name of the load balancer, which
-        // follows from the Service's name, and then the name of the Service. When that is not enough, `DIFF` is cut
-        // further.
+        // When the table is too wide for the terminal, the column `DIFF` is shortened first. Next comes the name of the
+        // load balancer, which repeats the Service's name, and then the name of the Service. If the table is still too
+        // wide, `DIFF` is shortened further.
         yielding: &[(4, 24), (1, 13), (0, 17), (4, 10)],
     },
     rows: |plans| plans,
@@ -112,7 +115,8 @@ fn cells(plan: &ServicePlan, is_wide: bool) -> Vec<String> {
     let addresses: Vec<String> = addresses.map(ToString::to_string).collect();
     let of_it = |text: fn(&Balancer) -> String| or_dash(&found.map(text).unwrap_or_default());
     let service = if plan.service.metadata.namespace.is_empty() {
-        // The labels of the load balancer do not contain the name of the Service.
+        // The Service is not known by its name. Only its load balancer is known, and the labels of the load balancer do
+        // not contain the name.
         "-".to_owned()
     } else {
         plan.service.full_name()
@@ -133,10 +137,10 @@ fn cells(plan: &ServicePlan, is_wide: bool) -> Vec<String> {
     ]
 }
 
-/// How many reasons of warnings are shown in one cell.
+/// How many warnings are named in a cell of the column `DIFF`. The others are only counted.
 const WARNINGS_SHOWN: usize = 2;
 
-/// Returns short words for the values that differ and for the warnings.
+/// Returns the text of the column `DIFF`: a short word for each thing that a sync would change, and for each warning.
 fn diff(plan: &ServicePlan) -> String {
     if plan.is_orphan() {
         let stays = if plan.has_writes() { "" } else { ", stays" };
@@ -149,10 +153,11 @@ fn diff(plan: &ServicePlan) -> String {
         return "left alone".into();
     }
     let mut words = match (plan.want, &plan.cloud.found) {
-        // Only the finalizer is left to remove, because the load balancer does not exist any more or is protected.
+        // Only the Service's finalizer is left to remove. The load balancer was deleted already, or is protected from
+        // deletion.
         (Want::Remove, _) if plan.changes_now().next().is_none() => vec!["finalizer".into()],
         (Want::Remove, _) if plan.is_deletion() => vec!["delete".into()],
-        // The cell contains `release` when the load balancer stays, but loses everything that belongs to this Service.
+        // The load balancer is not deleted. A sync removes from it only what belongs to this Service.
         (Want::Remove, _) => vec!["release".into()],
         (Want::Ensure, None) => vec!["create".into()],
         _ if plan.cloud.outcome.is_released() => vec!["released".into()],
@@ -166,8 +171,8 @@ fn diff(plan: &ServicePlan) -> String {
     or_dash(&words.join(","))
 }
 
-/// Returns one word for each kind of write that a sync would make to either API. The words for ports, targets and
-/// labels occur once each, whatever the number of writes.
+/// Returns one word for each kind of thing that a sync would write to Kubernetes or to the cloud. For example, `port`
+/// occurs once, even when several ports would change.
 fn written(plan: &ServicePlan) -> Vec<String> {
     let differing = plan.cloud.fields.iter().filter(|field| field.differs());
     let mut words = Vec::from_iter(differing.map(word).collect::<BTreeSet<_>>());
@@ -179,7 +184,8 @@ fn written(plan: &ServicePlan) -> Vec<String> {
     words
 }
 
-/// Returns the reasons of the warnings. When there are many, returns the first ones and how many more there are.
+/// Returns the names of the warnings, without duplicates. When there are more than fit, the last text says how many are
+/// left out, e.g. `+3`.
 fn warnings(plan: &ServicePlan) -> Vec<String> {
     let mut reasons: Vec<String> = Vec::new();
     for name in plan.warnings().map(|warning| warning.reason.name()) {

@@ -1,6 +1,6 @@
-//! `ccm lb list | inspect | sync | adopt | release` shows what the service controller sees and would
-//! do. A command shows its plan and asks first when it ends or takes over the management of a load
-//! balancer, or deletes load balancers that no Service wants.
+//! `ccm lb list | inspect | sync | adopt | release`: the commands that show and do the work of the Service controller.
+//! Some commands show their plan and ask before they write: `adopt`, `release`, and `sync --delete-orphans`, which
+//! deletes load balancers without a Service.
 
 mod inspect;
 mod list;
@@ -70,7 +70,8 @@ fn delete_orphans(services: &Services) -> Result<Exit, Exit> {
     }))
 }
 
-/// Returns the ID of the orphan's load balancer when the load balancer may be deleted.
+/// Returns the ID of the load balancer when ccm is allowed to delete it. `orphan` is the plan of a load balancer
+/// without a Service.
 fn deletable(orphan: &ServicePlan) -> Option<u64> {
     orphan.cloud.found.as_ref().filter(|_| orphan.has_writes()).map(|found| found.id)
 }
@@ -78,13 +79,13 @@ fn deletable(orphan: &ServicePlan) -> Option<u64> {
 /// Gives an existing load balancer to a Service.
 pub(super) fn adopt(words: Vec<OsString>) -> Result<Exit, Exit> {
     let mut services = Services::start(Command::LbAdopt, words)?;
-    // The first word can be parsed as an ID, because the usage check has already accepted it.
+    // Parsing can't fail here, because the check of the command line has accepted the first word as an ID.
     let id = services.context.names.remove(0).parse().unwrap_or_default();
     let question = format!("Adopt load balancer {id}?");
     plan_and_ask(services, Management::Begins(id), &question)
 }
 
-/// Ends the management of a Service's load balancer, which stays as it is.
+/// Ends the management of a Service's load balancer. The load balancer keeps running unchanged.
 pub(super) fn release(words: Vec<OsString>) -> Result<Exit, Exit> {
     let services = Services::start(Command::LbRelease, words)?;
     let question = "End the management of this load balancer?";
@@ -113,8 +114,8 @@ fn plan_and_ask(
     Ok(context.do_now(|| controller.sync(&context.apis, &selection, true)))
 }
 
-/// Returns a usage error when the command must ask for confirmation and can't. The question needs a terminal, and is
-/// not asked with `--yes` or `--dry-run`.
+/// Returns a usage error when the command has to ask for confirmation, but there is no terminal. No confirmation is
+/// needed with `--yes` or `--dry-run`.
 fn check_answer(services: &Services, what: &str) -> Result<(), Exit> {
     let context = &services.context;
     context.show_leader();
@@ -129,7 +130,7 @@ fn check_answer(services: &Services, what: &str) -> Result<(), Exit> {
     }
 }
 
-/// Shows the plans, and asks a person. Only a clear yes in the answer confirms them.
+/// Shows the plans, and asks the user to confirm them. Every answer except `y` or `yes` counts as no.
 fn is_confirmed(context: &CommandContext, plans: &Vec<ServicePlan>, question: &str) -> bool {
     if context.settings.yes.value {
         return true;

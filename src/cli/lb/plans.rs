@@ -1,4 +1,5 @@
-//! The plans of Services and their load balancers, and the form of these plans for programs.
+//! The plans of Services and their load balancers for the commands `ccm lb …`, and how these plans are printed as JSON
+//! and YAML.
 
 use crate::cache::{self, ReadFrom};
 use crate::cli::names::{self, KnownObject, Word};
@@ -18,14 +19,15 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Returns the message that load balancers are turned off. `ccm doctor` prints the same message.
+/// Returns the message that the handling of load balancers is turned off in the settings.
 pub(super) fn turned_off() -> String {
     format!(
         "{HCLOUD_LOAD_BALANCERS_ENABLED}=false: no Service gets a load balancer, and none is changed or deleted"
     )
 }
 
-/// The context, the controller and the command with which the commands on Services work.
+/// The data that all commands `ccm lb …` work with: the context of the command, the Service controller and the
+/// command's name.
 pub(super) struct Services {
     pub(super) context: CommandContext,
     pub(super) controller: ServiceController,
@@ -40,7 +42,8 @@ impl Services {
             check_form(text, given.as_deref()).map_err(|why| usage(&why))?;
         }
         let context = CommandContext::new(started)?;
-        // `lb list` continues when load balancers are turned off, and prints a message about that in place of the rows.
+        // When load balancers are turned off in the settings, `ccm lb list` prints a message instead of rows. All other
+        // commands fail.
         if command != Command::LbList && context.apis.provider.load_balancers().is_none() {
             return Err(Printer::failure(turned_off()));
         }
@@ -51,8 +54,8 @@ impl Services {
         })
     }
 
-    /// Returns the plans that the user asked for. When only one API answers, nothing is planned, and the plans hold
-    /// what that API knows.
+    /// Returns the plans of the Services that the user asked for. When only Kubernetes or only the cloud answers, the
+    /// plans contain no changes, only the data of the API that answers.
     pub(super) fn read(&self, sides: Sides) -> Result<Vec<ServicePlan>, CommandFailure> {
         let (context, apis) = (&self.context, &self.context.apis);
         let mut plans = match sides {
@@ -74,7 +77,8 @@ impl Services {
         Ok(plans)
     }
 
-    /// Returns the objects that the user asked for, by names or by a namespace. Without either, returns all.
+    /// Returns which Services the command works on: the named Services, or all Services of the given namespace, or else
+    /// all Services.
     pub(super) fn selection(&self) -> Result<Selection, CommandFailure> {
         if !self.context.names.is_empty() {
             return Ok(Selection::Names(self.named()?));
@@ -94,8 +98,8 @@ impl Services {
         Ok(self.controller.evaluate(&self.context.apis, selection)?)
     }
 
-    /// Returns the plans that the user asked for. A named Service that this daemon does not manage has a plan only when
-    /// it has a load balancer. Otherwise the error says why the daemon does not manage the Service.
+    /// Returns the plans of the Services that the user asked for. When the user named a Service that ccm does not
+    /// manage and that has no load balancer, returns an error that says why ccm does not manage it.
     fn evaluate_shown(&self) -> Result<Vec<ServicePlan>, CommandFailure> {
         let selection = self.selection()?;
         let plans = self.evaluate(&selection)?;
@@ -110,7 +114,8 @@ impl Services {
         other.map_or(Ok(plans), |other| Err(left_alone(other)))
     }
 
-    /// Returns the orphaned load balancers that none of `plans` uses, in the namespace that the user asked for.
+    /// Returns the load balancers without a Service, in the namespace that the user asked for. A load balancer that is
+    /// used in one of `plans` is left out.
     pub(super) fn orphans(
         &self,
         plans: &[ServicePlan],
@@ -129,14 +134,14 @@ impl Services {
         Ok(orphans)
     }
 
-    /// Returns every Service of type LoadBalancer that exists in the cluster.
+    /// Returns all existing Services of type LoadBalancer.
     fn there(&self) -> Result<Arc<Vec<Arc<KubeService>>>, CommandFailure> {
         let apis = &self.context.apis;
         Ok(apis.load_balancer_services(Duration::MAX, ReadFrom::Latest)?.value)
     }
 
-    /// Returns the full names of the Services for the words that the user typed. The error says why the command can't
-    /// work on one of them.
+    /// Returns the full names of the Services that the user named by name, or by the ID or address of their load
+    /// balancer. Returns an error when the command can't work on one of these Services.
     fn named(&self) -> Result<BTreeSet<String>, CommandFailure> {
         let given = self.context.settings.namespace.value.as_deref();
         let namespace = given.unwrap_or(self.context.apis.kube.namespace());
@@ -147,8 +152,8 @@ impl Services {
         for text in &self.context.names {
             let word = word(text, namespace);
             for name in word.readings() {
-                // The Service may have been of type LoadBalancer before, so that its load balancer is still
-                // to be removed.
+                // The word may name a Service that had the type LoadBalancer before. The load balancer of such a
+                // Service still has to be removed.
                 if !known.iter().any(|known| known.name == name) && self.is_ours(&name)? {
                     known.push(KnownObject::new(&name));
                 }
@@ -170,8 +175,8 @@ impl Services {
         other.map_or(Ok(names), |other| Err(left_alone(other)))
     }
 
-    /// Whether a Service of this name exists and has or had a load balancer of ours. A Service that exists and never
-    /// had a load balancer is an error.
+    /// Whether a Service of this name exists for which ccm has work to do. Returns an error when the Service exists but
+    /// needs nothing from ccm, because it is not of type LoadBalancer.
     fn is_ours(&self, full_name: &str) -> Result<bool, CommandFailure> {
         let (namespace, name) = full_name.split_once('/').unwrap_or_default();
         let service = self.context.apis.kube.service(namespace, name);
@@ -201,7 +206,8 @@ fn is_in(full_name: &str, namespace: &str) -> bool {
     full_name.split_once('/').is_some_and(|(of, _)| of == namespace)
 }
 
-/// Returns the name of the Service, together with the IDs, names and addresses of its load balancer.
+/// Returns everything by which a user can name the Service: its name, and the ID, name and addresses of its load
+/// balancer.
 fn called(plan: &ServicePlan) -> KnownObject {
     let status = plan.service.status.load_balancer.ingress.iter();
     let status = status.flat_map(|ingress| ingress.ip.iter().chain(&ingress.hostname));
@@ -212,7 +218,8 @@ fn called(plan: &ServicePlan) -> KnownObject {
     }
     KnownObject {
         name: if plan.service.metadata.name.is_empty() {
-            // The labels of the load balancer do not contain the name of the Service.
+            // The Service is not known by its name. Only its load balancer is known, and the labels of the load
+            // balancer do not contain the name.
             plan.object.name.clone()
         } else {
             plan.service.full_name()
@@ -221,7 +228,7 @@ fn called(plan: &ServicePlan) -> KnownObject {
     }
 }
 
-/// Returns the text that describes the missing object, for the error about a word that names no object.
+/// Returns the part of an error message that says what does not exist, e.g. `Service default/web of type LoadBalancer`.
 fn not_there(word: &Word) -> String {
     let bare = word.bare();
     if bare.parse::<IpAddr>().is_ok() || bare.parse::<u64>().is_ok() {
@@ -231,7 +238,8 @@ fn not_there(word: &Word) -> String {
     }
 }
 
-/// Checks that a word has the form of a Service's name, and that it names no other namespace than `given`.
+/// Checks that a word which the user typed can name a Service. `given` is the namespace of the flag `-n`. A word with
+/// another namespace is an error.
 fn check_form(text: &str, given: Option<&str>) -> Result<(), String> {
     let readings = word(text, given.unwrap_or("default")).readings();
     match given {
@@ -270,7 +278,7 @@ impl PlannedObjects for Vec<ServicePlan> {
     }
 
     fn notes(&self) -> Vec<String> {
-        // After a load balancer without a Service was deleted, the warnings about this load balancer are left out.
+        // The warnings about a load balancer without a Service are left out after the load balancer was deleted.
         let left = self.iter().filter(|plan| !plan.is_orphan() || plan.made.is_empty());
         left.flat_map(|plan| warnings(plan.name(), plan.warnings())).collect()
     }
@@ -300,9 +308,8 @@ impl Serialize for ServiceJson<'_> {
     }
 }
 
-/// Whether the load balancer serves only other Services or its owner, although this Service wants to use
-/// it. That is so when the load balancer has ports, none of the ports belongs to this Service, and the
-/// status of the Service has no address.
+/// Whether this Service wants to use the load balancer, but does not use it yet. This is the case when all ports of the
+/// load balancer belong to other Services or to its owner, and the status of this Service has no address.
 pub(super) fn serves_others_alone(plan: &ServicePlan) -> bool {
     let has_address = !plan.service.status.load_balancer.ingress.is_empty();
     let found = plan.cloud.found.as_ref();
@@ -311,7 +318,7 @@ pub(super) fn serves_others_alone(plan: &ServicePlan) -> bool {
     plan.want == Want::Ensure && !has_address && !ports.is_empty() && !ports.iter().any(is_own)
 }
 
-/// Returns how many targets are healthy and how many there are, e.g. `2/3`.
+/// Returns the text of the column `TARGETS`, e.g. `2/3` when two of three targets are healthy.
 pub(super) fn targets_cell(plan: &ServicePlan) -> String {
     let Some(balancer) = plan.cloud.found.as_ref().filter(|_| !serves_others_alone(plan)) else {
         return "-".into();

@@ -1,16 +1,18 @@
-//! The answers to the probes of the pod, and the small HTTP server that sends these answers.
+//! The HTTP server that answers the pod's probes, and what it answers.
 //!
 //! | path | 200 means | else |
 //! |---|---|---|
-//! | `/healthz`, `/livez` | every watched thread has shown a sign of life lately | 500 |
-//! | `/readyz` | both APIs were reached once, or this process is a standby | 503 |
+//! | `/healthz`, `/livez` | every thread of a controller has shown a sign of life lately | 500 |
+//! | `/readyz` | Kubernetes and the Cloud API have answered at least once, or this process is a standby | 503 |
 //! | `/metrics` | always, also on a standby | 404 when metrics are turned off |
 //!
-//! A body is a short plain text that says what is wrong. It contains nothing private, because everybody can read it
-//! when the pod uses the host network. No probe checks the settings, because they were read before the server started.
+//! The body of an answer is a short text that says what is wrong. The text has nothing private, because anybody can
+//! read it when the pod uses the host network. No probe checks the settings, because they were checked before the
+//! server started.
 //!
 //! `verdict` decides the answer. `server` owns the sockets, reads requests and writes answers. A probe never waits for
-//! a lock that a controller holds during its work. The lock of a metric is held only while one number changes.
+//! a lock that a controller holds during its work. It only waits for the lock of a metric, which is held for a very
+//! short time.
 
 mod server;
 
@@ -25,40 +27,40 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-/// A thread that has shown no sign of life for this long counts as dead. A sign of life is a new tick, the end of an
-/// API call, or the announcement of a wait.
+/// How long a controller's thread can show no sign of life before the liveness probe fails. A thread shows a sign of
+/// life when a run of the controller begins, when an API call ends, and when it announces a pause.
 const SILENCE_LIMIT: Duration = Duration::from_secs(60);
 
-/// The content type of Prometheus' text format.
+/// The content type of the text format of Prometheus metrics.
 const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Settings of the health server.
 pub struct HealthSettings {
-    /// The address on which the server listens. `[::]` means every address of the machine, IPv6 and IPv4. Port 0 means
-    /// any free port. `None` means that there is no server.
+    /// The address and port on which the server listens. `[::]` stands for all addresses of the machine, IPv6 and IPv4.
+    /// With port 0 the system chooses a free port. `None` means that no server is started.
     pub address: Option<SocketAddr>,
-    /// Whether the server answers `/metrics`.
+    /// Whether the server answers requests for `/metrics`. Otherwise the answer is 404.
     pub has_metrics: bool,
 }
 
-/// The state from which the probes are answered: whether the daemon is alive and ready.
+/// The data that the answers to probes are made from.
 pub struct DaemonHealth {
     settings: HealthSettings,
     apis: &'static Apis,
     threads: Mutex<Vec<Watched>>,
-    /// The leader election of this process. `None` when the process works without a Lease.
+    /// The leader election of this process. `None` means that leader election is turned off.
     lease: Option<Arc<LeaderElection>>,
 }
 
-/// A thread that must show signs of life. The thread owns its heartbeat, so the weak reference to the heartbeat becomes
-/// invalid when the thread ends.
+/// A thread that must show signs of life. Only the thread itself owns its heartbeat. When the thread ends, the
+/// heartbeat is dropped, and the weak reference shows this.
 struct Watched {
     name: &'static str,
     heartbeat: Weak<Heartbeat>,
 }
 
 impl DaemonHealth {
-    /// Starts the health server if the settings contain an address. The returned value is never dropped.
+    /// Starts the health server if the settings have an address. The returned object exists until the process ends.
     pub fn start(
         settings: HealthSettings,
         apis: &'static Apis,
@@ -74,8 +76,9 @@ impl DaemonHealth {
         health
     }
 
-    /// Returns a heartbeat for a new thread, which is watched from now on. The thread must call `heartbeat::install`
-    /// with it, and must call `heartbeat::pause` before each wait. When the thread ends, the liveness probe fails.
+    /// Creates the heartbeat of a new thread, and watches the thread from now on. The thread must pass the heartbeat to
+    /// `heartbeat::install`, and must call `heartbeat::pause` before it pauses. The liveness probe fails when the
+    /// thread is silent for too long or ends.
     pub fn watch(&self, name: &'static str) -> Arc<Heartbeat> {
         let heartbeat = Arc::new(Heartbeat::default());
         let watched = Watched { name, heartbeat: Arc::downgrade(&heartbeat) };
@@ -83,7 +86,7 @@ impl DaemonHealth {
         heartbeat
     }
 
-    /// Returns the answer for a path, or `None` when there is no such path.
+    /// Returns the answer to a request for this path, or `None` when the server has no such path.
     fn verdict(&self, path: &str) -> Option<ProbeAnswer> {
         match path {
             "/healthz" | "/livez" => Some(live(&lock(&self.threads), SILENCE_LIMIT)),
@@ -129,7 +132,8 @@ fn ready(is_standby: bool, is_kube_reached: bool, is_cloud_reached: bool) -> Pro
     ok_unless(503, text)
 }
 
-/// Returns an answer with status 200 when `wrong` is empty, otherwise an answer with `status` and the text `wrong`.
+/// Returns an answer with status 200 when the text `wrong` is empty. Otherwise returns an answer with the given status
+/// and this text.
 fn ok_unless(status: u16, wrong: String) -> ProbeAnswer {
     if wrong.is_empty() { ProbeAnswer::new(200, "ok\n") } else { ProbeAnswer::new(status, wrong) }
 }

@@ -1,9 +1,10 @@
-//! The sockets of the health server. One thread accepts connections, and each connection has a thread.
+//! The sockets of the health server. One thread accepts connections, and each connection then gets a thread of its own.
 //!
-//! Everybody may connect, so the number of connections, the bytes and the time of each are limited. When all places are
-//! taken, a new connection replaces the oldest connection that was silent for too long, has sent an incomplete request,
-//! or got its answer. Clients that hold connections open therefore can't lock out a probe, because a probe sends its
-//! request as soon as it is connected. The server does not trust the content of a request.
+//! Anybody can connect, so the number of connections is limited, and so are the bytes and the time of each connection.
+//! When there are too many connections, a new one replaces an old one. Only a connection that has had its chance is
+//! replaced: it was silent for too long, has sent an incomplete request, or has got an answer. Clients that hold
+//! connections open can therefore not lock out a probe, which sends its whole request at once. The content of a request
+//! is not trusted.
 
 use super::super::stop::Stop;
 use crate::provider::clock;
@@ -15,36 +16,38 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use ureq::http::StatusCode;
 
-/// The wait between two tries to listen on the address, e.g. because another process uses the port.
+/// How long the server waits before it tries again to listen on its address. Another process may use the port for some
+/// time.
 const BIND_RETRY: Duration = Duration::from_secs(5);
 
 const CONNECTIONS_AT_MOST: usize = 64;
-/// The longest time from the start to the end of a connection. This is real time, even in a test that makes time run
-/// faster. The kubelet's own time-out for a probe is 1 s by default.
+/// The longest time from the start to the end of a connection. The kubelet waits 1 s for the answer to a probe by
+/// default. This is real time. Tests that let the clock run faster do not shorten it.
 const LIFETIME: Duration = Duration::from_secs(2);
-/// How many bytes of a request are read and thrown away after the answer was sent. When a connection is closed before
-/// all its bytes were read, TCP resets it, and the client can lose the answer.
+/// How many bytes of a request are read and ignored after the answer was sent. If the connection were closed while
+/// bytes are unread, TCP would reset it, and the client could lose the answer.
 const DRAINED_AT_MOST_BYTES: usize = 64 * 1024;
-/// The time in which a connection must begin its request. In this time, no new connection can take its place.
+/// How long a new connection is safe from being replaced by a newer one. A probe sends its request within this time.
 const TURN: Duration = Duration::from_millis(20);
-/// When all places for connections are taken, the server checks again after this wait whether a place is free. The wait
-/// is short, because the thread of a closed connection ends at once.
+/// How long the server waits before it checks again for a free place when the number of connections has reached its
+/// limit. The wait is short, because a place becomes free as soon as a connection is closed.
 const PLACE_RETRY: Duration = Duration::from_micros(100);
-/// The wait after `accept` has failed. The usual reason is that the process has no free file descriptor.
+/// How long the server waits after the system call `accept` has failed. Usually the process has no free file descriptor
+/// then.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
-/// The stack size of a thread of the health server. The size is small because these threads do little work.
+/// The stack size of the threads of the health server. It is small, because these threads need little memory.
 const STACK_BYTES: usize = 128 * 1024;
 
 struct Connection {
     stream: TcpStream,
-    /// Whether a new connection may take the place of this connection, because this connection was silent for too long,
-    /// has sent an incomplete request, or got its answer.
+    /// Whether this connection has had its chance, so that a newer connection is allowed to replace it. It is true when
+    /// the connection was silent for too long, has sent an incomplete request, or has got an answer.
     had_turn: AtomicBool,
 }
 
-/// Starts a thread that listens on the address and answers requests. When the address can't be used, the thread logs
-/// this once and keeps trying. The daemon works without the health server until then.
+/// Starts a thread that listens on the address and answers requests. When the address is not free, the thread logs this
+/// once and tries again and again. Until it succeeds, the daemon works without a health server.
 pub(super) fn start(
     address: SocketAddr,
     stop: &'static Stop,
@@ -64,8 +67,8 @@ fn spawn(work: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Listens on the address, and returns the listeners. When the address can't be used, the function keeps trying.
-/// Returns an empty list when the daemon ends before that.
+/// Opens the listeners for the address. When this fails, tries again and again. Returns an empty list when the daemon
+/// ends before it has succeeded.
 fn bind_in_the_end(address: SocketAddr, stop: &Stop) -> Vec<TcpListener> {
     let mut is_logged = false;
     loop {
@@ -96,12 +99,12 @@ fn bind(address: SocketAddr) -> io::Result<Vec<TcpListener>> {
     let both = match TcpListener::bind(address) {
         Ok(both) => both,
         Err(error) if error.kind() == ErrorKind::AddrInUse => return Err(error),
-        // An error other than "address in use" means that the machine has no IPv6, so the server listens on IPv4 only.
+        // The address is free, so the error means that this machine has no IPv6. The server listens on IPv4 only.
         Err(_) => return Ok(vec![TcpListener::bind((Ipv4Addr::UNSPECIFIED, port))?]),
     };
     let port = both.local_addr()?.port();
-    // The first listener accepts only IPv6 when `net.ipv6.bindv6only` is set, so a second listener for IPv4 is opened.
-    // When the first listener accepts IPv4 as well, the second can't be opened, and that error is ignored.
+    // A second listener for IPv4 is needed when the first one accepts only IPv6, because `net.ipv6.bindv6only` is set.
+    // When the first listener accepts IPv4 as well, the second can't be opened, and the error is ignored.
     let ipv4 = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).ok();
     Ok([Some(both), ipv4].into_iter().flatten().collect())
 }
@@ -110,8 +113,8 @@ fn serve(
     listener: &TcpListener,
     verdict: impl Fn(&str) -> Option<ProbeAnswer> + Copy + Send + 'static,
 ) {
-    // The open connections, the oldest first. The thread of each connection owns that connection, so the weak reference
-    // becomes invalid when the thread ends.
+    // The open connections, the oldest first. Only the thread of a connection owns it. When the thread ends, the
+    // connection is dropped, and the weak reference shows this.
     let mut open: VecDeque<Weak<Connection>> = VecDeque::new();
     loop {
         let connection = match listener.accept() {
@@ -136,12 +139,12 @@ fn serve(
             clock::sleep(clock::from_machine(PLACE_RETRY));
         }
         open.push_back(Arc::downgrade(&connection));
-        // An error means that the client was too slow or has closed its connection. Such an error is ignored.
+        // The error of a connection is ignored. It means that the client was too slow or has closed the connection.
         spawn(move || drop(respond(&connection, verdict)));
     }
 }
 
-/// Reads one request and answers it.
+/// Reads one request from the connection, and sends the answer.
 fn respond(
     connection: &Connection,
     verdict: impl Fn(&str) -> Option<ProbeAnswer>,
@@ -163,7 +166,8 @@ fn respond(
     };
     let mut unsent = answer.as_slice();
     while !unsent.is_empty() {
-        // A single write sends only as much as fits into the socket's buffer, and the metrics can be longer.
+        // The answer is sent by several writes. One write sends only what fits into the buffer of the socket, and the
+        // metrics can be longer.
         stream.set_write_timeout(Some(left(deadline)?))?;
         let count = stream.write(unsent)?;
         unsent = unsent.get(count..).unwrap_or_default();
@@ -191,8 +195,8 @@ fn receive(mut stream: &TcpStream, deadline: Instant, into: &mut Vec<u8>) -> io:
     }
 }
 
-/// Returns the time that is left until the deadline. Returns an error when no time is left, because a socket does not
-/// accept a time-out of zero.
+/// Returns the time that is left until the deadline. Returns an error when no time is left, because zero is no valid
+/// timeout of a socket.
 fn left(deadline: Instant) -> io::Result<Duration> {
     let left = clock::machine_until(deadline);
     if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }
@@ -202,7 +206,7 @@ fn left(deadline: Instant) -> io::Result<Duration> {
 pub(super) struct ProbeAnswer {
     pub(super) status: StatusCode,
     pub(super) content_type: &'static str,
-    /// The body of the answer, which has one or more lines.
+    /// The body of the answer, in one or more lines.
     pub(super) text: String,
 }
 
@@ -213,17 +217,20 @@ impl ProbeAnswer {
     }
 }
 
-/// The greatest length of a request's head in bytes. A probe sends about 150 bytes, and Prometheus sends about 500.
+/// The greatest length of the head of a request in bytes. The head that the kubelet sends has about 150 bytes, and that
+/// of Prometheus has about 500.
 const REQUEST_LIMIT_BYTES: usize = 4096;
 
-/// Returns the answer to the bytes that have arrived so far, or `None` while the request is incomplete.
+/// Returns the answer to a request of which these bytes have arrived so far. Returns `None` when the request is not
+/// complete yet.
 ///
-/// Only the first request of a connection is answered. Request bodies and further requests are not read.
+/// Only the first request of a connection is answered. The body of a request and further requests are ignored.
 pub(super) fn answer(
     received: &[u8],
     verdict: impl Fn(&str) -> Option<ProbeAnswer>,
 ) -> Option<Vec<u8>> {
-    // The first byte shows that this is not HTTP but e.g. TLS. The server refuses the request at once.
+    // An HTTP request begins with an upper case letter. Anything else, e.g. the start of a TLS connection, is refused
+    // at once.
     if received.first().is_some_and(|byte| !byte.is_ascii_uppercase()) {
         return Some(refusal(400));
     }
@@ -244,7 +251,8 @@ pub(super) fn answer(
     })
 }
 
-/// Returns the method and the path of an HTTP/1 request.
+/// Returns the method and the path of an HTTP/1 request, or `None` when the request is of another protocol or
+/// malformed.
 fn request_line(received: &[u8]) -> Option<(&str, &str)> {
     let line = received.split(|byte| *byte == b'\n').next()?;
     let line = std::str::from_utf8(line).ok()?.trim_end_matches('\r');
@@ -270,7 +278,7 @@ fn response(verdict: &ProbeAnswer, with_body: bool) -> Vec<u8> {
     let ProbeAnswer { status, content_type, text } = verdict;
     let is_wrong_method = *status == StatusCode::METHOD_NOT_ALLOWED;
     let allow = if is_wrong_method { "Allow: GET, HEAD\r\n" } else { "" };
-    // The status is written as its number and its reason phrase, e.g. `404 Not Found`.
+    // `{status}` is printed as the number with its usual text, e.g. `404 Not Found`.
     format!(
         "HTTP/1.1 {status}\r\n\
          Content-Type: {content_type}\r\n\
@@ -291,7 +299,7 @@ fn response(verdict: &ProbeAnswer, with_body: bool) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    /// The answer is longer than all socket buffers between the server and the client.
+    /// The answer in this test is longer than the buffers of both sockets, so it needs several writes.
     #[test]
     fn a_long_answer_arrives_whole() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -320,7 +328,7 @@ mod tests {
         }
     }
 
-    /// Returns the status line and the body of the answer to a request. Both are empty while the request is incomplete.
+    /// Returns the first line and the body of the answer to a request. Both are empty when the request is not complete.
     fn answered(request: &[u8]) -> (String, String) {
         let Some(answer) = answer(request, verdict) else {
             return Default::default();
@@ -344,12 +352,12 @@ mod tests {
             (b"GET /metrics HTTP/1.1\r\n\r\n", "HTTP/1.1 404 Not Found", "Not Found\n"),
             (b"GET /livez/ HTTP/1.1\r\n\r\n", "HTTP/1.1 404 Not Found", "Not Found\n"),
             (b"GET /livez HTTP/1.1\r\n\r\nGET /readyz HTTP/1.1\r\n\r\n", "HTTP/1.1 200 OK", "ok\n"),
-            // These requests are incomplete.
+            // The following requests are not complete.
             (b"", "", ""),
             (b"G", "", ""),
             (b"GET /livez HTTP/1.1\r\n", "", ""),
             (b"GET /livez HTTP/1.1\r\nHost: x\r\n", "", ""),
-            // These requests are not HTTP/1.
+            // The following requests are not valid HTTP/1.
             (b"\x16\x03\x01\x02\x00", "HTTP/1.1 400 Bad Request", "Bad Request\n"),
             (b"\r\n", "HTTP/1.1 400 Bad Request", "Bad Request\n"),
             (b"PRI * HTTP/2.0\r\n\r\n", "HTTP/1.1 400 Bad Request", "Bad Request\n"),

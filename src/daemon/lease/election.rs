@@ -1,50 +1,52 @@
-//! Decides what a process does about the Lease. The decision depends on the content of the Lease, and on the time at
-//! which this process first saw that content.
+//! Decides what this process does with the Lease. The decision depends on the content of the Lease, and on the time at
+//! which this process saw this content for the first time.
 //!
-//! This module has no side effects, and decides as client-go does. The times that other hosts have written into the
-//! Lease are not used. The Lease expires when its content has not changed for its duration, by the clock of this
-//! process.
+//! The rules are those of client-go. This module makes no calls. The times in the Lease are not used, because they are
+//! from the clocks of other hosts. The Lease counts as expired when this process has seen no change of the Lease for as
+//! long as its `leaseDurationSeconds`.
 
 use crate::kube::{LeaseSpec, micro_time};
 use crate::provider::Moment;
 use jiff::Timestamp;
 use std::time::{Duration, Instant};
 
-/// The greatest value that is written as `leaseTransitions`, which is an int32. The API server would refuse a greater
-/// value, and then no process could become the leader.
+/// The greatest value that is written as `leaseTransitions`. This field is an int32, and the API server refuses greater
+/// values. Without this limit, no process could become the leader after the field has reached its greatest value.
 const TRANSITIONS_AT_MOST: u32 = i32::MAX as u32;
 
-/// The identity and settings of one candidate, and what the candidate saw at its last read of the Lease.
+/// A candidate of the leader election: its identity, its settings, and the Lease as it was at the candidate's last
+/// read.
 pub(super) struct Election {
     identity: String,
     lease_seconds: u32,
-    /// How long one second of `leaseDurationSeconds` lasts. Only tests that make time run faster use another value than
-    /// a real second.
+    /// How long a second of `leaseDurationSeconds` lasts for this process. It is a real second, except in tests that
+    /// let the clock run faster.
     second: Duration,
     seen: Option<SeenRecord>,
 }
 
-/// The content of the Lease, and the time at which this process first saw this content.
+/// The content of the Lease at the last read, and the time at which this process saw this content for the first time.
 struct SeenRecord {
     spec: LeaseSpec,
     since: Instant,
-    /// Whether this process saw other content of the Lease before this content.
+    /// Whether this process had seen the Lease with other content before.
     changed: bool,
 }
 
-/// What a process that wants or holds the Lease does next.
+/// What this process must do next with the Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum LeaseStep {
-    /// This process holds the Lease, or is allowed to take it. This content must be written to the Lease that was read,
-    /// or to a new Lease if none exists.
+    /// Write this content to the Lease, because this process holds the Lease or is allowed to take it. When there is no
+    /// Lease, create it.
     Write(LeaseSpec),
-    /// Another process holds the Lease, and the Lease has not expired.
+    /// Wait, because another process holds the Lease, and the Lease has not expired.
     Wait {
         holder: String,
-        /// Whether this process saw the Lease change, which shows that the holder is alive.
+        /// Whether the Lease has changed while this process waited. A change shows that the holder is alive.
         renewed: bool,
     },
-    /// This process was the leader, but does not hold the Lease any more. `holder` is empty when nobody holds it.
+    /// Give up, because this process was the leader and does not hold the Lease any more. `holder` is empty when no
+    /// process holds it now.
     Lost { holder: String },
 }
 
@@ -53,7 +55,8 @@ impl Election {
         Election { identity: identity.to_owned(), lease_seconds, second, seen: None }
     }
 
-    /// Decides the next step from the Lease that was just read. `leads` says whether this process has been the leader.
+    /// Decides the next step. `read` is the Lease as it was just read, or `None` when there is no Lease. `leads` says
+    /// whether this process has been the leader until now.
     pub(super) fn step(&mut self, read: Option<&LeaseSpec>, leads: bool, now: Moment) -> LeaseStep {
         let Some(spec) = read else {
             self.seen = None;
@@ -64,8 +67,8 @@ impl Election {
         if holder == self.identity {
             LeaseStep::Write(self.renewal(spec, now))
         } else if leads {
-            // When this process has led and the Lease has no holder now, another process may have led in between. The
-            // Lease counts as lost.
+            // This process was the leader, but the Lease now has another holder or none. Even if it has none, another
+            // process may have been the leader for a time. The leadership is therefore lost.
             LeaseStep::Lost { holder }
         } else if holder.is_empty() || self.has_run_out(now.monotonic) {
             let transitions = spec.transitions.saturating_add(1).min(TRANSITIONS_AT_MOST);
@@ -76,13 +79,14 @@ impl Election {
         }
     }
 
-    /// Returns the new content of a Lease that this process holds. Only the time of the renewal changes.
+    /// Returns the new content of a Lease that this process holds and renews. Only `renewTime` differs from the old
+    /// content.
     pub(super) fn renewal(&self, ours: &LeaseSpec, now: Moment) -> LeaseSpec {
         self.record(ours.transitions, Some(&ours.acquire_time), now)
     }
 
-    /// Returns the content that releases the Lease, or `None` when another process holds the Lease. The content has no
-    /// holder, and a duration of 1 second, because the API server refuses 0.
+    /// Returns the content by which this process releases its Lease, or `None` when another process holds the Lease.
+    /// The content has no holder. Its duration is 1 second, because the API server refuses 0.
     pub(super) fn release(&self, read: &LeaseSpec, now: Moment) -> Option<LeaseSpec> {
         (read.holder == self.identity).then(|| LeaseSpec {
             holder: String::new(),
@@ -108,8 +112,8 @@ impl Election {
     }
 
     fn record(&self, transitions: u32, acquired: Option<&str>, now: Moment) -> LeaseSpec {
-        // A time that a timestamp can't represent is written as 1970. That does no harm, because no process makes
-        // decisions from this time.
+        // If the clock shows a time that a `Timestamp` can't represent, the time 1970 is written. This does no harm,
+        // because no process decides anything by this time.
         let now = micro_time(Timestamp::try_from(now.wall).unwrap_or_default());
         LeaseSpec {
             holder: self.identity.clone(),
@@ -133,8 +137,8 @@ mod tests {
 
     const T0: &str = "2026-11-20T10:00:00.000000Z";
 
-    /// Parses the content of a Lease from a text `holder duration renewTime transitions`. The acquire time is always
-    /// T0. The holder `-` means no holder. The text `-` means that there is no Lease.
+    /// Parses a text such as `us 15 t 4`, which has the holder, the duration, the renew time and the transitions of a
+    /// Lease. The holder `-` stands for no holder. The text `-` stands for no Lease. The acquire time is always `T0`.
     fn record(text: &str) -> Option<LeaseSpec> {
         let words: Vec<&str> = text.split(' ').collect();
         let [holder, seconds, renewed, transitions] = words.as_slice() else {
@@ -162,8 +166,8 @@ mod tests {
         }
     }
 
-    /// The reads of the Lease in one test case. Each read has its time in seconds, the content of the Lease, and the
-    /// step that must follow.
+    /// The reads of the Lease in a test case. Each read has the time in seconds, the content that was read, and the
+    /// step that is expected.
     type Reads = &'static [(u64, &'static str, &'static str)];
 
     fn check(name: &str, leads: bool, reads: Reads) {
@@ -220,7 +224,8 @@ mod tests {
         }
     }
 
-    /// The clock of another host can show any time. This process only checks whether the content of the Lease changes.
+    /// The renew time in the Lease is from the clock of another host, and can have any value. This process only watches
+    /// whether the content of the Lease changes.
     #[test]
     fn another_host_s_clock_does_not_matter() {
         for renewed in ["1970-01-01T00:00:00.000000Z", "2199-01-01T00:00:00.000000Z", "-", "soon"] {

@@ -1,8 +1,8 @@
-//! Whether this process leads, and until when. A write starts only when it is sure to end, by its time-out, before the
-//! lease expires.
+//! Whether this process is the leader, and until when it can start writes. A write is started only when it is certain
+//! that it ends before the Lease expires, even if it takes until its timeout.
 //!
-//! Two clocks decide whether the lease has expired. The monotonic clock can't be set back. The wall clock also counts
-//! the time in which the machine is suspended.
+//! Two clocks measure the time since the last renewal. The monotonic clock can't be set back. The wall clock also
+//! counts the time in which the machine was suspended.
 
 use super::super::stop::Stop;
 use crate::cache::ClusterIdentity;
@@ -16,58 +16,61 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub struct LeaseSettings {
     pub key: LeaseKey,
-    /// The identity `<hostname>_<uuid>`, which is different in each process.
+    /// The identity of this process, in the form `<hostname>_<uuid>`. Each process has another identity.
     pub identity: String,
-    /// The value that this process writes as `leaseDurationSeconds`. Outside of tests it is not shorter than
-    /// `lease_duration`.
+    /// The value that this process writes as `leaseDurationSeconds`. It is never shorter than `lease_duration`, except
+    /// in tests.
     pub lease_seconds: u32,
-    /// How long one second of `leaseDurationSeconds` lasts. Outside of tests this is a real second. Tests that make
-    /// time run faster use a shorter time, but shorten it less than other times, because a renewal of the Lease needs
-    /// some real time.
+    /// How long a second of `leaseDurationSeconds` lasts. It is a real second, except in tests that let the clock run
+    /// faster. These tests shorten the times of the Lease less than other times, because renewing the Lease takes some
+    /// real time.
     pub second: Duration,
-    /// How long this process counts as the leader after a renewal. The time is counted from just before the request of
-    /// the renewal was sent.
+    /// How long this process can be the leader after a renewal. This time begins just before the request of the renewal
+    /// is sent.
     pub lease_duration: Duration,
-    /// After this time without a successful renewal, this process gives up its leadership.
+    /// How long this process tries to renew the Lease. When no renewal has succeeded for this time, the process gives
+    /// up its leadership.
     pub renew_deadline: Duration,
-    /// The wait between two tries to acquire or renew the Lease.
+    /// The pause between two tries to acquire or renew the Lease.
     pub retry_period: Duration,
-    /// The time-out of a write to any API. A write is started only when this time is left before the lease expires.
+    /// The timeout of a write to any API. A write is started only when at least this much time is left until the Lease
+    /// expires.
     pub write_timeout: Duration,
 }
 
-/// The result of waiting until this process holds the Lease.
+/// How the wait of this process for the Lease has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Acquired {
     /// This process holds the Lease and is the leader.
     Lease,
-    /// The process was asked to end while it waited.
+    /// The process was asked to end while it waited for the Lease.
     Stopped,
-    /// Another process is the leader and is alive. The text is that process's identity. This result exists only with
-    /// `WaitPolicy::UntilRenewed`.
+    /// Another process, whose identity is the value, is the leader and is alive. Only a wait with
+    /// `WaitPolicy::UntilRenewed` ends in this way.
     HeldBy(String),
-    /// This process can't get the Lease until an operator corrects e.g. the credentials or the RBAC role. With
-    /// `WaitPolicy::UntilRenewed`, any error while the process waits has this result.
+    /// The process can't get the Lease until an operator corrects something, e.g. the credentials or the RBAC role. A
+    /// wait with `WaitPolicy::UntilRenewed` also ends in this way after any other error.
     Failed(String),
 }
 
-/// The part that this process takes in the leader election, for as long as the process lives.
+/// This process as a candidate or leader in the leader election.
 pub struct LeaderElection {
-    /// A client that is used only for the Lease. Its time-outs are short, so that a slow request still ends before
+    /// The client that reads and writes only the Lease. Its timeouts are short, so that even a slow request ends before
     /// `renew_deadline`.
     pub(super) client: KubeClient,
     pub(super) settings: LeaseSettings,
     pub(super) stop: &'static Stop,
-    /// Returns the present time. Outside of tests this is [`Moment::now`].
+    /// Returns the present time by both clocks. It is [`Moment::now`], except in tests.
     clock: Box<dyn Fn() -> Moment + Send + Sync>,
     pub(super) leadership: Mutex<Leadership>,
-    /// Whether the last try to get the Lease found another process that holds it.
+    /// Whether another process held the Lease at the last try to get it.
     pub(super) is_standby: AtomicBool,
-    /// The API of dedicated servers. When this API refuses a login, the time of the refusal is written into the Lease.
-    /// A process that takes over the Lease waits for some time after the refusal before it logs in, so that a restart
-    /// does not cause another failed login.
+    /// The client of the Robot web service for dedicated servers. When Robot refuses a login, the time of the refusal
+    /// is written into the Lease. The next leader then waits before it logs in, so that a restart does not cause
+    /// another refused login.
     pub dedicated: OnceLock<&'static dyn Dedicated>,
-    /// The identity of the cluster, which this process also writes into the Lease for the process that leads next.
+    /// The identity of the cluster: UIDs of the Service `default/kubernetes`. This process writes them into the Lease,
+    /// so that the next leader knows them.
     pub cluster: OnceLock<Arc<ClusterIdentity>>,
 }
 
@@ -75,17 +78,18 @@ pub struct LeaderElection {
 pub(super) enum Leadership {
     Waiting,
     Leading {
-        /// The time just before the request of the last successful renewal was sent.
+        /// The time just before the request of the last successful renewal was sent. The leadership is counted from
+        /// this time.
         renewed: Moment,
     },
     Lost,
-    /// The wait for the Lease has ended with this result. This process was never the leader, and will never be.
+    /// The wait for the Lease has ended in this way. This process has never been the leader, and it does not try again.
     Refused(Acquired),
 }
 
 impl Gate for LeaderElection {
-    /// Decides whether a write may start. When the last renewal is too long ago, the function waits for the next
-    /// renewal. It returns an error when the process is not the leader or has to end.
+    /// Returns an error when a write must not start, because this process is not the leader or has to end. When too
+    /// little time is left until the Lease expires, this function waits for the next renewal first.
     fn pass(&self, what: &str) -> Result<(), Refused> {
         self.wait_for_renewal();
         self.stop.pass(what)?;
@@ -105,9 +109,9 @@ impl Gate for LeaderElection {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MayWrite {
     Pass,
-    /// The last renewal is too long ago. The write must wait for the next renewal.
+    /// The write must wait for the next renewal, because the Lease could expire before the write ends.
     Wait,
-    /// No write may start, because this process is not the leader.
+    /// The write must not start, because this process is not the leader.
     Never,
 }
 
@@ -126,9 +130,9 @@ impl LeaderElection {
         }
     }
 
-    /// Reads what an earlier leader has written into the Lease: when the API of dedicated servers refused a login, and
-    /// the identity of the cluster. This is called just before this process takes the Lease. `read` is `None` when
-    /// there is no Lease.
+    /// Takes over what earlier leaders have written into the Lease: the time of a login that Robot refused, and the
+    /// identity of the cluster (UIDs of the Service `default/kubernetes`). This function is called just before this
+    /// process takes the Lease. `read` is `None` when there is no Lease.
     pub(super) fn recall(&self, read: Option<&kube::Lease>) {
         let refused = read.and_then(kube::Lease::login_refused);
         if let Some((dedicated, refused)) = self.dedicated.get().zip(refused) {
@@ -143,8 +147,8 @@ impl LeaderElection {
         }
     }
 
-    /// Returns the Lease with two facts that the next leader needs: the time of a refused login at the API of dedicated
-    /// servers, and the identity of the cluster.
+    /// Returns the Lease with two more facts, which the next leader reads: the time of a login that Robot refused, and
+    /// the identity of the cluster (UIDs of the Service `default/kubernetes`).
     pub(super) fn noted(&self, read: kube::Lease) -> kube::Lease {
         let read = match self.dedicated.get() {
             Some(dedicated) => read.noting(dedicated.login_refused()),
@@ -156,7 +160,7 @@ impl LeaderElection {
         }
     }
 
-    /// Whether another process is the leader and this process is ready to take over.
+    /// Whether this process is a standby: another process is the leader, and this process waits to take over.
     pub fn is_standby(&self) -> bool {
         self.is_standby.load(Ordering::Relaxed)
     }
@@ -188,18 +192,18 @@ impl LeaderElection {
         let (write, lease) = (self.settings.write_timeout, self.settings.lease_duration);
         match self.now().since(renewed) {
             Some(since) if fits(since, write, lease) => MayWrite::Pass,
-            // The last renewal is too long ago, or a clock has jumped. Another process may be the leader now. The next
-            // renewal shows whether this process still holds the Lease.
+            // The Lease could expire before the write ends, or a clock was changed. Another process may already be the
+            // leader. Only the next renewal shows whether this process still holds the Lease.
             Some(_) | None => MayWrite::Wait,
         }
     }
 
-    /// Records a successful renewal whose request was sent at `sent`. Returns `true` when this process became the
-    /// leader by this renewal.
+    /// Records that the Lease was renewed by a request that was sent at the time `sent`. Returns `true` when this
+    /// process has just become the leader.
     pub(super) fn renewed(self: &Arc<Self>, sent: Moment) -> bool {
         let before = {
             let mut leadership = lock(&self.leadership);
-            // After the Lease was lost, this process ends. It must not become the leader again.
+            // This process has lost the Lease and is ending. It must not become the leader again.
             if *leadership == Leadership::Lost {
                 return false;
             }
@@ -210,8 +214,8 @@ impl LeaderElection {
             return false;
         }
         LEADER.set(&[], 1.0);
-        // A thread of its own checks the deadline, so that the leadership ends in time even when the request of a
-        // renewal hangs.
+        // The deadline is checked by another thread than the renewal. Therefore the leadership ends in time even when
+        // the request of a renewal hangs.
         let lease = Arc::clone(self);
         self.stop.repeat(true, move || lease.left_until_deadline());
         true
@@ -232,8 +236,8 @@ impl LeaderElection {
         }
     }
 
-    /// Returns how much time is left in which the Lease must be renewed. When no time is left, the leadership ends.
-    /// Returns `None` when this process is not the leader.
+    /// Returns the time that is left to renew the Lease. When no time is left, this function ends the leadership.
+    /// Returns `None` when this process is not the leader or its leadership has ended.
     pub fn left_until_deadline(&self) -> Option<Duration> {
         let deadline = self.settings.renew_deadline;
         let Leadership::Leading { renewed } = *lock(&self.leadership) else {
@@ -254,19 +258,20 @@ impl LeaderElection {
     }
 }
 
-/// Whether a write that starts now will end before the lease expires. `since_renewal` is the time since the request of
-/// the last renewal was sent.
+/// Whether a write that starts now is certain to end before the Lease expires. `since_renewal` is the time since the
+/// request of the last renewal was sent.
 fn fits(since_renewal: Duration, write_timeout: Duration, lease_duration: Duration) -> bool {
     since_renewal.saturating_add(write_timeout) <= lease_duration
 }
 
-/// Returns a new identity `<hostname>_<uuid>`, in the format that Kubernetes components use. Each call returns another
-/// identity, so that a restarted daemon is a different candidate.
+/// Returns a new identity of the form `<hostname>_<uuid>`, which Kubernetes components use as well. Each call returns
+/// another identity, so that a daemon after its restart is another candidate.
 pub fn identity() -> String {
     format!("{}_{}", hostname(), uuid(clock::random(), clock::random()))
 }
 
-/// Returns the host name. This is the name of the pod, or the name of the machine when the pod uses the host network.
+/// Returns the host name of this process. In a pod this is the name of the pod, or the name of the machine when the pod
+/// uses the host network.
 fn hostname() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     match name.trim() {
@@ -275,7 +280,7 @@ fn hostname() -> String {
     }
 }
 
-/// Returns a UUID of version 4 with the bits of `high` and `low`, see RFC 9562.
+/// Returns a UUID of version 4 (RFC 9562) with random bits from `high` and `low`.
 fn uuid(high: u64, low: u64) -> String {
     format!(
         "{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}",
@@ -292,10 +297,10 @@ fn uuid(high: u64, low: u64) -> String {
 mod tests {
     use super::*;
 
-    /// The time that the test has set, by the monotonic clock and by the wall clock.
+    /// The time that a test has set. It has a monotonic time and a wall time.
     type Clock = Arc<Mutex<Moment>>;
 
-    /// Returns a leader election that makes no API call and takes the time from `clock`.
+    /// Returns a leader election for tests. It makes no API call, and takes the time from `clock`.
     fn lease(clock: &Clock, stop: &'static Stop) -> Arc<LeaderElection> {
         let settings = LeaseSettings {
             key: LeaseKey { namespace: "kube-system".into(), name: "ccm".into() },
@@ -330,8 +335,8 @@ mod tests {
         let lease = lease(&clock, stop);
         let now = || *clock.lock().unwrap();
         assert_eq!(lease.answer(), MayWrite::Never);
-        // Each case has a name, the seconds that pass by the monotonic clock, the seconds that pass by the wall clock,
-        // and the expected answer.
+        // Each case has a name, the seconds that pass by the monotonic clock and by the wall clock, and whether a write
+        // may start then.
         for (name, monotonic_s, wall_s, expected) in [
             ("at once", 0, 0, MayWrite::Pass),
             ("in time", 6, 6, MayWrite::Pass),
@@ -347,15 +352,15 @@ mod tests {
             let sent = now();
             pass_time(&clock, monotonic_s, wall_s);
             assert_eq!(lease.answer(), expected, "{name}");
-            // The clocks have jumped in this case. A renewal that was sent before the jump does not change the answer,
-            // even when its response comes after the jump.
+            // The answer to a renewal that was sent before the clocks changed arrives now. Such a late answer must not
+            // change whether a write may start.
             lease.renewed(sent);
             assert_eq!(lease.answer(), expected, "{name}");
             assert!(!lease.is_lost(), "{name}: leadership does not end with it");
         }
         lease.renewed(now());
         assert_eq!(lease.pass("a write"), Ok(()));
-        // The wall clock jumps by 60 s, as after a suspension of the machine. A write then waits for the next renewal,
+        // The wall clock shows 60 s more, as after the machine was suspended. A write now waits until the next renewal,
         // and is allowed after it.
         pass_time(&clock, 0, 60);
         let waiting = std::thread::spawn({

@@ -1,9 +1,11 @@
-//! The Lease decides which of several daemons works, and until when it may write.
+//! The Lease decides which of several daemons works, and until when this daemon is allowed to write.
 //!
-//! The rules of the Lease are those of client-go's leader election, so that two cloud-controller-managers hand over to
-//! each other instead of working at the same time. A thread acquires the Lease and renews it in each retry period. The
-//! order of the calls is `acquire` → `begin` → `try_once` → `renewed`, and `election` decides each step. One rule is
-//! added to those of client-go: a write starts only when it is sure to end before the lease expires.
+//! The rules are those of client-go's leader election, so that two cloud-controller-managers do not work at the same
+//! time, and one can take over from the other. A thread tries to acquire the Lease, and then renews it in each retry
+//! period. The calls are `acquire` → `begin` → `try_once` → `renewed`, and `election` decides each step.
+//!
+//! ccm adds one rule to those of client-go: a write is started only when it is certain that it ends before the Lease
+//! expires.
 
 mod election;
 mod leadership;
@@ -18,23 +20,23 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-/// How long an ending daemon waits for the release of its Lease. This is real time, even in a test that makes time run
-/// faster.
+/// How long the daemon waits at its end for the release of its Lease. This is real time. Tests that let the clock run
+/// faster do not shorten it.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How long to wait for a Lease that another process holds.
+/// How long a process waits for a Lease that another process holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitPolicy {
-    /// The process waits without a limit, as a standby does.
+    /// The process waits without a limit, as a standby daemon does.
     Forever,
-    /// The process waits until the holder of the Lease has renewed it. The holder is then alive, and this process is
-    /// not needed.
+    /// The process waits until it sees that the holder has renewed the Lease. The holder is then alive, so this process
+    /// is not needed and ends.
     UntilRenewed,
 }
 
 impl LeaderElection {
-    /// Waits until this process is the leader, and renews the Lease from then on. When the Lease is lost later, the
-    /// process is asked to end through `stop`.
+    /// Waits until this process is the leader, and returns how the wait ended. A thread then renews the Lease. When the
+    /// Lease is lost later, that thread sets `stop`, so that the process ends.
     pub fn acquire(self: &Arc<Self>, policy: WaitPolicy) -> Acquired {
         self.begin(policy);
         self.stop.wait_until_set_or(|| *lock(&self.leadership) != Leadership::Waiting);
@@ -45,15 +47,15 @@ impl LeaderElection {
         }
     }
 
-    /// Starts a thread that acquires the Lease, and then renews it until the daemon has to end or the Lease is lost.
-    /// Controllers can still finish their writes after the last renewal, because each write was started only if it ends
-    /// before the lease expires.
+    /// Starts a thread that acquires the Lease and renews it. The thread ends when the process has to end or the Lease
+    /// is lost. Writes that were started before can still be finished, because a write is started only when it is
+    /// certain to end before the Lease expires.
     pub fn begin(self: &Arc<Self>, policy: WaitPolicy) {
         let (mut renewer, pause) = (self.renewer(policy), self.settings.retry_period);
         self.stop.repeat(true, move || renewer.renew().then_some(pause));
     }
 
-    /// Creates the [`Renewer`], which acquires the Lease and then renews it.
+    /// Creates the object that acquires the Lease and then renews it.
     pub fn renewer(self: &Arc<Self>, policy: WaitPolicy) -> Renewer {
         Renewer {
             lease: Arc::clone(self),
@@ -66,8 +68,8 @@ impl LeaderElection {
         }
     }
 
-    /// Releases the Lease, so that another process can take it before it expires. `stop` is set first, so that this
-    /// process writes nothing after the release.
+    /// Releases the Lease, so that another process can take it at once. `stop` is set first, so that this process
+    /// starts no write after the release.
     pub fn release(self: &Arc<Self>) {
         self.stop.set();
         if !self.leads() {
@@ -78,7 +80,8 @@ impl LeaderElection {
         }
         let (sender, result) = mpsc::channel();
         let lease = Arc::clone(self);
-        // The send fails when the receiver is dropped after the time-out. This error is ignored.
+        // Sending the result fails when nobody waits for it any more, because the release took too long. This error is
+        // ignored.
         std::thread::spawn(move || drop(sender.send(lease.release_now())));
         let key = &self.settings.key;
         match result.recv_timeout(RELEASE_TIMEOUT) {
@@ -93,7 +96,8 @@ impl LeaderElection {
         }
     }
 
-    /// Releases the Lease. When a renewal by this process causes a conflict, the release is tried again.
+    /// Releases the Lease. A renewal that this process sends at the same time can cause a conflict. The release is then
+    /// tried again.
     fn release_now(&self) -> Result<(), kube::KubeError> {
         let (key, election) = (&self.settings.key, election(self));
         retry_on_conflict(|_| {
@@ -117,30 +121,30 @@ fn election(lease: &LeaderElection) -> Election {
     Election::new(&settings.identity, settings.lease_seconds, settings.second)
 }
 
-/// Acquires the Lease for this process and then renews it.
+/// Acquires the Lease for this process, and then renews it again and again.
 pub struct Renewer {
     lease: Arc<LeaderElection>,
     policy: WaitPolicy,
     election: Election,
-    /// The Lease as this process last wrote it. `None` when this process has not held the Lease.
+    /// The Lease as this process has last written it. `None` means that this process has never held the Lease.
     held: Option<kube::Lease>,
-    /// The holder of the Lease that was last logged, so that each new holder is logged only once.
+    /// The holder that the log named last. Each new holder is logged once.
     logged_holder: Option<String>,
     is_failing: bool,
-    /// Whether any try of this process to get the Lease was answered without an error.
+    /// Whether at least one try to get the Lease was answered without an error.
     worked_once: bool,
 }
 
 impl Renewer {
-    /// Tries once to acquire or renew the Lease. Returns `false` when this process has to stop trying.
+    /// Tries once to acquire or renew the Lease. Returns `false` when there must be no further try.
     pub fn renew(&mut self) -> bool {
         let outcome = self.try_once();
         !self.lease.stop.is_set() && self.continues(outcome)
     }
 
-    /// Tries once to acquire or renew the Lease, and returns the step that was taken. A leader first sends only a PUT
-    /// with the resourceVersion of its last write. In all other cases, and when the PUT fails, the Lease is read and
-    /// its content decides the step.
+    /// Tries once to acquire or renew the Lease, and returns the step that was taken. A process that holds the Lease
+    /// sends a PUT with the resourceVersion of its last write, without reading the Lease before. When this PUT fails,
+    /// or when the process does not hold the Lease, the Lease is read, and its content decides the step.
     fn try_once(&mut self) -> Result<LeaseStep, kube::KubeError> {
         if let Some(held) = &self.held {
             let renewal = LeaseStep::Write(self.election.renewal(&held.spec(), Moment::now()));
@@ -159,8 +163,8 @@ impl Renewer {
         })
     }
 
-    /// Writes the Lease if the step says so. The write is refused when the Lease has changed since it was read. After
-    /// the daemon was asked to end, only the write that releases the Lease is allowed.
+    /// Writes the Lease when the step is `Write`. The API server refuses the write when the Lease has changed since it
+    /// was read.
     fn take(&mut self, read: Option<kube::Lease>, step: &LeaseStep) -> Result<(), kube::KubeError> {
         let LeaseStep::Write(record) = step else {
             return Ok(());
@@ -180,8 +184,8 @@ impl Renewer {
         Ok(())
     }
 
-    /// Logs a change since the last try, e.g. that another process leads now. Returns `false` when this process must
-    /// not try again.
+    /// Logs what has changed since the last try, e.g. that another process is the leader now. Returns `false` when
+    /// there must be no further try.
     fn continues(&mut self, outcome: Result<LeaseStep, kube::KubeError>) -> bool {
         let key = &self.lease.settings.key;
         let step = match outcome {

@@ -17,8 +17,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a credential plugin may run. During this time a thread may wait for the plugin. The limit is so short that
-/// the health check does not take such a thread for dead.
+/// How long a credential plugin may run. During this time a thread may wait for the plugin. The limit is short enough
+/// that the daemon's health check does not count this thread as hanging.
 pub const EXEC_TIME_LIMIT: Duration = Duration::from_secs(30);
 
 /// What the command line and the environment say about the cluster.
@@ -84,7 +84,7 @@ impl Access {
 const EXEC_EXTENSION: &str = "client.authentication.k8s.io/exec";
 
 /// Reads the kubeconfig and returns how the cluster of the chosen context is reached. `paths` are the files of the
-/// options, or the default file.
+/// kubeconfig.
 pub(super) fn load(paths: &[PathBuf], options: &Options) -> Result<Access, String> {
     let merged = file::read(paths)?;
     let (name, wanted_by) = match (&options.context, &merged.current_context) {
@@ -208,9 +208,9 @@ fn exec_extension(cluster: &KubeconfigEntry<KubeconfigCluster>) -> Result<Option
     })
 }
 
-/// Returns the credentials for every call. As in kubectl, only one kind is used. A token, or a user name with a
-/// password, comes first. A client certificate comes next, and `None` is then returned because the certificate is a
-/// part of the TLS settings. A plugin comes last.
+/// Returns the credentials that every call sends. As in kubectl, only one kind of credentials is used. A token or a
+/// user name with a password is preferred. If there is none, a client certificate is preferred to a plugin. For a
+/// client certificate the result is `None`, because the certificate is a part of the TLS settings.
 fn login(
     user: &KubeconfigEntry<User>,
     cluster: &KubeconfigEntry<KubeconfigCluster>,

@@ -1,7 +1,7 @@
 //! The entries of a kubeconfig as types: one cluster, context or user. Errors name the file, the entry and the field.
 //!
-//! No message repeats the value of a field, because the value may be a secret. When the user has forgotten a line of
-//! the file, a secret may even be the value of a harmless field.
+//! No message repeats the value of a field, because the value can be a secret. When the user has forgotten a line of
+//! the file, a secret can even be the value of a harmless field.
 
 use crate::http::{Pem, read_file};
 use crate::text::quoted;
@@ -24,7 +24,7 @@ const SECRET_CHARACTERS: usize = 32;
 /// letters and digits.
 const MIXED_CHARACTERS: usize = 16;
 
-/// The fields of `contexts[].context`. Empty fields are read as missing. This also applies to the types below.
+/// The fields of `contexts[].context` of a kubeconfig. An empty field is read as missing.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct KubeconfigContext {
@@ -35,7 +35,7 @@ pub(super) struct KubeconfigContext {
     _extensions: Option<Value>,
 }
 
-/// The fields of `clusters[].cluster`.
+/// The fields of `clusters[].cluster` of a kubeconfig.
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct KubeconfigCluster {
@@ -53,7 +53,7 @@ pub(super) struct KubeconfigCluster {
     pub(super) extensions: Option<Value>,
 }
 
-/// The fields of `users[].user`.
+/// The fields of `users[].user` of a kubeconfig.
 #[derive(Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct User {
@@ -71,7 +71,7 @@ pub(super) struct User {
     _extensions: Option<Value>,
 }
 
-/// The fields of `exec` of a user.
+/// The fields of `users[].user.exec` of a kubeconfig.
 #[derive(PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct Exec {
@@ -106,12 +106,12 @@ pub(super) struct KubeconfigEntry<T> {
     pub(super) fields: T,
 }
 
-/// Parses the fields of an entry. The error consists of the name of a field and what is wrong with it. A field that
-/// cannot be used is always an error. If it were ignored, a connection might be less safe than the user wants.
+/// Parses the fields of an entry. The error consists of the name of a field and what is wrong with the field. A field
+/// that cannot be used is always an error. If it were ignored, a connection could be less safe than the user wants.
 pub(super) fn typed<T: DeserializeOwned>(fields: &Mapping) -> Result<T, (String, String)> {
     let mut set = fields.clone();
     set.retain(|_, value| !value.is_null() && value.as_str() != Some(""));
-    // Each field is parsed alone because the parser's error does not name the field.
+    // Each field is parsed separately, because the parser's error does not name the field.
     for (key, value) in &set {
         let alone = Mapping::from_iter([(key.clone(), value.clone())]);
         if let Err(error) = serde_yaml::from_value::<T>(alone.into()) {
@@ -141,8 +141,8 @@ impl<T> KubeconfigEntry<T> {
         format!("{}: {field}: {why}", self.place())
     }
 
-    /// Returns the content of the field `FIELD-data`. Without that field, returns the content of the file to which
-    /// `field` is the path. Returns `None` when neither field is set.
+    /// Returns the PEM text of the field `FIELD-data`. When this field is not set, `path` is the path of a file, and
+    /// the content of the file is returned. Returns `None` when neither of the two is set.
     pub(super) fn pem(
         &self,
         field: &str,
@@ -175,7 +175,7 @@ impl<T> KubeconfigEntry<T> {
     }
 
     /// Returns the error for a field whose value is not the path of an existing file. The message does not repeat the
-    /// value, because the value may be the secret itself.
+    /// value, because the value can be the secret itself.
     pub(super) fn no_file(&self, field: &str, instead: &str) -> String {
         self.error(
             field,
@@ -193,8 +193,8 @@ impl<T> KubeconfigEntry<T> {
     }
 }
 
-/// Whether a run of letters and digits in the text is longer than in names that people choose. Such a text may be a
-/// token, a password or base64.
+/// Whether the text contains so many letters and digits in a row that it can be a token, a password or base64. Names
+/// that people choose have no such part.
 pub(super) fn may_be_secret(text: &str) -> bool {
     text.split(|c: char| !c.is_ascii_alphanumeric()).any(|run| {
         let has = |is: fn(&char) -> bool| run.chars().any(|c| is(&c));
@@ -220,7 +220,7 @@ fn decoded(data: &str) -> Result<Vec<u8>, &'static str> {
         .map_err(|_| "is not base64; copy all of it, or create it again with base64 -w0 FILE")
 }
 
-/// Returns the message of a parser's error without the values that the parser quotes, because they may be secrets.
+/// Returns the message of a parser's error without the values that the parser quotes, because they can be secrets.
 pub(super) fn explained(error: &serde_yaml::Error) -> String {
     let message = error.to_string();
     let message = message.rsplit_once(" at line ").unwrap_or((&message, "")).0;
@@ -234,8 +234,8 @@ pub(super) fn explained(error: &serde_yaml::Error) -> String {
     }
     match (found.split_once("invalid type: "), error.location()) {
         (Some((place, _)), _) => {
-            // The user may have written a number or a boolean. It must not be taken as text, because YAML has changed
-            // it: `0123` becomes `83`.
+            // Where a text is expected, a number or a boolean is an error, and the message tells the user to put it in
+            // quotes. The value cannot be used as a text, because YAML has already changed it: `0123` becomes `83`.
             let text = expected.replace("a string", "text; put it in quotes");
             format!("{place}must be {}", text.replace("a sequence", "a list"))
         }

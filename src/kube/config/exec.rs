@@ -24,14 +24,13 @@ use std::time::{Duration, Instant};
 /// Credentials are renewed this long before they expire, or a tenth of their lifetime before, whichever is shorter.
 const RENEWED_BEFORE: Duration = Duration::from_secs(60);
 
-/// After a failure, the program is not run again for this time, measured by the machine's clock. Otherwise
-/// every thread that needs credentials would run the program again. The pause is so short that the Lease
-/// can still be renewed in time.
+/// After a failure, the program is not run again for this period, in real time. Otherwise every thread that needs
+/// credentials would run the program again. The pause is short enough that the Lease can still be renewed in time.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(2);
 
 /// A credential plugin: a program, and the credentials that it printed last.
 pub(super) struct Plugin {
-    /// The file, the user and the field that the plugin is from, for messages.
+    /// The place where the plugin is configured, for messages. It names the file, the user and the field.
     place: String,
     program: Program,
     time_limit: Duration,
@@ -42,7 +41,7 @@ pub(super) struct Plugin {
 
 #[derive(Default)]
 struct HeldCredentials {
-    /// How often the program was run so far.
+    /// How many times the program was run so far.
     runs: u64,
     credentials: Option<PluginCredentials>,
     failure: Option<(Instant, String)>,
@@ -57,12 +56,13 @@ struct PluginCredentials {
     end_at: Option<Timestamp>,
 }
 
-/// The plugins of this process. All clients share an equal plugin, so that its program runs only once.
+/// The plugins of this process. When several clients need the same plugin, they share it, so that its program runs only
+/// once.
 static PLUGINS: Mutex<Vec<Weak<Plugin>>> = Mutex::new(Vec::new());
 
 impl Plugin {
-    /// Returns a plugin that runs this program for the user. When this process already has an equal plugin,
-    /// returns that plugin.
+    /// Returns a plugin that runs this program for the user. When this process already has a plugin with the same
+    /// program and user, returns that plugin.
     pub(super) fn of(
         user: &KubeconfigEntry<User>,
         program: Program,
@@ -121,7 +121,7 @@ impl HeldCredentials {
     }
 }
 
-/// Returns how long before the moment `end`, at which they expire, the credentials are renewed.
+/// `end` is when credentials expire. Returns how long before this moment they are renewed.
 fn lead(end: Timestamp) -> Duration {
     let life = Duration::try_from(end.duration_since(clock::timestamp())).unwrap_or_default();
     RENEWED_BEFORE.min(life / 10)
@@ -144,8 +144,8 @@ impl Issuer for Plugin {
         }
     }
 
-    /// Runs the program again if the refused credentials are still the stored ones. Otherwise they were
-    /// already replaced.
+    /// Called after the API server has refused credentials. If they are still the stored credentials, they are dropped
+    /// and the program runs again. If not, they were already replaced and nothing is done.
     fn refused(&self, number: u64) {
         let mut held = lock(&self.held);
         let is_refused = |it: &mut PluginCredentials| it.issued.number == number;
@@ -178,7 +178,7 @@ struct Status {
 }
 
 /// Parses what the program printed. Returns the credentials, and when they expire. The error is a message for the user
-/// and does not repeat fields that may be secret.
+/// and does not repeat fields that can be secret.
 fn parse(
     printed: &[u8],
     version: &str,
@@ -238,8 +238,8 @@ fn end(text: &str) -> Result<Option<Timestamp>, String> {
     match text.parse::<Timestamp>() {
         Ok(end) if end > clock::timestamp() => Ok(Some(end)),
         Ok(end) => Err(format!("expired at {end}; is this machine's clock right?")),
-        // The library cannot parse the last days of the year 9999. Programs that mean "never" write a time
-        // in these days.
+        // Programs that mean "never" write a time in the last days of the year 9999. The library cannot parse these
+        // days, so such a time is read as "never" here.
         Err(_) if text.starts_with("9999-12-3") => Ok(None),
         Err(_) => Err("is not an RFC 3339 time".to_owned()),
     }
@@ -251,17 +251,16 @@ const V1BETA1: &str = "client.authentication.k8s.io/v1beta1";
 /// How many bytes of the program's output are read at most. The output with the credentials has some kilobytes.
 const STDOUT_LIMIT_BYTES: usize = 1 << 20;
 
-/// How long to wait before checking again whether the plugin has ended or printed something. The time is measured by
-/// the machine's clock, which tests do not shorten.
+/// How long to wait, in real time, before the next check whether the plugin has ended or printed something.
 const POLL: Duration = Duration::from_millis(5);
 
-/// The capacity of a pipe on Linux, in bytes.
+/// The capacity of a pipe on Linux, in bytes. A buffer of this size takes the whole content of the pipe by one read.
 const PIPE_BYTES: usize = 64 << 10;
 
 /// A program, and how it is run.
 #[derive(PartialEq, Eq)]
 pub(super) struct Program {
-    /// The program's name for messages, as the kubeconfig has it.
+    /// The name that messages give the program, which is the `command` of the kubeconfig.
     name: String,
     path: PathBuf,
     exec: Exec,
@@ -272,7 +271,7 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// Returns the program of this `exec`. The program is searched for, but not run.
+    /// Reads the `exec` field of a user and returns its program. The program must exist, but it is not run.
     pub(super) fn of(
         user: &KubeconfigEntry<User>,
         exec: &Mapping,
@@ -309,14 +308,14 @@ impl Program {
         let mut child = Command::new(&self.path)
             .args(self.exec.args.iter().map(|arg| &**arg))
             .env_clear()
-            // A program that the kubeconfig names must not get the tokens of the Hetzner APIs.
+            // The program comes from the kubeconfig and must not get the tokens of the Hetzner APIs.
             .envs(std::env::vars_os().filter(|(name, _)| !is_about_hetzner(name)))
             .envs(variables.map(|variable| (&*variable.name, &*variable.value)))
             .env("KUBERNETES_EXEC_INFO", &self.info)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            // The program's standard error may contain a secret. It is shown at a terminal, where a person reads it.
-            // Otherwise it is discarded, so that no log contains it.
+            // The program's standard error can contain a secret. When our standard error is a terminal, the user sees
+            // it. Otherwise it is discarded, so that no log contains the secret.
             .stderr(if std::io::stderr().is_terminal() { Stdio::inherit() } else { Stdio::null() })
             // The program gets a process group of its own. Ending the group then also ends the processes that
             // the program started.
@@ -330,11 +329,11 @@ impl Program {
         let mut printed = Vec::new();
         let mut buffer = vec![0; PIPE_BYTES];
         // The pipe is read while the program runs, because otherwise a program that fills the pipe would wait for ever.
-        // The loop ends when the program has ended. The end of the pipe may come much later, because a child of the
-        // program may hold the pipe open.
+        // The loop ends when the program has ended. The end of the pipe can come much later, because a child of the
+        // program can hold the pipe open.
         let status = loop {
-            // The status is checked before the pipe is read. If the program has ended, everything that it printed is in
-            // the pipe by now.
+            // The status is checked before the pipe is read. When the program has ended, everything that it printed is
+            // in the pipe, and this last read gets it.
             let status = child.try_wait();
             let read = pipe.as_mut().map(|pipe| pipe.read(&mut buffer));
             let count = read.and_then(Result::ok).unwrap_or(0);
@@ -405,7 +404,8 @@ fn check_interactive(mode: Option<&str>, version: &str) -> Result<(), String> {
     }
 }
 
-/// Returns the path of a program. A name alone is searched for in `$PATH`; a path is relative to the kubeconfig.
+/// Returns the path of a program. A name without a slash is searched for in `$PATH`. Any other text is a path, which is
+/// relative to the kubeconfig.
 fn find(user: &KubeconfigEntry<User>, command: &str) -> Result<PathBuf, String> {
     let name = shown(command);
     if command.contains('/') {
@@ -416,7 +416,7 @@ fn find(user: &KubeconfigEntry<User>, command: &str) -> Result<PathBuf, String> 
             false => Err(format!("{name}: there is no such program; correct the path")),
         };
     }
-    // A relative folder in `$PATH` depends on the current folder, so nothing is run from there.
+    // Relative folders in `$PATH` are skipped, because they depend on the current folder.
     let search = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&search)
         .filter(|folder| folder.is_absolute())

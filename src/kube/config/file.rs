@@ -35,13 +35,13 @@ struct Named {
 /// The content of all files of a kubeconfig, merged.
 #[derive(Default)]
 pub(super) struct Merged {
-    /// The name of the current context, and the file that names it.
+    /// The name of the current context, and the file in which it is set.
     pub(super) current_context: Option<(String, PathBuf)>,
     entries: Vec<KubeconfigEntry<Mapping>>,
 }
 
-/// Reads the files. When there are several files, some of them may be missing or empty, as in kubectl. A single file
-/// must exist and have content.
+/// Reads the files. When there are several files, some of them are allowed to be missing or empty, as in kubectl. A
+/// single file must exist and have content.
 pub(super) fn read(paths: &[PathBuf]) -> Result<Merged, String> {
     let mut merged = Merged::default();
     let mut empty = None;
@@ -76,8 +76,8 @@ pub(super) fn list(paths: &[PathBuf]) -> String {
 }
 
 impl Merged {
-    /// Returns the entry of this kind and name, with parsed fields. `wanted_by` is the flag or field that names the
-    /// entry. Error messages begin with it.
+    /// Returns the entry of this kind and name, with parsed fields. `wanted_by` is the flag or field that contains the
+    /// name. When the entry does not exist, the error message begins with `wanted_by`.
     pub(super) fn find<T: DeserializeOwned>(
         &self,
         kind: &str,

@@ -1,5 +1,5 @@
-//! Decides how the API server is reached. The first of these sources that exists is used: `--kubeconfig`,
-//! `$KUBECONFIG`, the service account of the pod, `~/.kube/config`.
+//! Decides how the API server is reached. There are four sources, and the first one that exists is used:
+//! `--kubeconfig`, `$KUBECONFIG`, the service account of the pod, and `~/.kube/config`.
 
 mod context;
 mod entry;
@@ -46,8 +46,9 @@ fn default_path(options: &Options) -> Option<PathBuf> {
     options.home.as_ref().map(|home| home.join(".kube/config"))
 }
 
-/// Returns how the cluster is reached when no flag, variable or pod says it: as `~/.kube/config` says, or without
-/// credentials at the address of `--master`.
+/// Returns how the cluster is reached when neither a flag nor a variable names a kubeconfig and the process does not
+/// run in a pod. Uses `~/.kube/config`. If that file does not exist, uses the address of `--master` without
+/// credentials.
 fn by_default(options: &Options, context: Option<&str>) -> Result<Access, String> {
     if let Some(path) = default_path(options).filter(|path| path.exists()) {
         return context::load(&[path], options);
@@ -62,8 +63,8 @@ fn by_default(options: &Options, context: Option<&str>) -> Result<Access, String
     ))
 }
 
-/// Returns an error when `--context` is set although no kubeconfig is used. Otherwise the program would use another
-/// cluster than the user wants.
+/// Returns an error when `--context` is set although no kubeconfig is used. Without this error, the program would use
+/// another cluster than the user wants.
 fn no_context(context: Option<&str>, why: &str) -> Result<(), String> {
     match context {
         None => Ok(()),
@@ -122,7 +123,8 @@ mod tests {
     use std::os::unix::fs::symlink;
     use std::time::Duration;
 
-    /// Mounts a service account as the kubelet does: a link to the folder of both files is renamed over the old link.
+    /// Mounts a service account as the kubelet does. The files are in a folder of their own, and a link to this folder
+    /// is renamed over the link to the previous folder.
     fn mount(folder: &Path, version: &str, authority: &Authority, token: &str) {
         let files = folder.join(version);
         fs::create_dir(&files).unwrap();

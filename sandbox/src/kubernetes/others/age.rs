@@ -15,7 +15,8 @@ pub fn since(timestamp: Option<&str>) -> String {
     }
 }
 
-/// Returns a duration in seconds as kubectl writes it. The limits are those of `apimachinery`'s `HumanDuration`.
+/// Returns a duration as `kubectl` shows it. The lengths at which the units change are those of `HumanDuration` in
+/// `apimachinery`.
 fn human(seconds: i64) -> String {
     match seconds {
         ..-1 => "<invalid>".into(),
@@ -32,7 +33,7 @@ fn human(seconds: i64) -> String {
     }
 }
 
-/// Returns a duration in two units. The second unit is left out when its number is zero.
+/// Returns a duration in two units, e.g. `3h5m`. The second unit is left out when its number is zero.
 fn two(seconds: i64, large: i64, large_name: char, small: i64, small_name: char) -> String {
     let (whole, rest) = (seconds / large, seconds % large / small);
     if rest == 0 {

@@ -1,14 +1,14 @@
 //! Discovery: the groups, versions and resources of the server.
 //!
-//! The server has only the plain form. A client that asks for the aggregated form gets the plain form and continues
-//! with it, as with old servers.
+//! Only the older, unaggregated documents are served. A client that asks for aggregated discovery gets such a document
+//! too, and then reads the documents one by one, as it does with an old server.
 
 use serde_json::{Value, json};
 
 use crate::exchange::{Request, Response};
 use crate::kubernetes::resource::{RESOURCES, Resource, VERSION};
 
-/// Answers `/api`, `/api/v1`, `/apis`, `/apis/GROUP` and `/apis/GROUP/VERSION`.
+/// Answers `/api`, `/api/v1`, `/apis`, `/apis/GROUP` and `/apis/GROUP/VERSION`. Returns `None` for other paths.
 pub fn document(request: &Request, path: &str) -> Option<Response> {
     let parts: Vec<&str> = path.split('/').skip(1).collect();
     let document = match parts.as_slice() {
@@ -30,7 +30,7 @@ pub fn document(request: &Request, path: &str) -> Option<Response> {
     Some(Response::json(200, &document))
 }
 
-/// Returns all groups except the core group, in the order of their resources.
+/// Returns the names of all API groups except the core group, in the order of [`RESOURCES`].
 pub fn groups() -> Vec<&'static str> {
     let mut groups: Vec<&str> = Vec::new();
     for row in RESOURCES.iter().filter(|row| !row.group.is_empty()) {
@@ -57,14 +57,15 @@ fn resources(group: &str) -> Value {
     let resources: Vec<Value> = rows.into_iter().flat_map(entries).collect();
     let mut list =
         json!({"kind": "APIResourceList", "groupVersion": version, "resources": resources});
-    // The real server leaves `apiVersion` out for the core group.
+    // The list of the core group has no field `apiVersion`, as in kube-apiserver.
     if !group.is_empty() {
         list["apiVersion"] = "v1".into();
     }
     list
 }
 
-/// Returns the entries in the discovery document for a resource and its subresource.
+/// Returns the entries of a discovery document for a resource: one for the resource itself, and one for its subresource
+/// `status` if it has one.
 fn entries(row: &Resource) -> Vec<Value> {
     let mut entry = json!({"name": row.plural, "singularName": row.singular, "namespaced": row.namespaced,
         "kind": row.kind, "verbs": row.verbs});

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::kubernetes::status::Refusal;
 
-/// The largest number of operations in one patch. The real server has the same limit.
+/// The largest number of operations in one patch. kube-apiserver has the same limit.
 const MOST_OPERATIONS: usize = 10_000;
 
 #[derive(Deserialize)]
@@ -91,7 +91,7 @@ fn remove(object: &mut Value, path: &str) -> Option<Value> {
     }
 }
 
-/// Returns the path of the parent, and the unescaped last part of the path.
+/// Splits a JSON pointer. Returns the pointer of the parent, and the last part without escapes.
 fn split(path: &str) -> Option<(&str, String)> {
     let (parent, last) = path.rsplit_once('/')?;
     Some((parent, last.replace("~1", "/").replace("~0", "~")))

@@ -1,4 +1,4 @@
-//! OpenAPI v3 documents, made from the tables with which requests are read.
+//! OpenAPI v3 documents, made from the schema tables by which the sandbox also decodes requests.
 //!
 //! The documents contain only what kubectl reads: the paths of a group with their kinds and the parameter
 //! `fieldValidation`, and the types with their fields and merge keys.
@@ -12,7 +12,7 @@ use crate::exchange::Response;
 use crate::kubernetes::resource::{RESOURCES, Resource, VERSION};
 use crate::kubernetes::schema::{Field, Merge, Object, Type};
 
-/// Answers `/openapi/v3` and the documents in its list.
+/// Answers `/openapi/v3`, which lists the documents, and the paths of these documents. Returns `None` for other paths.
 pub fn document(path: &str) -> Option<Response> {
     let group = match path.strip_prefix("/openapi/v3")? {
         "" => return Some(Response::json(200, &index())),
@@ -157,7 +157,8 @@ fn type_schema(kind: Type, schemas: &mut BTreeMap<String, Value>) -> Value {
         Type::List(item, _) => json!({"type": "array", "items": type_schema(*item, schemas)}),
         Type::Object(object) => {
             define(object, schemas);
-            // The reference is inside `allOf`, because a plain `$ref` may have no other fields beside it.
+            // An object with `$ref` is not allowed to have other fields. `allOf` contains the reference, so that
+            // `default` can stand beside it.
             json!({"allOf": [reference(object)], "default": {}})
         }
         Type::Opaque => json!({"type": "object"}),

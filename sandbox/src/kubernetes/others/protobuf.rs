@@ -1,13 +1,13 @@
-//! Bodies in protobuf, because a few commands of kubectl send nothing else (`auth can-i`, `create namespace`, `create
-//! service`). Answers are JSON all the same, which these commands accept.
+//! Decodes request bodies in protobuf. A few commands of kubectl send no JSON: `auth can-i`, `create namespace` and
+//! `create service`. They accept answers in JSON.
 //!
-//! The tables contain only the kinds of those commands. A field that is not in the tables is an error, and
-//! is not ignored.
+//! The tables contain only the kinds that these commands send. A field that is missing in the tables is reported as an
+//! error.
 
 use serde_json::{Map, Value};
 
-/// The fields of a kind in the wire format. Each has its number, name and type, as in the `generated.proto`
-/// of its package.
+/// The fields of a protobuf message: each with its number, its name and its type. They are those of `generated.proto`
+/// in the Kubernetes package.
 type Message = &'static [(u64, &'static str, Wire)];
 
 #[derive(Clone, Copy)]
@@ -20,9 +20,9 @@ enum Wire {
     Messages(Message),
     /// A map from strings to strings. In each entry, field 1 is the key and field 2 is the value.
     Map,
-    /// A message with a type and two other fields. The type says which of the two fields contains the value.
+    /// A message with a type, an integer and a text. The type says which of the two values is meant.
     IntOrString,
-    /// A field that is ignored, because the server sets it whatever a client sends.
+    /// A field that is skipped, because clients cannot set it: the server writes its value.
     Ignored,
 }
 
@@ -118,7 +118,7 @@ const ACCESS_REVIEW: Message = &[
     (3, "status", Wire::Ignored),
 ];
 
-/// Reads the object in a body as JSON. Returns `None` for a kind that is not read here.
+/// Decodes the object in a protobuf body to JSON. Returns `None` for a kind that this module has no table for.
 ///
 /// # Errors
 /// The error says what is wrong with the bytes.
@@ -144,7 +144,8 @@ fn object(message: Message, body: &[u8]) -> Result<Value, String> {
             (number, Raw::Bytes(bytes)) if number == UNKNOWN[1] => {
                 object = decode(message, bytes)?;
             }
-            // The other fields are the content type and the encoding, which kubectl leaves empty.
+            // The other fields of the protobuf envelope are the content type and the encoding. kubectl leaves them
+            // empty.
             _ => {}
         }
     }

@@ -85,7 +85,7 @@ const LEASE: &[Column] =
 
 /// Returns the `columnDefinitions` of a table, as JSON.
 pub fn columns(resource: &Resource) -> Arc<str> {
-    // All tables of a resource have the same columns, so their JSON is made only once.
+    // All tables of a resource have the same columns. Their JSON is therefore made only once and kept here.
     static SHOWN: Mutex<BTreeMap<&str, Arc<str>>> = Mutex::new(BTreeMap::new());
     let mut shown = SHOWN.lock().unwrap_or_else(PoisonError::into_inner);
     let columns = || Arc::from(new_columns(resource).to_string());
@@ -176,7 +176,8 @@ fn node_status(node: &Value) -> String {
     format!("{status}{cordoned}")
 }
 
-/// Returns the roles of a node. A role can be given by either of two labels.
+/// Returns the roles of a node. They come from labels `node-role.kubernetes.io/ROLE` and from the value of the label
+/// `kubernetes.io/role`.
 fn node_roles(node: &Value) -> String {
     let mut roles: Vec<&str> = Vec::new();
     for (key, value) in node["metadata"]["labels"].as_object().into_iter().flatten() {

@@ -1,5 +1,5 @@
-//! The three patch formats of the API. Each function takes an object as the API shows it, and returns
-//! the patched object.
+//! The three patch formats of the API: JSON patch, merge patch and strategic merge patch. Each function takes an object
+//! as the API shows it, and returns the patched object.
 
 mod merge;
 mod strategic;
@@ -18,7 +18,8 @@ pub enum Format {
 }
 
 impl Format {
-    /// Returns the format of a `Content-Type`, or `None` for a format that is not supported, such as server-side apply.
+    /// Returns the patch format that a `Content-Type` names. Returns `None` for an unsupported format, such as
+    /// server-side apply.
     pub fn of(content_type: &str) -> Option<Format> {
         match content_type.split(';').next().unwrap_or_default().trim() {
             "application/merge-patch+json" => Some(Format::Merge),

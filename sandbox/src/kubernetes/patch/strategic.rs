@@ -1,8 +1,9 @@
-//! Strategic merge patch: a merge patch that knows which lists to merge, with directives for exceptions.
+//! Strategic merge patch. It differs from a JSON merge patch by merging lists.
 //!
-//! Lists are merged by the key in the schema, or as sets. Lists without a key are replaced. Directives: `$patch`
-//! (`replace`, `delete`, `merge`), `$deleteFromPrimitiveList/FIELD`, `$setElementOrder/FIELD`, `$retainKeys`. A merged
-//! list has the order of the patch, and items that are not in the patch stay where they were.
+//! The schema says how a list is merged: by a key field of its items, as a set, or not at all, and then the patch
+//! replaces the list. The patch can contain these directives: `$patch` (`replace`, `delete`, `merge`),
+//! `$deleteFromPrimitiveList/FIELD`, `$setElementOrder/FIELD` and `$retainKeys`. In a merged list the items of the
+//! patch have the order of the patch, and all other items keep their place.
 
 use serde_json::{Map, Value};
 
@@ -18,7 +19,8 @@ pub fn apply(schema: &Object, current: Value, patch: &Value) -> Result<Value, Re
     object(Some(schema), current, patch)
 }
 
-/// Patches an object. `schema` is `None` inside maps and opaque fields.
+/// Patches an object. `schema` is `None` inside maps and inside fields whose type the schema does not describe. There,
+/// the patch is applied as a JSON merge patch with directives.
 fn object(schema: Option<&Object>, current: Value, patch: &Value) -> Result<Value, Refusal> {
     let Some(changes) = patch.as_object() else {
         return Ok(patch.clone());
@@ -104,7 +106,8 @@ fn without_directives(changes: &Map<String, Value>) -> Map<String, Value> {
         .collect()
 }
 
-/// Returns the fields that a patch changes. The patch contains their names, or directives about them.
+/// Returns the names of the fields that a patch changes. A patch can change a field by its name, or by a directive such
+/// as `$setElementOrder/FIELD`.
 fn mentioned_fields(changes: &Map<String, Value>) -> Vec<&str> {
     let mut fields: Vec<&str> = Vec::new();
     for name in changes.keys() {
@@ -148,7 +151,7 @@ fn list(
         Some(change) => change.as_array().ok_or_else(Refusal::unprocessable)?,
         None => &none,
     };
-    // When one item of the patch is `$patch: replace`, the other items of the patch replace the whole list.
+    // An item `$patch: replace` in the patch means that the other items of the patch replace the whole list.
     let replaces = |item: &Value| item[PATCH] == "replace";
     if change.iter().any(replaces) {
         return Ok(change.iter().filter(|item| !replaces(item)).cloned().collect());
@@ -200,8 +203,8 @@ fn position(items: &[Value], wanted: &Value, merge: Merge) -> Option<usize> {
     items.iter().position(|item| same(item, wanted, merge))
 }
 
-/// Sorts the items of a merged list. Items that are also in `order` get the order of `order`. The other items keep
-/// their order. Each of them is placed before the first item of `order` that followed it in the live list.
+/// Sorts a merged list. Items that also occur in `order` get that order. All other items keep their order among
+/// themselves. An item that stood before an item of `order` in the list before the patch stays before that item.
 fn in_order(merged: Vec<Value>, order: &[Value], live: &[Value], merge: Merge) -> Vec<Value> {
     let (mut named, others): (Vec<Value>, Vec<Value>) =
         merged.into_iter().partition(|item| position(order, item, merge).is_some());

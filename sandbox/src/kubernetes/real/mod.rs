@@ -1,11 +1,11 @@
-//! The Kubernetes API of a sandbox that uses a real cluster. Requests pass the same HTTP server, users, call log and
-//! faults as in the simulation, but a real API server answers them.
+//! The Kubernetes API of a sandbox that uses a real cluster. The HTTP server, users, call log and faults are those of
+//! the simulation, but a real API server answers the requests.
 //!
-//! Tests share that server with each other and with everything else that runs there, and ccm reads all nodes that it
-//! sees. Each sandbox therefore has a [`Corner`] with its own prefix. Names get the prefix in requests and lose it in
-//! answers, and a list leaves out objects without the prefix. Nothing else is changed: patches, conflicts, validation,
-//! denials and watch caches are those of the real server. A user is impersonated under a name with the prefix, to which
-//! real Roles give the user's rules. When the corner is dropped, its objects and Roles are deleted.
+//! Several tests use that server at the same time, and other objects exist there too, while `ccm` reads all nodes that
+//! it sees. Each sandbox therefore has a [`Corner`] with its own prefix. Names get the prefix in requests and lose it
+//! in answers, and a list leaves out objects without the prefix. Everything else comes from the real server: patches,
+//! conflicts, validation, refusals and watch caches. A user is impersonated under a name with the prefix, to which real
+//! Roles give the user's rules. When the corner is dropped, its objects and Roles are deleted.
 //!
 //! | file | what it knows |
 //! |---|---|
@@ -41,14 +41,16 @@ pub struct Corner {
     roles: Roles,
 }
 
-/// The resources of which `ccm` and the tests create objects. [`Corner::clear`] deletes only objects of these
-/// resources, but in all namespaces.
+/// The resources whose objects [`Corner::clear`] deletes in all namespaces. `ccm` and the tests create no objects of
+/// other resources.
 const CLEANED: [&str; 4] = ["nodes", "events", "leases", "services"];
 
-/// The group whose members need no Role.
+/// The members of this group have all rights, so no Role is created for them.
 const MASTERS: &str = "system:masters";
 
 impl Corner {
+    /// Connects to the API server of a kubeconfig, and chooses a new prefix for the names of this sandbox.
+    ///
     /// # Errors
     /// An error means that the kubeconfig has no credentials, or that no server answers there.
     pub fn new(kubeconfig: &Path) -> io::Result<Corner> {
@@ -63,10 +65,11 @@ impl Corner {
         Ok(Corner { server, names, roles })
     }
 
-    /// Gives a user these rules, in one namespace or everywhere. `directory` must contain the rules already.
+    /// Gives a user these rules, in one namespace, or in the whole cluster when `namespace` is empty. `directory` must
+    /// already contain the rules, because it tells when the real server's answers about the user are right.
     ///
     /// # Panics
-    /// Panics when the server refuses the Role, or does not apply the Role.
+    /// Panics when the server refuses the Role, or when the rules are not in force in time.
     pub fn bind(
         &self,
         directory: &Directory,
@@ -81,7 +84,8 @@ impl Corner {
         }
     }
 
-    /// Answers a request. `identity` is the result of authenticating the caller by the directory.
+    /// Answers a request of a client. `identity` is the result of authenticating the client with the users in
+    /// `directory`.
     pub fn answer(
         &self,
         directory: &Directory,
@@ -106,7 +110,8 @@ impl Corner {
                     Caller::User(self.names.inside(&identity.name))
                 }
             }
-            // A request without credentials, or with wrong ones, is sent on, so that the real server itself answers.
+            // The real server gets a request with missing or wrong credentials unchanged. It refuses the request, or
+            // answers it as one of the anonymous user.
             _ => Caller::Header(request.header("authorization").map(str::to_owned)),
         };
         if let RequestInfo::Resource(asked) = &info
@@ -160,15 +165,15 @@ impl Corner {
         }
     }
 
-    /// Returns the objects. An empty `namespace` means all namespaces.
+    /// Returns the objects of this sandbox in a namespace. An empty `namespace` means all namespaces.
     pub fn list(&self, resource: &Resource, namespace: &str) -> Vec<Value> {
         let items = self.owned(resource, namespace).into_iter();
         let whole = |item: Value| super::with_kind(resource, self.names.value(&item));
         items.map(whole).collect()
     }
 
-    /// Changes an object, and tries again when another client changed the object in between. Returns false when there
-    /// is no such object.
+    /// Changes an object by reading it, calling `edit`, and writing it. All this is repeated when another client
+    /// changed the object after the read. Returns false when there is no such object.
     ///
     /// # Panics
     /// Panics when the server refuses the object that `edit` has changed.
@@ -194,8 +199,9 @@ impl Corner {
                 Some(parts) if resource.status => parts.remove("status"),
                 _ => None,
             };
-            // Only the first patch has a `resourceVersion`. It is therefore the only patch that is refused when another
-            // writer was faster.
+            // This first patch contains the `resourceVersion`, so it fails with a conflict when another client changed
+            // the object in the meantime. The second patch, which changes the status, has no `resourceVersion` and
+            // cannot fail in this way.
             patch["metadata"]["resourceVersion"] = version;
             let (code, mut written) = self.server.json("PATCH", &path, Some(&patch));
             if code == 409 {
@@ -220,14 +226,15 @@ impl Corner {
         let cached = format!("{path}?resourceVersion=0");
         roles::poll("the cache to know of a deletion", || {
             let (status, object) = self.server.json("GET", &cached, None);
-            // An object that is marked for deletion may be kept by finalizers.
+            // An object with finalizers still exists after its deletion. The cache knows of the deletion when it shows
+            // a `deletionTimestamp`.
             status == 404 || !object["metadata"]["deletionTimestamp"].is_null()
         });
         was_there
     }
 
-    /// Waits until the server's cache contains the object as it was written, because ccm may list from
-    /// the cache right afterwards.
+    /// Waits until the server's watch cache contains this version of the object. Without the wait, a later list by
+    /// `ccm` from the cache could miss the object.
     fn is_seen(&self, resource: &Resource, namespace: &str, written: &Value) {
         let text = |field: &str| written["metadata"][field].as_str().unwrap_or_default();
         let path = path(resource, namespace, text("name"));
@@ -244,7 +251,8 @@ impl Corner {
 }
 
 impl Corner {
-    /// Deletes all objects with the sandbox's prefix, and the Roles. Objects that no longer exist are no error.
+    /// Deletes all objects with the sandbox's prefix, and the Roles of its users. An object that no longer exists is no
+    /// error.
     pub fn clear(&self) {
         for resource in CLEANED.map(row) {
             for object in self.owned(resource, "") {
@@ -265,7 +273,7 @@ impl Drop for Corner {
     }
 }
 
-/// Returns the path of an object, or of a collection when `name` is empty.
+/// Returns the URL path of an object, or of the whole collection when `name` is empty.
 fn path(resource: &Resource, namespace: &str, name: &str) -> String {
     let group = match resource.group {
         "" => "/api/v1".to_owned(),

@@ -11,8 +11,8 @@ pub struct Names {
     prefix: String,
 }
 
-/// The text with which every sandbox's prefix begins. With this text one can find the objects that a killed
-/// test has left behind.
+/// The text with which the prefix of every sandbox begins. A person can search a cluster for it, to find objects of
+/// tests that were killed before they cleaned up.
 const MARK: &str = "ccmtest-";
 
 impl Names {
@@ -32,8 +32,8 @@ impl Names {
         format!("{}{name}", self.prefix)
     }
 
-    /// Returns the name that an object of this resource has on the real server. Namespaces do not belong to the tests,
-    /// and keep their names.
+    /// Returns the name that an object of this resource has on the real server. All names get the prefix except those
+    /// of Namespaces, because all sandboxes share the Namespaces.
     pub fn own(&self, resource: &str, name: &str) -> String {
         let keeps_name = resource == "namespaces" || name.is_empty();
         if keeps_name { name.to_owned() } else { self.inside(name) }
@@ -96,8 +96,8 @@ impl Names {
         name.is_some_and(|name| name.starts_with(&self.prefix))
     }
 
-    /// Whether the object in a row of a table has the sandbox's prefix. When the row contains no object, the first cell
-    /// decides, which contains the name.
+    /// Whether a row of a table belongs to this sandbox. This is so when the name of the row's object begins with the
+    /// sandbox's prefix. For a row without an object, the name in the first cell decides.
     fn owns_row(&self, row: &Value) -> bool {
         let cell = row["cells"][0].as_str();
         self.owns(&row["object"]) || cell.is_some_and(|name| name.starts_with(&self.prefix))
@@ -134,7 +134,8 @@ impl Names {
         let value = self.value(&value);
         match (is_list, &value["metadata"]) {
             (true, head @ Value::Object(_)) => {
-                // The metadata is written as the first field, as API servers do.
+                // API servers write `metadata` before the items of a list, and so does this code. The JSON library
+                // alone would sort the fields by name.
                 let rest = value.as_object().into_iter().flatten();
                 let rest = rest.filter(|(name, _)| *name != "metadata");
                 let rest = rest.map(|(name, value)| format!(",{}:{value}", json!(name)));

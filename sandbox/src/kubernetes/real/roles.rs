@@ -1,4 +1,4 @@
-//! The rules of a user, as Roles and bindings of the real server.
+//! Gives a user rules on the real server, by Roles and bindings.
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -11,21 +11,23 @@ use crate::kubernetes::PolicyRule;
 use crate::kubernetes::access::{Directory, Identity};
 use crate::kubernetes::request_info::ResourceRequest;
 
-/// The Roles and bindings that were created, so that they can be deleted.
+/// The Roles and bindings that this sandbox has created on the real server. They must be deleted when the sandbox ends.
 pub struct Roles {
-    /// Whether the server has no RBAC API, like the sandbox's own server. The rules are then enforced by this process.
+    /// Whether the server has no RBAC API, as when another sandbox plays the real server. This process then enforces
+    /// the rules itself.
     missing: OnceLock<bool>,
-    /// The path of each created object. Bindings come before their roles.
+    /// The paths of the created Roles and bindings, in the order in which they are deleted: a binding comes before its
+    /// Role.
     made: Mutex<Vec<String>>,
-    /// All access reviews that were sent so far, each with its user. They are sent again after later changes, because
-    /// replacing a Role may take rights away.
+    /// All access reviews that were sent so far, each with its user. Each call of `bind` replaces a Role and can
+    /// thereby take rights away. It therefore sends all reviews of the user again.
     asked: Mutex<Vec<(String, ResourceRequest)>>,
 }
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-/// The longest wait until the server's caches contain new rules. The server decides by its caches, which usually
-/// contain new rules within moments.
+/// The longest wait until new rules are in force. The server checks rights against its caches, which usually contain
+/// new rules within a few milliseconds.
 const LIMIT: Duration = Duration::from_secs(20);
 
 impl Roles {
@@ -36,16 +38,16 @@ impl Roles {
         roles
     }
 
-    /// Whether this process has to enforce the rules, because the server has no RBAC.
+    /// Whether this process enforces the rules, because the server has no RBAC API.
     pub fn are_ours(&self, server: &Server) -> bool {
         let ask = || server.json("GET", &format!("/apis/{GROUP}/v1"), None).0 == 404;
         *self.missing.get_or_init(ask)
     }
 
-    /// Binds rules to a user instead of the previous rules, and waits until the new rules are in force.
+    /// Replaces the rules of a user by these rules, and waits until the new rules are in force.
     ///
     /// # Panics
-    /// Panics when the server refuses the rules, or does not apply the rules.
+    /// Panics when the server refuses the rules, or when the rules are not in force in time.
     pub fn bind(
         &self,
         server: &Server,
@@ -62,7 +64,7 @@ impl Roles {
             "" => ("Cluster", format!("/apis/{GROUP}/v1")),
             namespace => ("", format!("/apis/{GROUP}/v1/namespaces/{namespace}")),
         };
-        // The name of a Role is one segment of a path, so characters that would not fit there are replaced.
+        // The characters `:` and `/` are replaced, because the name of a Role is also one segment of a URL path.
         let name = names.inside(&user.replace([':', '/'], "-"));
         let role = json!({
             "apiVersion": format!("{GROUP}/v1"), "kind": format!("{prefix}Role"),
@@ -133,7 +135,7 @@ impl Roles {
 /// Polls until `holds` returns true.
 ///
 /// # Panics
-/// Panics when `holds` does not return true in time.
+/// Panics when `holds` does not return true within 20 seconds.
 pub fn poll(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
@@ -155,7 +157,7 @@ fn entry(names: &Names, rule: &PolicyRule) -> Value {
     given.map(|(key, values)| (key.to_owned(), json!(values))).collect()
 }
 
-/// Returns one access review for each right that the rules grant.
+/// Returns one access review for each combination of verb, group and resource that the rules allow.
 fn questions<'a>(
     namespace: &'a str,
     rules: &'a [PolicyRule],

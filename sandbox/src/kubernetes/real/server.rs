@@ -11,34 +11,40 @@ use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConf
 
 use crate::exchange::{Request, Response, percent_encode};
 
-/// A real API server, and the credentials of its owner, who is the user of the kubeconfig.
+/// A real API server, together with the credentials of the user in the kubeconfig. That user is called the owner,
+/// because the user must have all rights.
 pub struct Server {
     base: String,
     token: Option<String>,
-    /// The HTTP client that sends the owner's certificate, if the owner has one.
+    /// The HTTP client for requests with the credentials of the kubeconfig. It sends the kubeconfig's client
+    /// certificate, if there is one.
     owner: ureq::Agent,
     stranger: ureq::Agent,
 }
 
 /// The caller of a request.
 pub(super) enum Caller {
-    /// The user of the kubeconfig.
+    /// The user of the kubeconfig, who has all rights.
     Owner,
-    /// The user of this name, whom the owner impersonates.
+    /// A user with this name. The request is sent with the credentials of the kubeconfig and impersonates the user.
     User(String),
-    /// Any other caller, whose request is sent with this `Authorization` header, or without such a header.
+    /// A caller whom the sandbox does not know. The request is sent without the credentials of the kubeconfig, but with
+    /// this `Authorization` header if there is one.
     Header(Option<String>),
 }
 
-/// The time-out of a request, which is longer than the server's own time limit.
+/// The time-out of a request to the real server. It is longer than the server's own limit of 60 seconds, so that the
+/// server's time-out is seen as an answer.
 const TIMEOUT: Duration = Duration::from_secs(70);
 const BODY_LIMIT_BYTES: u64 = 512 << 20;
 
 impl Server {
-    /// Reads the current context of a kubeconfig: a certificate or a token, inline or in files, but no plugins.
+    /// Reads the server and the user of a kubeconfig's current context. The user has a certificate or a token, which is
+    /// written in the kubeconfig or in a file that it names. Credential plugins are not supported.
     ///
     /// # Errors
-    /// An error means that the kubeconfig cannot be read, or has other credentials.
+    /// An error means that the kubeconfig cannot be read or names no server, or that its user has neither a certificate
+    /// nor a token.
     pub fn of(kubeconfig: &Path) -> io::Result<Server> {
         let read = Kubeconfig::read(kubeconfig)?;
         let base = read.text(&read.cluster, "server");
@@ -74,6 +80,8 @@ impl Server {
         })
     }
 
+    /// Sends a client's request to the real server and returns the answer.
+    ///
     /// # Errors
     /// The error says why there is no answer.
     pub(super) fn send(&self, caller: &Caller, request: &Request) -> Result<Response, String> {
@@ -86,7 +94,8 @@ impl Server {
             url = format!("{url}?{}", query.join("&"));
         }
         let mut sent = ureq::http::Request::builder().method(request.method.as_str()).uri(url);
-        // The answer must be JSON, because the names in other formats cannot be translated.
+        // Formats other than JSON are removed from the `Accept` header, because the sandbox can only translate names in
+        // JSON.
         let accept = request.header("accept").unwrap_or("application/json");
         let accept: Vec<&str> = accept
             .split(',')
@@ -120,7 +129,7 @@ impl Server {
         read(answer.map_err(|error| error.to_string())?)
     }
 
-    /// Creates an object with the owner's credentials. When the namespace is missing, it is created first.
+    /// Creates an object with the credentials of the kubeconfig. When the namespace is missing, it is created first.
     pub fn create(&self, collection: &str, namespace: &str, object: &Value) -> (u16, Value) {
         let answer = self.json("POST", collection, Some(object));
         let is_missing = answer.0 == 404 && answer.1["details"]["kind"] == "namespaces";
@@ -129,13 +138,13 @@ impl Server {
         }
         let namespace =
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
-        // Another test may create the namespace at the same moment.
+        // The answer is ignored. A conflict only means that another test has created the namespace at the same moment.
         self.json("POST", "/api/v1/namespaces", Some(&namespace));
         self.json("POST", collection, Some(object))
     }
 
-    /// Sends a request with the owner's credentials. The path may contain one query parameter. The returned status is 0
-    /// when there is no answer.
+    /// Sends a request with the credentials of the kubeconfig, and returns the status and the JSON of the answer.
+    /// `path` is allowed to contain one query parameter. The status is 0 when there is no answer.
     pub fn json(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         let query = query.split_once('=').into_iter();
@@ -200,7 +209,7 @@ fn read(answer: ureq::http::Response<ureq::Body>) -> Result<Response, String> {
     Ok(Response { status, headers, body: body.map_err(|error| error.to_string())? })
 }
 
-/// The parts of a kubeconfig that its current context uses.
+/// The cluster and the user to which the current context of a kubeconfig refers.
 struct Kubeconfig<'a> {
     path: &'a Path,
     folder: &'a Path,
@@ -236,7 +245,8 @@ impl Kubeconfig<'_> {
         part[field].as_str().map(str::to_owned)
     }
 
-    /// Returns the inline data, or else the contents of the file whose path is given.
+    /// Returns a certificate or key of the kubeconfig. It is the content of the field `{field}-data`, or else of the
+    /// file that `field` names.
     fn data(&self, part: &Value, field: &str) -> io::Result<Option<Vec<u8>>> {
         if let Some(inline) = self.text(part, &format!("{field}-data")) {
             let decoded = STANDARD.decode(inline.trim());

@@ -1,4 +1,4 @@
-//! The rules of `Event` (core/v1), which accept almost everything.
+//! The rules of `Event` (core/v1). They accept almost every value.
 
 use serde_json::Value;
 
@@ -15,7 +15,7 @@ impl Rules for Event {
     fn validate(&self, object: &Value) -> Vec<FieldError> {
         let namespace = text(&object["metadata"]["namespace"]);
         let involved = text(&object["involvedObject"]["namespace"]);
-        // Events of objects without a namespace are in `default`.
+        // An event about an object without a namespace must be in the namespace `default`.
         let agrees =
             if involved.is_empty() { namespace == "default" } else { involved == namespace };
         if agrees {

@@ -1,16 +1,16 @@
-//! The rules of `metadata`, which are the same for every kind.
+//! The rules of `metadata`, which apply to all kinds alike.
 
 use serde_json::Value;
 
 use super::{items, names, text};
 use crate::kubernetes::status::FieldError;
 
-/// The largest size of all annotations of an object together.
+/// The largest number of bytes in the keys and values of all annotations of an object.
 const ANNOTATIONS_MOST_BYTES: usize = 256 * 1024;
 const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
 const NAME_REQUIRED: &str = "name or generateName is required";
 
-/// Returns the errors in the metadata of a new object that the validation of every kind reports.
+/// Returns the errors in the metadata of a new object, apart from rules that only one kind has.
 pub fn validate_meta(object: &Value, name_rule: &dyn Fn(&str) -> Vec<String>) -> Vec<FieldError> {
     let metadata = &object["metadata"];
     let name = text(&metadata["name"]);
@@ -29,7 +29,7 @@ pub fn validate_meta(object: &Value, name_rule: &dyn Fn(&str) -> Vec<String>) ->
     errors
 }
 
-/// Returns the errors in the metadata of an update that the validation of every kind reports.
+/// Returns the errors in the metadata of an updated object, apart from rules that only one kind has.
 pub fn validate_meta_update(new: &Value, old: &Value) -> Vec<FieldError> {
     let (new, old) = (&new["metadata"], &old["metadata"]);
     let mut errors = Vec::new();
@@ -50,8 +50,8 @@ pub fn validate_meta_update(new: &Value, old: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Returns the errors in the metadata of an update that the server reports for every kind. The validation of the kind
-/// reports the same errors again, so that an answer contains them twice.
+/// Returns the metadata errors that kube-apiserver reports for an update before the validation of the kind. That
+/// validation checks the metadata once more, so an answer contains these errors twice.
 pub fn validate_common_update(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = validate_meta(new, &names::path_segment);
     errors.extend(validate_meta_update(new, old));
@@ -79,7 +79,8 @@ fn annotations(metadata: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let mut bytes = 0;
     for (key, value) in metadata["annotations"].as_object().into_iter().flatten() {
-        // Upper case is allowed in the prefix of an annotation's key.
+        // The prefix of a key must be in lower case, but an annotation's key is allowed to have upper case there. The
+        // key is therefore converted to lower case before the check.
         let wrong = names::qualified(&key.to_lowercase());
         errors.extend(
             wrong
@@ -113,7 +114,8 @@ fn finalizers(metadata: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Reports finalizers that were added to an object that is being deleted. Such an object may only lose finalizers.
+/// Returns an error when an update adds finalizers to an object that is being deleted. Finalizers can only be removed
+/// from such an object.
 fn new_finalizers(new: &Value, old: &Value) -> Option<FieldError> {
     let known = items(&old["finalizers"]);
     let added: Vec<String> = items(&new["finalizers"])

@@ -1,7 +1,7 @@
 //! The rules of each kind: its defaults, the values that the cluster allocates, and validation.
 //!
-//! The module `write` calls these rules in the order of the real server, so that an object with several errors gets the
-//! same error as there.
+//! The module `write` calls these rules in the order of kube-apiserver, so that an object with several errors is
+//! answered with the same error as by kube-apiserver.
 
 mod event;
 mod lease;
@@ -26,23 +26,25 @@ pub use service::Service;
 use super::status::FieldError;
 use super::store::Store;
 
-/// The rules of a kind. `new` and `old` are complete, decoded objects.
+/// The rules of a kind. In all functions, `new` is the decoded object that is written, and `old` is the stored one.
 pub trait Rules: Sync {
-    /// Sets the documented defaults. This is done each time that an object is decoded.
+    /// Sets the default values of the API documentation. This function runs whenever an object of this kind is decoded.
     fn defaults(&self, _object: &mut Value) {}
 
-    /// Sets the values that the server and its admission plugins set at creation.
+    /// Sets the values that the server and its admission plugins add when an object is created.
     fn prepare_create(&self, _object: &mut Value) {}
 
-    /// Restores the fields of `old` that an update of the main resource may not change.
+    /// Copies from `old` the fields that an update of the object is not allowed to change, e.g. the status.
     fn prepare_update(&self, _new: &mut Value, _old: &Value) {}
 
-    /// Restores the fields of `old` that an update of the status may not change.
+    /// Copies from `old` the fields that an update of the `status` subresource is not allowed to change, i.e. the
+    /// `spec`.
     fn prepare_status_update(&self, new: &mut Value, old: &Value) {
         new["spec"] = old["spec"].clone();
     }
 
-    /// Allocates the addresses and ports that the object needs. They are unique in the cluster.
+    /// Gives the object the addresses and ports that it needs and that no other object has. Returns an error for each
+    /// requested address or port that is not available.
     fn allocate(&self, _new: &mut Value, _old: Option<&Value>, _store: &Store) -> Vec<FieldError> {
         Vec::new()
     }
@@ -56,7 +58,7 @@ pub trait Rules: Sync {
         validate_meta(object, &|name| self.validate_name(name))
     }
 
-    /// Returns all errors of an update, with duplicates, because the real server shows duplicates.
+    /// Returns all errors of an update. An error can be in the list twice, because kube-apiserver reports it twice.
     fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
         validate_meta_update(new, old)
     }
@@ -66,7 +68,7 @@ pub trait Rules: Sync {
     }
 }
 
-/// A kind without rules of its own.
+/// A kind without rules of its own. Only the rules that all kinds share apply.
 pub struct Plain;
 
 impl Rules for Plain {}
@@ -76,7 +78,8 @@ fn items(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Returns the mutable items of a list. An absent field stays absent, while `object[field]` would insert null.
+/// Returns the mutable items of a list. An absent list has no items and stays absent. The index operator of `Value`
+/// would insert null for it.
 fn items_mut<'a>(object: &'a mut Value, field: &str) -> &'a mut [Value] {
     object.get_mut(field).and_then(Value::as_array_mut).map_or(&mut [], Vec::as_mut_slice)
 }

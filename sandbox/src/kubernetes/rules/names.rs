@@ -1,4 +1,4 @@
-//! Validation of names, labels and qualified names, in the words of `apimachinery`.
+//! Validation of names, labels and qualified names. The errors are in the words of `apimachinery`.
 //!
 //! Every function returns what is wrong with its argument. An empty list means that the argument is valid.
 
@@ -27,7 +27,7 @@ pub fn subdomain(name: &str) -> Vec<String> {
     findings(name, 253, shape, SUBDOMAIN)
 }
 
-/// Checks text that is one part of the path of a URL.
+/// Checks that a name can be one part of the path of a URL: it is not `.` or `..`, and has neither `/` nor `%`.
 pub fn path_segment(name: &str) -> Vec<String> {
     match name {
         "." | ".." => vec![format!("may not be '{name}'")],

@@ -23,7 +23,8 @@ impl Rules for Namespace {
     }
 
     fn prepare_update(&self, new: &mut Value, old: &Value) {
-        // The namespace's finalizers change only through the subresource `finalize`.
+        // An update of a Namespace does not change its `spec`, which contains finalizers. Only the subresource
+        // `finalize` can do so.
         new["spec"] = old["spec"].clone();
         new["status"] = old["status"].clone();
     }

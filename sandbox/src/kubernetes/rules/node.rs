@@ -12,8 +12,8 @@ const EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "PreferNoSchedule"];
 
 impl Rules for Node {
     fn defaults(&self, object: &mut Value) {
-        // `podCIDR` is the old field for the first of `podCIDRs`. When only one of the two fields is set, the other
-        // one is added.
+        // `podCIDR` is an older field that contains the first item of `podCIDRs`. When a client sets only one of the
+        // two fields, the server sets the other.
         let spec = &mut object["spec"];
         let first = spec["podCIDRs"].get(0).cloned();
         match (text(&spec["podCIDR"]).is_empty(), first) {
@@ -46,8 +46,8 @@ impl Rules for Node {
         errors
     }
 
-    /// The server validates an update twice, first like a new node and then as an update. Errors
-    /// are therefore duplicated.
+    /// Validates an update in two steps as kube-apiserver does: as if the node were new, and then as an update. An
+    /// error that both steps find is in the list twice.
     fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = self.validate(new);
         errors.extend(update(new, old));
@@ -68,7 +68,7 @@ fn update(new: &Value, old: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Checks a field that may be set once and never changed.
+/// Checks a field of `spec` that can be set once and not changed afterwards. `shown` is the field's name in the error.
 fn set_once(new: &Value, old: &Value, field: &str, shown: &str) -> Option<FieldError> {
     let (new, old) = (&new["spec"][field], &old["spec"][field]);
     let detail = format!("node updates may not change {shown} except from \"\" to valid");
@@ -107,7 +107,7 @@ fn same_taint(left: &Value, right: &Value) -> bool {
     left["key"] == right["key"] && left["effect"] == right["effect"]
 }
 
-/// Returns a taint as JSON with the field names of Go's internal struct, which error messages contain.
+/// Returns the taint as error messages show it: as JSON with the field names of Go's internal struct.
 fn go_taint(taint: &Value) -> String {
     let (key, effect) = (&taint["key"], &taint["effect"]);
     let value = text(&taint["value"]);

@@ -96,7 +96,7 @@ impl Rules for Service {
     }
 }
 
-/// Whether the type of the Service allows node ports.
+/// Whether Services of this type have node ports: `LoadBalancer` or `NodePort`.
 pub fn is_external(spec: &Value) -> bool {
     spec["type"] == "LoadBalancer" || spec["type"] == "NodePort"
 }
@@ -115,8 +115,8 @@ fn default_to(object: &mut Value, field: &str, value: &str) {
     }
 }
 
-/// Removes the fields that the old type had and the new type does not have. Fields that were changed as well are
-/// left to validation.
+/// Removes the fields that only the old type of the Service has, e.g. node ports. A field that the update itself has
+/// changed stays, so that validation reports an error.
 fn drop_what_the_type_has_not(new: &mut Value, old: &Value) {
     let unchanged = |new: &Value, field: &str| new[field] == old[field];
     if needs_cluster_ip(old) && !needs_cluster_ip(new) {

@@ -1,7 +1,7 @@
-//! The allocation of cluster IPs and node ports, which are unique for each Service.
+//! The allocation of cluster IPs and node ports, each of which only one Service can have.
 //!
-//! The cluster has one address family, IPv4, like the real cluster whose recorded answers the tests replay. What is in
-//! use is read from the Services themselves, so that nothing stays allocated without a Service.
+//! The cluster has one address family, IPv4, like the real cluster whose recorded answers the tests replay. There is no
+//! separate record of allocations: an address or port is in use while a Service contains it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -14,8 +14,8 @@ use crate::kubernetes::resource;
 use crate::kubernetes::status::FieldError;
 use crate::kubernetes::store::Store;
 
-/// The first and the last usable address of 10.96.0.0/16, which is the default range of kind. The Service of the API
-/// server has the first address.
+/// The first and the last usable address of 10.96.0.0/16, the default Service range of the tool kind. The Service
+/// `kubernetes` has the first address.
 const CLUSTER_IPS: (u32, u32) = (0x0A60_0001, 0x0A60_FFFE);
 const NODE_PORTS: (i64, i64) = (30000, 32767);
 const HEADLESS: &str = "None";
@@ -37,7 +37,7 @@ pub fn allocate(new: &mut Value, old: Option<&Value>, store: &Store) -> Vec<Fiel
 /// The addresses and ports that the other Services use.
 struct Taken {
     cluster_ips: BTreeSet<String>,
-    /// The used node ports, each with its protocol. The port of a health check is a TCP port.
+    /// The node ports of other Services, each with its protocol. A `healthCheckNodePort` counts as a TCP port.
     node_ports: BTreeSet<(i64, String)>,
 }
 
@@ -71,8 +71,8 @@ impl Taken {
         self.node_ports.contains(&(number, protocol.to_string()))
     }
 
-    /// Returns a port that no other Service uses with any protocol. `ours` contains the ports that
-    /// this Service already uses.
+    /// Returns a free node port: no other Service has it for any protocol, and it is not among `ours`, the node ports
+    /// of this Service.
     fn free_port(&self, ours: &[i64], seed: u32) -> Option<i64> {
         let count = NODE_PORTS.1 - NODE_PORTS.0 + 1;
         let candidates = (0..count).map(|step| NODE_PORTS.0 + (i64::from(seed) + step) % count);
@@ -91,7 +91,8 @@ impl Taken {
     }
 }
 
-/// Makes `clusterIPs` follow `clusterIP`, the older name of `clusterIPs[0]`, when an update changes only `clusterIP`.
+/// Sets `clusterIPs` from `clusterIP` when an update changes only `clusterIP`, which is the older name of
+/// `clusterIPs[0]`.
 fn sync_cluster_ips(new: &mut Value, old: &Value) {
     if new["clusterIP"] != old["clusterIP"] && new["clusterIPs"] == old["clusterIPs"] {
         match text(&new["clusterIP"]) {
@@ -101,7 +102,8 @@ fn sync_cluster_ips(new: &mut Value, old: &Value) {
     }
 }
 
-/// Keeps the allocated values when an update leaves them out, e.g. because a client sends its manifest in a PUT.
+/// Copies the allocated addresses and ports from `old` when an update does not contain them. This happens when a client
+/// sends its original manifest in a PUT.
 fn keep_allocated(new: &mut Value, old: &Value) {
     if needs_cluster_ip(new) && needs_cluster_ip(old) {
         for field in ["clusterIP", "clusterIPs"] {
@@ -168,8 +170,8 @@ fn cluster_ip(spec: &mut Value, taken: &Taken, seed: u32) -> Vec<FieldError> {
     errors
 }
 
-/// Whether the text is an IPv4 address outside of [`CLUSTER_IPS`]. Text that is not an IPv4 address is
-/// left to validation.
+/// Whether the text is an IPv4 address outside of [`CLUSTER_IPS`]. It is false for text that is no IPv4 address, which
+/// validation reports.
 fn is_outside(ip: &str) -> bool {
     let (first, last) = CLUSTER_IPS;
     ip.parse::<Ipv4Addr>().is_ok_and(|ip| !(first..=last).contains(&u32::from(ip)))
@@ -183,7 +185,7 @@ fn node_ports(spec: &mut Value, old: Option<&Value>, taken: &Taken, seed: u32) -
     let wanted = spec["type"] == "NodePort" || spec["allocateLoadBalancerNodePorts"] != false;
     let mut ours: Vec<i64> =
         items(&spec["ports"]).iter().filter_map(|port| port["nodePort"].as_i64()).collect();
-    // A TCP port and a UDP port of the same number get the same node port.
+    // When a Service has the same port number for TCP and for UDP, both get the same node port.
     let mut by_port: BTreeMap<i64, i64> = BTreeMap::new();
     for (index, port) in items_mut(spec, "ports").iter_mut().enumerate() {
         let protocol = text(&port["protocol"]).to_string();
@@ -222,8 +224,8 @@ fn node_ports(spec: &mut Value, old: Option<&Value>, taken: &Taken, seed: u32) -
     errors
 }
 
-/// Allocates the health check's port. The real server refuses a port that is not available with a 500 and the same
-/// message. Here the answer is 422, as for node ports.
+/// Allocates the port of the health check. When the requested port is not available, the answer is a 422, as for node
+/// ports. kube-apiserver answers with the same message and a 500.
 fn health_check_port(
     spec: &mut Value,
     old: Option<&Value>,
@@ -238,8 +240,8 @@ fn health_check_port(
         spec["healthCheckNodePort"] = taken.free_port(ours, seed)?.into();
         return None;
     };
-    // No port is allocated, because the Service already had a health check port. Validation reports an error when the
-    // update changes this port.
+    // The Service had a health check port before, so nothing is allocated. Validation reports an error when the update
+    // changes that port.
     if old.is_some_and(needs_health_check_node_port) {
         return None;
     }
@@ -251,8 +253,8 @@ fn health_check_port(
     Some(FieldError::invalid("spec.healthCheckNodePort", &asked.into(), &detail))
 }
 
-/// Returns the reason for which a requested node port is not available. A port that the Service already
-/// has is available.
+/// Returns why a requested node port is not available, or `None` when it is available. A node port that the Service
+/// already has is always available.
 fn refused(
     number: i64,
     protocol: &str,

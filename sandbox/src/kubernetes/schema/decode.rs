@@ -1,13 +1,15 @@
-//! Reads an object the way Go does: from JSON into its types and back to JSON.
+//! Decodes an object as Go's `encoding/json` does when it fills a struct, and shows the object as Go writes that
+//! struct.
 //!
-//! Unknown fields are dropped and reported, null becomes zero, zero is left out or shown as the field's `Presence`
-//! says, and a wrong type is an error in the words of Go's `encoding/json`.
+//! Unknown fields are dropped and reported. Null becomes the zero value. The field's `Presence` decides whether an
+//! answer shows a zero value. A value of a wrong type is an error in the words of `encoding/json`.
 
 use serde_json::{Map, Number, Value};
 
 use super::{Field, Object, Presence, Type};
 
-/// An object as the API shows it, and the paths of the fields that are not in its schema.
+/// A decoded object in the form in which the API shows it, and the paths of the fields that its schema does not
+/// contain.
 #[derive(Debug)]
 pub struct Decoded {
     pub value: Value,
@@ -29,10 +31,11 @@ struct Decoder {
     unknown: Vec<String>,
 }
 
-/// The place of a value in its object. It is a chain of steps, from which text is only made for errors and warnings.
+/// The place of a value in its object, as a chain of steps from the value up to the object. The chain becomes text only
+/// for an error or a warning.
 #[derive(Clone, Copy)]
 struct Place<'a> {
-    /// The name of the struct that contains the field.
+    /// The name of the Go struct that contains the field. Go's error messages show it.
     owner: &'static str,
     above: Option<&'a Place<'a>>,
     step: Step<'a>,
@@ -168,7 +171,7 @@ impl Decoder {
 }
 
 impl DecodeError {
-    /// Returns this error after replacing the expected type by the name of this struct.
+    /// Returns the error with the name of this Go struct as the type that was expected.
     fn of_struct(self, object: &Object) -> DecodeError {
         match self.0.rsplit_once(" of type ") {
             Some((start, _)) => DecodeError(format!("{start} of type {}", object.go())),
@@ -232,7 +235,7 @@ fn strings(kind: Type, map: &Map<String, Value>, place: &Place) -> Result<Value,
         let value = match value {
             Value::Null => Value::String(String::new()),
             Value::String(_) => value.clone(),
-            // A quantity may be written as a number and is shown as a string.
+            // Quantities such as `cpu: 2` can be sent as numbers, and answers show them as strings.
             Value::Number(number) if kind == Type::Quantities => number.to_string().into(),
             other => return Err(place.mismatch(other, Type::String)),
         };
@@ -241,7 +244,7 @@ fn strings(kind: Type, map: &Map<String, Value>, place: &Place) -> Result<Value,
     Ok(Value::Object(shown))
 }
 
-/// Reads a time as Go's `time.Parse` does, and shows the time in UTC, with six decimals for a `MicroTime`.
+/// Reads a time as Go's `time.Parse` does. The result is in UTC, and has six decimals for a `MicroTime`.
 fn time(text: &str, micro: bool) -> Result<Value, DecodeError> {
     check_layout(text, micro)?;
     let parsed: jiff::Timestamp = text
@@ -251,7 +254,7 @@ fn time(text: &str, micro: bool) -> Result<Value, DecodeError> {
     Ok(parsed.strftime(format).to_string().into())
 }
 
-/// Reports the first part of Go's time layout that the text does not contain, as Go does.
+/// Compares a text with Go's time layout part by part. The error names the first part that does not fit, in Go's words.
 fn check_layout(text: &str, micro: bool) -> Result<(), DecodeError> {
     const DATE_TIME: [&str; 11] = ["2006", "-", "01", "-", "02", "T", "15", ":", "04", ":", "05"];
     let layout =
@@ -281,8 +284,8 @@ fn check_layout(text: &str, micro: bool) -> Result<(), DecodeError> {
     if rest == "Z" || zone { Ok(()) } else { fail(rest, "Z07:00") }
 }
 
-/// Returns the rest of `text` after a beginning that matches `piece`, or `None` when no beginning does. A digit in
-/// `piece` matches any digit.
+/// Returns the rest of `text` when its beginning matches `piece`, or else `None`. A digit in `piece` stands for any
+/// digit.
 fn after<'a>(text: &'a str, piece: &str) -> Option<&'a str> {
     let fits = text.len() >= piece.len()
         && piece.bytes().zip(text.bytes()).all(|(wanted, found)| match wanted {
@@ -293,7 +296,7 @@ fn after<'a>(text: &'a str, piece: &str) -> Option<&'a str> {
 }
 
 impl PartialEq for Type {
-    /// Whether two types have the same kind. The types inside structs and lists are not compared.
+    /// Whether two types are the same variant of this enum. Types inside lists and structs are not compared.
     fn eq(&self, other: &Type) -> bool {
         std::mem::discriminant(self) == std::mem::discriminant(other)
     }

@@ -1,5 +1,5 @@
-//! The small kinds `Event`, `Lease`, `Namespace`, `Secret` and `SelfSubjectAccessReview`, and workloads, whose contents
-//! are not checked.
+//! The fields of `Event`, `Lease`, `Namespace`, `Secret` and `SelfSubjectAccessReview`. The workloads `Deployment` and
+//! `DaemonSet` are here too, but the fields of their `spec` and `status` are not checked.
 
 use super::meta::{OBJECT_META, REQUIREMENTS};
 use super::{Field, Merge, Object, STRINGS_LIST, Type, always, optional, pointer};
@@ -91,7 +91,7 @@ pub static SECRET: Object = Object {
         optional("apiVersion", Type::String),
         always("metadata", OBJECT_META),
         pointer("immutable", Type::Bool),
-        // The values are base64, which is not validated.
+        // The values of `data` are base64. The simulation does not check this.
         optional("data", Type::Strings),
         optional("type", Type::String),
     ],
@@ -141,7 +141,8 @@ static NAMESPACE_CONDITION: Object = Object {
 
 const APPS: &str = "io.k8s.api.apps.v1";
 
-/// The fields of a workload. `spec` is kept as it is written, because no controller here acts on it.
+/// The fields of a Deployment or DaemonSet. `spec` and `status` are stored as they are, because no controller in the
+/// sandbox acts on workloads.
 const WORKLOAD: &[Field] = &[
     optional("kind", Type::String),
     optional("apiVersion", Type::String),

@@ -27,8 +27,8 @@ static OBJECT_META_FIELDS: Object = Object {
             Type::List(&Type::Object(&OWNER_REFERENCE), Merge::ByKey("uid")),
         ),
         optional("finalizers", Type::List(&Type::String, Merge::Set)),
-        // The field is accepted, so that an object that was read from a real server can be sent to this one. The value
-        // is not stored.
+        // The field is accepted, so that a client can send back an object that came from a real API server. Its value
+        // is dropped.
         optional("managedFields", Type::List(&Type::Opaque, Merge::Atomic)),
     ],
 };

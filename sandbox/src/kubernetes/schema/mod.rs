@@ -1,7 +1,8 @@
-//! The types of the kinds that are served: fields, their types, and how patches merge them.
+//! The schemas of the kinds that are served. A schema lists the fields of a type, their types, and how patches merge
+//! them.
 //!
-//! Each type has one table, which is used for three things: reading (unknown fields, wrong types, empty fields as Go
-//! shows them), strategic merge patches, and the OpenAPI documents.
+//! Each schema is used for three purposes: decoding of objects (with unknown fields, wrong types and empty fields as in
+//! Go), strategic merge patches, and the OpenAPI documents.
 
 mod decode;
 mod kinds;
@@ -33,15 +34,15 @@ pub struct Field {
     pub presence: Presence,
 }
 
-/// The condition under which an answer shows a field.
+/// The condition under which an answer contains the field, which copies `omitempty` of Go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
     /// The field is shown when its value is not zero. In Go such a field is a value with `omitempty`.
     NonZero,
     /// The field is shown when the client wrote it, even if its value is zero. In Go such a field is a pointer.
     Given,
-    /// The field is always shown, even when its value is zero. In Go such a field has no `omitempty`, or is a struct,
-    /// which `encoding/json` never leaves out.
+    /// The field is always shown, even when its value is zero. In Go the field has no `omitempty`, or it is a struct,
+    /// which `encoding/json` does not leave out.
     Always,
 }
 
@@ -52,13 +53,13 @@ pub enum Type {
     Int32,
     Int64,
     IntOrString,
-    /// RFC 3339 with seconds.
+    /// A time as text in RFC 3339, with whole seconds.
     Time,
-    /// RFC 3339 with exactly six decimals.
+    /// A time as text in RFC 3339, with exactly six decimals of a second.
     MicroTime,
-    /// A map of strings.
+    /// A map from strings to strings.
     Strings,
-    /// A map of quantities, which are strings or numbers.
+    /// A map from strings to quantities. A client can write a quantity as a string or as a number.
     Quantities,
     List(&'static Type, Merge),
     Object(&'static Object),
@@ -71,9 +72,9 @@ pub enum Type {
 pub enum Merge {
     /// The patch replaces the list.
     Atomic,
-    /// The patch merges the objects of the list by this field.
+    /// The list contains objects. An item of the patch changes the object that has the same value in this field.
     ByKey(&'static str),
-    /// The patch adds missing items to a set of primitives.
+    /// The list is a set of texts or numbers. The patch adds those of its items that the list does not contain.
     Set,
 }
 

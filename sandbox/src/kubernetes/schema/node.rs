@@ -49,8 +49,8 @@ static STATUS: Object = Object {
         optional("allocatable", Type::Quantities),
         optional("phase", Type::String),
         optional("conditions", Type::List(&Type::Object(&CONDITION), Merge::ByKey("type"))),
-        // The merge key of `addresses` is the type, although several addresses may have the same type. This is a known
-        // flaw of the Kubernetes API.
+        // Several addresses of a node can have the same type, so `type` is a bad merge key for them. This is a known
+        // flaw of the Kubernetes API, which the sandbox copies.
         optional("addresses", Type::List(&Type::Object(&ADDRESS), Merge::ByKey("type"))),
         always("daemonEndpoints", Type::Object(&DAEMON_ENDPOINTS)),
         always("nodeInfo", Type::Object(&SYSTEM_INFO)),

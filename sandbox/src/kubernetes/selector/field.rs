@@ -1,4 +1,4 @@
-//! Field selectors: `spec.type=LoadBalancer,metadata.name!=a`.
+//! Field selectors, e.g. `spec.type=LoadBalancer,metadata.name!=a`.
 
 use serde_json::Value;
 
@@ -17,7 +17,7 @@ struct Term {
 }
 
 impl FieldSelector {
-    /// Parses a selector. The error is the message of the answer with status 400.
+    /// Parses a field selector. The error is the message for an answer with status 400.
     pub fn parse(text: &str, resource: &Resource) -> Result<FieldSelector, String> {
         let mut terms = Vec::new();
         for term in split_terms(text).filter(|term| !term.is_empty()) {
@@ -62,7 +62,8 @@ fn split_terms(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Replaces `\\`, `\,` and `\=` by their second character. Nothing else may be escaped.
+/// Replaces the escapes `\\`, `\,` and `\=` in a selector's value by their second character. Returns `None` for any
+/// other escape, and for a `=` without a backslash.
 fn unescape(value: &str) -> Option<String> {
     let mut plain = String::new();
     let mut characters = value.chars();
@@ -83,7 +84,7 @@ fn check_field(field: &str, resource: &Resource) -> Result<(), String> {
     {
         return Ok(());
     }
-    // The server has another error message for kinds that have no selectable fields of their own.
+    // kube-apiserver has another error message for resources that allow no fields besides the name and the namespace.
     if resource.selectable_fields.is_empty() {
         return Err(format!(
             r#""{field}" is not a known field selector: only "metadata.name", "metadata.namespace""#
@@ -92,10 +93,10 @@ fn check_field(field: &str, resource: &Resource) -> Result<(), String> {
     Err(format!("field label not supported: {field}"))
 }
 
-/// Returns a field in the form that selectors compare. An absent field is an empty text, and numbers and booleans are
-/// converted to text.
+/// Returns a field as the text with which a selector is compared. An absent field is an empty text, or `false` for
+/// `spec.unschedulable`.
 fn shown(object: &Value, field: &str) -> String {
-    // The selector `source` of an Event is compared with the source's component.
+    // The field selector `source` of an Event means the field `source.component`.
     let path = if field == "source" { "source.component" } else { field };
     let value = path.split('.').fold(object, |value, name| &value[name]);
     match value {

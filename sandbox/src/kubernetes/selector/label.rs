@@ -1,4 +1,4 @@
-//! Label selectors: `a=b,c!=d,e in (f,g),h notin (i),j,!k,n>1`.
+//! Label selectors, e.g. `a=b,c!=d,e in (f,g),h notin (i),j,!k,n>1`.
 
 use serde_json::{Map, Value};
 
@@ -27,7 +27,7 @@ enum Operator {
 }
 
 impl LabelSelector {
-    /// Parses a selector. The error is the message of the answer with status 400.
+    /// Parses a label selector. The error is the message for an answer with status 400.
     pub fn parse(text: &str) -> Result<LabelSelector, String> {
         let mut parser = Parser { tokens: tokens(text), next: 0 };
         let mut requirements = parser.requirements()?;
@@ -70,7 +70,7 @@ fn compare(label: Option<&str>, values: &[String]) -> Option<(i64, i64)> {
     Some((label?.parse().ok()?, values.first()?.parse().ok()?))
 }
 
-/// Splits the text into operators, brackets, and the text between them.
+/// Splits a selector into operators, brackets, commas, and the names and values between them.
 fn tokens(text: &str) -> Vec<String> {
     const SPECIAL: &str = "=!(),><";
     const DOUBLE: [&str; 2] = ["==", "!="];
@@ -96,7 +96,7 @@ struct Parser {
     next: usize,
 }
 
-/// Whether the token may be a key or a value.
+/// Whether the token can be a key or a value. Empty tokens, operators, brackets and commas cannot.
 fn is_identifier(token: &str) -> bool {
     !token.is_empty() && !token.starts_with(['=', '!', '(', ')', ',', '>', '<'])
 }
@@ -155,7 +155,7 @@ impl Parser {
         Ok(Requirement { key, operator: operator.0, values })
     }
 
-    /// Returns the operator, and whether a set in brackets follows.
+    /// Returns the operator. The `bool` says whether a list of values in brackets follows, as after `in`.
     fn operator(&mut self) -> Result<(Operator, bool), String> {
         match self.take().as_str() {
             "in" => Ok((Operator::In, true)),
@@ -168,7 +168,7 @@ impl Parser {
         }
     }
 
-    /// Returns the value, which may be empty: `a=` selects the empty value.
+    /// Returns the value after `=` or another operator with one value. The value can be empty, as in `a=`.
     fn exact_value(&mut self) -> String {
         if is_identifier(self.peek()) { self.take() } else { String::new() }
     }

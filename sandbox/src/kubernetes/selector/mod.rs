@@ -1,4 +1,4 @@
-//! The selectors of a list.
+//! The label and field selectors of a LIST.
 
 mod field;
 mod label;

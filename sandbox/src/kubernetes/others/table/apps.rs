@@ -68,7 +68,7 @@ pub(super) fn daemon_set(object: &Value, name: &Value, age: &str) -> Value {
     ])
 }
 
-/// Returns the cells for the containers, the images and the selector of a workload.
+/// Returns three cells of a workload's row: the names of its containers, their images, and the label selector.
 fn template(object: &Value) -> [String; 3] {
     let containers = items(&object["spec"]["template"]["spec"]["containers"]);
     let joined = |field: &str| {
