@@ -1,4 +1,4 @@
-//! `/locations`: the places of servers, and their network zones.
+//! Answers requests to `/locations`, the places where servers run, each with its network zone.
 
 use serde::Deserialize;
 use serde_json::Value;
