@@ -12,9 +12,11 @@ use sandbox::{Half, Sandbox};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
-/// The label of a load balancer that contains the UID of its Service.
+/// The key of a label that `ccm` sets on a load balancer. The label's value is the UID of the Service to which the load
+/// balancer belongs.
 pub const SERVICE_UID: &str = "hcloud-ccm/service-uid";
-/// The label of a load balancer that contains the UID of its cluster.
+/// The key of a label that `ccm` sets on a load balancer. The label's value is the UID of the cluster to which the load
+/// balancer belongs.
 pub const CLUSTER_UID: &str = "ccm-from-scratch/cluster-uid";
 /// The namespace of the Lease with which the replicas of `ccm run` choose their leader. The constant `LEASE` is the
 /// name of this Lease.
@@ -258,7 +260,7 @@ pub trait Cluster {
         self.service(name).unwrap()["metadata"]["finalizers"].clone()
     }
 
-    /// Whether the load balancer finalizer is on the Service, and no other finalizer.
+    /// Whether the Service has the load balancer finalizer and no other finalizer.
     fn has_finalizer(&self, name: &str) -> bool {
         self.finalizers(name) == json!([FINALIZER])
     }
@@ -330,8 +332,8 @@ pub trait Cluster {
         id(&self.balancer(name))
     }
 
-    /// Creates a load balancer of type lb11 in fsn1 with the fields of `more`, as a person does without `ccm`. Returns
-    /// the load balancer's ID.
+    /// Creates a load balancer of type lb11 in fsn1, as a person does without `ccm`. The fields of `more` are added to
+    /// the request. Returns the load balancer's ID.
     fn create_balancer(&self, name: &str, more: &Value) -> u64 {
         let mut spec = json!({"name": name, "load_balancer_type": "lb11", "location": "fsn1"});
         for (field, value) in more.as_object().unwrap() {

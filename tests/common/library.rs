@@ -33,7 +33,7 @@ pub struct SandboxAccess {
     pub other_token: String,
     /// The URL of the Robot web service, when the sandbox simulates dedicated servers.
     robot: Option<String>,
-    /// The logins to the Robot web service: the kind of the credentials, and the user and the password.
+    /// The logins to the Robot web service. Each has the kind of its credentials, its user and its password.
     logins: Vec<(Credentials, (String, String))>,
 }
 
@@ -276,7 +276,7 @@ fn logins(sandbox: &Sandbox) -> Vec<(Credentials, (String, String))> {
 }
 
 impl WriteLimit {
-    /// Returns a gate that lets `writes` writes through. With `None` it lets all writes through.
+    /// Returns a limit that allows `writes` writes. With `None` all writes are allowed.
     pub fn after(writes: Option<u64>) -> Arc<WriteLimit> {
         let writes = writes.map_or(i64::MAX, |writes| writes as i64);
         Arc::new(WriteLimit { writes_left: writes.into() })

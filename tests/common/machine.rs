@@ -176,7 +176,8 @@ impl Machine {
         others_work(false);
         self.pass(time);
         if choice.is_multiple_of(7) {
-            // Such a pause suspends the whole machine. The monotonic clock does not count the time of the suspension.
+            // One pause in seven suspends the whole machine. The monotonic clock does not count the time of such a
+            // pause.
             self.suspended.update(|suspended| suspended + time);
         }
         others_work(true);

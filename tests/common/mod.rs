@@ -40,7 +40,7 @@ pub const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 /// How long a test waits at most for something that should happen almost at once.
 pub const LIMIT: Duration = Duration::from_secs(30);
 
-/// The scale of time for processes. Each wait lasts a fiftieth of its usual time: five seconds become a
+/// The time scale when `ccm` runs as a process. Each wait lasts a fiftieth of its usual time, so five seconds become a
 /// tenth of a second.
 pub const SCALE: &str = "0.02";
 
@@ -178,8 +178,8 @@ pub fn with(mut env: Env, changes: &[(&str, &str)]) -> Env {
     env
 }
 
-/// Returns the path of the `ccm` binary under test. This is the binary of this build, or the binary in the variable
-/// `CCM_BENCH_BINARY`.
+/// Returns the path of the `ccm` binary under test. This is the path in the variable `CCM_BENCH_BINARY`, or else the
+/// binary of this build.
 pub fn binary() -> std::path::PathBuf {
     let named = std::env::var_os("CCM_BENCH_BINARY").map(std::path::PathBuf::from);
     named.unwrap_or_else(|| env!("CARGO_BIN_EXE_ccm").into())
@@ -369,7 +369,7 @@ impl Daemon {
         let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap();
         // In `/proc/PID/stat` the name of the program is in parentheses and can contain spaces, so only the text after
         // the name is split into fields. Fields 14 and 15 of the file are utime and stime, in hundredths of a second.
-        // Their indexes are 11 and 12 here.
+        // In the list `fields` they have the indexes 11 and 12.
         let (_, fields) = stat.rsplit_once(") ").unwrap();
         let fields: Vec<&str> = fields.split(' ').collect();
         let ticks: u64 = [11, 12].map(|n| fields[n].parse::<u64>().unwrap()).iter().sum();
@@ -497,8 +497,8 @@ pub fn builder() -> Builder {
     }
 }
 
-/// The reason that a test reports when it is skipped because it needs an API server with a cache that lags. Only the
-/// simulated API server can freeze its cache.
+/// What a skipped test reports when it needs an API server whose cache lags behind. A real API server's cache cannot be
+/// made to lag.
 pub const STALE_CACHE: &str = "a cache that lags";
 
 /// Returns whether the API server is real. When it is real, this function reports that the test is skipped because only

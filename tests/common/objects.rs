@@ -70,7 +70,8 @@ pub fn connection() -> CloudConnection {
     }
 }
 
-/// Returns the settings of the node controllers. `family` chooses IPv4 or IPv6 addresses, or both.
+/// Returns the settings of the node controllers. `family` decides which public addresses of a server (IPv4, IPv6 or
+/// both) its node gets.
 pub fn node_settings(family: AddressFamily) -> NodeSettings {
     NodeSettings {
         address_family: Sourced::new(family, Source::Kept),
@@ -81,8 +82,8 @@ pub fn node_settings(family: AddressFamily) -> NodeSettings {
     }
 }
 
-/// Returns the settings of a client of Hetzner Cloud. `family` chooses IPv4 or IPv6 addresses, or both. The settings
-/// have no token, and nothing listens at their endpoint.
+/// Returns the settings of a client of Hetzner Cloud. `family` decides which public addresses of a server (IPv4, IPv6
+/// or both) its node gets. The settings have no token, and nothing listens at their endpoint.
 pub fn settings(family: AddressFamily) -> HetznerSettings {
     HetznerSettings {
         profile: Profile::CcmFromScratch,

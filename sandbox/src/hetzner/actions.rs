@@ -78,8 +78,8 @@ pub struct Actions {
     /// The errors that tests have set for later actions, by command, each as code and message. The next action with
     /// this command takes the first error of its list and fails with it.
     failures: HashMap<String, VecDeque<(String, String)>>,
-    /// The durations that tests have set for actions, by command and before the time scale is applied. An action whose
-    /// command is missing here takes its usual time.
+    /// The durations that tests have set for actions, by command. The time scale is applied to them later. An action
+    /// whose command is missing here takes its usual time.
     durations: HashMap<String, Duration>,
     held: bool,
     /// The resources whose actions a test has stopped from ending.
@@ -94,7 +94,7 @@ struct Work {
     effect: Effect,
 }
 
-/// Work whose time has come. It was taken out of the schedule and is about to be done.
+/// Work that is due now, such as the end of an action. It was already taken out of the schedule.
 pub struct Due {
     at: Instant,
     work: Work,
@@ -105,7 +105,7 @@ pub struct Start<'a> {
     pub project: u64,
     pub command: &'static str,
     pub resources: &'a [Resource],
-    /// How long the action takes before the time scale is applied.
+    /// The duration of the action on the real API. The time scale of the simulated cloud is applied to it.
     pub takes: Duration,
     /// The ID of an action that must end before this action begins.
     pub after: Option<u64>,
@@ -208,7 +208,7 @@ impl Actions {
         self.failures.entry(command.into()).or_default().push_back((code.into(), message.into()));
     }
 
-    /// Sets the duration of later actions with this command, before the time scale is applied. `None` restores the
+    /// Sets the duration of later actions with this command, to which the time scale is applied. `None` restores the
     /// usual duration. Running actions keep their duration.
     pub fn set_duration(&mut self, command: &str, takes: Option<Duration>) {
         match takes {

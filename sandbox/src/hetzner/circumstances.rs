@@ -42,8 +42,8 @@ impl Circumstances {
             || self.robot.as_ref().is_some_and(|(owner, robot)| *owner == project && robot.owns(ip))
     }
 
-    /// Returns since when the dedicated server with this address has been running, or `None` when it does not run. A
-    /// server that is not in the simulated Robot always runs, and `always` is returned for it.
+    /// Returns the time at which the dedicated server with this address was switched on, or `None` when it is off. A
+    /// server that is not in the simulated Robot is always on, and `always` is returned for it.
     pub fn answers_since(&self, ip: IpAddr, always: Instant) -> Option<Instant> {
         match &self.robot {
             Some((_, robot)) if !self.dedicated.contains_key(&ip) => robot.answers_since(ip),

@@ -101,7 +101,8 @@ impl Cloud {
 
     /// Sets the result of a load balancer's health checks of one target. The result applies to one listen port, or to
     /// all of them when `listen_port` is `None`. When `health` is `None`, the result depends on the target's server
-    /// again. Nothing happens when there is no such load balancer. Panics when the API does not have such a result.
+    /// again. Nothing happens when there is no such load balancer. Panics when the result is one that the API cannot
+    /// show.
     pub fn set_health(
         &self,
         load_balancer: u64,
@@ -230,7 +231,7 @@ impl Cloud {
         self.lock().circumstances.clock_ahead_s = seconds;
     }
 
-    /// Sets the duration of later actions with this command, before the time scale is applied. `None` restores the
+    /// Sets the duration of later actions with this command, to which the time scale is applied. `None` restores the
     /// usual duration.
     pub fn set_action_duration(&self, command: &str, takes: Option<Duration>) {
         self.lock().actions.set_duration(command, takes);

@@ -13,7 +13,7 @@ use crate::exchange::percent_encode;
 
 type Result<T> = std::result::Result<T, ApiError>;
 
-/// The query parameters of a request. The path allows each of them.
+/// The query parameters of a request. All of them are parameters that the path supports.
 pub struct Query<'a> {
     pairs: &'a [(String, String)],
 }

@@ -72,7 +72,7 @@ use crate::exchange::{Handler, Request, Response};
 const ZONE: &str = "eu-central";
 
 /// The largest number of resources whose parsed JSON is kept in memory. Tests with more resources read the JSON of each
-/// resource so seldom that keeping it would not pay.
+/// resource so seldom that keeping it would save no time.
 const MOST_SHOWN: usize = 100;
 
 /// A simulated Hetzner Cloud with all its projects, and its metadata service.
@@ -295,7 +295,7 @@ impl Cloud {
         servers::edit(&mut self.lock(), id, edit);
     }
 
-    /// Deletes a server at once and without an action. Load balancers and networks lose the server, too.
+    /// Deletes a server at once and without an action. The server also disappears from load balancers and networks.
     pub fn delete_server(&self, id: u64) {
         servers::remove(&mut self.lock(), id);
     }
@@ -338,7 +338,7 @@ impl Cloud {
         self.lock().actions.hold(held);
     }
 
-    /// Sets the server about which the metadata service tells. With `None` the service answers every request with 404.
+    /// Sets the server that the metadata service describes. With `None` the service answers every request with 404.
     pub fn set_metadata_server(&self, server: Option<u64>) {
         self.lock().metadata_server = server;
     }
@@ -346,7 +346,7 @@ impl Cloud {
     /// Locks the state of the cloud, and ends the actions whose time has come.
     fn lock(&self) -> MutexGuard<'_, World> {
         // A test that panics while it holds the lock makes the lock poisoned. The lock is used all the same, because
-        // other tests share the cloud and must go on.
+        // other tests with this cloud must go on.
         let mut world = self.world.lock().unwrap_or_else(PoisonError::into_inner);
         let now = world.clock.now();
         world.advance(now);

@@ -35,7 +35,7 @@ pub struct World {
     pub actions: Actions,
     pub pool: Pool,
     pub circumstances: Circumstances,
-    /// The ID of the server about which the metadata service tells.
+    /// The ID of the server that the metadata service describes.
     pub metadata_server: Option<u64>,
     next_id: u64,
     chosen_id: Option<u64>,

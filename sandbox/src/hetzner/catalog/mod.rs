@@ -61,7 +61,7 @@ pub trait Entry: Sized + 'static {
     /// the program `hcloud` sends `sort` for all lists.
     const PARAMETERS: &'static [&'static str] = &["name", "sort", "page", "per_page"];
 
-    /// Returns all entries, in the order in which a list shows them.
+    /// Returns all entries of this kind, in the order in which a list shows them.
     fn all() -> &'static [Self];
 
     fn id(&self) -> u64;
@@ -143,7 +143,8 @@ fn price_per_time(location: &str, monthly_cents: u64) -> Text {
 }
 
 impl Prices {
-    /// Returns net and gross price as decimal strings in euro.
+    /// Returns a price with and without VAT, as decimal strings in euro. `cents` is the price without VAT in euro
+    /// cents.
     fn price(&self, cents: f64) -> Text {
         let gross = cents * (100.0 + self.vat_percent) / 100.0;
         text!({"net": format!("{:.10}", cents / 100.0), "gross": format!("{:.10}", gross / 100.0)})

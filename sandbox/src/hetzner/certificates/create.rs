@@ -1,5 +1,4 @@
-//! The creation of certificates. An uploaded certificate exists at once, while a managed certificate must
-//! first be issued.
+//! Creates certificates. An uploaded certificate exists at once, while a managed certificate must first be issued.
 
 use serde_json::Value;
 

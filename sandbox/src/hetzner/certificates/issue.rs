@@ -124,8 +124,8 @@ pub fn retry(call: &mut Call, certificate: &Certificate) -> Result<Reply, ApiErr
     Ok(call.world.action_reply(201, action))
 }
 
-/// Issues a certificate again at the wish of a test. Other than the API's action `retry`, this is possible even when
-/// the last issuance did not fail.
+/// Issues a certificate again for a test. Unlike the API's action `retry`, this is possible even when the last issuance
+/// did not fail.
 pub fn retry_by_hand(world: &mut World, id: u64) {
     if let Some(project) = world.certificates.get(&id).map(|found| found.project) {
         start(&mut Call::by_hand(world, project, b""), id, "issue_certificate");

@@ -57,7 +57,7 @@ pub fn start(call: &mut Call, one: &LoadBalancer, command: &str) -> Result<Reply
     Ok(call.world.action_reply(201, action))
 }
 
-/// Wraps a change of the load balancer's own data. The wrapped change also removes a value that a test has set for
+/// Wraps a change of the load balancer's own data. The returned change also removes a value that a test has set for
 /// `field`, so that the API shows the real value of the field again.
 fn on(field: &'static str, change: impl FnOnce(&mut LoadBalancer) + Send + 'static) -> Change {
     Box::new(move |world, id| {

@@ -165,8 +165,8 @@ pub fn read_size(
     }
 }
 
-/// Reads the type of the algorithm from a request for a new load balancer, or from a request with the action
-/// `change_algorithm`.
+/// Reads the type of the load balancing algorithm from a request for a new load balancer, or from a request with the
+/// action `change_algorithm`.
 pub fn read_algorithm_type(fields: &mut Fields) -> Result<&'static str, ApiError> {
     let algorithm = fields.word("type", &ALGORITHMS)?;
     fields.required("type", algorithm)

@@ -74,8 +74,8 @@ pub fn put(world: &mut World, project: u64, shown: &Value) -> Result<(), ApiErro
 }
 
 impl LoadBalancer {
-    /// Changes the load balancer by those fields of the edited JSON that the simulation understands, e.g. its name and
-    /// its services.
+    /// Copies those fields of the edited JSON that the simulation understands to the load balancer, e.g. the name and
+    /// the services.
     fn understand(&mut self, wanted: &Value) {
         let text = |pointer: &str| wanted.pointer(pointer).and_then(Value::as_str);
         let flag = |pointer: &str| wanted.pointer(pointer).and_then(Value::as_bool);

@@ -28,7 +28,7 @@ pub struct Target {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
     Server(u64),
-    /// A label selector, as text and as the parsed selector.
+    /// A label selector as text, and the parsed selector.
     LabelSelector(String, Selector),
     Ip(IpAddr),
 }
@@ -163,8 +163,8 @@ impl Target {
         matches!(&self.kind, Kind::LabelSelector(_, selector) if selector.matches(&server.labels))
     }
 
-    /// Checks that the load balancer has the interface by which it would reach the target, which is a public or a
-    /// private one.
+    /// Checks that the load balancer has the interface that the target needs. A target with `use_private_ip` needs the
+    /// private interface, and any other target needs the public interface.
     fn check_way(&self, one: &LoadBalancer) -> Result<(), ApiError> {
         match (self.use_private_ip, one.private_net) {
             (true, None) => Err(not_attached()),
@@ -173,8 +173,9 @@ impl Target {
         }
     }
 
-    /// Checks that the server has the interface by which the target is reached, which is a public or a private one.
-    /// This is only checked when the target is added, and the server can lose the interface later.
+    /// Checks that the server has the interface that the target needs. With `use_private_ip` the server must be in the
+    /// load balancer's network. Otherwise it must have a public IPv4 address. A server can lose its interface after it
+    /// has become a target.
     pub fn check_server(&self, one: &LoadBalancer, server: &Server) -> Result<(), ApiError> {
         let network = one.private_net.map(|net| net.network);
         if !self.use_private_ip && server.ipv4.is_none() {

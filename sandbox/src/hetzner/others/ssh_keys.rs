@@ -83,7 +83,7 @@ fn route_one(call: &mut Call, id: u64) -> Result<Reply, ApiError> {
     }
 }
 
-/// Finds an SSH key in the caller's project whose ID or name is `text`, which a request for a new server contains.
+/// Finds the SSH key in the caller's project whose ID or name is `text`. Requests for new servers contain such texts.
 pub fn find<'c>(call: &'c Call, text: &str) -> Option<&'c SshKey> {
     let number = text.parse::<u64>().ok();
     owned::of_project::<SshKey>(call.world, call.project)

@@ -17,8 +17,8 @@ use crate::hetzner::world::World;
 use crate::hetzner::{Call, Reply};
 use crate::time;
 
-/// Creates a Primary IP that is assigned to `holder`, and returns its ID. The Primary IP is deleted when `holder` is
-/// deleted.
+/// Creates a Primary IP that is assigned to `holder`, a server or a load balancer. Returns its ID. The Primary IP is
+/// deleted when `holder` is deleted.
 pub fn allocate(
     world: &mut World,
     project: u64,

@@ -38,7 +38,7 @@ pub struct PrimaryIp {
     pub labels: Labels,
     pub address: Address,
     pub location: &'static Location,
-    /// The server or load balancer to which the Primary IP is assigned. `None` when the Primary IP is free.
+    /// The server or load balancer to which the Primary IP is assigned. `None` when it is assigned to nothing.
     pub assignee: Option<Resource>,
     pub auto_delete: bool,
     pub blocked: bool,

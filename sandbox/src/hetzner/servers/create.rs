@@ -35,7 +35,7 @@ pub struct ServerSpec {
     pub image: String,
     pub ipv4: bool,
     pub ipv6: bool,
-    /// The IDs of the server's networks, each with the server's address in it. `None` means the lowest free address.
+    /// The IDs of the server's networks, each with the server's private address. `None` means the lowest free address.
     pub networks: Vec<(u64, Option<IpAddr>)>,
     pub labels: BTreeMap<String, String>,
 }
@@ -176,7 +176,7 @@ fn complete(world: &mut World, id: u64, attachments: Vec<Attachment>, outcome: O
     }
 }
 
-/// Reserves an address in each of these networks for a new server. When one network has no address left, the server is
+/// Reserves an address in each of these networks for a new server. When this fails for one network, the server is
 /// removed and all its addresses are released.
 fn reserve_all(
     world: &mut World,
@@ -197,7 +197,8 @@ fn reserve_all(
     Ok(planned.private_net)
 }
 
-/// Returns an error when the request contains a volume or a placement group, because the simulation does not have them.
+/// Returns an error when the request contains a volume or a placement group, because the simulation does not have such
+/// resources.
 fn refuse_unserved(fields: &mut Fields) -> Result<(), ApiError> {
     let missing = |kind: &str, id: &dyn std::fmt::Display| Err(ApiError::not_found(kind, id));
     if let Some(first) = fields.list("volumes")?.unwrap_or_default().first() {

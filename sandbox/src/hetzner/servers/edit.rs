@@ -34,7 +34,7 @@ pub fn edit(world: &mut World, id: u64, change: impl FnOnce(&mut Value)) -> bool
 }
 
 impl Server {
-    /// Changes the server by those fields of the edited JSON that the simulation understands, e.g. its name and its
+    /// Copies those fields of the edited JSON that the simulation understands to the server, e.g. the name and the
     /// status.
     fn understand(&mut self, wanted: &Value) {
         let text = |pointer: &str| wanted.pointer(pointer).and_then(Value::as_str);

@@ -1,4 +1,4 @@
-//! The deletion of a server, and its protection from being deleted.
+//! Deletes servers, and protects them from being deleted.
 
 use std::time::Duration;
 

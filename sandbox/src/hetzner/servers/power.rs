@@ -1,4 +1,4 @@
-//! Switching servers on and off.
+//! Switches servers on and off, and resets, reboots and shuts them down.
 
 use std::time::Duration;
 

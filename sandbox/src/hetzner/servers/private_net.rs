@@ -119,7 +119,7 @@ pub fn change_alias_ips(call: &mut Call, server: &Server) -> Result<Reply, ApiEr
     Ok(call.world.action_reply(201, action))
 }
 
-/// Chooses the addresses of a server in a network, and reserves them. The server is attached later, by [`connect`].
+/// Chooses the addresses of a server in a network, and reserves them. The server itself is not changed.
 pub fn reserve(
     world: &mut World,
     server: &Server,
