@@ -103,8 +103,8 @@ impl Effect {
         Effect::Instead(html(503, "503 Service Unavailable"))
     }
 
-    /// Returns an effect that answers as the proxy in front of Robot does: with status 403 and a body that is not JSON.
-    /// This status does not mean that a rate limit was exceeded.
+    /// Returns an effect that answers as the proxy in front of Robot sometimes does: with status 403 and a body that is
+    /// not JSON. This answer does not mean that a rate limit was exceeded.
     pub fn robot_forbidden() -> Effect {
         Effect::Instead(html(403, "403 Forbidden"))
     }

@@ -70,7 +70,7 @@ impl Faults {
         state.rules.len() < before
     }
 
-    /// Returns to how many API calls the rule has applied its effect, or 0 when there is no such rule.
+    /// Returns the number of API calls to which the rule has applied its effect. Returns 0 when there is no such rule.
     pub fn hits(&self, id: RuleId) -> u64 {
         self.state().rules.iter().find(|(other, _)| *other == id).map_or(0, |(_, rule)| rule.hits())
     }

@@ -26,7 +26,7 @@ pub struct Rule {
     times: Option<u64>,
     /// How many API calls the rule has matched so far, including matching calls to which it did not apply its effect.
     matched: u64,
-    /// To how many API calls the rule has applied its effect so far.
+    /// The number of API calls to which the rule has applied its effect so far.
     hits: u64,
 }
 

@@ -73,8 +73,8 @@ struct State {
 struct Kubelet {
     spec: NodeSpec,
     reported: Instant,
-    /// Since when the kubelet has not reported, because its server does not run or because the kubelet hangs. `None`
-    /// while the kubelet reports.
+    /// The time since which the kubelet has not reported, because its server does not run or because the kubelet hangs.
+    /// `None` while the kubelet reports.
     silent: Option<Instant>,
     /// Whether the node controller has already set the node's conditions to `Unknown`.
     unknown: bool,
@@ -82,20 +82,21 @@ struct Kubelet {
     hangs: bool,
 }
 
-/// What is done with all kubelets, in addition to the work that is due.
+/// What a check of all kubelets does, in addition to the work that is due.
 #[derive(Clone, Copy, PartialEq)]
 enum Pass {
-    /// Nothing is done in addition.
+    /// The check does nothing in addition.
     Due,
-    /// Each kubelet reports its Node now, except when it hangs or when its server does not run.
+    /// Each kubelet reports its Node now, even if no report is due. A kubelet that hangs or whose server does not run
+    /// does not report.
     Report,
     /// Each kubelet that does not report is treated as if the grace period were over.
     Expire,
 }
 
 impl Kubelets {
-    /// Creates the simulation without any kubelet. The kubelets will run on cloud servers of `project` and on dedicated
-    /// servers. All durations are multiplied by `scale`.
+    /// Creates an empty list of simulated kubelets. They will run on cloud servers of `project` and on dedicated
+    /// servers. All their durations are multiplied by `scale`.
     pub(crate) fn new(
         cloud: Arc<Cloud>,
         project: u64,

@@ -164,8 +164,8 @@ impl Robot {
         servers.any(|server| server.account == OWN_ACCOUNT && server.has(ip))
     }
 
-    /// Returns since when the dedicated server with this public or private address has been on. Returns `None` when it
-    /// is off or does not exist.
+    /// Returns the time at which the dedicated server with this public or private address was switched on. Returns
+    /// `None` when it is off or does not exist.
     pub(crate) fn answers_since(&self, ip: IpAddr) -> Option<Instant> {
         let state = self.lock();
         let mut servers = state.servers.values();

@@ -35,7 +35,7 @@ use crate::faults::Faults;
 
 /// The settings of an HTTP server: which simulated API it serves, its address, and its limits.
 pub struct Config {
-    /// The name of the API that the server serves. The call log and the fault rules use it.
+    /// The API that the server serves. Entries of the call log and fault rules contain its name.
     pub half: Half,
     pub address: IpAddr,
     /// The port on which the server listens. 0 means any free port.

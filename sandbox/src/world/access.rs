@@ -35,8 +35,8 @@ pub fn admin_rules() -> Vec<PolicyRule> {
     vec![rule(&["*"], &["*"], &["*"]), every_path]
 }
 
-/// Returns the RBAC rules of hcloud-cloud-controller-manager's official ClusterRole, without any change. They allow
-/// less than one expects: for example, they do not allow `get` of services.
+/// Returns exactly the RBAC rules of the official ClusterRole of hcloud-cloud-controller-manager. For example, they
+/// allow `list` but not `get` of Services.
 pub fn official_rules() -> Vec<PolicyRule> {
     vec![
         rule(&[""], &["services"], &["list", "watch"]),

@@ -100,7 +100,7 @@ impl Builder {
         self
     }
 
-    /// Adds a Network with this IP range and the name `sandbox` to the start of the sandbox. The servers of the first
+    /// Makes the sandbox start with a Network that has this IP range and the name `sandbox`. The servers of the first
     /// 100 nodes are attached to it, because a Network cannot have more.
     pub fn network(mut self, ip_range: &str) -> Builder {
         self.network = Some(ip_range.to_owned());

@@ -243,8 +243,8 @@ impl Sandbox {
         self.kept().extend(kept.map(|port| (half, port)));
     }
 
-    /// Serves an API again after [`stop`](Sandbox::stop), on the same address. Nothing happens when the API is served
-    /// already.
+    /// Starts to serve an API. After [`stop`](Sandbox::stop), the API is served on the same address again. Nothing
+    /// happens when the API is served already.
     ///
     /// # Errors
     /// Returns an error when another process has taken the port.
