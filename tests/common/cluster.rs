@@ -1,5 +1,6 @@
-//! Functions that read and change a cluster and its Hetzner Cloud project, as a cluster admin and a user of the cloud's
-//! console can. All tests use these functions, whether `ccm` runs on the simulated machine or in processes of its own.
+//! Methods with which a test reads and changes the cluster and the Hetzner Cloud project of its sandbox, as an admin
+//! does in production. All tests use these methods, whether `ccm` runs simulated in the thread of the test or as a
+//! process.
 
 use super::{Daemon, Ran, UNINITIALIZED};
 use sandbox::calls::Call;
@@ -11,28 +12,31 @@ use sandbox::{Half, Sandbox};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
-/// The label of a load balancer that contains the UID of its Service.
+/// The key of a label that `ccm` sets on a load balancer. The label's value is the UID of the Service to which the load
+/// balancer belongs.
 pub const SERVICE_UID: &str = "hcloud-ccm/service-uid";
-/// The label of a load balancer that contains the UID of its cluster.
+/// The key of a label that `ccm` sets on a load balancer. The label's value is the UID of the cluster to which the load
+/// balancer belongs.
 pub const CLUSTER_UID: &str = "ccm-from-scratch/cluster-uid";
-/// The namespace of the daemons. `LEASE` is the name of their Lease.
+/// The namespace of the Lease with which the replicas of `ccm run` choose their leader. The constant `LEASE` is the
+/// name of this Lease.
 pub const KUBE_SYSTEM: Option<&str> = Some("kube-system");
 pub const LEASE: &str = "cloud-controller-manager";
 /// The finalizer of a Service that has a load balancer.
 pub const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 
-/// Functions that read the state of a sandbox, and functions that change the state as people do.
+/// Methods that read the simulated cluster and cloud of a sandbox, and methods that change them as a person could.
 pub trait Cluster {
     fn sandbox(&self) -> &Sandbox;
 
-    // The following functions run programs.
+    // The following methods run programs.
 
-    /// Runs a command of `ccm` with the account of `ccm`, and waits until the command has ended.
+    /// Runs a `ccm` command with the credentials of the sandbox's account `ccm`, and waits until the command has ended.
     fn ccm(&self, words: &[&str]) -> Ran {
         super::ccm(&super::env(self.sandbox()), words)
     }
 
-    /// Starts the daemon with these flags.
+    /// Starts `ccm run` with these flags.
     fn daemon(&self, flags: &[&str]) -> Daemon {
         Daemon::start(&super::env(self.sandbox()), flags)
     }
@@ -43,10 +47,12 @@ pub trait Cluster {
         self.ccm(&["run", "--once"]).with_code(0);
     }
 
-    // The following functions read and change Nodes and servers.
+    // The following methods read and change Nodes and servers.
 
+    /// Returns the Node of this name.
+    ///
     /// # Panics
-    /// Panics when there is no node of this name.
+    /// Panics when there is no Node of this name.
     fn node(&self, name: &str) -> Value {
         let found = self.sandbox().cluster().get("nodes", None, name);
         found.unwrap_or_else(|| panic!("there is no node {name}"))
@@ -127,14 +133,15 @@ pub trait Cluster {
         self.create_server_with(name, ServerSpec::default())
     }
 
-    /// Creates a server of this name with the other fields of `spec`, and returns the server's ID.
+    /// Creates a server of this name. Its other properties come from `spec`. Returns the server's ID.
     fn create_server_with(&self, name: &str, spec: ServerSpec) -> u64 {
         let name = name.to_owned();
         let (cloud, project) = (self.sandbox().cloud(), self.sandbox().project());
         cloud.create_server(project, ServerSpec { name, ..spec })
     }
 
-    /// Creates a server without a node in the Network, with this address or any address. Returns the server's ID.
+    /// Creates a server in the sandbox's Network without a node. The server's private address is `ip`, or any free
+    /// address when `ip` is `None`. Returns the server's ID.
     fn attach_server(&self, name: &str, ip: Option<&str>) -> u64 {
         let ip = ip.map(|ip| ip.parse().unwrap());
         let networks = vec![(self.network_id(), ip)];
@@ -142,7 +149,7 @@ pub trait Cluster {
         self.create_server_with(name, ServerSpec { networks, ..spec })
     }
 
-    /// Returns the only address of this server in the Network.
+    /// Returns the private address of this server in the first Network to which it is attached.
     fn ip(&self, name: &str) -> String {
         let servers = self.servers();
         let mut servers = servers.iter();
@@ -150,7 +157,7 @@ pub trait Cluster {
         text(&server["private_net"][0]["ip"])
     }
 
-    /// Creates a server and its node of this name, and returns the server's ID.
+    /// Creates a server and a node, both of this name. Returns the server's ID.
     fn join_node(&self, name: &str) -> u64 {
         let name = name.to_owned();
         let spec = ServerSpec::default();
@@ -170,8 +177,8 @@ pub trait Cluster {
         self.sandbox().cloud().set_power(self.server_id(name), is_on);
     }
 
-    /// Registers a node of this name with the provider ID of `server`. Without a server, the node has no provider ID
-    /// and is not initialised.
+    /// Registers a node of this name with the pod CIDRs `pods`, separated by commas. The node gets the provider ID of
+    /// the server with the ID `server`. When `server` is `None`, the node has no provider ID and is not initialised.
     fn register(&self, name: &str, server: Option<u64>, pods: &str) {
         let pods = pods.split(',').filter(|cidr| !cidr.is_empty());
         self.sandbox().register_node(NodeSpec {
@@ -183,7 +190,7 @@ pub trait Cluster {
         });
     }
 
-    // The following functions read and change Services and load balancers.
+    // The following methods read and change Services and load balancers.
 
     /// Creates a Service with these TCP ports, and returns its UID.
     fn create(&self, name: &str, annotations: &[(&str, &str)], ports: &[u16]) -> String {
@@ -197,8 +204,8 @@ pub trait Cluster {
         let cluster = self.sandbox().cluster();
         let annotations = service["metadata"]["annotations"].as_object();
         let mut keys = annotations.into_iter().flat_map(|all| all.keys());
-        // When several Services ask for the same port of a load balancer, the oldest Service gets the port. No two such
-        // Services may therefore be created in the same second.
+        // When several Services want the same port of a shared load balancer, `ccm` gives the port to the oldest
+        // Service. Creation times are whole seconds, so two such Services must not be created in the same second.
         if keys.any(|key| key.ends_with("/share") || key.ends_with("/external")) {
             cluster.await_next_second();
         }
@@ -221,7 +228,8 @@ pub trait Cluster {
         assert!(cluster.edit("services", Some(namespace), name, edit));
     }
 
-    /// Sets or removes an annotation with the prefix of this project. `annotation` is the key without the prefix.
+    /// Sets the annotation `load-balancer.hetzner.cloud/ANNOTATION` of a Service, or removes the annotation when
+    /// `value` is `None`.
     fn annotate(&self, name: &str, annotation: &str, value: Option<&str>) {
         let key = key(annotation);
         self.edit(name, |service| {
@@ -252,12 +260,12 @@ pub trait Cluster {
         self.service(name).unwrap()["metadata"]["finalizers"].clone()
     }
 
-    /// Whether the Service has exactly one finalizer, the one of Services with a load balancer.
+    /// Whether the Service has the load balancer finalizer and no other finalizer.
     fn has_finalizer(&self, name: &str) -> bool {
         self.finalizers(name) == json!([FINALIZER])
     }
 
-    /// Removes all finalizers by force.
+    /// Removes all finalizers of a Service, as a person can do by force.
     fn remove_finalizers(&self, name: &str) {
         self.edit(name, |service| {
             service["metadata"]["finalizers"] = json!([]);
@@ -282,7 +290,7 @@ pub trait Cluster {
         cluster.create("namespaces", None, namespace);
     }
 
-    /// Returns the addresses in the Service's status.
+    /// Returns the load balancer IP addresses in the Service's status.
     fn addresses(&self, name: &str) -> Vec<String> {
         let service = self.service(name).unwrap();
         let ingress = service["status"]["loadBalancer"]["ingress"].as_array();
@@ -305,7 +313,8 @@ pub trait Cluster {
         all.remove(0)
     }
 
-    /// Returns the load balancer that has this UID of a Service in its label.
+    /// Returns the load balancer that has this Service UID in its label, or `None`. Panics when several load balancers
+    /// have the UID.
     fn of_uid(&self, uid: &str) -> Option<Value> {
         let mut all = self.balancers();
         all.retain(|one| one["labels"][SERVICE_UID] == uid);
@@ -313,7 +322,7 @@ pub trait Cluster {
         all.pop()
     }
 
-    /// Returns the load balancer that has the UID of this Service in its label.
+    /// Returns the load balancer that has the UID of this Service in its label. Panics when there is none.
     fn balancer(&self, name: &str) -> Value {
         self.of_uid(&self.uid(name)).unwrap_or_else(|| panic!("{name} has no load balancer"))
     }
@@ -323,8 +332,8 @@ pub trait Cluster {
         id(&self.balancer(name))
     }
 
-    /// Creates an lb11 in fsn1 without `ccm`, as a person does. The request also has the fields of `more`. Returns
-    /// the load balancer's ID.
+    /// Creates a load balancer of type lb11 in fsn1, as a person does without `ccm`. The fields of `more` are added to
+    /// the request. Returns the load balancer's ID.
     fn create_balancer(&self, name: &str, more: &Value) -> u64 {
         let mut spec = json!({"name": name, "load_balancer_type": "lb11", "location": "fsn1"});
         for (field, value) in more.as_object().unwrap() {
@@ -348,7 +357,7 @@ pub trait Cluster {
         });
     }
 
-    /// Protects a load balancer from being deleted.
+    /// Turns on the deletion protection of a load balancer.
     fn protect(&self, balancer: u64) {
         self.edit_balancer(balancer, |one| {
             one["protection"]["delete"] = json!(true);
@@ -365,14 +374,14 @@ pub trait Cluster {
         cloud.create_certificate(project, certificate)
     }
 
-    // The following functions read and change the Network.
+    // The following methods read and change the Network.
 
-    /// Returns the ID of the Network that the builder was asked for.
+    /// Returns the ID of the sandbox's Network. Panics when the sandbox was built without a Network.
     fn network_id(&self) -> u64 {
         self.sandbox().network().unwrap()
     }
 
-    /// Returns the routes of the Network, each as `destination gateway`.
+    /// Returns the routes of the Network, each as the text `destination gateway`.
     fn routes(&self) -> BTreeSet<String> {
         let routes = self.sandbox().cloud().routes(self.network_id()).into_iter();
         routes.map(|(to, via)| format!("{to} {via}")).collect()
@@ -388,15 +397,16 @@ pub trait Cluster {
         cloud.delete_route(self.network_id(), destination);
     }
 
-    // The following functions read and create the Lease of the daemons.
+    // The following methods read and change the Lease with which the replicas of `ccm run` choose their leader.
 
-    /// Returns the Lease of the daemons, or null when there is none.
+    /// Returns the leader election Lease of `ccm run`, or null when there is no such Lease.
     fn lease(&self) -> Value {
         let cluster = self.sandbox().cluster();
         cluster.get("leases", KUBE_SYSTEM, LEASE).unwrap_or_default()
     }
 
-    /// Creates the Lease of the daemons, as if another candidate for the leadership had created the Lease.
+    /// Creates the leader election Lease of `ccm run` with this `spec`, as another candidate for the leadership could
+    /// do.
     fn create_lease(&self, spec: Value) {
         let cluster = self.sandbox().cluster();
         let lease = json!({
@@ -415,21 +425,22 @@ pub trait Cluster {
         assert!(cluster.delete("leases", KUBE_SYSTEM, LEASE));
     }
 
-    // The following functions read Events.
+    // The following methods read Events.
 
-    /// Returns the messages of the events that have this reason and are about an object of this name.
+    /// Returns the messages of the Events that have this reason and are about an object of this name.
     fn event_messages(&self, name: &str, reason: &str) -> Vec<String> {
         let mut events = self.sandbox().cluster().list("events", None);
         events.retain(|event| event["involvedObject"]["name"] == name && event["reason"] == reason);
         events.iter().map(|event| text(&event["message"])).collect()
     }
 
-    /// Whether there is an event that has this reason and is about an object of this name.
+    /// Whether there is an Event that has this reason and is about an object of this name.
     fn has_event(&self, name: &str, reason: &str) -> bool {
         !self.event_messages(name, reason).is_empty()
     }
 
-    /// Waits until there is an event that contains all of these texts.
+    /// Waits until there is an Event with this reason about the object `name` whose message contains all texts in
+    /// `parts`.
     fn wait_for_event(&self, name: &str, reason: &str, parts: &[&str]) {
         let what = format!("event {reason} about {name} with {parts:?}");
         super::wait_until(&what, || {
@@ -438,9 +449,10 @@ pub trait Cluster {
         });
     }
 
-    // The following functions read the call log, and send calls.
+    // The following methods add faults to the APIs, read the log of API calls, and send API calls.
 
-    /// Adds a rule, whose effect is applied to every later call that the rule matches.
+    /// Adds a fault rule to the simulated APIs. The rule's effect, e.g. an error status, is applied to later API calls
+    /// that match the rule.
     fn fault(&self, rule: Rule) -> RuleId {
         self.sandbox().faults().add(rule)
     }
@@ -449,31 +461,35 @@ pub trait Cluster {
         self.sandbox().calls().mark()
     }
 
-    /// Returns how many calls after a mark satisfy `is_such`.
+    /// Counts the API calls after `mark` that satisfy `is_such`. `mark` is a position in the sandbox's log of API
+    /// calls.
     fn count_since(&self, mark: u64, is_such: impl Fn(&Call) -> bool) -> usize {
         let calls = self.sandbox().calls().calls_since(mark);
         calls.iter().filter(|call| is_such(call)).count()
     }
 
-    /// Returns how many calls after a mark have this path.
+    /// Counts the API calls to this path after `mark`, which is a position in the sandbox's log of API calls.
     fn calls_of(&self, mark: u64, path: &str) -> usize {
         self.count_since(mark, |call| call.path == path)
     }
 
-    /// Returns the calls of ccm to the cloud after a mark.
+    /// Returns the API calls that `ccm` made to Hetzner Cloud after `mark`, which is a position in the sandbox's log of
+    /// API calls.
     fn cloud_calls(&self, mark: u64) -> Vec<Call> {
         let mut calls = self.sandbox().calls().calls_since(mark);
         calls.retain(|call| call.half == Half::Hetzner && call.caller == "project");
         calls
     }
 
-    /// Returns the writes of ccm to the cloud after a mark, each as `METHOD path`.
+    /// Returns the writes that `ccm` made to Hetzner Cloud after `mark`, each as `METHOD path`. `mark` is a position in
+    /// the sandbox's log of API calls.
     fn cloud_writes(&self, mark: u64) -> Vec<String> {
         let writes = self.cloud_calls(mark).into_iter().filter(Call::is_write);
         writes.map(|call| shown(&call)).collect()
     }
 
-    /// Returns the writes of ccm to Services and to the cloud after a mark, in their order, each as `METHOD path`.
+    /// Returns all writes to Services and to Hetzner Cloud after `mark` in their order, each as `METHOD path`. `mark`
+    /// is a position in the sandbox's log of API calls.
     fn writes(&self, mark: u64) -> Vec<String> {
         let mut calls = self.sandbox().calls().calls_since(mark);
         calls.retain(|call| {
@@ -482,8 +498,8 @@ pub trait Cluster {
         calls.iter().map(shown).collect()
     }
 
-    /// Sends a `POST` to the cloud's API with the token of the project, as a person's program does,
-    /// and expects status 201.
+    /// Sends a `POST` to the Hetzner Cloud API with the token of the project, as a person's tool does. Panics when the
+    /// answer's status is not 201.
     fn post(&self, path: &str, body: &Value) {
         let token = format!("Bearer {}", self.sandbox().projects().token);
         let headers = [("authorization", token.as_str()), ("content-type", "application/json")];
@@ -497,9 +513,9 @@ pub trait Cluster {
         assert_eq!(answer.status, 201, "{path}: {answer:?}");
     }
 
-    /// Asserts that no call was refused because the caller has no right to it. Two kinds of reads are excepted, because
-    /// the daemon's role does not allow them. `lb inspect`, and a process that reports the state of another process,
-    /// try to read events. A command that a person runs tries to read the daemon's workload.
+    /// Asserts that no API call was refused with status 403. Refused reads of Events and of workloads such as
+    /// Deployments are ignored. Some commands, e.g. `lb inspect`, try such reads although the Kubernetes role of `ccm`
+    /// does not allow them.
     fn assert_nothing_refused(&self) {
         let mut calls = self.sandbox().calls().calls();
         calls.retain(|call| {
@@ -523,8 +539,9 @@ fn of_namespace(name: &str) -> (&str, &str) {
     name.split_once('/').unwrap_or(("default", name))
 }
 
-/// Returns a Service of type LoadBalancer with these TCP ports. The keys in `annotations` have no prefix. `name` is a
-/// name in the namespace `default`, or `NAMESPACE/NAME`.
+/// Returns the manifest of a Service of type LoadBalancer with these TCP ports. `name` is a name in the namespace
+/// `default`, or `NAMESPACE/NAME`. The keys in `annotations` are given without the prefix
+/// `load-balancer.hetzner.cloud/`.
 pub fn service(name: &str, annotations: &[(&str, &str)], ports: &[u16]) -> Value {
     let (namespace, name) = of_namespace(name);
     let annotations: Map<String, Value> =
@@ -541,7 +558,7 @@ pub fn service(name: &str, annotations: &[(&str, &str)], ports: &[u16]) -> Value
     })
 }
 
-/// Returns the Service with these fields in its `spec`.
+/// Sets these fields in the `spec` of a Service, and returns the Service.
 pub fn with_spec(mut service: Value, fields: &Value) -> Value {
     for (name, value) in fields.as_object().unwrap() {
         service["spec"][name] = value.clone();
@@ -557,17 +574,17 @@ pub fn held(holder: &str, duration_s: u32, renewed: &str, transitions: u32) -> V
     })
 }
 
-/// Returns a time as a Lease contains it.
+/// Formats a time as Kubernetes writes it in a Lease, with microseconds.
 pub fn lease_time(time: jiff::Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
 }
 
-/// Returns the key of an annotation of a Service with its prefix.
+/// Adds the prefix `load-balancer.hetzner.cloud/` to the name of a Service annotation.
 pub fn key(annotation: &str) -> String {
     format!("load-balancer.hetzner.cloud/{annotation}")
 }
 
-/// Returns the ID of a resource of the cloud.
+/// Returns the `id` field of a resource of the Hetzner Cloud API.
 pub fn id(value: &Value) -> u64 {
     value["id"].as_u64().unwrap()
 }
@@ -597,13 +614,13 @@ pub fn listen_ports(balancer: &Value) -> Vec<u64> {
     ports
 }
 
-/// Whether the node has lost the taint `uninitialized`, with which new nodes begin.
+/// Whether the node has no taint `uninitialized`. Every new node has this taint until `ccm` has initialised the node.
 pub fn is_initialised(node: &Value) -> bool {
     let taints = node["spec"]["taints"].as_array();
     !taints.into_iter().flatten().any(|one| one["key"] == UNINITIALIZED)
 }
 
-/// Returns method and path of a call, e.g. `POST /load_balancers/1/actions/add_target`.
+/// Returns the HTTP method and the path of an API call without `/v1`, e.g. `POST /load_balancers/1/actions/add_target`.
 pub fn shown(call: &Call) -> String {
     let path = call.path.strip_prefix("/v1").unwrap_or(&call.path);
     format!("{} {path}", call.method)

@@ -1,4 +1,5 @@
-//! A second provider of a few lines, which shows that a provider can be written with the provider contract alone.
+//! A second, small cloud provider besides Hetzner Cloud. It shows that the traits of `ccm::provider` are all that an
+//! implementation of a provider needs.
 
 use ccm::provider::{
     AddressKind, Dedicated, ErrorKind, Finding, Instance, InstanceId, Instances, LabelPrefixes,
@@ -9,18 +10,20 @@ use ipnet::IpNet;
 use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A cloud that consists of a list of cloud servers and, if there are dedicated servers, a list of these.
+/// A cloud in memory. It consists of a list of cloud servers and, if there are dedicated servers, a list of dedicated
+/// servers.
 #[derive(Clone, Debug, Default)]
 pub struct FakeProvider {
     pub instances: Vec<Instance>,
     /// The dedicated servers. `None` means that there are no dedicated servers, or no credentials for them.
     pub dedicated: Option<Vec<Instance>>,
-    /// A label of a server becomes a label of its node when the label's key has one of these prefixes.
+    /// Prefixes of label keys. A label of a server is also set on its node when the label's key has one of these
+    /// prefixes.
     pub label_prefixes: LabelPrefixes,
 }
 
 impl FakeProvider {
-    /// Returns a cloud with these servers.
+    /// Returns a cloud in memory that has these cloud servers.
     pub fn of(instances: impl Into<Vec<Instance>>) -> FakeProvider {
         FakeProvider { instances: instances.into(), ..FakeProvider::default() }
     }

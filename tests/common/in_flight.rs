@@ -1,4 +1,4 @@
-//! Counts how many writes to nodes are in flight at the same time.
+//! Counts how many writes to Nodes the simulated API server receives at the same time.
 
 use sandbox::exchange::Request;
 use sandbox::faults::{Effect, Rule};
@@ -6,7 +6,7 @@ use sandbox::{Half, Sandbox};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-/// A counter of the writes with one HTTP method to nodes. It counts those that are in flight at the same time.
+/// Counts how many writes to Nodes with one HTTP method are in flight at the same time.
 #[derive(Default)]
 pub struct InFlight {
     counts: Mutex<Counts>,
@@ -20,8 +20,8 @@ struct Counts {
 }
 
 impl InFlight {
-    /// Delays the writes to nodes with this method. The API handles a write as soon as `wanted` writes have been in
-    /// flight at the same time, or after `patience_s` seconds.
+    /// Makes the simulated API server delay all writes to Nodes that have this HTTP method. A write is handled as soon
+    /// as `wanted` such writes have been in flight at the same time, or after `patience_s` seconds.
     pub fn of(sandbox: &Sandbox, method: &str, wanted: usize, patience_s: u64) -> Arc<InFlight> {
         let patience = Duration::from_secs(patience_s);
         let all = Arc::<InFlight>::default();

@@ -1,5 +1,5 @@
-//! Runs the controllers of the library in the test's own process, against the APIs of a sandbox. A gate can end them
-//! after a number of writes.
+//! Runs the controllers of the `ccm` library in the test's own process, against the simulated APIs of a sandbox. A test
+//! can limit how many writes the controllers are allowed to send.
 #![allow(dead_code, clippy::unwrap_used)]
 
 use ccm::cache::Apis;
@@ -15,13 +15,13 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// The number of real seconds that one second of the library's time lasts in a test over sockets.
+/// How many real seconds one second of the library's clock lasts, in tests whose APIs listen on sockets.
 pub const SCALE: f64 = 0.002;
 
-/// A duration that is longer than any test, even after it was multiplied by the scale.
+/// A duration that is longer than any test, even after it was multiplied by [`SCALE`].
 pub const LONG: Duration = Duration::from_secs(1000 * 3600);
 
-/// The addresses and credentials of one sandbox.
+/// The addresses of a sandbox's simulated APIs, and the credentials for them.
 pub struct SandboxAccess {
     access: config::Options,
     kube_token: Option<String>,
@@ -29,23 +29,23 @@ pub struct SandboxAccess {
     endpoint: String,
     network: Option<u64>,
     token: Mutex<String>,
-    /// The token of another project.
+    /// The API token of another Hetzner Cloud project.
     pub other_token: String,
-    /// The URL of Robot, when there are dedicated servers.
+    /// The URL of the Robot web service, when the sandbox simulates dedicated servers.
     robot: Option<String>,
-    /// The user and password of each login to Robot, with the kind of credentials that they are.
+    /// The logins to the Robot web service. Each has the kind of its credentials, its user and its password.
     logins: Vec<(Credentials, (String, String))>,
 }
 
-/// The Robot credentials of a process.
+/// The kind of credentials that a tested process has for the Robot web service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Credentials {
     Right,
     WrongPassword,
-    /// The login sees only servers of another account.
+    /// The credentials belong to another account, so the login sees only servers of that account.
     OtherAccount,
     SingleServer,
-    /// There are no credentials, but `ROBOT_ENABLED` is set.
+    /// `ROBOT_ENABLED` is set, but there are no credentials.
     None,
     /// Neither `ROBOT_ENABLED` nor any credentials are set.
     Off,
@@ -62,8 +62,8 @@ impl Credentials {
     ];
 }
 
-/// Returns the settings of a client without TLS and without a proxy. The client's gate is always open, so it may send
-/// every write. A call may take `timeout`.
+/// Returns the settings of an HTTP client without TLS and without a proxy. The client is allowed to send every write.
+/// Each call takes at most `timeout`.
 pub fn http_settings(base: String, login: SecretSource, timeout: Duration) -> http::HttpSettings {
     http::HttpSettings {
         base,
@@ -84,21 +84,22 @@ pub fn http_settings(base: String, login: SecretSource, timeout: Duration) -> ht
     }
 }
 
-/// A gate that lets a number of writes through and refuses all later writes. The process then sends no more writes, as
-/// if it had died.
+/// Allows a number of writes and refuses all later writes. A process with this limit then sends no more writes, as if
+/// the process had died.
 pub struct WriteLimit {
     writes_left: AtomicI64,
 }
 
 impl SandboxAccess {
-    /// Returns the addresses and credentials of a sandbox over sockets.
+    /// Returns the addresses and credentials of a sandbox's APIs. When the APIs listen on sockets, the time of the
+    /// library is scaled by [`SCALE`].
     pub fn new(sandbox: &Sandbox) -> SandboxAccess {
         SandboxAccess::at(sandbox, SCALE)
     }
 
-    /// Returns the addresses and credentials of a sandbox that is reached over sockets. One second of the program's
-    /// time then lasts `scale` real seconds. All tests of a crate must use the same `scale`. A sandbox in memory is
-    /// reached without sockets, and ignores `scale`.
+    /// Returns the addresses and credentials of a sandbox's APIs. When the APIs listen on sockets, one second of the
+    /// library's clock lasts `scale` real seconds from now on. The scale holds for the whole process, so all tests of a
+    /// crate must use the same `scale`. A sandbox in memory ignores `scale`.
     pub fn at(sandbox: &Sandbox, scale: f64) -> SandboxAccess {
         if sandbox.is_in_memory() {
             return SandboxAccess::in_memory(sandbox);
@@ -107,7 +108,7 @@ impl SandboxAccess {
         SandboxAccess::of(sandbox, false)
     }
 
-    /// Returns the addresses and credentials of a sandbox in memory.
+    /// Returns the addresses and credentials of a sandbox in memory, whose APIs do not listen on sockets.
     pub fn in_memory(sandbox: &Sandbox) -> SandboxAccess {
         SandboxAccess::of(sandbox, true)
     }
@@ -134,13 +135,14 @@ impl SandboxAccess {
         }
     }
 
-    /// Returns the current token of the project, see [`rotate_token`](SandboxAccess::rotate_token).
+    /// Returns the current API token of the Hetzner Cloud project. [`rotate_token`](SandboxAccess::rotate_token)
+    /// replaces the token.
     pub fn token(&self) -> String {
         self.token.lock().unwrap().clone()
     }
 
-    /// Rotates the token. Processes that are started from now on have the new token, and the old token is not
-    /// accepted any more.
+    /// Gives the Hetzner Cloud project a new API token. The old token is refused from now on, and
+    /// [`token`](SandboxAccess::token) returns the new token.
     pub fn rotate_token(&self, sandbox: &Sandbox) {
         let new = sandbox.add_token();
         let old = std::mem::replace(&mut *self.token.lock().unwrap(), new);
@@ -151,8 +153,8 @@ impl SandboxAccess {
         self.network
     }
 
-    /// Returns the time-outs of calls. A sandbox in memory has the time-outs of production. Over sockets the time-outs
-    /// are in real time, because a call takes real time, however fast the library's time runs.
+    /// Returns the time-outs of API calls. For a sandbox in memory they are as long as in production. When the APIs
+    /// listen on sockets, the time-outs are not shortened by the time scale, because a call then takes real time.
     pub fn timing(&self) -> Timing {
         if self.kube_token.is_none() {
             let timeout = clock::from_machine(Duration::from_secs(5));
@@ -179,12 +181,14 @@ impl SandboxAccess {
         }
     }
 
-    /// Returns clients of the APIs, such as a new process creates.
+    /// Returns new API clients, as a process has them after its start. The Robot credentials are right, and every write
+    /// is sent.
     pub fn world(&self, token: &str, load_balancers: Option<Defaults>) -> Apis {
         self.world_of(WriteLimit::after(None), token, load_balancers)
     }
 
-    /// Returns clients of the APIs, such as a new process creates. `gate` decides whether a write is sent.
+    /// Returns new API clients, as a process has them after its start. The Robot credentials are right, and `gate`
+    /// decides whether a write is sent.
     pub fn world_of(
         &self,
         gate: Arc<WriteLimit>,
@@ -194,8 +198,8 @@ impl SandboxAccess {
         self.apis(gate, token, Credentials::Right, load_balancers)
     }
 
-    /// Returns clients of the APIs, such as a new process with these Robot credentials creates. `gate` decides whether
-    /// a write is sent.
+    /// Returns new API clients, as a process has them after its start. `robot` is the kind of its Robot credentials,
+    /// and `gate` decides whether a write is sent.
     pub fn apis(
         &self,
         gate: Arc<dyn Gate>,
@@ -244,7 +248,7 @@ impl SandboxAccess {
     }
 }
 
-/// Makes the login `SingleServer` see the first dedicated server, if there is one.
+/// Lets the Robot login `SingleServer` see only the first dedicated server, if there are dedicated servers.
 pub fn see_one_server(sandbox: &Sandbox) {
     let robot = sandbox.robot();
     if let Some(first) = robot.servers().first() {
@@ -252,8 +256,8 @@ pub fn see_one_server(sandbox: &Sandbox) {
     }
 }
 
-/// Returns the logins to Robot: those of the sandbox's own account, and those that see the servers of another account
-/// or only one server.
+/// Creates the logins to the simulated Robot, and returns them: the right login, one with a wrong password, one that
+/// sees the servers of another account, and one that sees a single server.
 fn logins(sandbox: &Sandbox) -> Vec<(Credentials, (String, String))> {
     if !sandbox.serves(Half::Robot) {
         return Vec::new();
@@ -272,7 +276,7 @@ fn logins(sandbox: &Sandbox) -> Vec<(Credentials, (String, String))> {
 }
 
 impl WriteLimit {
-    /// Creates a gate that lets `writes` writes through. With `None` the gate never closes.
+    /// Returns a limit that allows `writes` writes. With `None` all writes are allowed.
     pub fn after(writes: Option<u64>) -> Arc<WriteLimit> {
         let writes = writes.map_or(i64::MAX, |writes| writes as i64);
         Arc::new(WriteLimit { writes_left: writes.into() })

@@ -1,9 +1,9 @@
-//! The simulated machine, on which stories and most other tests run: its clocks, its network, its random numbers.
-//! Nothing on the machine waits for real time.
+//! The simulated machine on which most tests run. Its clocks, its network and its random numbers are simulated, so that
+//! nothing waits for real time.
 //!
-//! One thread runs a whole story. Time passes when a call is made, when a program waits, and when the story says so. A
-//! process may be paused when it reads a clock, like a process in a virtual machine that is moved to another host. Time
-//! then jumps. The work of others, e.g. of another `ccm`, is done during the pause.
+//! One thread runs a whole test. Simulated time passes when a program makes an API call or waits, and when the test
+//! says so. A simulated process is sometimes paused when it reads a clock, like a process in a virtual machine that is
+//! moved to another host. The time then jumps, and other processes, e.g. another `ccm`, do their work during the pause.
 
 use super::library::SCALE;
 use super::random::Random;
@@ -20,10 +20,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
-/// The time that a call takes on the network, in both directions together.
+/// The simulated time that an API call spends on the network, in both directions together.
 const CALL: Duration = Duration::from_millis(4);
 
-/// The largest number of calls in a whole story. More calls mean that something is repeated endlessly.
+/// The largest number of API calls on one machine. More calls mean that a program repeats something endlessly.
 const CALLS_AT_MOST: u64 = 100_000;
 
 const HALVES: [Half; 3] = [Half::Hetzner, Half::Kubernetes, Half::Robot];
@@ -31,20 +31,20 @@ const HALVES: [Half; 3] = [Half::Hetzner, Half::Kubernetes, Half::Robot];
 pub struct Machine {
     begun: Instant,
     begun_wall: SystemTime,
-    /// The nanoseconds since the story began. The APIs use this time, too.
+    /// The simulated time in nanoseconds since the creation of the machine. The simulated APIs use this time, too.
     time: Arc<AtomicU64>,
-    /// How long the machine of the running process was suspended so far. The process's monotonic clock does
-    /// not count this time.
+    /// For how long the simulated machine was suspended in total. The monotonic clock does not count this time.
     pub suspended: Cell<Duration>,
     random: RefCell<Random>,
     sandboxes: RefCell<Vec<Weak<Sandbox>>>,
-    /// The programs that run on this machine as simulated processes. `None` when the test only calls functions.
+    /// The programs that run on this machine as simulated processes. There are none when the test only calls functions
+    /// of the library.
     pub processes: Processes,
-    /// How often a process is paused: at this many of a thousand clock readings.
+    /// How many of a thousand clock readings pause the process that reads the clock.
     pauses_per_thousand: Cell<u64>,
-    /// The work of other processes that is done while the process is paused.
+    /// The function that does the work of other processes while a process is paused.
     meanwhile: RefCell<Option<Meanwhile>>,
-    /// Lets the other threads of the process work while one of its threads waits for them.
+    /// The function that lets the other threads of a process work. It is called when one thread waits for the others.
     others: RefCell<Option<Rc<dyn Fn()>>>,
     pub pauses: Cell<u64>,
     calls: Cell<u64>,
@@ -53,8 +53,8 @@ pub struct Machine {
     scale: Option<f64>,
 }
 
-/// The work that other processes do while a process is paused. The function is called twice: with false when the pause
-/// begins, and with true before the process continues.
+/// The function that does the work of other processes while a process is paused. It is called twice: with false when
+/// the pause begins, and with true before the paused process continues.
 pub type Meanwhile = Rc<dyn Fn(bool)>;
 
 impl fmt::Debug for Machine {
@@ -64,7 +64,8 @@ impl fmt::Debug for Machine {
 }
 
 impl Machine {
-    /// Creates a machine. When `is_real` is true, the machine uses sockets and scaled real time.
+    /// Creates a machine whose random numbers depend on `seed`. When `is_real` is true, the machine uses sockets and
+    /// scaled real time.
     pub fn new(seed: u64, is_real: bool) -> Rc<Machine> {
         let beginning = Duration::from_secs(sandbox::time::BEGINNING_S.unsigned_abs());
         Rc::new(Machine {
@@ -84,8 +85,8 @@ impl Machine {
         })
     }
 
-    /// Returns the clock that the sandbox's APIs use. Its value is the number of nanoseconds since the
-    /// start of the simulation.
+    /// Returns the clock that the sandbox's APIs use. Its value is the simulated time in nanoseconds since the creation
+    /// of the machine.
     pub fn time(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.time)
     }
@@ -94,12 +95,12 @@ impl Machine {
         self.sandboxes.borrow_mut().push(Arc::downgrade(sandbox));
     }
 
-    /// Returns the time that has passed since the story began.
+    /// Returns the simulated time that has passed since the creation of the machine.
     pub fn passed(&self) -> Duration {
         Duration::from_nanos(self.time.load(Ordering::Relaxed))
     }
 
-    /// Returns the factor by which durations are multiplied, which is 1 on the simulated machine.
+    /// Returns how many real seconds one second of a program's time lasts. The value is 1 when the time is simulated.
     pub fn scale(&self) -> f64 {
         self.scale.unwrap_or(1.0)
     }
@@ -116,7 +117,8 @@ impl Machine {
         self.time.fetch_add(nanoseconds, Ordering::Relaxed);
     }
 
-    /// Lets time pass until `moment`. Nothing happens when the moment is in the past.
+    /// Lets time pass until `moment`, which is counted from the creation of the machine. Does nothing when the moment
+    /// is in the past.
     pub fn pass_until(&self, moment: Duration) {
         let left = moment.saturating_sub(self.passed());
         if !left.is_zero() {
@@ -134,22 +136,22 @@ impl Machine {
         })
     }
 
-    /// Returns the number of sandboxes that still exist.
+    /// Returns the number of sandboxes on this machine that still exist.
     pub fn sandboxes(&self) -> usize {
         let mut sandboxes = self.sandboxes.borrow_mut();
         sandboxes.retain(|sandbox| sandbox.strong_count() > 0);
         sandboxes.len()
     }
 
-    /// Pauses the process at `of_a_thousand` of a thousand clock readings from now on. The work `meanwhile` is
-    /// done during each pause.
+    /// From now on, `of_a_thousand` of a thousand clock readings pause the process that reads the clock. The function
+    /// `meanwhile` does the work of other processes during each pause.
     pub fn pause_randomly(&self, of_a_thousand: u64, meanwhile: Option<Meanwhile>) {
         self.pauses_per_thousand.set(of_a_thousand);
         *self.meanwhile.borrow_mut() = meanwhile;
     }
 
-    /// Sets the work that the other threads of the running process do when one thread waits for them. Returns
-    /// the previous work.
+    /// Sets the function that lets the other threads of a process work when one thread waits for them. Returns the
+    /// previous function.
     pub fn set_others(&self, others: Option<Rc<dyn Fn()>>) -> Option<Rc<dyn Fn()>> {
         self.others.replace(others)
     }
@@ -159,7 +161,7 @@ impl Machine {
         if stops == 0 || !self.hits(stops) {
             return;
         }
-        // No second pause may begin while the process is paused.
+        // Clock readings during this pause must not start another pause.
         self.pauses_per_thousand.set(0);
         self.pauses.update(|pauses| pauses + 1);
         let seconds = [1, 7, 11, 20, 60];
@@ -174,7 +176,8 @@ impl Machine {
         others_work(false);
         self.pass(time);
         if choice.is_multiple_of(7) {
-            // This pause suspends the whole machine, so the monotonic clock does not count it.
+            // One pause in seven suspends the whole machine. The monotonic clock does not count the time of such a
+            // pause.
             self.suspended.update(|suspended| suspended + time);
         }
         others_work(true);
@@ -201,7 +204,8 @@ impl Simulation for Machine {
     }
 
     fn sleep(&self, time: Duration) {
-        // A wait takes a little longer than `time`, so that some time passes even when `time` is zero.
+        // A wait takes a little longer than `time`. Otherwise, no time would pass when a program waits for zero seconds
+        // in a loop.
         let until = self.passed() + time + Duration::from_micros(10);
         while self.processes.work(self, until) {}
         self.pass_until(until);
@@ -236,13 +240,13 @@ impl Simulation for Machine {
         assert!(self.calls.get() < CALLS_AT_MOST, "calls without end");
         self.pass(CALL);
         let is_late = Cell::new(false);
-        // The client never waits longer than its deadline allows.
+        // When the simulated API delays its answer, the client waits only until its deadline.
         let pause = |time: Duration| {
             let left = until.saturating_duration_since(self.monotonic());
             is_late.set(is_late.get() || time >= left);
             self.pass(time.min(left));
         };
-        // Memory that the APIs allocate is not counted as memory of the process.
+        // Memory that the simulated API allocates is not counted as memory of the tested process.
         let mut exchanged = None;
         opt_out(|| exchanged = Some(sandbox.exchange(half, request, &pause)));
         let exchanged = exchanged.ok_or(io::ErrorKind::ConnectionRefused)?;

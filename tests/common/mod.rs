@@ -1,4 +1,4 @@
-//! Runs the program `ccm`, watches its output, and waits for its effects on a sandbox.
+//! Runs the program `ccm` in tests, reads its output, and waits until its effects are visible in a sandbox.
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 pub mod cluster;
@@ -37,10 +37,10 @@ pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized"
 /// The taint of a node whose server is off.
 pub const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 
-/// The time limit for anything that should happen almost at once.
+/// How long a test waits at most for something that should happen almost at once.
 pub const LIMIT: Duration = Duration::from_secs(30);
 
-/// The scale of time for processes. Each wait lasts a fiftieth of its usual time: five seconds become a
+/// The time scale when `ccm` runs as a process. Each wait lasts a fiftieth of its usual time, so five seconds become a
 /// tenth of a second.
 pub const SCALE: &str = "0.02";
 
@@ -104,8 +104,9 @@ pub fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the environment of the account `ccm`, with short waits. The account has the official role, or the
-/// role of `manifests/base`.
+/// Returns the environment variables with which `ccm` uses the APIs of a sandbox as the account `ccm`. Waits of `ccm`
+/// are shortened. The account has the Kubernetes role of hcloud-cloud-controller-manager. With
+/// `CCM_TEST_ROLE=manifests` the account has the role in `manifests/base` instead.
 pub fn env(sandbox: &Sandbox) -> Env {
     let mut env = sandbox.env_of("ccm");
     if sandbox.is_in_memory() {
@@ -114,30 +115,31 @@ pub fn env(sandbox: &Sandbox) -> Env {
         return env;
     }
     env.push(("CCM_TEST_TIME_SCALE".into(), SCALE.into()));
-    // Many daemons run at the same time on one machine, so each uses any free port, which port 0 means.
+    // Many daemons run on one machine at the same time, so each daemon serves its metrics on any free port. Port 0
+    // means any free port.
     env.push(("HCLOUD_METRICS_ADDRESS".into(), "127.0.0.1:0".into()));
     env
 }
 
-/// Returns the environment of `ccm`, but with the kubeconfig of another user.
+/// Returns the environment variables of `ccm`, but with the kubeconfig of `user`.
 pub fn env_as(sandbox: &Sandbox, user: &str) -> Env {
     let account = sandbox.env_of(user);
     let kubeconfig = variable(&account, "KUBECONFIG");
     with(env(sandbox), &[("KUBECONFIG", kubeconfig)])
 }
 
-/// Returns the environment of `ccm` in which waits last as long as in production.
+/// Returns the environment variables of `ccm` with which its waits last as long as in production.
 pub fn real_time(sandbox: &Sandbox) -> Env {
     at_scale(sandbox, 1.0)
 }
 
-/// Returns the environment of `ccm` in which waits last this share of their usual time.
+/// Returns the environment variables of `ccm` with which its waits last `scale` times as long as in production.
 pub fn at_scale(sandbox: &Sandbox, scale: f64) -> Env {
     let scale = scale.to_string();
     with(env(sandbox), &[("CCM_TEST_TIME_SCALE", &scale)])
 }
 
-/// Returns the environment of `ccm`, but with the token of another project.
+/// Returns the environment variables of `ccm`, but with the token of another Hetzner Cloud project.
 pub fn foreign(sandbox: &Sandbox) -> Env {
     let token = &sandbox.projects().foreign_token;
     with(env(sandbox), &[("HCLOUD_TOKEN", token)])
@@ -160,13 +162,14 @@ pub fn documents(text: &str) -> Vec<Value> {
     documents.filter(|one| !one.is_null()).collect()
 }
 
-/// Gives the account `ccm` the role of hcloud-cloud-controller-manager. This must be called before [`env`].
+/// Gives the account `ccm` the Kubernetes role of hcloud-cloud-controller-manager. This function must be called before
+/// [`env`].
 pub fn under_its_role(sandbox: &Sandbox) {
     let rules = sandbox::world::official_rules();
     sandbox.add_user("ccm", &[], rules).unwrap();
 }
 
-/// Returns the environment with some variables changed. An empty value counts as unset.
+/// Returns the environment variables after some were changed. `ccm` treats an empty variable as one that is not set.
 pub fn with(mut env: Env, changes: &[(&str, &str)]) -> Env {
     for (name, value) in changes {
         env.retain(|(other, _)| other != name);
@@ -175,13 +178,15 @@ pub fn with(mut env: Env, changes: &[(&str, &str)]) -> Env {
     env
 }
 
-/// Returns the path of the binary under test: this build's binary, or the binary that a benchmark specifies.
+/// Returns the path of the `ccm` binary under test. This is the path in the variable `CCM_BENCH_BINARY`, or else the
+/// binary of this build.
 pub fn binary() -> std::path::PathBuf {
     let named = std::env::var_os("CCM_BENCH_BINARY").map(std::path::PathBuf::from);
     named.unwrap_or_else(|| env!("CARGO_BIN_EXE_ccm").into())
 }
 
-/// Returns a command that runs the binary with this environment and no other variables.
+/// Returns a command that runs the `ccm` binary with these arguments and environment variables. The variables of the
+/// test process are not passed on.
 pub fn command(env: &Env, words: &[&str]) -> Command {
     let mut command = Command::new(binary());
     command
@@ -193,7 +198,7 @@ pub fn command(env: &Env, words: &[&str]) -> Command {
     command
 }
 
-/// Runs a command and waits for its end.
+/// Runs `ccm` with these arguments, and waits until it has ended.
 pub fn ccm(env: &Env, words: &[&str]) -> Ran {
     if is_simulated(env) {
         return simulated::command(env, words);
@@ -201,18 +206,19 @@ pub fn ccm(env: &Env, words: &[&str]) -> Ran {
     command(env, words).output().unwrap().into()
 }
 
-/// Whether programs with this environment run on the simulated machine.
+/// Whether programs with these environment variables run on the simulated machine and not as processes.
 fn is_simulated(env: &Env) -> bool {
     env.iter().any(|(name, _)| name == simulated::MARK)
 }
 
-/// Runs a command whose stdout and stderr are a terminal, and returns its output. Returns `None` when no terminal can
-/// be opened. The terminal does not report its width.
+/// Runs `ccm` with a terminal as its stdout and stderr, and returns the output. The terminal does not report its width.
+/// Returns `None` when the program `script`, which makes the terminal, cannot be started.
 pub fn at_terminal(env: &Env, words: &[&str]) -> Option<String> {
     at_terminal_of(None, None, env, words)
 }
 
-/// Returns the output of a command to a terminal with this number of columns, in a folder.
+/// Runs `ccm` in `folder` with a terminal of `columns` columns as its stdout and stderr, and returns the output.
+/// Returns `None` when the program `script`, which makes the terminal, cannot be started.
 pub fn at_terminal_of(
     columns: Option<usize>,
     folder: Option<&Path>,
@@ -243,8 +249,8 @@ pub fn at_terminal_of(
     }
 }
 
-/// Asserts that a table is cut to 80 columns when stdout is a terminal, and is not cut otherwise, so that a search in a
-/// pipe finds the whole name.
+/// Asserts that `ccm` cuts a table to 80 columns when stdout is a terminal. When stdout is a pipe, the table must
+/// contain the whole `name`, so that `grep` finds it.
 pub fn is_cut_at_a_terminal_alone(env: &Env, words: &[&str], name: &str) {
     let piped = ccm(env, words).stdout;
     assert!(piped.contains(name) && !piped.contains('…'), "{piped}");
@@ -258,7 +264,7 @@ pub fn is_cut_at_a_terminal_alone(env: &Env, words: &[&str], name: &str) {
     }
 }
 
-/// `ccm run`, as a process or on the simulated machine. The daemon runs until it is dropped.
+/// A running `ccm run`, as a process or on the simulated machine. Dropping this value ends the daemon.
 pub struct Daemon {
     kind: Kind,
 }
@@ -273,8 +279,8 @@ impl Daemon {
         Daemon::start_with(env, &[&["run"], flags].concat())
     }
 
-    /// Starts a daemon with exactly these words, without adding `run`. `ccm` also starts the daemon when its command
-    /// line has only flags.
+    /// Starts the daemon with exactly these arguments. A test can leave out the word `run`, because `ccm` also starts
+    /// the daemon when it gets only flags.
     pub fn start_with(env: &Env, words: &[&str]) -> Daemon {
         if is_simulated(env) {
             let kind = Kind::Simulated(simulated::Daemon::start(env, words));
@@ -294,8 +300,9 @@ impl Daemon {
         Daemon { kind: Kind::Process { child, log } }
     }
 
-    /// Starts a process that is killed by SIGKILL at the calls that a rule matches, just before or just after a
-    /// call is handled.
+    /// Starts `ccm run` as a process that is killed by SIGKILL when it makes an API call that the rule of `calls`
+    /// matches. The process is killed just before the API handles the call if `is_before` is true, else just
+    /// afterwards.
     pub fn killed_at(
         sandbox: &Sandbox,
         env: &Env,
@@ -330,7 +337,7 @@ impl Daemon {
         }
     }
 
-    /// Returns a function that kills the process at once, from any thread.
+    /// Returns a function that kills the daemon's process at once. Any thread can call this function.
     pub fn killer(&self) -> impl Fn() + Send + Sync + 'static {
         let child = self.child();
         move || {
@@ -356,12 +363,13 @@ impl Daemon {
         (field("VmHWM:"), field("VmRSS:"))
     }
 
-    /// Returns the processor time of the process so far.
+    /// Returns the processor time that the process has used so far.
     pub fn cpu(&self) -> Duration {
         let id = self.id();
         let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap();
-        // In `/proc/PID/stat` the name of the program is in parentheses and may contain spaces, so the text after it is
-        // split into fields. Fields 14 and 15 are utime and stime, in hundredths of a second.
+        // In `/proc/PID/stat` the name of the program is in parentheses and can contain spaces, so only the text after
+        // the name is split into fields. Fields 14 and 15 of the file are utime and stime, in hundredths of a second.
+        // In the list `fields` they have the indexes 11 and 12.
         let (_, fields) = stat.rsplit_once(") ").unwrap();
         let fields: Vec<&str> = fields.split(' ').collect();
         let ticks: u64 = [11, 12].map(|n| fields[n].parse::<u64>().unwrap()).iter().sum();
@@ -392,7 +400,7 @@ impl Daemon {
         }
     }
 
-    /// Asks the daemon to end, and waits until the daemon has ended with success.
+    /// Asks the daemon to end, and waits until it has ended. Panics when its exit status is not success.
     #[track_caller]
     pub fn stop(&self) {
         self.signal("-TERM");
@@ -428,7 +436,7 @@ pub fn send(signal: &str, process: u32) {
     assert!(kill.unwrap().success());
 }
 
-/// Runs several cases at the same time, in eight threads. Each case has a sandbox of its own.
+/// Runs the test cases in eight parallel threads. Each case must have a sandbox of its own.
 pub fn run_in_parallel<T: Send>(cases: Vec<T>, run: impl Fn(T) + Sync) {
     let cases = Mutex::new(cases.into_iter());
     std::thread::scope(|scope| {
@@ -442,8 +450,8 @@ pub fn run_in_parallel<T: Send>(cases: Vec<T>, run: impl Fn(T) + Sync) {
     });
 }
 
-/// Returns a rule with this effect on the calls that `calls` describes, e.g. `POST /v1/certificates`. A path without a
-/// method matches all methods.
+/// Returns a fault rule that applies this effect to some API calls. `calls` is the method and path of these calls, e.g.
+/// `POST /v1/certificates`. A path without a method matches all methods.
 pub fn on(calls: &str, effect: Effect) -> Rule {
     let rule = Rule::new(effect);
     match calls.split_once(' ') {
@@ -452,7 +460,7 @@ pub fn on(calls: &str, effect: Effect) -> Rule {
     }
 }
 
-/// Returns an effect that makes a change, as a person would, just before the API handles a call.
+/// Returns a fault effect that makes a change, as a person could, just before the simulated API handles a call.
 pub fn before(
     sandbox: &Arc<Sandbox>,
     manual_change: impl Fn(&Sandbox) + Send + Sync + 'static,
@@ -461,26 +469,27 @@ pub fn before(
     Effect::before(move |_| sandbox.upgrade().iter().for_each(|sandbox| manual_change(sandbox)))
 }
 
-/// Returns an effect that sends this answer instead of the API's.
+/// Returns a fault effect that sends this answer to the client. The simulated API does not handle the call.
 pub fn answer(status: u16, body: &Value) -> Effect {
     Effect::Instead(Response::json(status, body))
 }
 
-/// Whether the path is that of a Lease. Tests leave Leases out, because the daemon writes them all the time,
-/// whatever the controllers do.
+/// Whether the path is that of a Lease. Tests that check writes ignore those to a Lease, because the daemon renews its
+/// Lease all the time, whatever the controllers do.
 pub fn is_lease(path: &str) -> bool {
     path.starts_with("/apis/coordination.k8s.io/")
 }
 
-/// The variable with the path of a kubeconfig that has all rights on a real API server. Tests then use this server
-/// instead of the simulated one.
+/// The environment variable that makes tests use a real API server instead of the simulated one. Its value is the path
+/// of a kubeconfig that has all rights on the real API server.
 pub const REAL_CLUSTER: &str = "CCM_TEST_KUBECONFIG";
 
-/// The variable that makes programs run as processes, even in tests that would run on the simulated machine.
+/// The environment variable that makes all tests run `ccm` as a process, even tests that usually run on the simulated
+/// machine.
 const PROCESSES: &str = "CCM_TEST_PROCESSES";
 
-/// Returns the builder of a sandbox. The sandbox's Kubernetes API is that of a real cluster
-/// when [`REAL_CLUSTER`] is set.
+/// Returns the builder of a sandbox. When [`REAL_CLUSTER`] is set, the sandbox uses a real Kubernetes API server
+/// instead of a simulated one.
 pub fn builder() -> Builder {
     match std::env::var_os(REAL_CLUSTER) {
         Some(kubeconfig) => Sandbox::builder().real_cluster(kubeconfig),
@@ -488,12 +497,12 @@ pub fn builder() -> Builder {
     }
 }
 
-/// The reason that a skipped test reports when it must freeze the API server's cache, which is impossible
-/// on a real server.
+/// What a skipped test reports when it needs an API server whose cache lags behind. A real API server's cache cannot be
+/// made to lag.
 pub const STALE_CACHE: &str = "a cache that lags";
 
-/// Reports that the test is skipped when the API server is real, because the test needs a simulated one. Returns
-/// whether the API server is real.
+/// Returns whether the API server is real. When it is real, this function reports that the test is skipped because only
+/// a simulated API server can do `what`.
 pub fn needs_simulation(sandbox: &Sandbox, what: &str) -> bool {
     let is_real = sandbox.cluster().is_real();
     if is_real {
@@ -502,28 +511,29 @@ pub fn needs_simulation(sandbox: &Sandbox, what: &str) -> bool {
     is_real
 }
 
-/// Returns a builder with nodes whose servers are in a Network. There are no heartbeats of kubelets, so Nodes change
-/// only when a client writes them.
+/// Returns the builder of a sandbox with nodes whose servers are in a Network. The sandbox simulates no heartbeats of
+/// kubelets, so Nodes change only when a client writes them.
 pub fn networked(nodes: usize) -> Builder {
     let builder = builder().nodes(nodes).heartbeats(false);
     builder.network("10.0.0.0/8")
 }
 
-/// Starts a sandbox over sockets. There are no heartbeats of kubelets, so Nodes change only when a client writes them.
+/// Starts a sandbox whose APIs listen on sockets. The sandbox simulates no heartbeats of kubelets, so Nodes change only
+/// when a client writes them.
 pub fn socket_cluster(nodes: usize) -> Sandbox {
     builder().nodes(nodes).heartbeats(false).start()
 }
 
-/// Starts a sandbox on the simulated machine. There are no heartbeats of kubelets, so Nodes change only when
-/// a client writes them.
+/// Starts a sandbox on the simulated machine. The sandbox simulates no heartbeats of kubelets, so Nodes change only
+/// when a client writes them.
 pub fn simulated_cluster(nodes: usize) -> Arc<Sandbox> {
     builder().nodes(nodes).heartbeats(false).simulated()
 }
 
-/// The choice of the machine on which a test runs.
+/// Chooses whether the programs of a test run on the simulated machine or as processes.
 pub trait Simulate {
-    /// Starts the sandbox on the simulated machine, with programs in the thread of the test. With a real API server the
-    /// sandbox is started over sockets, and programs are processes.
+    /// Starts the sandbox on the simulated machine, where `ccm` runs in the thread of the test. When [`REAL_CLUSTER`]
+    /// or `CCM_TEST_PROCESSES` is set, the APIs of the sandbox listen on sockets instead, and `ccm` runs as a process.
     fn simulated(self) -> Arc<Sandbox>;
 }
 
@@ -537,12 +547,12 @@ impl Simulate for Builder {
     }
 }
 
-/// Returns how many calls to the Hetzner half there were so far.
+/// Returns how many calls the Hetzner Cloud API of a sandbox has received so far.
 pub fn hetzner_calls(sandbox: &Sandbox) -> usize {
     sandbox.calls().count(|call| call.half == Half::Hetzner)
 }
 
-/// Returns the method and the path of each write of `ccm`. Writes to a Lease are left out.
+/// Returns the method and the path of each write of `ccm` to the APIs of a sandbox. Writes to a Lease are left out.
 pub fn writes(sandbox: &Sandbox) -> Vec<String> {
     let calls = sandbox.calls().calls();
     let is_such = |call: &&Call| call.is_write() && call.caller != "admin" && !is_lease(&call.path);
@@ -550,7 +560,8 @@ pub fn writes(sandbox: &Sandbox) -> Vec<String> {
     calls.iter().filter(is_such).map(shown).collect()
 }
 
-/// Converts a duration in a program's time to the time of the test, which the sandbox's APIs use too.
+/// Converts a duration on a program's clock to the clock of the test and of the sandbox's APIs. The durations differ
+/// when the program is a process with scaled time.
 pub fn lasting(sandbox: &Sandbox, time: Duration) -> Duration {
     match sandbox.is_in_memory() {
         true => time,
@@ -558,13 +569,13 @@ pub fn lasting(sandbox: &Sandbox, time: Duration) -> Duration {
     }
 }
 
-/// Returns how many seconds of a program's time have passed since `begun`, which [`clock::now`] has returned.
+/// Returns how many seconds have passed on a program's clock since `begun`, which is a result of [`clock::now`].
 pub fn seconds_since(sandbox: &Sandbox, begun: Instant) -> f64 {
     let second = lasting(sandbox, Duration::from_secs(1));
     clock::since(begun).div_duration_f64(second)
 }
 
-/// Waits until this duration has passed in a program's time.
+/// Waits until this duration has passed on a program's clock.
 pub fn pass(sandbox: &Sandbox, time: Duration) {
     match simulated::machine() {
         Some(machine) => drop(simulated::holds_within(&machine, time, || false)),
@@ -572,30 +583,32 @@ pub fn pass(sandbox: &Sandbox, time: Duration) {
     }
 }
 
-/// Polls until `holds` returns true. Panics when `holds` does not return true within [`LIMIT`].
+/// Calls `holds` again and again until it returns true. Panics when this takes longer than [`LIMIT`].
 pub fn wait_until(what: &str, holds: impl FnMut() -> bool) {
     wait_at_most(LIMIT, what, holds);
 }
 
-/// Polls until `holds` returns true. Panics when `holds` does not return true within `limit`.
+/// Calls `holds` again and again until it returns true. Panics when this takes longer than `limit`.
 pub fn wait_at_most(limit: Duration, what: &str, holds: impl FnMut() -> bool) {
     wait_or(limit, || format!("waited in vain for {what}"), holds);
 }
 
-/// Polls until `holds` returns true. Panics with the text of `state` when `holds` does not return true within `limit`.
+/// Calls `holds` again and again until it returns true. Panics with the text of `state` when this takes longer than
+/// `limit`.
 pub fn wait_or(limit: Duration, state: impl Fn() -> String, holds: impl FnMut() -> bool) {
-    // A real API server shares the processors of the machine with all tests, so a claim takes longer there.
+    // A real API server shares the processors of the machine with all tests, so each wait takes longer there.
     let limit = if has_real_cluster() { limit * 4 } else { limit };
     assert!(holds_within(limit, holds), "{}", state());
 }
 
-/// Polls until `holds` returns true. Returns false when it does not in time.
+/// Calls `holds` again and again until it returns true. Returns false when this takes longer than `limit`.
 pub fn holds_within(limit: Duration, mut holds: impl FnMut() -> bool) -> bool {
     if let Some(machine) = simulated::machine() {
         let limit = limit.div_f64(SCALE.parse().unwrap());
         return simulated::holds_within(&machine, limit, holds);
     }
-    // A question may be a call to the API server. A real API server must have time left for the programs.
+    // `holds` often makes a call to the API server. Longer pauses leave a real API server time for the calls of the
+    // tested programs.
     let pause = Duration::from_millis(if has_real_cluster() { 50 } else { 5 });
     let begun = Instant::now();
     while !holds() {
@@ -607,13 +620,13 @@ pub fn holds_within(limit: Duration, mut holds: impl FnMut() -> bool) -> bool {
     true
 }
 
-/// Whether the programs work beside the API server of [`REAL_CLUSTER`].
+/// Whether the tests use a real API server, because [`REAL_CLUSTER`] is set.
 pub fn has_real_cluster() -> bool {
     std::env::var_os(REAL_CLUSTER).is_some()
 }
 
-/// Creates servers without nodes, so that the list of servers has two pages. Then adds a node whose server is on
-/// the second page.
+/// Creates 50 servers without nodes, so that the API needs two pages for the list of all servers. Then adds a node
+/// whose server is on the second page.
 pub fn second_page(sandbox: &Sandbox) {
     for n in 0..50 {
         sandbox.create_server(&format!("other-{n}"));
@@ -632,9 +645,9 @@ pub fn addresses(node: &Value) -> Vec<String> {
     list.map(shown).collect()
 }
 
-/// Makes another program with the same IP address fail to log in to Robot.
+/// Sends a wrong login to the simulated Robot, as another program with the same IP address as `ccm` could do.
 pub fn fail_to_log_in(sandbox: &Sandbox) {
-    // The user and the password are both `x`.
+    // The login in this request has the user `x` and the password `x`.
     let request = "GET /server HTTP/1.1\r\nHost: robot\r\nAuthorization: Basic eDp4\r\nConnection: close\r\n\r\n";
     sandbox.exchange(Half::Robot, request.as_bytes(), &|_| ());
 }
@@ -648,7 +661,8 @@ pub fn events(sandbox: &Sandbox, node: &str) -> Vec<(String, u64)> {
     events.iter().map(fields).collect()
 }
 
-/// Compares the text with a file in `tests/snapshots`. With `CCM_UPDATE_SNAPSHOTS=1` the file is written instead.
+/// Asserts that the text is equal to the file `name` in `tests/snapshots`. With `CCM_UPDATE_SNAPSHOTS=1` the text is
+/// written to the file instead.
 pub fn snapshot(name: &str, text: &str) {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots").join(name);
     if std::env::var("CCM_UPDATE_SNAPSHOTS").is_ok_and(|value| value == "1") {
@@ -662,7 +676,8 @@ pub fn snapshot(name: &str, text: &str) {
     );
 }
 
-/// Loads the API's own document, if the file exists.
+/// Loads the OpenAPI document of the Hetzner Cloud API. Returns `None` when `HCLOUD_OPENAPI_SPEC` is not set and the
+/// document is not at its usual path.
 pub fn openapi() -> Option<sandbox::openapi::Spec> {
     let usual =
         std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data/hcloud-openapi.json");

@@ -1,4 +1,4 @@
-//! Nodes and servers for unit tests of plans. A test specifies only the fields that matter.
+//! Makes Nodes and servers for unit tests. A test specifies only the fields that it needs.
 
 use ccm::hetzner::{AddressFamily, CloudConnection, HetznerSettings, NodeSettings, Profile};
 use ccm::http::{Proxies, SecretSource, Timing, Tls};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Returns a node with this name and these fields.
+/// Returns a Node of this name that also has the fields of `extra`.
 pub fn node(name: &str, extra: Value) -> KubeNode {
     let mut node = json!({
         "metadata": { "name": name, "uid": format!("uid-{name}"), "resourceVersion": "1" },
@@ -21,7 +21,8 @@ pub fn node(name: &str, extra: Value) -> KubeNode {
     serde_json::from_value(node).unwrap()
 }
 
-/// Adds the fields of `from` to `into`, at all levels. When both have a field, `into` gets the value of `from`.
+/// Adds the fields of `from` to `into`, also inside of nested objects. When both values have a field, `into` gets the
+/// value of `from`.
 pub fn merge(into: &mut Value, from: Value) {
     match (into, from) {
         (Value::Object(into), Value::Object(from)) => {
@@ -33,7 +34,7 @@ pub fn merge(into: &mut Value, from: Value) {
     }
 }
 
-/// Returns a running server without a Network. Its public IPv4 address is computed from its ID.
+/// Returns a running server that is in no Network. Its public IPv4 address is computed from its ID.
 pub fn server(id: u64, name: &str) -> Instance {
     Instance {
         id: InstanceId::Cloud(id),
@@ -47,12 +48,13 @@ pub fn server(id: u64, name: &str) -> Instance {
     }
 }
 
-/// Returns the address of a server in a Network, without aliases.
+/// Returns the private address `ip` of a server in this Network, without alias addresses.
 pub fn private(network: u64, ip: &str) -> PrivateAddress {
     PrivateAddress { network, ip: ip.parse().unwrap(), aliases: Vec::new() }
 }
 
-/// Returns a connection to the cloud that has no token, and at whose endpoint nothing listens.
+/// Returns the settings of a connection to the Hetzner Cloud API. They have no token, and nothing listens at their
+/// endpoint.
 pub fn connection() -> CloudConnection {
     CloudConnection {
         endpoint: "http://127.0.0.1:1".into(),
@@ -68,7 +70,8 @@ pub fn connection() -> CloudConnection {
     }
 }
 
-/// Returns the settings of the node controllers, with this address family.
+/// Returns the settings of the node controllers. `family` decides which public addresses of a server (IPv4, IPv6 or
+/// both) its node gets.
 pub fn node_settings(family: AddressFamily) -> NodeSettings {
     NodeSettings {
         address_family: Sourced::new(family, Source::Kept),
@@ -79,7 +82,8 @@ pub fn node_settings(family: AddressFamily) -> NodeSettings {
     }
 }
 
-/// Returns the settings of a project, with this address family. There is no token, and nothing listens at the endpoint.
+/// Returns the settings of a client of Hetzner Cloud. `family` decides which public addresses of a server (IPv4, IPv6
+/// or both) its node gets. The settings have no token, and nothing listens at their endpoint.
 pub fn settings(family: AddressFamily) -> HetznerSettings {
     HetznerSettings {
         profile: Profile::CcmFromScratch,

@@ -1,4 +1,5 @@
-//! A real proxy, HTTP or SOCKS 5, that records the connections and requests through it, and can misbehave.
+//! A proxy for tests that speaks HTTP or SOCKS 5. It records its connections and requests, and can be told to
+//! misbehave.
 #![allow(dead_code, clippy::unwrap_used)]
 
 use base64::Engine;
@@ -18,7 +19,7 @@ pub enum Speaks {
     Socks5,
 }
 
-/// The proxy's reaction to a valid request.
+/// How the proxy reacts to a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answers {
     ByConnecting,
@@ -27,7 +28,7 @@ pub enum Answers {
     Never,
     /// The proxy closes the connection without an answer.
     NotAtAll,
-    /// The proxy answers like a service that is not a proxy.
+    /// The proxy answers like a service that is not a proxy: it sends the greeting of an SSH server.
     Nonsense,
 }
 
@@ -35,11 +36,11 @@ struct Rules {
     speaks: Speaks,
     answers: Answers,
     login: Option<(&'static str, &'static str)>,
-    /// The names that only the proxy can resolve.
+    /// Host names that only the proxy can resolve, with their addresses.
     names: Vec<(String, SocketAddr)>,
 }
 
-/// A proxy on a port of its own, until the test ends.
+/// A running proxy on a free port of 127.0.0.1. It runs until the test process ends.
 pub struct Proxy {
     address: SocketAddr,
     connections: Arc<AtomicUsize>,
@@ -80,7 +81,7 @@ impl Proxy {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// Returns the targets of all requests, as `host:port`, in order.
+    /// Returns the targets of all requests that the proxy has received, as `host:port`, in the order of the requests.
     pub fn targets(&self) -> Vec<String> {
         self.targets.lock().unwrap().clone()
     }
@@ -196,7 +197,7 @@ fn read<const N: usize>(stream: &mut TcpStream) -> io::Result<[u8; N]> {
     Ok(bytes)
 }
 
-/// Reads one byte that contains a length, and then that many bytes.
+/// Reads a text of the SOCKS protocol: one byte with the length, and then that many bytes.
 fn text(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     let [length] = read(stream)?;
     let mut bytes = vec![0; usize::from(length)];
@@ -204,7 +205,7 @@ fn text(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Starts TLS in front of a proxy, with a certificate for 127.0.0.1. Returns the address.
+/// Starts a TLS server on 127.0.0.1 that passes its connections on to a proxy. Returns the address of the TLS server.
 pub fn behind_tls(authority: &Authority, proxy: SocketAddr) -> SocketAddr {
     let identity = authority.server(&["127.0.0.1"], Validity::Now).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -228,8 +229,8 @@ pub fn behind_tls(authority: &Authority, proxy: SocketAddr) -> SocketAddr {
     address
 }
 
-/// Passes bytes in both directions in one thread, because both directions share the state of the TLS connection. The
-/// thread waits only a moment for bytes of one direction before it tries the other direction.
+/// Passes bytes between a TLS connection and a proxy. One thread serves both directions, because they share the state
+/// of the TLS connection. The thread waits only 2 ms for bytes of one direction before it tries the other direction.
 fn unwrap_tls(
     mut here: StreamOwned<ServerConnection, TcpStream>,
     proxy: SocketAddr,

@@ -2,7 +2,7 @@
 //! test can be repeated.
 #![allow(dead_code)]
 
-/// The splitmix64 generator.
+/// The splitmix64 generator of pseudorandom numbers.
 pub struct Random(u64);
 
 impl Random {

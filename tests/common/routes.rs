@@ -1,5 +1,5 @@
-//! A cluster whose pods reach each other by the routes of a Network, and functions that read and change them
-//! as an admin can.
+//! A cluster whose pods reach each other by the routes of a Hetzner Cloud Network. Tests read and change the routes as
+//! an admin could.
 
 pub use crate::common::cluster::Cluster;
 use crate::common::{self, Daemon, Env, Ran, Simulate, wait_until};
@@ -12,10 +12,11 @@ use std::sync::Arc;
 
 pub const CIDR: &str = "--cluster-cidr=10.244.0.0/16";
 pub const HCLOUD: &str = "--cloud-provider=hcloud";
-/// Two flags, of which each chooses one of the two profiles.
+/// Two flags for `ccm`. With the first flag, provider IDs, labels and names have the forms of this project. With the
+/// second flag, they have the forms of hcloud-cloud-controller-manager.
 pub const PROFILES: [&str; 2] = ["--cloud-provider=ccm-from-scratch", HCLOUD];
 
-/// An address in the Network's range that no server has.
+/// An address in the range of the Network that belongs to no server.
 pub const NOBODY: &str = "10.0.0.250";
 
 pub struct World {
@@ -33,7 +34,7 @@ impl World {
         World::at(builder.simulated())
     }
 
-    /// Starts a sandbox over sockets, in which `ccm` runs as a process.
+    /// Starts a sandbox whose APIs listen on sockets, so that `ccm` runs as a process.
     pub fn over_sockets(nodes: usize) -> World {
         let builder = common::builder().nodes(nodes).scale(0.02);
         let builder = builder.network("10.0.0.0/8").heartbeats(false);
@@ -48,7 +49,7 @@ impl World {
     /// Starts a sandbox and runs `ccm` once, so that the Network has the routes that the nodes need.
     pub fn synced(nodes: usize) -> World {
         let world = World::new(nodes);
-        // Routes are synced only after the nodes were initialised.
+        // This run of `ccm` first initialises the nodes and then syncs their routes.
         world.once(&[CIDR]).with_code(0);
         assert_eq!(world.routes(), world.wanted());
         world
@@ -58,7 +59,7 @@ impl World {
         Daemon::start(&self.env, &[&[CIDR], flags].concat())
     }
 
-    /// Runs a command and waits for its end.
+    /// Runs `ccm` with these arguments, and waits until it has ended.
     pub fn ccm(&self, words: &[&str]) -> Ran {
         common::ccm(&self.env, words)
     }
@@ -71,7 +72,8 @@ impl World {
         self.ccm(&[&["route", "sync", CIDR], flags].concat())
     }
 
-    /// Returns the routes of all nodes whose server is in the Network, computed from the contents of both APIs.
+    /// Computes the routes that the Network should have: one for each IPv4 pod CIDR of each node whose server is in the
+    /// Network.
     pub fn wanted(&self) -> BTreeSet<String> {
         let (servers, nodes) = (self.servers(), self.nodes());
         let mut wanted = BTreeSet::new();
@@ -138,27 +140,29 @@ impl World {
         names.all(|name| self.status(name).as_deref() == Some("False"))
     }
 
-    /// Waits until all nodes can be reached, and the Network has exactly the routes that the nodes need and
-    /// the routes in `others`.
+    /// Waits until the condition `NetworkUnavailable` of every node is False, and the Network has exactly the routes
+    /// that the nodes need and the routes in `others`.
     pub fn wait_for_routes_and_nodes(&self, others: &[&str]) {
         wait_until("nodes that can be reached", || self.all_are_reached());
         self.wait_for_routes(others);
     }
 
-    /// Adds an initialised node with a server in the Network. Returns the server's ID.
+    /// Creates a server in the Network and an initialised node with the pod CIDRs `pods`. Returns the server's ID.
     pub fn join(&self, name: &str, pods: &str) -> u64 {
         let id = self.attach_server(name, None);
         self.register(name, Some(id), pods);
         id
     }
 
-    /// Returns the changes of the Network that ccm sent since a mark, e.g. `add_route 10.244.1.0/24 10.0.0.2`.
+    /// Returns the writes that `ccm` sent to Hetzner Cloud after `mark`, e.g. `add_route 10.244.1.0/24 10.0.0.2`.
+    /// `mark` is a position in the sandbox's log of API calls.
     pub fn changes(&self, mark: u64) -> Vec<String> {
         let calls = self.cloud_calls(mark).into_iter().filter(Call::is_write);
         calls.map(|call| change(&call)).collect()
     }
 
-    /// Returns the paths of the writes since a mark that change conditions of nodes.
+    /// Returns the paths of the writes after `mark` that change conditions of nodes. `mark` is a position in the
+    /// sandbox's log of API calls.
     pub fn patches(&self, mark: u64) -> Vec<String> {
         let calls = self.sandbox.calls().calls_since(mark);
         let patches = calls.iter().filter(|call| {
@@ -194,13 +198,12 @@ impl Deref for World {
     }
 }
 
-/// Whether the call has read one Network by its ID. A call that lists Networks, by which `ccm` finds the
-/// Network, does not count.
+/// Whether the API call has read one Network by its ID. Calls that list all Networks do not count.
 pub fn is_read(call: &Call) -> bool {
     call.method == "GET" && call.path.starts_with("/v1/networks/") && call.duration.is_some()
 }
 
-/// Returns the action and the route of a call, e.g. `add_route 10.244.1.0/24 10.0.0.2`.
+/// Returns the action and the route of a write to a Network, e.g. `add_route 10.244.1.0/24 10.0.0.2`.
 pub fn change(call: &Call) -> String {
     let command = call.path.rsplit('/').next().unwrap();
     let body = call.json().unwrap_or_default();

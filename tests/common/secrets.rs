@@ -1,4 +1,4 @@
-//! Finds parts of secrets in a text.
+//! Checks whether a text contains a secret or a part of one.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -8,7 +8,7 @@ use std::collections::HashSet;
 /// with a mistake in it, is therefore found too.
 const PIECE: usize = 16;
 
-/// The secrets that no output may contain, in every form in which they may be written.
+/// The secrets that no output is allowed to contain, in every form in which they can be written.
 pub struct Secrets {
     pieces: HashSet<Vec<u8>>,
 }
@@ -24,7 +24,7 @@ impl Secrets {
         Secrets { pieces }
     }
 
-    /// Returns the first part of a secret that is found in a text, plain or escaped.
+    /// Returns the first part of a secret that the text contains. A part with escaped characters is found, too.
     pub fn leak(&self, text: &str) -> Option<String> {
         self.piece(text).or_else(|| self.piece(&unescaped(text)))
     }
@@ -37,7 +37,7 @@ impl Secrets {
     }
 }
 
-/// Replaces `%6b`, `\u006b` and `\\u006b` by `k`.
+/// Replaces escaped characters: `%6b`, `\u006b` and `\\u006b` become `k`.
 fn unescaped(text: &str) -> String {
     let hex = |digits: Option<&str>| u8::from_str_radix(digits?, 16).ok().map(char::from);
     let mut plain = String::with_capacity(text.len());
@@ -50,7 +50,7 @@ fn unescaped(text: &str) -> String {
         };
         match found {
             Some(c) => {
-                // The character was escaped twice, so backslashes stand before it.
+                // A character that was escaped twice has more than one backslash before it. All of them are removed.
                 while plain.ends_with('\\') {
                     plain.pop();
                 }
@@ -66,12 +66,12 @@ fn unescaped(text: &str) -> String {
     plain
 }
 
-/// Returns the forms in which a secret may be written: its lines, and its base64.
+/// Returns the forms in which a secret can be written: its lines without those that begin with `-----`, and its base64.
 fn forms(secret: &str) -> Vec<String> {
     let lines = secret.lines().filter(|line| !line.starts_with("-----"));
     let mut forms: Vec<String> = lines.map(str::to_owned).collect();
-    // A secret has three forms in base64, because base64 encodes three bytes at a time and other text of any length may
-    // come before the secret.
+    // Base64 encodes three bytes at a time, so the base64 of a secret depends on the length of the text before the
+    // secret. There are three possible forms.
     forms.extend((0..3).map(|skipped| STANDARD.encode(secret.get(skipped..).unwrap_or_default())));
     forms
 }

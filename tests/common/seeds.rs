@@ -1,8 +1,8 @@
 //! Chooses the seeds of a test run.
 #![allow(dead_code, clippy::unwrap_used, clippy::panic)]
 
-/// Returns the given seeds, or the seeds of the variable `CCM_TEST_SEED` when it is set. Its value is one seed (`7`) or
-/// a range (`1000-2999`). An empty value means that the variable is not set.
+/// Returns the seeds in the variable `CCM_TEST_SEED`, or `seeds` when the variable is not set or empty. The variable
+/// contains one seed (`7`) or a range (`1000-2999`).
 pub fn chosen(seeds: impl Iterator<Item = u64>) -> Vec<u64> {
     let chosen = std::env::var("CCM_TEST_SEED").unwrap_or_default();
     if chosen.is_empty() {

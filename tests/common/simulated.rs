@@ -1,8 +1,8 @@
-//! Whole programs on the simulated machine: `ccm run` and commands run in the thread of the test, with the wiring and
-//! the settings that they have as processes.
+//! Runs whole programs on the simulated machine. `ccm run` and other commands run in the thread of the test, and read
+//! the same settings as a process does.
 //!
-//! [`start`] makes a sandbox in memory, and the thread of the test is simulated from then on. Time passes when a
-//! program waits, and while the test waits for something. Daemons then do their work in the order in which it is due.
+//! [`start`] creates a sandbox in memory. From then on, the clocks of the test's thread are simulated: time passes when
+//! a program or the test waits. During a wait, the daemons do the work that is due, in the order of its time.
 
 use super::Ran;
 use super::machine::Machine;
@@ -18,31 +18,31 @@ use std::rc::Rc;
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
-/// A variable that tells the functions in `tests/common` that the machine is simulated. Programs do
-/// not get this variable.
+/// An environment variable that makes the functions in `tests/common` run a program on the simulated machine. The
+/// variable is not passed on to the program.
 pub const MARK: &str = "SIMULATED";
 
-/// The longest time between two checks of a waiting test. The test checks even when no daemon has work, because others
-/// change the APIs too, e.g. a kubelet.
+/// The longest time between two checks of a condition for which a test waits. The test checks even when no daemon has
+/// work, because something else, e.g. a simulated kubelet, can change the APIs.
 const LOOK: Duration = Duration::from_secs(1);
 
 thread_local! {
     static MACHINE: RefCell<Option<Rc<Machine>>> = const { RefCell::new(None) };
 }
 
-/// Returns the machine of this thread, if a sandbox runs on the machine.
+/// Returns the simulated machine of this thread, or `None` when no sandbox runs on it.
 pub fn machine() -> Option<Rc<Machine>> {
     let machine = MACHINE.try_with(|machine| machine.borrow().clone());
     machine.ok().flatten().filter(|one| one.sandboxes() > 0)
 }
 
-/// Starts the sandbox in memory, on the simulated machine of this thread.
+/// Starts a sandbox in memory on the simulated machine of this thread.
 pub fn start(builder: Builder) -> Arc<Sandbox> {
     let machine = MACHINE.with(|machine| {
         let mut machine = machine.borrow_mut();
         Rc::clone(machine.get_or_insert_with(new_machine))
     });
-    // Each sandbox has its own addresses and UIDs.
+    // Each sandbox on the machine has its own IP address.
     let number = u8::try_from(1 + machine.sandboxes()).unwrap();
     let address = Ipv4Addr::new(127, 0, 1, number).into();
     let builder = builder.address(address).scale(1.0).in_memory();
@@ -51,7 +51,8 @@ pub fn start(builder: Builder) -> Arc<Sandbox> {
     sandbox
 }
 
-/// Creates the machine. From now on until the thread ends, the clocks of the thread are simulated.
+/// Creates the simulated machine of this thread. From now on until the thread ends, the clocks of the thread are
+/// simulated.
 fn new_machine() -> Rc<Machine> {
     let machine = Machine::new(1, false);
     after_processes();
@@ -65,18 +66,18 @@ fn new_machine() -> Rc<Machine> {
     machine
 }
 
-/// Gives this thread a low priority, because the thread never waits for real time, while the processes of
-/// other tests do.
+/// Gives this thread a low priority. The thread never waits for real time, and would otherwise slow down the tests
+/// whose processes run in real time.
 #[allow(unsafe_code)]
 fn after_processes() {
-    // Safety: setpriority takes only numbers. On Linux 0 is the calling thread, not its process. An
-    // error changes nothing.
+    // Safety: setpriority takes only numbers and no pointers. On Linux, 0 means the calling thread and not its process.
+    // A failure changes nothing.
     unsafe {
         libc::setpriority(libc::PRIO_PROCESS, 0, 15);
     }
 }
 
-/// Lets time pass until `holds` returns true. Returns false when it does not in time.
+/// Lets simulated time pass until `holds` returns true. Returns false when this takes longer than `limit`.
 pub fn holds_within(machine: &Machine, limit: Duration, mut holds: impl FnMut() -> bool) -> bool {
     let end = machine.passed() + limit;
     while !holds() {
@@ -91,7 +92,7 @@ pub fn holds_within(machine: &Machine, limit: Duration, mut holds: impl FnMut() 
     true
 }
 
-/// Runs a command and waits for its end.
+/// Runs a `ccm` command on the simulated machine, and waits until it has ended.
 pub fn command(env: &super::Env, words: &[&str]) -> Ran {
     let machine = machine().expect("a simulated sandbox");
     let ends = ["--once", "--dry-run", "--help", "-h"];
@@ -104,7 +105,7 @@ pub fn command(env: &super::Env, words: &[&str]) -> Ran {
     Ran { code: code.into(), stdout: process.stdout.take(), stderr: process.stderr.take() }
 }
 
-/// Waits until a daemon has ended by itself, and returns its output and exit code.
+/// Waits until a daemon has ended without being asked to, and returns its output and exit code.
 fn ended(machine: &Machine, daemon: &Daemon) -> Ran {
     let mut code = None;
     let ends = || {
@@ -120,18 +121,18 @@ fn called(name: &str, words: &[&str]) -> Vec<OsString> {
     words.map(OsString::from).collect()
 }
 
-/// A daemon that runs on the simulated machine until it is dropped.
+/// A `ccm run` on the simulated machine. Dropping this value ends the daemon.
 pub struct Daemon {
     machine: Rc<Machine>,
     process: Rc<Process>,
-    /// The running daemon, or the exit code of a daemon that ended at its start.
+    /// The running daemon, or the exit code when the daemon ended during its start.
     daemon: Result<cli::SimulatedDaemon, u8>,
-    /// The daemon's exit code, once it has ended.
+    /// The daemon's exit code, or `None` while the daemon runs.
     code: Cell<Option<u8>>,
 }
 
 impl Daemon {
-    /// Starts a daemon. `words` are `run` and flags, or only flags.
+    /// Starts `ccm run`. `words` are its arguments: `run` and flags, or only flags.
     pub fn start(env: &super::Env, words: &[&str]) -> Daemon {
         let machine = machine().expect("a simulated sandbox");
         let process = machine.processes.begin(env);
@@ -145,13 +146,13 @@ impl Daemon {
         self.process.stderr.borrow().clone()
     }
 
-    /// Asks the daemon to end.
+    /// Asks the daemon to end, as SIGTERM does.
     pub fn terminate(&self) {
         let stop = || self.daemon.iter().for_each(cli::SimulatedDaemon::stop);
         self.machine.processes.as_process(&self.process, stop);
     }
 
-    /// Returns the daemon's exit code, once it has ended.
+    /// Returns the daemon's exit code, or `None` while the daemon runs.
     pub fn ended(&self) -> Option<u8> {
         if let (None, Ok(daemon)) = (self.code.get(), &self.daemon)
             && daemon.is_stopped()
@@ -163,7 +164,7 @@ impl Daemon {
         self.code.get()
     }
 
-    /// Stops the daemon at once, without its usual work at the end.
+    /// Stops the daemon at once, without the work that it usually does before it ends.
     pub fn kill(&self) {
         self.machine.processes.end(&self.process);
     }
@@ -175,15 +176,17 @@ impl Drop for Daemon {
     }
 }
 
-/// All programs of a machine, and those that are running at this moment.
+/// All simulated processes of a machine, and a stack of the processes that are in the middle of their work.
 #[derive(Default)]
 pub struct Processes {
     all: RefCell<Vec<Rc<Process>>>,
-    /// The programs that are in the middle of some work. The last one has begun its work while the others wait.
+    /// The processes that have begun some work and have not finished it. Only the last process of the list is working,
+    /// and the others wait.
     stack: RefCell<Vec<Rc<Process>>>,
 }
 
-/// A simulated process: the environment variables, the output, the logger and the threads of a program.
+/// A simulated process: the environment variables, the output, the logger and the threads of a program that runs in the
+/// test's thread.
 #[derive(Default)]
 pub struct Process {
     variables: Vec<(OsString, OsString)>,
@@ -193,21 +196,21 @@ pub struct Process {
     threads: RefCell<Vec<Rc<Thread>>>,
 }
 
-/// A thread of a program.
+/// A thread of a simulated process.
 struct Thread {
-    /// The time of the machine at which the thread's next work is due.
+    /// The simulated time at which the thread's next work is due, counted from the creation of the machine.
     due: Cell<Duration>,
-    /// Whether the thread may work while another thread of its process waits, because the thread shares
-    /// no lock with it.
+    /// Whether the thread is allowed to work while another thread of its process waits. Only a thread that shares no
+    /// lock with other threads can do so.
     is_apart: bool,
-    /// The work of the thread. `None` while the thread does this work.
+    /// The function that does the thread's work. `None` while the function is running.
     work: RefCell<Option<Work>>,
 }
 
 type Work = Box<dyn FnMut() -> Option<Duration>>;
 
 impl Processes {
-    /// Creates a process with these environment variables.
+    /// Creates a simulated process with these environment variables.
     fn begin(&self, env: &super::Env) -> Rc<Process> {
         let variables = env.iter().filter(|(name, _)| name != MARK);
         let process = Rc::new(Process {
@@ -221,13 +224,13 @@ impl Processes {
         process
     }
 
-    /// Ends a process. Its threads do no more work.
+    /// Ends a simulated process. Its threads do no more work.
     fn end(&self, process: &Rc<Process>) {
         self.all.borrow_mut().retain(|one| !Rc::ptr_eq(one, process));
         process.threads.take();
     }
 
-    /// Runs `work` as this process, with its environment, output and logger.
+    /// Calls `work` as this simulated process, with the environment, output and logger of the process.
     fn as_process<T>(&self, process: &Rc<Process>, work: impl FnOnce() -> T) -> T {
         self.stack.borrow_mut().push(Rc::clone(process));
         let done = ccm::http::apart(work);
@@ -235,7 +238,8 @@ impl Processes {
         done
     }
 
-    /// Returns the surroundings of the process that is at work, or `None` while the test itself is at work.
+    /// Returns the environment, output and logger of the simulated process that is working. Returns `None` while the
+    /// test itself is working.
     pub fn at_work(&self) -> Option<&dyn Surroundings> {
         let is_any = !self.stack.borrow().is_empty();
         is_any.then_some(self as &dyn Surroundings)
@@ -245,7 +249,8 @@ impl Processes {
         self.stack.borrow().last().cloned()
     }
 
-    /// Runs the work that is due first, if it is due by the moment `until`. Returns false when no work is due by then.
+    /// Does the work that is due first among all threads, if it is due by `until`. Returns false when no work is due by
+    /// then.
     pub fn work(&self, machine: &Machine, until: Duration) -> bool {
         let Some((process, thread)) = self.next(until) else {
             return false;
@@ -267,8 +272,8 @@ impl Processes {
         true
     }
 
-    /// Returns the thread whose work is due first, if that work is due by `until`. A process that is already at work
-    /// waits for something and may hold a lock. Only its threads that share no lock with others may work then.
+    /// Returns the thread whose work is due first, if that work is due by `until`. When a process is in the middle of
+    /// some work, it waits and can hold a lock. Only its threads that share no lock with others are considered then.
     fn next(&self, until: Duration) -> Option<(Rc<Process>, Rc<Thread>)> {
         let stack = self.stack.borrow();
         let mut first: Option<(Rc<Process>, Rc<Thread>)> = None;

@@ -1,4 +1,4 @@
-//! A daemon that has nothing left to do, so that tests can count the reads of nodes that it still makes.
+//! A daemon that has nothing left to do. Tests count how often this daemon still reads nodes.
 #![allow(dead_code, clippy::unwrap_used)]
 
 use crate::common::{Cluster, Daemon, SHUTDOWN, simulated_cluster, wait_until};
@@ -6,14 +6,15 @@ use sandbox::Sandbox;
 use sandbox::calls::Call;
 use std::sync::Arc;
 
-/// The flag that makes the daemon read whole nodes again only after it has noticed a change.
+/// The flag that turns off the regular full reads of all nodes. In a test the daemon then reads whole nodes only after
+/// it has noticed a change.
 pub const NO_REFRESH: &str = "--node-status-update-frequency=100h";
 
-/// The flag that starts all controllers except the Service controller, because that controller also reads
-/// nodes, with their labels.
+/// The flag that starts all controllers except the Service controller. That controller also reads nodes, so its reads
+/// would be counted too.
 const NODES_ALONE: &str = "--controllers=*,-service";
 
-/// How a call reads nodes.
+/// How an API call reads nodes: as a table, as whole objects, or a single node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Read {
     Table,
@@ -21,7 +22,8 @@ pub enum Read {
     ByName(String),
 }
 
-/// A daemon that has nothing left to do, and a mark in the call log. Only calls after the mark are counted.
+/// A daemon that has nothing left to do, and a position in the log of API calls. Only API calls after this position are
+/// counted.
 pub struct SteadyState {
     pub sandbox: Arc<Sandbox>,
     pub daemon: Daemon,
@@ -40,7 +42,7 @@ impl SteadyState {
         world
     }
 
-    /// Moves the mark to the present moment, so that earlier calls are no longer counted.
+    /// Moves the position in the log to its present end, so that earlier API calls are no longer counted.
     pub fn reset_count(&mut self) {
         self.mark = self.mark();
     }
@@ -63,7 +65,7 @@ impl SteadyState {
         reads.iter().filter(|read| **read == Read::Whole).count()
     }
 
-    /// Waits until the daemon has read the table of nodes `count` more times.
+    /// Waits until the daemon has read the nodes as a table `count` more times.
     pub fn wait_for_polls(&self, count: usize) {
         let tables = || {
             let reads = self.reads();

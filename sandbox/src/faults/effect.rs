@@ -1,4 +1,5 @@
-//! The effects of a fault on a call, and the wrong answers that real APIs and proxies give.
+//! The effects that a fault can have on an API call. Some of them imitate wrong answers that real APIs and proxies
+//! give.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,38 +11,40 @@ use super::Delivery;
 use crate::exchange::{Request, Response};
 use crate::time;
 
-/// Turns an answer into another answer.
+/// A function that makes another answer from the answer of the simulated API.
 pub type Change = Arc<dyn Fn(Response) -> Response + Send + Sync>;
 
-/// A function that runs in the server's thread, while the client waits.
+/// A function that a test wants to be called during an API call. It runs in the server's thread, and the client waits
+/// for it.
 pub type Hook = Arc<dyn Fn(&Request) + Send + Sync>;
 
-/// The effect on a call that a rule hits.
+/// What a fault does to an API call.
 #[derive(Clone)]
 pub enum Effect {
-    /// The call waits before the handler runs.
+    /// The simulated API handles the request only after this time.
     Slow(Duration),
-    /// The call waits after the handler ran. A client with a shorter time-out gives up although the
-    /// request took effect.
+    /// The simulated API handles the request at once, but the answer is sent only after this time. A client with a
+    /// shorter time-out gives up although the request took effect.
     SlowAnswer(Duration),
-    /// The handler does not run, and the client gets this answer instead.
+    /// The simulated API does not handle the request. The client gets this answer.
     Instead(Response),
-    /// The handler runs, but the client gets this answer instead of the handler's.
+    /// The simulated API handles the request, so that it takes effect. The client gets this answer instead of the real
+    /// one.
     AfterAll(Response),
-    /// The handler runs, and the client gets the answer that this function makes from the handler's answer.
+    /// The simulated API handles the request. The client gets the answer that this function makes from the real answer.
     Changed(Change),
-    /// The handler runs. The second half of its answer's body is missing, and `Content-Length` is that of
-    /// the first half.
+    /// The simulated API handles the request, but the second half of the answer's body is missing. `Content-Length` is
+    /// the length of the first half.
     Malformed,
-    /// The handler does not run, and the connection is reset.
+    /// The simulated API does not handle the request, and the connection is reset.
     Reset,
-    /// The handler runs, and the connection ends without an answer.
+    /// The simulated API handles the request, but the connection ends without an answer.
     AnswerLost,
-    /// The handler runs, and its answer is delivered in this way.
+    /// The simulated API handles the request. Its answer is sent in this way, e.g. in chunks.
     Deliver(Delivery),
-    /// A function of the test runs before the handler.
+    /// This function is called before the simulated API handles the request.
     Before(Hook),
-    /// A function of the test runs after the handler, and before its answer is sent.
+    /// This function is called after the simulated API has handled the request, and before the answer is sent.
     After(Hook),
 }
 
@@ -58,13 +61,14 @@ impl Effect {
         Effect::Changed(Arc::new(change))
     }
 
-    /// An error of the Hetzner Cloud API, e.g. with `(503, "maintenance", "…")`.
+    /// Returns an effect that answers with an error of the Hetzner Cloud API, e.g. `(503, "maintenance", "…")`. The
+    /// request does not take effect.
     pub fn hetzner_error(status: u16, code: &str, message: &str) -> Effect {
         Effect::Instead(hetzner_error(status, code, message))
     }
 
-    /// The answer of the Hetzner Cloud API when the project has used up its rate limit. `RateLimit-Reset` is the time
-    /// at which the whole limit is available again.
+    /// Returns an effect that answers as the Hetzner Cloud API does when a project has used up its rate limit. The
+    /// header `RateLimit-Reset` contains the time at which the whole limit is available again.
     pub fn hetzner_rate_limit() -> Effect {
         const LIMIT: i64 = 3600;
         let full_again = time::timestamp().as_second() + LIMIT;
@@ -76,14 +80,15 @@ impl Effect {
         Effect::Instead(refusal)
     }
 
-    /// An error of Robot, e.g. with `(500, "INTERNAL_ERROR", "…")`. The call is counted neither as a login nor
-    /// against a limit.
+    /// Returns an effect that answers with an error of Robot, e.g. `(500, "INTERNAL_ERROR", "…")`. The request counts
+    /// neither as a login nor for a rate limit of the simulated Robot.
     pub fn robot_error(status: u16, code: &str, message: &str) -> Effect {
         let body = json!({"error": {"status": status, "code": code, "message": message}});
         Effect::Instead(Response::json(status, &body))
     }
 
-    /// Robot's error for more than `max_request` requests within `interval_s` seconds.
+    /// Returns an effect that answers with Robot's rate limit error, as after more than `max_request` requests within
+    /// `interval_s` seconds.
     pub fn robot_rate_limit(max_request: u32, interval_s: u32) -> Effect {
         let body = json!({"error": {
             "status": 403, "code": "RATE_LIMIT_EXCEEDED", "message": "rate limit exceeded",
@@ -92,24 +97,26 @@ impl Effect {
         Effect::Instead(Response::json(403, &body))
     }
 
-    /// Robot's answer during maintenance, which is 503 with an HTML page. For a 503 without a
-    /// body use [`Effect::Instead`].
+    /// Returns an effect that answers as Robot does during maintenance, with status 503 and an HTML page. For a 503
+    /// without a body, use [`Effect::Instead`].
     pub fn robot_maintenance() -> Effect {
         Effect::Instead(html(503, "503 Service Unavailable"))
     }
 
-    /// A 403 of the proxy in front of Robot. The body is not JSON, and the cause is not a rate limit.
+    /// Returns an effect that answers as the proxy in front of Robot sometimes does: with status 403 and a body that is
+    /// not JSON. This answer does not mean that a rate limit was exceeded.
     pub fn robot_forbidden() -> Effect {
         Effect::Instead(html(403, "403 Forbidden"))
     }
 
-    /// An error of the Kubernetes API, which is a `Status` object, e.g. with `(500, "InternalError", "…")`.
+    /// Returns an effect that answers with an error of the Kubernetes API, which is a `Status` object, e.g. `(500,
+    /// "InternalError", "…")`.
     pub fn kubernetes_status(code: u16, reason: &str, message: &str) -> Effect {
         Effect::Instead(kubernetes_status(code, reason, message))
     }
 
-    /// The answer of an API server that is too busy (priority and fairness), which is 429 with
-    /// `Retry-After` in seconds.
+    /// Returns an effect that answers as an API server does when it is too busy (API priority and fairness): with
+    /// status 429 and the header `Retry-After` in seconds.
     pub fn kubernetes_busy(retry_after_seconds: u32) -> Effect {
         let message = "Too many requests, please try again later.";
         let refusal = kubernetes_status(429, "TooManyRequests", message)
@@ -117,22 +124,25 @@ impl Effect {
         Effect::Instead(refusal)
     }
 
-    /// A 404 of a proxy between client and API that does not know the path.
+    /// Returns an effect that answers with status 404, as from a proxy between client and API that does not know the
+    /// path.
     pub fn proxy_not_found() -> Effect {
         Effect::Instead(html(404, "404 Not Found"))
     }
 
-    /// The 504 in HTML of a gateway that stopped waiting for the answer. The request takes effect all the same.
+    /// Returns an effect that answers with status 504 and an HTML page, as from a gateway that stopped waiting for the
+    /// API. The request takes effect all the same.
     pub fn gateway_timeout() -> Effect {
         Effect::AfterAll(html(504, "504 Gateway Time-out"))
     }
 
-    /// An answer of 200 with an HTML page where JSON is expected. The request takes effect.
+    /// Returns an effect that answers with status 200 and an HTML page where the client expects JSON. The request takes
+    /// effect.
     pub fn html() -> Effect {
         Effect::AfterAll(html(200, "Welcome"))
     }
 
-    /// An answer of 200 with the JSON of another service. The request takes effect.
+    /// Returns an effect that answers with status 200 and the JSON of another service. The request takes effect.
     pub fn other_json() -> Effect {
         Effect::AfterAll(Response::json(200, &json!({"status": "ok", "data": [1, 2, 3]})))
     }
@@ -182,7 +192,8 @@ impl fmt::Debug for Effect {
     }
 }
 
-/// Returns the answer with the second half of its body cut off. The HTTP message itself is complete.
+/// Returns the answer without the second half of its body. The answer is still a complete HTTP message, but its JSON
+/// ends too early.
 pub(super) fn malformed(mut response: Response) -> Response {
     response.body.truncate(response.body.len() / 2);
     if response.body.is_empty() {

@@ -1,9 +1,9 @@
-//! Faults between a client and an API. Rules or a seed choose the calls that a fault hits.
+//! Simulates faults between a client and an API, such as errors, delays and lost answers.
 //!
-//! A [`Rule`] says which calls it hits and with which [`Effect`]. [`Faults::random`] chooses effects for a share
-//! of all calls. The server asks [`Faults`] once for each request and follows the `Plan`. The sandbox's scale does
-//! not change the delays. When the sandbox is in memory, the server does not wait for the delays itself, but calls
-//! the caller's `pause` function.
+//! A [`Rule`] contains an [`Effect`] and the API calls that have this effect. [`Faults::random`] gives random effects
+//! to a share of all calls. For each request, the HTTP server gets a `Plan` from [`Faults`] and follows it. The time
+//! scale of the sandbox does not change the delays of faults. A sandbox in memory does not wait for a delay itself, but
+//! calls the `pause` function of its caller.
 
 mod effect;
 mod random;
@@ -20,22 +20,22 @@ use crate::Half;
 use crate::exchange::{Request, Response};
 use random::Random;
 
-/// How an answer is delivered.
+/// How an answer is sent to the client.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Delivery {
-    /// The whole answer with `Content-Length`.
+    /// The whole answer is sent with the header `Content-Length`.
     Whole,
-    /// The whole answer with `Transfer-Encoding: chunked`.
+    /// The whole answer is sent with `Transfer-Encoding: chunked`.
     Chunked,
-    /// The whole answer in parts of `bytes` bytes, with a pause after each part.
+    /// The whole answer is sent in parts of `bytes` bytes, with a pause after each part.
     Drip { bytes: usize, pause: Duration },
-    /// `Content-Length` is that of the whole body, but the connection ends after half of the body.
+    /// The header `Content-Length` is the length of the whole body, but the connection ends after half of the body.
     CutOff,
     /// Half of the body is sent in chunks. Then the connection ends without the last chunk.
     CutOffChunked,
 }
 
-/// The faults of one sandbox.
+/// The faults of one sandbox: the rules, and the random faults.
 #[derive(Default)]
 pub struct Faults {
     state: Mutex<State>,
@@ -52,7 +52,8 @@ struct State {
 }
 
 impl Faults {
-    /// Adds a rule, which is checked for every later call. Rules are checked in the order in which they were added.
+    /// Adds a fault rule, which applies to later API calls. When several rules apply to a call, they are used in the
+    /// order in which they were added.
     pub fn add(&self, rule: Rule) -> RuleId {
         let mut state = self.state();
         state.last += 1;
@@ -61,7 +62,7 @@ impl Faults {
         id
     }
 
-    /// Removes a rule. Returns false when there is no such rule.
+    /// Removes a fault rule. Returns false when there is no such rule.
     pub fn remove(&self, id: RuleId) -> bool {
         let mut state = self.state();
         let before = state.rules.len();
@@ -69,33 +70,34 @@ impl Faults {
         state.rules.len() < before
     }
 
-    /// Returns how many calls the rule has hit, or 0 when there is no such rule.
+    /// Returns the number of API calls to which the rule has applied its effect. Returns 0 when there is no such rule.
     pub fn hits(&self, id: RuleId) -> u64 {
         self.state().rules.iter().find(|(other, _)| *other == id).map_or(0, |(_, rule)| rule.hits())
     }
 
-    /// Makes a share of all calls fail in some way. The share is `rate` (0 to 1), and `seed` chooses the calls.
+    /// Makes a share of all API calls fail at random. The share is `rate` (0 to 1).
     ///
     /// The effect on a call depends on the seed, on the call's API, method and path, and on how often such a call was
-    /// made before. The effect does not depend on the order of different calls. The same seed causes the same faults
-    /// for the same work.
+    /// made before. It does not depend on the order of different calls. A program that makes the same calls again
+    /// therefore gets the same faults with the same seed.
     pub fn random(&self, seed: u64, rate: f64) {
         self.state().random = Some(Random::new(seed, rate));
     }
 
-    /// Returns the seed of [`random`](Faults::random), so that a test can print the seed when it fails.
+    /// Returns the seed of the random faults, so that a failed test can print it. Returns `None` when
+    /// [`random`](Faults::random) was not called.
     pub fn seed(&self) -> Option<u64> {
         self.state().random.as_ref().map(Random::seed)
     }
 
-    /// Removes all rules and random faults.
+    /// Removes all fault rules, and turns off the random faults.
     pub fn clear(&self) {
         let mut state = self.state();
         state.rules.clear();
         state.random = None;
     }
 
-    /// Chooses the faults of this call. Each rule that matches the call counts it.
+    /// Returns what will happen to an API call. Every rule that matches the call counts the call.
     pub(crate) fn plan(&self, half: Half, request: &Request) -> Plan {
         let mut state = self.state();
         let mut effects: Vec<Effect> =
@@ -109,11 +111,11 @@ impl Faults {
     }
 }
 
-/// The faults of one call: its delays, its hooks, and its outcome.
+/// What faults do to one API call: its delays, the functions of tests that are called, and its outcome.
 pub(crate) struct Plan {
     names: Vec<String>,
-    /// The delay before the handler runs. `answer_delay` is the delay between the handler's answer and the first
-    /// byte that is sent.
+    /// The delay before the simulated API handles the request. `answer_delay` is the delay after that, before the first
+    /// byte of the answer is sent.
     pub delay: Duration,
     pub answer_delay: Duration,
     before: Vec<Hook>,
@@ -121,22 +123,22 @@ pub(crate) struct Plan {
     pub outcome: Outcome,
 }
 
-/// Whether the handler runs, and which answer the client gets.
+/// Whether the simulated API handles the request, and which answer the client gets.
 pub(crate) enum Outcome {
     Handle(Delivery),
-    /// The handler runs, and the client gets another answer.
+    /// The simulated API handles the request. The client gets the answer that this function makes from the real answer.
     Change(Box<dyn Fn(Response) -> Response + Send>),
-    /// The handler does not run, and the client gets this answer instead.
+    /// The simulated API does not handle the request. The client gets this answer.
     Instead(Response),
-    /// The handler does not run, and the connection is reset.
+    /// The simulated API does not handle the request, and the connection is reset.
     Reset,
-    /// The handler runs, and the connection ends without an answer.
+    /// The simulated API handles the request, but the connection ends without an answer.
     Lose,
 }
 
 impl Plan {
-    /// Combines the effects on a call. All hooks run, the delays are added up, and the first effect that changes the
-    /// answer wins over later ones.
+    /// Combines all effects on one API call. All functions of tests are called, and all delays are added up. When
+    /// several effects change the answer, only the first of them is used.
     fn new(effects: Vec<Effect>) -> Plan {
         let mut plan = Plan {
             names: Vec::new(),
@@ -191,17 +193,18 @@ impl Plan {
         plan
     }
 
-    /// Returns the names of the effects for the call log, or `None` when there is no effect.
+    /// Returns the names of the effects, which the call log shows. Returns `None` when there is no effect.
     pub fn name(&self) -> Option<String> {
         (!self.names.is_empty()).then(|| self.names.join(", "))
     }
 
-    /// Runs the hooks that come before the handler.
+    /// Calls the functions that must run before the simulated API handles the request.
     pub fn before(&self, request: &Request) {
         self.before.iter().for_each(|hook| hook(request));
     }
 
-    /// Runs the hooks between the handler and the answer's first byte.
+    /// Calls the functions that must run after the simulated API has handled the request, and before the answer is
+    /// sent.
     pub fn after(&self, request: &Request) {
         self.after.iter().for_each(|hook| hook(request));
     }

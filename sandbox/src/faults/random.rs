@@ -1,4 +1,4 @@
-//! Faults that a seed chooses, so that the same seed repeats the same faults.
+//! Random faults. The same seed always makes the same faults.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use super::effect::{hetzner_error, kubernetes_status};
 use crate::Half;
 use crate::exchange::Request;
 
-/// A small generator of pseudorandom numbers, which is good enough to choose faults and gives the same numbers on every
+/// A small generator of pseudorandom numbers. It is good enough to choose faults, and makes the same numbers on every
 /// machine. (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014.)
 #[derive(Clone, Debug)]
 pub struct SplitMix64 {
@@ -32,23 +32,23 @@ impl SplitMix64 {
         z ^ (z >> 31)
     }
 
-    /// Returns a number of at least 0 and less than 1.
+    /// Returns a random number that is at least 0 and less than 1.
     #[expect(clippy::cast_precision_loss, reason = "53 bits are what an f64 holds")]
     pub fn fraction(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Returns a number of at least 0 and less than `limit`.
+    /// Returns a random number that is at least 0 and less than `limit`.
     pub fn below(&mut self, limit: u64) -> u64 {
         self.next() % limit.max(1)
     }
 }
 
-/// Random faults for a share of all calls. The effect is chosen anew for each call.
+/// Random faults for a share of all API calls. Each of these calls gets a random effect.
 pub(super) struct Random {
     seed: u64,
     rate: f64,
-    /// The number of times that each call was made. The key is a hash of the API, method and path.
+    /// How often each API call was made so far. The key is a hash of the call's API, method and path.
     seen: HashMap<u64, u64>,
 }
 
@@ -73,7 +73,7 @@ impl Random {
     }
 }
 
-/// Chooses one of the faults that happen between a client and an API in practice.
+/// Chooses one of the faults that occur between clients and real APIs.
 fn effect(half: Half, generator: &mut SplitMix64) -> Effect {
     let kind = generator.below(13);
     let mut short = |limit_ms| Duration::from_millis(1 + generator.below(limit_ms));
@@ -96,7 +96,7 @@ fn effect(half: Half, generator: &mut SplitMix64) -> Effect {
             0 => Effect::hetzner_error(500, "server_error", "an unexpected error occurred"),
             1 => Effect::hetzner_error(502, "bad_gateway", "bad gateway"),
             2 => Effect::hetzner_error(503, "maintenance", "maintenance"),
-            // A server behind the API timed out, but the request has taken effect.
+            // This answer imitates a time-out of a server behind the API, whose request has taken effect nevertheless.
             _ => Effect::AfterAll(hetzner_error(504, "timeout", "the request timed out")),
         },
         (_, Half::Kubernetes) => match generator.below(3) {
@@ -119,8 +119,8 @@ fn effect(half: Half, generator: &mut SplitMix64) -> Effect {
     }
 }
 
-/// Returns the FNV-1a hash of the parts with a separator between them, which is the same on every machine and in every
-/// release of Rust.
+/// Returns the FNV-1a hash of the parts, with a separator after each part. The hash is the same on every machine and in
+/// every release of Rust.
 fn hash(parts: &[&str]) -> u64 {
     let bytes = parts.iter().flat_map(|part| part.bytes().chain([0xff]));
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
@@ -142,7 +142,7 @@ mod tests {
         );
     }
 
-    /// Returns the effects on ten calls to each of a hundred paths, when the calls are made in this order.
+    /// Returns the random effects on 1,000 calls to 100 paths. `order` is the order in which the paths are called.
     fn random_faults(
         seed: u64,
         rate: f64,

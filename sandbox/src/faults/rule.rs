@@ -1,4 +1,4 @@
-//! The rules that choose the calls that a fault hits.
+//! The rules that say which effect a fault has, and which API calls have this effect.
 
 use std::fmt;
 
@@ -7,8 +7,8 @@ use crate::Half;
 use crate::calls::is_write;
 use crate::exchange::Request;
 
-/// An effect, and the calls on which it is used. A rule hits all calls that it matches. Functions such as
-/// [`nth`](Rule::nth) limit the rule to some of these calls.
+/// A fault rule: an effect, and the API calls that have this effect. By default, a rule applies to every call that it
+/// matches. Functions such as [`nth`](Rule::nth) limit the rule to some of the matching calls.
 ///
 /// ```
 /// # use sandbox::{Half, faults::{Effect, Rule}};
@@ -24,9 +24,9 @@ pub struct Rule {
     condition: Option<Condition>,
     choice: Choice,
     times: Option<u64>,
-    /// The number of calls so far that the rule matched, including those that it did not hit.
+    /// How many API calls the rule has matched so far, including matching calls to which it did not apply its effect.
     matched: u64,
-    /// The number of calls so far that the rule hit.
+    /// The number of API calls to which the rule has applied its effect so far.
     hits: u64,
 }
 
@@ -40,7 +40,7 @@ enum Choice {
 }
 
 impl Rule {
-    /// Creates a rule that matches every call of every API.
+    /// Creates a rule with this effect that matches every call to every simulated API.
     pub fn new(effect: Effect) -> Rule {
         Rule {
             effect,
@@ -61,50 +61,51 @@ impl Rule {
         self
     }
 
-    /// Matches calls with this method. Calling this function again adds another method.
+    /// Makes the rule match calls with this HTTP method only. A second call of this function adds another method.
     pub fn method(mut self, method: &str) -> Rule {
         self.methods.push(method.to_ascii_uppercase());
         self
     }
 
-    /// Matches only POST, PUT, PATCH and DELETE.
+    /// Makes the rule match only calls with the methods POST, PUT, PATCH and DELETE.
     pub fn writes(mut self) -> Rule {
         self.writes = true;
         self
     }
 
-    /// Matches paths by a pattern, e.g. `/v1/servers/*` or `/api/**`. `*` stands for one segment, and `**` at the end
-    /// stands for the rest of the path.
+    /// Makes the rule match only calls to paths with this pattern, e.g. `/v1/servers/*` or `/api/**`. `*` stands for
+    /// one segment of the path, and `**` at the end stands for the rest of the path.
     pub fn path(mut self, pattern: &str) -> Rule {
         self.path = Some(pattern.to_owned());
         self
     }
 
-    /// Limits the rule to requests for which `condition` returns true.
+    /// Makes the rule match only requests for which `condition` returns true.
     pub fn when(mut self, condition: impl Fn(&Request) -> bool + Send + 'static) -> Rule {
         self.condition = Some(Box::new(condition));
         self
     }
 
-    /// Hits only the n-th matching call, counted from 1.
+    /// Applies the effect only to the n-th matching call, counted from 1.
     pub fn nth(mut self, n: u64) -> Rule {
         self.choice = Choice::Nth(n);
         self
     }
 
-    /// Hits every k-th matching call: k, 2k, …
+    /// Applies the effect to every k-th matching call: to the calls k, 2k, 3k and so on.
     pub fn every(mut self, k: u64) -> Rule {
         self.choice = Choice::Every(k.max(1));
         self
     }
 
-    /// Hits a share (0 to 1) of the matching calls. `seed` and the order of the calls decide which calls are hit.
+    /// Applies the effect to a random share (0 to 1) of the matching calls. The same seed chooses the same calls when
+    /// the order of the calls is the same.
     pub fn probability(mut self, share: f64, seed: u64) -> Rule {
         self.choice = Choice::Probability(share, SplitMix64::new(seed));
         self
     }
 
-    /// Limits the number of hits to `times`.
+    /// Applies the effect to at most `times` calls.
     pub fn times(mut self, times: u64) -> Rule {
         self.times = Some(times);
         self
@@ -114,7 +115,7 @@ impl Rule {
         self.hits
     }
 
-    /// Counts the call if the rule matches it. Returns the effect when the rule also hits the call.
+    /// Counts an API call that the rule matches. Returns the effect when the rule applies to this call.
     pub(super) fn hit(&mut self, half: Half, request: &Request) -> Option<Effect> {
         if !self.matches(half, request) {
             return None;

@@ -1,7 +1,8 @@
-//! Actions: work that takes time, locks its resources and then takes effect. This module also answers `/actions`.
+//! The actions of the simulated API. An action is work that takes time, locks its resources while it runs, and changes
+//! them at its end. This module also answers requests to `/actions`.
 //!
 //! No thread works in the background. Every access to the simulated cloud first calls
-//! [`World::advance`](super::world::World::advance), which does the work that is due.
+//! [`World::advance`](super::world::World::advance), which ends the actions whose time has come.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -22,7 +23,7 @@ use crate::time;
 /// The largest number of `id` parameters of `GET /actions`.
 const MAX_IDS: usize = 25;
 
-/// The resource on which an action works.
+/// A resource that an action changes and locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Resource {
     /// The kind as in `resources[].type`: `server`, `network`, …
@@ -30,11 +31,12 @@ pub struct Resource {
     pub id: u64,
 }
 
-/// How an action ended. At the end of an action its effect is called with this value.
+/// How an action ended. The action's effect function is called with this value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Outcome {
     Success,
-    /// The action fails. Its effect changes no resource, and only releases what was reserved for the action.
+    /// The action failed. The effect function then changes no resource, and only releases what was reserved for the
+    /// action.
     Failure,
 }
 
@@ -48,67 +50,69 @@ pub struct Action {
     command: &'static str,
     resources: Vec<Resource>,
     started: Timestamp,
-    /// The time at which the action begins, which is the end of its predecessor if it has one. The action
-    /// ends `duration` later.
+    /// The time at which the action begins. When the action must wait for another action, this is the end of that
+    /// action. The action ends `duration` later.
     begun: Instant,
     duration: Duration,
     end: Option<End>,
-    /// The code and message with which the running action will fail at its end.
+    /// The code and message of the error with which the running action will fail at its end. `None` when no such error
+    /// was set.
     doom: Option<(String, String)>,
 }
 
 #[derive(Debug)]
 struct End {
     finished: Timestamp,
-    /// The code and message of a failed action.
+    /// The error code and message of a failed action. `None` when the action succeeded.
     error: Option<(String, String)>,
 }
 
 #[derive(Default)]
 pub struct Actions {
     all: BTreeMap<u64, Action>,
-    /// The work that is still to be done. The key is the time at which the work is due, and then a number that
-    /// grows with every entry.
+    /// The scheduled work. The key consists of the time at which the work is due and a number that grows with every
+    /// entry.
     agenda: BTreeMap<(Instant, u64), Work>,
     /// The number of running actions on each resource.
     locks: HashMap<Resource, usize>,
-    /// The errors with which the next actions will fail. The key is the command, and each error has a
-    /// code and a message.
+    /// The errors that tests have set for later actions, by command, each as code and message. The next action with
+    /// this command takes the first error of its list and fails with it.
     failures: HashMap<String, VecDeque<(String, String)>>,
-    /// The durations of actions at scale 1, by command. A command without an entry takes its usual time.
+    /// The durations that tests have set for actions, by command. The time scale is applied to them later. An action
+    /// whose command is missing here takes its usual time.
     durations: HashMap<String, Duration>,
     held: bool,
-    /// The resources whose actions do not end until the resources are released.
+    /// The resources whose actions a test has stopped from ending.
     held_resources: HashSet<Resource>,
     arrivals: u64,
 }
 
 struct Work {
-    /// The ID of the action. `None` for work without an action, such as an operating system that obeys
-    /// a shutdown request.
+    /// The ID of the action that ends with this work. `None` for work that belongs to no action, such as the shutdown
+    /// of an operating system after a request.
     action: Option<u64>,
     effect: Effect,
 }
 
-/// Work whose time has come, and which was taken out of the schedule in order to be done now.
+/// Work that is due now, such as the end of an action. It was already taken out of the schedule.
 pub struct Due {
     at: Instant,
     work: Work,
 }
 
-/// The description of an action that is to be started.
+/// What is needed to start an action.
 pub struct Start<'a> {
     pub project: u64,
     pub command: &'static str,
     pub resources: &'a [Resource],
-    /// The duration of the action at scale 1.
+    /// The duration of the action on the real API. The time scale of the simulated cloud is applied to it.
     pub takes: Duration,
-    /// The ID of the action that must end first.
+    /// The ID of an action that must end before this action begins.
     pub after: Option<u64>,
 }
 
 impl World {
-    /// Starts an action and returns its ID. `effect` runs at the end of the action.
+    /// Starts an action and returns its ID. The function `effect` is called at the end of the action.
     pub fn start_action(
         &mut self,
         start: Start,
@@ -139,7 +143,8 @@ impl World {
         id
     }
 
-    /// Runs `effect` after this time at scale 1. The API shows no action for this work.
+    /// Calls `effect` after the time `after`, to which the time scale is applied. The API shows no action for this
+    /// work.
     pub fn later(&mut self, after: Duration, effect: impl FnOnce(&mut World) + Send + 'static) {
         let at = self.clock.now() + self.clock.scaled(after);
         self.actions.plan(at, Work { action: None, effect: Box::new(|world, _| effect(world)) });
@@ -150,7 +155,7 @@ impl World {
         self.actions.locks.contains_key(&resource)
     }
 
-    /// Returns an action as JSON, or JSON's null when there is no action with this ID.
+    /// Returns an action as JSON, or the JSON value `null` when there is no action with this ID.
     pub fn action_json(&self, id: u64) -> Text {
         self.actions
             .all
@@ -158,15 +163,15 @@ impl World {
             .map_or_else(|| Value::Null.into(), |action| action.json(self.clock.now()))
     }
 
-    /// Returns the usual answer to a write that starts an action.
+    /// Returns the usual answer to a write that has started an action: an object with the field `action`.
     pub fn action_reply(&self, status: u16, id: u64) -> Reply {
         Reply::new(status, text!({"action": self.action_json(id)}))
     }
 }
 
 impl Actions {
-    /// Returns the next work that is due at `now`. Returns `None` when no work is due, or while all actions are
-    /// held, see [`hold`](Actions::hold).
+    /// Takes the next work that is due at `now` out of the schedule. Returns `None` when no work is due, or when a test
+    /// has stopped all actions with [`hold`](Actions::hold).
     pub fn take_due(&mut self, now: Instant) -> Option<Due> {
         if self.held {
             return None;
@@ -203,8 +208,8 @@ impl Actions {
         self.failures.entry(command.into()).or_default().push_back((code.into(), message.into()));
     }
 
-    /// Sets the duration at scale 1 of the actions with this command. `None` restores the usual duration. Actions that
-    /// are running keep their old duration.
+    /// Sets the duration of later actions with this command, to which the time scale is applied. `None` restores the
+    /// usual duration. Running actions keep their duration.
     pub fn set_duration(&mut self, command: &str, takes: Option<Duration>) {
         match takes {
             Some(takes) => self.durations.insert(command.into(), takes),
@@ -212,7 +217,7 @@ impl Actions {
         };
     }
 
-    /// Makes a running action end with an error.
+    /// Sets the error with which a running action will fail at its end.
     pub fn doom(&mut self, id: u64, code: &str, message: &str) {
         if let Some(action) = self.all.get_mut(&id) {
             action.doom = Some((code.into(), message.into()));
@@ -231,7 +236,7 @@ impl Actions {
         self.agenda.insert((at, self.arrivals), work);
     }
 
-    /// Marks an action as ended and unlocks its resources.
+    /// Marks an action as ended, unlocks its resources, and returns whether the action succeeded.
     fn finish(&mut self, id: u64, at: Instant) -> Outcome {
         let Some(action) = self.all.get_mut(&id) else {
             return Outcome::Success;
@@ -272,7 +277,7 @@ impl Action {
         }
     }
 
-    /// Returns the progress in percent, which is 100 only when the action has ended.
+    /// Returns the progress of the action in percent. The progress is 100 only after the action has ended.
     fn progress(&self, now: Instant) -> u64 {
         if self.end.is_some() {
             return 100;
@@ -295,7 +300,7 @@ impl Action {
     }
 }
 
-/// Answers `/actions` and `/actions/{id}`.
+/// Answers requests to `/actions` and `/actions/{id}`.
 pub fn route(call: &Call, rest: &[&str]) -> Result<Reply, ApiError> {
     match rest {
         [] => read_only(call.method, || list_by_id(call)),
@@ -304,13 +309,13 @@ pub fn route(call: &Call, rest: &[&str]) -> Result<Reply, ApiError> {
     }
 }
 
-/// Answers `/{resources}/actions` and `/{resources}/actions/{id}`.
+/// Answers requests to `/{resources}/actions` and `/{resources}/actions/{id}`, e.g. `/servers/actions`.
 pub fn route_kind(call: &Call, path: &str, kind: &str, rest: &[&str]) -> Result<Reply, ApiError> {
     let is_kind = |action: &Action| action.resources.iter().any(|resource| resource.kind == kind);
     route_matching(call, path, rest, is_kind)
 }
 
-/// Answers `/{resources}/{id}/actions` and `/{resources}/{id}/actions/{action_id}`.
+/// Answers requests to `/{resources}/{id}/actions` and `/{resources}/{id}/actions/{action_id}`.
 pub fn route_resource(
     call: &Call,
     path: &str,
@@ -346,8 +351,8 @@ fn get(call: &Call, segment: &str, matches: impl Fn(&Action) -> bool) -> Result<
     Ok(Reply::ok(text!({"action": action.json(call.world.clock.now())})))
 }
 
-/// Answers `GET /actions`, which only returns the actions whose IDs are requested. The answer has no pages. The
-/// parameters for pages, which clients send, are ignored.
+/// Answers `GET /actions`, which returns only the actions whose IDs are in the request. The answer has no pages, so the
+/// parameters `page` and `per_page` are ignored.
 fn list_by_id(call: &Call) -> Result<Reply, ApiError> {
     let query = Query::new(call.query, &["id", "status", "sort", "page", "per_page"])?;
     if query.one("id").is_none() {

@@ -5,7 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{Ipv4Net, Ipv6Net};
 
-/// The ranges of RFC 5737 (three /24), then of RFC 2544 (about 131,000 addresses).
+/// The IPv4 ranges from which public addresses are taken: three /24 of RFC 5737, and then the range of RFC 2544 with
+/// about 131,000 addresses.
 const IPV4_RANGES: [(Ipv4Addr, u8); 4] = [
     (Ipv4Addr::new(203, 0, 113, 0), 24),
     (Ipv4Addr::new(198, 51, 100, 0), 24),
@@ -13,18 +14,19 @@ const IPV4_RANGES: [(Ipv4Addr, u8); 4] = [
     (Ipv4Addr::new(198, 18, 0, 0), 15),
 ];
 
-/// An allocator of addresses. No address is allocated twice, so that a log never shows one address for two servers.
+/// Gives out public addresses. No address is given out twice, so that two servers in a log never have the same address.
 #[derive(Debug, Default)]
 pub struct Pool {
     ipv4_used: u32,
     ipv6_used: u32,
-    /// The addresses that a test has chosen itself, and that are therefore not allocated. A range is stored
-    /// as its first address.
+    /// The addresses that are already in use because a test has chosen them. They are not given out. An IPv6 range is
+    /// stored as its first address.
     taken: HashSet<IpAddr>,
 }
 
 impl Pool {
-    /// Excludes an address from later allocations, or the range that begins with this address.
+    /// Marks an address, or the IPv6 range that begins with this address, as in use. The address or range will not be
+    /// given out.
     pub fn take(&mut self, address: IpAddr) {
         self.taken.insert(address);
     }

@@ -1,5 +1,5 @@
-//! Facts that the simulated cloud cannot know by itself and that a test sets, such as the owners of dedicated servers
-//! and the types that are sold out.
+//! Facts outside of the simulated cloud that a test sets, such as the owners of dedicated servers and the types that
+//! are sold out.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -10,37 +10,40 @@ use crate::robot::Robot;
 
 #[derive(Default)]
 pub struct Circumstances {
-    /// The public addresses of dedicated servers, each with the project of the server's owner.
+    /// The public addresses of dedicated servers. The value is the ID of the Cloud project whose owner also owns the
+    /// dedicated server.
     pub dedicated: HashMap<IpAddr, u64>,
-    /// The simulated Robot, and the ID of the project whose owner has its dedicated servers.
+    /// The simulated Robot and the ID of a Cloud project. The owner of this project owns all dedicated servers in
+    /// Robot.
     pub robot: Option<(u64, Arc<Robot>)>,
-    /// Whether Robot is unavailable to the Cloud, which then refuses new targets of type `ip`.
+    /// Whether Hetzner Cloud cannot reach Robot. The Cloud API then refuses new load balancer targets of type `ip`.
     pub robot_unavailable: bool,
-    /// The number of load balancers that a project may have. A project without an entry may have any number.
+    /// The largest number of load balancers in each project. A project without an entry has no limit.
     pub load_balancer_limits: HashMap<u64, usize>,
     /// The load balancer types that are sold out, each with the location in which no more of them can be created.
     pub sold_out: HashSet<(String, String)>,
-    /// The load balancer types that are being retired, by name, with the date of the announcement and the date until
-    /// which the type is sold.
+    /// The load balancer types that are being retired, by name. The value contains two dates: when the end was
+    /// announced, and until when the type is sold.
     pub deprecated: HashMap<String, (String, String)>,
-    /// The DNS zones of each project. A project without an entry is treated as if it had a zone for every domain.
+    /// The DNS zones of each project. In a project without an entry, every domain counts as being in a zone.
     pub zones: HashMap<u64, Vec<String>>,
-    /// The number of seconds by which the API's clock is ahead of this machine's clock. Negative when the API's
-    /// clock is behind.
+    /// By how many seconds the API's clock is ahead of the real clock. The number is negative when the API's clock is
+    /// behind.
     pub clock_ahead_s: i64,
-    /// Whether the deletion of a load balancer is answered with 204 and no body, as it was before 2026-10-05.
+    /// Whether the API answers the deletion of a load balancer with status 204 and no body, as it did before
+    /// 2026-10-05. Otherwise the answer contains the action.
     pub silent_deletes: bool,
 }
 
 impl Circumstances {
-    /// Whether `ip` is a public address of a dedicated server of the project's owner.
+    /// Whether `ip` is a public address of a dedicated server that belongs to the owner of this Cloud project.
     pub fn owns(&self, project: u64, ip: IpAddr) -> bool {
         self.dedicated.get(&ip) == Some(&project)
             || self.robot.as_ref().is_some_and(|(owner, robot)| *owner == project && robot.owns(ip))
     }
 
-    /// Returns the time since which the dedicated server with this address has been running. Returns `always` for a
-    /// server that is not in the simulated Robot, because such a server always runs.
+    /// Returns the time at which the dedicated server with this address was switched on, or `None` when it is off. A
+    /// server that is not in the simulated Robot is always on, and `always` is returned for it.
     pub fn answers_since(&self, ip: IpAddr, always: Instant) -> Option<Instant> {
         match &self.robot {
             Some((_, robot)) if !self.dedicated.contains_key(&ip) => robot.answers_since(ip),

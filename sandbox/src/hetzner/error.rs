@@ -1,16 +1,16 @@
-//! The error answers of the API: status, code, message, details.
+//! The error answers of the simulated API. Each has a status, a code, a message and details.
 
 use serde_json::{Value, json};
 
 use crate::exchange::Response;
 
-/// An error answer. The codes are those of the API's documentation, because clients match on them.
+/// An error answer of the API. The codes are the documented ones, because clients react to the code.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ApiError {
     pub status: u16,
     pub code: &'static str,
     pub message: String,
-    /// The details: null, or an object whose shape depends on the code.
+    /// The details of the error: null, or an object whose fields depend on the error code.
     pub details: Value,
 }
 
@@ -24,7 +24,7 @@ impl ApiError {
         ApiError::new(404, "not_found", "resource not found")
     }
 
-    /// Returns the error for a path that exists, but not with this method.
+    /// Returns the error for an HTTP method that an existing path does not support.
     pub fn wrong_method(method: &str) -> ApiError {
         ApiError::new(405, "method_not_allowed", format!("method {method} is not allowed here"))
     }
@@ -52,7 +52,7 @@ impl ApiError {
         ApiError::new(400, "json_error", format!("invalid JSON: {problem}"))
     }
 
-    /// Returns the error for a name that another resource of the project has.
+    /// Returns the error for a name that another resource of the same kind in the project already has.
     pub fn name_taken(kind: &str) -> ApiError {
         ApiError {
             details: json!({"fields": [{"name": "name", "messages": ["must be unique"]}]}),
@@ -60,12 +60,12 @@ impl ApiError {
         }
     }
 
-    /// Returns the error for a resource on which an action runs. The client should retry.
+    /// Returns the error for a resource on which an action is running. Clients usually retry after this error.
     pub fn locked(kind: &str) -> ApiError {
         ApiError::new(423, "locked", format!("{kind} is locked: an action is running on it"))
     }
 
-    /// Returns the error for a network that is being changed. The client should retry.
+    /// Returns the error for a network that another request is changing. Clients usually retry after this error.
     pub fn conflict(kind: &str) -> ApiError {
         ApiError::new(409, "conflict", format!("{kind} is being changed, please retry"))
     }
@@ -83,7 +83,8 @@ impl ApiError {
         }
     }
 
-    /// Returns the error for a part of the API that was removed. `announcement` is the anchor in the changelog.
+    /// Returns the error for a part of the API that was removed. `announcement` is the anchor of the announcement in
+    /// the API's changelog.
     pub fn removed(announcement: &str) -> ApiError {
         ApiError {
             details: json!({"announcement": format!("https://docs.hetzner.cloud/changelog#{announcement}")}),

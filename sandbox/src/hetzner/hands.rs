@@ -1,6 +1,6 @@
-//! Changes that tests make to load balancers, certificates, Primary IPs and routes, and to the circumstances of
-//! the simulated cloud. Like all methods of [`Cloud`], these methods take effect at once and panic when they
-//! are given impossible values.
+//! Methods of [`Cloud`] with which tests change load balancers, certificates, Primary IPs and routes. Other methods set
+//! facts outside of the cloud, e.g. sold-out types. All changes take effect at once, and the methods panic when they
+//! get impossible values.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::{Cloud, certificates, primary_ips};
 use crate::robot::Robot;
 
 impl Cloud {
-    /// Returns the routes of a network, each as destination and gateway, sorted by destination.
+    /// Returns the routes of a network, each as destination and gateway. They are sorted by destination.
     pub fn routes(&self, network: u64) -> Vec<(String, String)> {
         let world = self.lock();
         let routes = world.networks.get(&network).map(|one| one.routes.as_slice());
@@ -27,7 +27,7 @@ impl Cloud {
         shown.map(|route| (route.destination.to_string(), route.gateway.to_string())).collect()
     }
 
-    /// Adds a route, as a person does in the console. A route to the same destination is replaced.
+    /// Adds a route to a network, as a person can in the Hetzner console. Replaces a route to the same destination.
     pub fn set_route(&self, network: u64, destination: &str, gateway: &str) {
         let route = Route {
             destination: destination
@@ -41,8 +41,8 @@ impl Cloud {
         }
     }
 
-    /// Deletes the route to a destination, as a person does in the console. Nothing happens when there is
-    /// no such route.
+    /// Deletes the route to a destination, as a person can in the Hetzner console. Nothing happens when there is no
+    /// such route.
     pub fn delete_route(&self, network: u64, destination: &str) {
         if let Some(network) = self.lock().networks.get_mut(&network) {
             let routes = &mut network.routes;
@@ -50,7 +50,8 @@ impl Cloud {
         }
     }
 
-    /// Creates a load balancer, as `POST /load_balancers` with this body would, but complete at once. Returns its ID.
+    /// Creates a load balancer as `POST /load_balancers` with this body would, but without an action: the load balancer
+    /// is complete at once. Returns its ID.
     pub fn create_load_balancer(&self, project: u64, body: Value) -> u64 {
         made(&body, load_balancers::place(&mut self.lock(), project, &body))
     }
@@ -69,28 +70,28 @@ impl Cloud {
         found.map_or(Value::Null, |one| self.document(id, one.json(&world)))
     }
 
-    /// Calls `edit` with the JSON of a load balancer. From then on, the API shows the JSON that `edit` has changed.
-    /// When a later request changes a field, the API shows the real value of this field again. `edit` must not call
-    /// this cloud, which is locked. Nothing happens when the load balancer is gone.
+    /// Lets a test change the JSON that the API shows of a load balancer: `edit` gets the JSON and changes it. When a
+    /// later request changes a field, the API shows the real value of this field again. `edit` must not call this
+    /// cloud, which is locked. Nothing happens when there is no such load balancer.
     pub fn edit_load_balancer(&self, id: u64, edit: impl FnOnce(&mut Value)) {
         load_balancers::edit(&mut self.lock(), id, edit);
     }
 
-    /// Removes a load balancer at once and without an action. Its protection is ignored.
+    /// Deletes a load balancer at once and without an action, even when it is protected.
     pub fn delete_load_balancer(&self, id: u64) {
         load_balancers::remove(&mut self.lock(), id);
     }
 
-    /// Sets whether the actions on this load balancer are held. A held action does not end. When the actions are
-    /// released, those that are due end.
+    /// Sets whether actions on this load balancer are kept from ending. While `held` is true, they run on. After `held`
+    /// was set to false, all actions whose time has come end.
     pub fn hold_load_balancer(&self, id: u64, held: bool) {
         let kind = <load_balancers::LoadBalancer as Owned>::KIND;
         let resource = Resource { kind, id };
         self.lock().actions.hold_resource(resource, held);
     }
 
-    /// Sets the value that a series of a load balancer's metrics has from now on, e.g. `open_connections`,
-    /// `bandwidth.in`. Panics when the API has no such series.
+    /// Sets the value that the API shows for a metric of a load balancer from now on. `series` is the name of the
+    /// metric's time series, e.g. `open_connections` or `bandwidth.in`. Panics when the API has no such series.
     pub fn set_metric(&self, load_balancer: u64, series: &str, value: f64) {
         assert!(load_balancers::is_a_series(series), "there is no series {series}");
         if let Some(one) = self.lock().load_balancers.get_mut(&load_balancer) {
@@ -98,9 +99,10 @@ impl Cloud {
         }
     }
 
-    /// Sets the result that a load balancer's health checks of a target have from now on, for one listen port or for
-    /// all. When `health` is `None`, the result depends on the target's server again. Nothing happens when the load
-    /// balancer is gone. Panics when the API does not have such a result.
+    /// Sets the result of a load balancer's health checks of one target. The result applies to one listen port, or to
+    /// all of them when `listen_port` is `None`. When `health` is `None`, the result depends on the target's server
+    /// again. Nothing happens when there is no such load balancer. Panics when the result is one that the API cannot
+    /// show.
     pub fn set_health(
         &self,
         load_balancer: u64,
@@ -118,8 +120,8 @@ impl Cloud {
         }
     }
 
-    /// Creates a certificate as `POST /certificates` with this body would, and returns its ID. A managed certificate
-    /// is already issued.
+    /// Creates a certificate as `POST /certificates` with this body would, and returns its ID. A managed certificate is
+    /// issued at once.
     pub fn create_certificate(&self, project: u64, body: Value) -> u64 {
         made(&body, certificates::place(&mut self.lock(), project, &body))
     }
@@ -131,12 +133,13 @@ impl Cloud {
         all.map(|certificate| certificate.json(&world).value()).collect()
     }
 
-    /// Retries an issuance, as a person does in the console. Nothing happens when there is no such certificate.
+    /// Starts the issuance of a managed certificate again, as a person can in the Hetzner console. Nothing happens when
+    /// there is no such certificate.
     pub fn retry_certificate(&self, id: u64) {
         certificates::retry_by_hand(&mut self.lock(), id);
     }
 
-    /// Creates a free Primary IP as `POST /primary_ips` with this body would. Returns its ID.
+    /// Creates a Primary IP that is assigned to nothing, as `POST /primary_ips` with this body would. Returns its ID.
     pub fn create_primary_ip(&self, project: u64, body: Value) -> u64 {
         made(&body, primary_ips::place(&mut self.lock(), project, &body))
     }
@@ -148,45 +151,45 @@ impl Cloud {
         all.map(|primary| primary.json().value()).collect()
     }
 
-    /// Blocks or unblocks an address. A blocked address cannot be given to a new resource. Nothing happens when there
-    /// is no such Primary IP.
+    /// Blocks or unblocks a Primary IP. A blocked Primary IP cannot be assigned to a new resource. Nothing happens when
+    /// there is no such Primary IP.
     pub fn block_primary_ip(&self, id: u64, blocked: bool) {
         if let Some(primary) = self.lock().primary_ips.get_mut(&id) {
             primary.blocked = blocked;
         }
     }
 
-    /// Adds the address of a dedicated server of the project's owner.
+    /// Makes `ip` the public address of a dedicated server that belongs to the owner of this Cloud project.
     pub fn add_dedicated_ip(&self, project: u64, ip: IpAddr) {
         self.lock().circumstances.dedicated.insert(ip, project);
     }
 
-    /// Gives the dedicated servers of this Robot to the owner of a project. Their addresses can be targets, and targets
-    /// are healthy while their server runs.
+    /// Gives the dedicated servers of this Robot to the owner of a Cloud project. The project's load balancers can then
+    /// have the servers' addresses as targets, and such a target is healthy while its server runs.
     pub fn set_robot(&self, project: u64, robot: Arc<Robot>) {
         self.lock().circumstances.robot = Some((project, robot));
     }
 
-    /// Sets whether Robot is unavailable to the Cloud. While `unavailable` is true, a new target of type `ip`
-    /// is refused with `robot_unavailable`.
+    /// Sets whether Hetzner Cloud cannot reach Robot. While `unavailable` is true, new load balancer targets of type
+    /// `ip` are refused with the error `robot_unavailable`.
     pub fn set_robot_unavailable(&self, unavailable: bool) {
         self.lock().circumstances.robot_unavailable = unavailable;
     }
 
-    /// Sets whether routes of a network are exposed to its vSwitch. Nothing happens when there is no such network.
+    /// Sets the field `expose_routes_to_vswitch` of a network. Nothing happens when there is no such network.
     pub fn set_expose_routes_to_vswitch(&self, network: u64, exposed: bool) {
         if let Some(network) = self.lock().networks.get_mut(&network) {
             network.expose_routes_to_vswitch = exposed;
         }
     }
 
-    /// Sets how many load balancers a project may have.
+    /// Sets the largest number of load balancers in a project.
     pub fn set_load_balancer_limit(&self, project: u64, limit: usize) {
         let limits = &mut self.lock().circumstances.load_balancer_limits;
         limits.insert(project, limit);
     }
 
-    /// Sets whether a location has no room for another load balancer of a type, e.g. `lb11` in `fsn1`.
+    /// Sets whether a load balancer type is sold out in a location, e.g. `lb11` in `fsn1`.
     pub fn set_sold_out(&self, load_balancer_type: &str, location: &str, sold_out: bool) {
         let place = (load_balancer_type.to_owned(), location.to_owned());
         let mut world = self.lock();
@@ -197,8 +200,8 @@ impl Cloud {
         }
     }
 
-    /// Retires a load balancer type: `announced` is the date of the announcement, and the type is not sold after
-    /// `unavailable_after` (RFC 3339).
+    /// Retires a load balancer type. The end was announced at the time `announced`, and the type is sold until
+    /// `unavailable_after`. Both are RFC 3339 timestamps.
     pub fn deprecate_load_balancer_type(
         &self,
         name: &str,
@@ -210,26 +213,26 @@ impl Cloud {
         deprecated.insert(name.to_owned(), dates);
     }
 
-    /// Sets the DNS zones of a project. A project whose zones were never set is treated as if it had a
-    /// zone for every domain.
+    /// Sets the DNS zones of a project. Until they are set, every domain counts as being in a zone of the project.
     pub fn set_dns_zones(&self, project: u64, zones: &[&str]) {
         let zones = zones.iter().map(|zone| (*zone).to_owned()).collect();
         self.lock().circumstances.zones.insert(project, zones);
     }
 
-    /// Sets whether the deletion of a load balancer is answered with 204 and no body, as it was before 2026-10-05.
+    /// Sets whether the API answers the deletion of a load balancer with status 204 and no body, as it did before
+    /// 2026-10-05. Otherwise the answer contains the action.
     pub fn set_silent_deletes(&self, silent: bool) {
         self.lock().circumstances.silent_deletes = silent;
     }
 
-    /// Sets the number of seconds by which the header `Date` is ahead of this machine's clock. A negative number means
-    /// that `Date` is behind.
+    /// Sets by how many seconds the header `Date` of the API is ahead of the real clock. A negative number means that
+    /// `Date` is behind.
     pub fn set_clock_ahead(&self, seconds: i64) {
         self.lock().circumstances.clock_ahead_s = seconds;
     }
 
-    /// Sets the duration at scale 1 of actions with this command that start from now on. `None` restores
-    /// the usual duration.
+    /// Sets the duration of later actions with this command, to which the time scale is applied. `None` restores the
+    /// usual duration.
     pub fn set_action_duration(&self, command: &str, takes: Option<Duration>) {
         self.lock().actions.set_duration(command, takes);
     }

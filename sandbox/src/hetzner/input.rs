@@ -1,4 +1,5 @@
-//! Parses the query parameters and body fields of requests. Parameters and fields that nothing reads are refused.
+//! Parses the query parameters and the body fields of requests. A request with an unknown parameter or field is
+//! refused.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -12,13 +13,13 @@ use crate::exchange::percent_encode;
 
 type Result<T> = std::result::Result<T, ApiError>;
 
-/// The query parameters of a request, which are all among those that the path allows.
+/// The query parameters of a request. All of them are parameters that the path supports.
 pub struct Query<'a> {
     pairs: &'a [(String, String)],
 }
 
 impl<'a> Query<'a> {
-    /// Returns the parameters, or an error when the name of one of them is not in `known`.
+    /// Returns the query parameters of a request, or an error when one of them is not in `known`.
     pub fn new(pairs: &'a [(String, String)], known: &[&str]) -> Result<Query<'a>> {
         match pairs.iter().find(|(name, _)| !known.contains(&name.as_str())) {
             Some((name, _)) => Err(ApiError::invalid(name, "unknown parameter")),
@@ -34,7 +35,7 @@ impl<'a> Query<'a> {
         self.all(name).next()
     }
 
-    /// Returns all parameters except `left_out`, percent-encoded, each with a `&` before it.
+    /// Returns the query parameters except those in `left_out`. They are percent-encoded, and each has a `&` before it.
     pub fn encode_except(&self, left_out: &[&str]) -> String {
         let kept = self.pairs.iter().filter(|(name, _)| !left_out.contains(&name.as_str()));
         kept.map(|(name, value)| format!("&{}={}", percent_encode(name), percent_encode(value)))
@@ -54,23 +55,24 @@ impl<'a> Query<'a> {
     }
 }
 
-/// The fields of a JSON object. Reading a field removes it from the object. [`Fields::finish`] refuses the request
-/// when fields are left.
+/// The fields of a JSON object in a request's body. Reading a field removes it. [`Fields::finish`] returns an error
+/// when fields are left that nothing has read.
 ///
 /// A field with the value `null` counts as missing, because official clients send `null` for options that are not set.
 pub struct Fields {
     values: Map<String, Value>,
-    /// The text that errors contain before the name of a field, e.g. `public_net.`.
+    /// The text that stands before a field's name in errors about a nested object, e.g. `public_net.`.
     prefix: String,
 }
 
 impl Fields {
-    /// Returns the fields of a document, or no fields when the document is not an object.
+    /// Returns the fields of a JSON value, or no fields when the value is not an object.
     pub fn of(document: &Value) -> Fields {
         Fields { values: document.as_object().cloned().unwrap_or_default(), prefix: String::new() }
     }
 
-    /// Parses a body. An empty body is an object without fields, because actions such as `poweron` have none.
+    /// Parses the body of a request. An empty body counts as an object without fields, because clients send no body for
+    /// actions such as `poweron`.
     pub fn parse(body: &[u8]) -> Result<Fields> {
         if body.iter().all(u8::is_ascii_whitespace) {
             return Ok(Fields { values: Map::new(), prefix: String::new() });
@@ -93,7 +95,7 @@ impl Fields {
         self.read(name, "must be a boolean", Value::as_bool)
     }
 
-    /// Reads the ID or the name of a resource.
+    /// Reads a field that contains the ID or the name of a resource.
     pub fn id_or_name(&mut self, name: &str) -> Result<Option<String>> {
         self.read(name, "must be an ID or a name", |value| match value {
             Value::String(text) => Some(text.clone()),
@@ -131,7 +133,7 @@ impl Fields {
         self.read(name, "must be an IPv4 address", |value| value.as_str()?.parse().ok())
     }
 
-    /// Reads a CIDR whose host bits are all zero.
+    /// Reads a field that contains an IPv4 CIDR whose host bits are zero.
     pub fn range(&mut self, name: &str) -> Result<Option<Ipv4Net>> {
         self.read(name, "must be an IPv4 range in CIDR notation without host bits", |value| {
             let range: Ipv4Net = value.as_str()?.parse().ok()?;
@@ -139,7 +141,7 @@ impl Fields {
         })
     }
 
-    /// Reads all labels of a resource and checks them.
+    /// Reads and checks the field `labels` of a resource.
     pub fn labels(&mut self) -> Result<Option<BTreeMap<String, String>>> {
         let Some(map) =
             self.read("labels", "must be an object", |value| value.as_object().cloned())?
@@ -149,13 +151,13 @@ impl Fields {
         labels::parse(&map).map_err(|problem| self.invalid("labels", problem)).map(Some)
     }
 
-    /// Reads a nested object. Errors name its fields as `name.field`.
+    /// Reads a field that contains an object. Errors call the fields of this object `name.field`.
     pub fn object(&mut self, name: &str) -> Result<Option<Fields>> {
         let values = self.read(name, "must be an object", |value| value.as_object().cloned())?;
         Ok(values.map(|values| Fields { values, prefix: format!("{}{name}.", self.prefix) }))
     }
 
-    /// Reads a list of nested objects. Errors name their fields as `name.0.field`.
+    /// Reads a field that contains a list of objects. Errors call the fields of the first object `name.0.field`.
     pub fn objects(&mut self, name: &str) -> Result<Vec<Fields>> {
         let list = self.list(name)?.unwrap_or_default();
         let object = |(index, value): (usize, Value)| match value {
@@ -167,8 +169,8 @@ impl Fields {
         list.into_iter().enumerate().map(object).collect()
     }
 
-    /// Whether the field is present, even with the value null. Some fields need this function, because null has
-    /// a meaning in them.
+    /// Whether the request contains the field, even with the value null. This is needed for fields in which null has a
+    /// meaning of its own.
     pub fn has(&self, name: &str) -> bool {
         self.values.contains_key(name)
     }
@@ -180,7 +182,7 @@ impl Fields {
         })
     }
 
-    /// Reads a string that is one of the `allowed` words.
+    /// Reads a field that contains one of the strings in `allowed`.
     pub fn word(&mut self, name: &str, allowed: &[&'static str]) -> Result<Option<&'static str>> {
         let problem = format!("must be one of {}", allowed.join(", "));
         self.read(name, &problem, |value| allowed.iter().copied().find(|word| value == word))
@@ -192,7 +194,7 @@ impl Fields {
         })
     }
 
-    /// Returns the value, or an error with the field's name when the value is missing.
+    /// Returns `value`, or an error that says that the field `name` is required when `value` is `None`.
     pub fn required<T>(&self, name: &str, value: Option<T>) -> Result<T> {
         value.ok_or_else(|| self.invalid(name, "is required"))
     }
@@ -201,7 +203,7 @@ impl Fields {
         ApiError::invalid(&format!("{}{name}", self.prefix), problem)
     }
 
-    /// Refuses the request when its JSON object has fields that nothing has read.
+    /// Returns an error when the JSON object has fields that nothing has read, because the API does not know them.
     pub fn finish(self) -> Result<()> {
         match self.values.keys().next() {
             Some(name) => Err(self.invalid(name, "unknown field")),

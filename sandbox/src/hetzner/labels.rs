@@ -1,4 +1,4 @@
-//! Labels and label selectors, by the rules of the API's documentation.
+//! Labels and label selectors, with the rules of the API's documentation.
 
 use std::collections::BTreeMap;
 
@@ -6,22 +6,24 @@ use serde_json::{Map, Value};
 
 pub type Labels = BTreeMap<String, String>;
 
-/// One condition of a selector. A selector matches when all its conditions do.
+/// One condition of a label selector. The selector matches a resource when all of its conditions are true.
 #[derive(Clone, Debug, PartialEq)]
 enum Requirement {
     Exists(String),
     Absent(String),
     In(String, Vec<String>),
-    /// The label has none of the values, or the object does not have the label.
+    /// Is true when the label has none of these values, and also when the resource does not have the label.
     NotIn(String, Vec<String>),
 }
 
-/// A selector: `k=v`, `k==v`, `k!=v`, `k`, `!k`, `k in (a,b)`, `k notin (a,b)`, joined by commas.
+/// A label selector. It consists of conditions that are joined by commas: `k=v`, `k==v`, `k!=v`, `k`, `!k`, `k in
+/// (a,b)`, `k notin (a,b)`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Selector(Vec<Requirement>);
 
 impl Selector {
-    /// Parses a selector. An empty selector selects everything. An error describes the first part that is wrong.
+    /// Parses a label selector. An empty selector matches everything. The error describes the first part of the
+    /// selector that is wrong.
     pub fn parse(text: &str) -> Result<Selector, String> {
         if text.trim().is_empty() {
             return Ok(Selector::default());
@@ -47,7 +49,7 @@ impl Selector {
     }
 }
 
-/// Parses the labels of a request. An error describes the first label that is wrong.
+/// Parses the labels in a request. The error describes the first label that is wrong.
 pub fn parse(map: &Map<String, Value>) -> Result<Labels, String> {
     let label = |(key, value): (&String, &Value)| {
         check_key(key)?;
@@ -96,7 +98,7 @@ fn requirement(text: &str) -> Result<Requirement, String> {
     Ok(Requirement::Exists(key_of(text)?))
 }
 
-/// Parses `k in (a,b)` or `k notin (a,b)`.
+/// Parses a condition of the form `k in (a,b)` or `k notin (a,b)`.
 fn set_requirement(text: &str) -> Result<Requirement, String> {
     let malformed = || format!("cannot parse '{text}'");
     let inside = text.strip_suffix(')').ok_or_else(malformed)?;
@@ -117,7 +119,8 @@ fn value_of(text: &str) -> Result<String, String> {
     check_value(text.trim()).map(|()| text.trim().to_owned())
 }
 
-/// Checks a key: an optional prefix (a DNS subdomain of at most 253 characters, then `/`) and a name.
+/// Checks a label key. It consists of a name and, optionally, a prefix before it: a DNS subdomain of at most 253
+/// characters and `/`.
 fn check_key(key: &str) -> Result<(), String> {
     let (prefix, name) =
         key.split_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));

@@ -1,4 +1,4 @@
-//! The common parts of all lists: sorting, pages, the `meta` object and the `Link` header.
+//! The parts that all lists of the API have in common: sorting, pages, the `meta` object and the `Link` header.
 
 use std::cmp::Ordering;
 
@@ -11,14 +11,14 @@ const DEFAULT_PER_PAGE: u64 = 25;
 /// The largest number of entries on a page, according to the API's documentation. The default is 25.
 const MAX_PER_PAGE: u64 = 50;
 
-/// The page of a list that a request asks for.
+/// One page of a list, as a request asks for it.
 #[derive(Clone, Debug)]
 pub struct Page {
     /// The number of the page, counted from 1.
     page: u64,
     per_page: u64,
-    /// The other query parameters of the request, percent-encoded and each with `&` before it. The links to other
-    /// pages contain them.
+    /// The query parameters of the request except `page` and `per_page`, percent-encoded and each with `&` before it.
+    /// The links to other pages contain these parameters.
     filters: String,
 }
 
@@ -38,7 +38,8 @@ impl Page {
         Ok(Page { page, per_page, filters: query.encode_except(&["page", "per_page"]) })
     }
 
-    /// Returns the answer that contains this page of `items` under `key`. JSON is only made for the items of the page.
+    /// Returns the answer with this page of `items`. `key` is the name of the list in the answer. Only the items of
+    /// this page are converted to JSON.
     pub fn reply<T, P: Part>(
         &self,
         path: &str,
@@ -55,7 +56,7 @@ impl Page {
             "page": self.page, "per_page": self.per_page, "previous_page": previous, "next_page": next,
             "last_page": last, "total_entries": total,
         }});
-        // The link has no host, so that a client that follows the link sends its request to the same server.
+        // The link contains no host name, so that a client finds the next page on the server that it has just called.
         let link = |page: u64, rel: &str| {
             let (per_page, filters) = (self.per_page, &self.filters);
             format!("</v1{path}?page={page}&per_page={per_page}{filters}>; rel=\"{rel}\"")
@@ -81,7 +82,7 @@ impl Page {
 /// A field by which a list can be sorted, and the function that compares two items by the field.
 pub type SortKey<T> = (&'static str, fn(&T, &T) -> Ordering);
 
-/// Sorts by every `sort=field[:asc|desc]` of the request. The first `sort` is the most significant.
+/// Sorts the items by all `sort=field[:asc|desc]` parameters of a request. The first parameter matters most.
 pub fn sort<T>(query: &Query, items: &mut [&T], keys: &[SortKey<T>]) -> Result<(), ApiError> {
     let mut orders = Vec::new();
     for text in query.all("sort") {

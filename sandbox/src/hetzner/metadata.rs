@@ -1,4 +1,4 @@
-//! The metadata service that tells a server about itself, in plain text and YAML.
+//! Simulates the metadata service, from which a server learns facts about itself in plain text and YAML.
 
 use std::net::Ipv4Addr;
 
@@ -7,11 +7,11 @@ use super::servers::{Attachment, Server};
 use super::world::World;
 use crate::exchange::{Request, Response};
 
-/// The path of the service on 169.254.169.254.
+/// The path of the metadata service, which real servers reach at the address 169.254.169.254.
 pub const PATH: &str = "/hetzner/v1/metadata";
 
-/// Answers for the server that a test has chosen. The answer is 404 when no server was chosen, or when the
-/// server is gone.
+/// Answers a request to the metadata service as on the server that a test has chosen. The answer is 404 when no server
+/// was chosen, or when the server no longer exists.
 pub fn answer(world: &World, request: &Request) -> Response {
     let Some(server) = world.metadata_server.and_then(|id| world.servers.get(&id)) else {
         return text(404, "not found".into());
@@ -42,7 +42,7 @@ fn summary(server: &Server) -> String {
     )
 }
 
-/// Returns a YAML list, which is `[]` without networks.
+/// Returns the server's private networks as a YAML list. The list is `[]` when the server is in no network.
 fn private_networks(world: &World, server: &Server) -> String {
     let entry = |(index, attachment): (usize, &Attachment)| {
         let network = world.networks.get(&attachment.network)?;
@@ -63,7 +63,8 @@ fn private_network(interface: usize, attachment: &Attachment, network: &Network)
         aliases.join(", "),
         attachment.mac_address,
         network.id,
-        // A JSON string is also a YAML string, so it can be written as JSON whatever characters it contains.
+        // The name is written as a JSON string. Every JSON string is also a valid YAML string, so the name can contain
+        // any characters.
         serde_json::Value::from(network.name.as_str()),
         network.ip_range,
         network.gateway(),

@@ -1,4 +1,4 @@
-//! A Hetzner Cloud API in memory: one lock, no threads, no sockets.
+//! A Hetzner Cloud API in memory. It has one lock, and neither threads nor sockets.
 //!
 //! | file | what it decides |
 //! |---|---|
@@ -13,8 +13,8 @@
 //! | `owned`, `input`, `listing`, `labels`, `text`, `error` | the common parts of all resources: requests, pages, selectors, answers, refusals |
 //! | `metadata` | the service that tells a server about itself |
 //!
-//! A new resource is a module with a `route` function, a map in `world`, and a line in `dispatch`. The modules here
-//! know nothing of the Kubernetes API and of sockets.
+//! To add a kind of resource, write a module with a `route` function, and add a map in `world` and a line in
+//! `dispatch`. No module here depends on the Kubernetes API or on sockets.
 
 mod actions;
 mod addresses;
@@ -67,27 +67,27 @@ use self::text::Text;
 use self::world::{Token, World};
 use crate::exchange::{Handler, Request, Response};
 
-/// The network zone of subnets that tests create, which is the only zone where a vSwitch can be coupled. The locations
-/// `fsn1`, `nbg1` and `hel1` are in this zone.
+/// The network zone of the subnets that tests create. Only in this zone can a vSwitch be connected to a network. The
+/// locations `fsn1`, `nbg1` and `hel1` are in this zone.
 const ZONE: &str = "eu-central";
 
-/// The largest number of resources whose parsed JSON is kept. Tests with more resources read the JSON of
-/// each resource less often.
+/// The largest number of resources whose parsed JSON is kept in memory. Tests with more resources read the JSON of each
+/// resource so seldom that keeping it would save no time.
 const MOST_SHOWN: usize = 100;
 
-/// All projects of a simulated Hetzner Cloud, and the metadata service.
+/// A simulated Hetzner Cloud with all its projects, and its metadata service.
 ///
-/// As a [`Handler`], the cloud serves `/v1/…` and `/hetzner/v1/metadata…`. Tests change the simulated cloud by the
-/// other methods, which take effect at once, need no token, do not use up the rate limit, and panic when they are
-/// given impossible values.
+/// As a [`Handler`], it answers requests to `/v1/…` and `/hetzner/v1/metadata…`. Its other methods are for tests. Their
+/// changes take effect at once, need no token and do not count for the rate limit. They panic when they get impossible
+/// values.
 pub struct Cloud {
     world: Mutex<World>,
-    /// The JSON of the resources that tests have read, as text and parsed, by the ID of the resource. Tests read the
-    /// same JSON again and again, and most of it does not change.
+    /// The JSON of resources that tests have read, as text and parsed, by the resource's ID. Tests read the same JSON
+    /// again and again, and unchanged JSON is not parsed a second time.
     shown: Mutex<HashMap<u64, (Text, Value)>>,
 }
 
-/// The most important facts about a server, which are cheaper to get than its JSON.
+/// The most important facts about a server. Getting them is faster than getting the server's JSON.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServerSummary {
     pub id: u64,
@@ -96,15 +96,15 @@ pub struct ServerSummary {
     pub is_running: bool,
 }
 
-/// The facts about a server that the kubelet on this server finds out.
+/// The facts about a server that the simulated kubelet on this server needs for its Node.
 pub(crate) struct SeenServer {
     pub name: String,
-    /// The private address, or the public address when there is no private address.
+    /// The server's private address, or its public IPv4 address when it has no private address.
     pub ip: Option<Ipv4Addr>,
     pub architecture: &'static str,
 }
 
-/// A request whose token has been accepted.
+/// A request whose API token was accepted.
 struct Call<'a> {
     world: &'a mut World,
     project: u64,
@@ -114,17 +114,17 @@ struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    /// Returns a call whose body a test has written. The call is treated as a `POST`.
+    /// Returns a call that a test makes without sending a request: a `POST` with this body in this project.
     fn by_hand(world: &'a mut World, project: u64, body: &'a [u8]) -> Call<'a> {
         Call { world, project, method: "POST", query: &[], body }
     }
 
-    /// Refuses all query parameters. Only lists take query parameters.
+    /// Returns an error when the request has query parameters. Only requests for lists are allowed to have them.
     fn refuse_query(&self) -> Result<(), ApiError> {
         Query::new(self.query, &[]).map(drop)
     }
 
-    /// Starts an action in the caller's project and returns its ID. The action does not wait for another action.
+    /// Starts an action in the caller's project, and returns the action's ID. The action begins at once.
     fn run(
         &mut self,
         command: &'static str,
@@ -140,15 +140,15 @@ impl<'a> Call<'a> {
 /// A successful answer.
 struct Reply {
     status: u16,
-    /// The body of the answer. `None` for answers without a body.
+    /// The body of the answer. `None` when the answer has no body, as with status 204.
     body: Option<Text>,
-    /// The `Link` header of lists.
+    /// The `Link` header, which only answers with a list have.
     link: Option<String>,
 }
 
 impl Cloud {
-    /// Creates a cloud. `scale` multiplies every duration (actions, the refill of the request budget): 0.01 is a
-    /// hundred times faster.
+    /// Creates a simulated cloud. `scale` multiplies the duration of everything that takes time, such as actions and
+    /// the refill of the rate limit. With 0.01 the cloud is a hundred times faster.
     pub fn new(scale: f64) -> Arc<Cloud> {
         Arc::new(Cloud {
             world: Mutex::new(World::new(Clock::new(scale))),
@@ -165,7 +165,7 @@ impl Cloud {
         id
     }
 
-    /// Adds a token of a project. A read-only token may only `GET`.
+    /// Adds an API token to a project. With a read-only token, only `GET` requests are allowed.
     pub fn add_token(&self, project: u64, token: &str, read_only: bool) {
         self.lock().tokens.insert(token.into(), Token { project, read_only });
     }
@@ -188,7 +188,8 @@ impl Cloud {
         self.create_network_with(project, name, ip_range, &[&subnet.to_string()])
     }
 
-    /// Creates a network with these subnets, all of type `cloud` in `eu-central`. Returns the network's ID.
+    /// Creates a network with these subnets, which all have the type `cloud` and the network zone `eu-central`. Returns
+    /// the network's ID.
     pub fn create_network_with(
         &self,
         project: u64,
@@ -205,10 +206,11 @@ impl Cloud {
         id
     }
 
-    /// Adds a subnet of type `vswitch` in the first free /24 of a network. Returns its range.
+    /// Adds a subnet of type `vswitch` to a network, and returns the subnet's range. This is the first /24 of the
+    /// network that is free.
     ///
     /// # Errors
-    /// An error means that the network has no room for the subnet.
+    /// Returns an error when the network has no free /24, or does not exist.
     pub fn add_vswitch(&self, network: u64) -> io::Result<Ipv4Net> {
         let mut world = self.lock();
         let id = world.new_id();
@@ -229,8 +231,8 @@ impl Cloud {
             .collect()
     }
 
-    /// Returns summaries of a project's servers, for callers that need the servers at every request. This takes a
-    /// fiftieth of the time of [`servers`](Cloud::servers).
+    /// Returns the most important facts about all servers of a project. This is about 50 times faster than
+    /// [`servers`](Cloud::servers).
     pub fn server_summaries(&self, project: u64) -> Vec<ServerSummary> {
         let world = self.lock();
         let summary = |server: &Server| ServerSummary {
@@ -242,7 +244,8 @@ impl Cloud {
         world.servers_of(project).map(summary).collect()
     }
 
-    /// Parses the JSON of the resource with this ID. JSON that has not changed since the last call is not parsed again.
+    /// Parses the JSON text of the resource with this ID. A text that has not changed since the last call is not parsed
+    /// again.
     fn document(&self, id: u64, text: Text) -> Value {
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         match shown.get(&id) {
@@ -258,7 +261,8 @@ impl Cloud {
         }
     }
 
-    /// Returns the facts that the kubelet of a server knows, or `None` when the project has no such server.
+    /// Returns the facts about a server that the simulated kubelet on it needs. Returns `None` when the project has no
+    /// such server.
     pub(crate) fn seen_by_its_kubelet(&self, project: u64, id: u64) -> Option<SeenServer> {
         let world = self.lock();
         let server = world.servers.get(&id);
@@ -271,7 +275,8 @@ impl Cloud {
         })
     }
 
-    /// Returns the servers of a project that are `running`. The function is cheap, because the kubelets call it often.
+    /// Returns the IDs of the servers of a project that have the status `running`. Simulated kubelets call this
+    /// function often, so it makes no JSON.
     pub fn running_servers(&self, project: u64) -> HashSet<u64> {
         let world = self.lock();
         let running = world.servers_of(project).filter(|server| server.is_running());
@@ -283,38 +288,41 @@ impl Cloud {
         self.lock().networks_of(project).map(|network| network.json().value()).collect()
     }
 
-    /// Calls `edit` with the JSON of a server. The API then shows the changed JSON, even when the real API would never
-    /// show it. `edit` must not call this cloud, which is locked. Nothing happens when the server is gone.
+    /// Lets a test change the JSON that the API shows of a server: `edit` gets the JSON and changes it. The API then
+    /// shows the changed JSON, even if the real API could never show it. `edit` must not call this cloud, which is
+    /// locked. Nothing happens when there is no such server.
     pub fn edit_server(&self, id: u64, edit: impl FnOnce(&mut Value)) {
         servers::edit(&mut self.lock(), id, edit);
     }
 
-    /// Removes a server without an action, as if the server had never existed.
+    /// Deletes a server at once and without an action. The server also disappears from load balancers and networks.
     pub fn delete_server(&self, id: u64) {
         servers::remove(&mut self.lock(), id);
     }
 
-    /// Removes a server without an action. Load balancers continue to show the server as a target, as an
-    /// operator reported: <https://github.com/hetznercloud/hcloud-cloud-controller-manager/issues/505>
+    /// Deletes a server at once and without an action, but load balancers keep the server as a target. An operator has
+    /// reported this behaviour of the real API:
+    /// <https://github.com/hetznercloud/hcloud-cloud-controller-manager/issues/505>
     pub fn delete_server_but_not_targets(&self, id: u64) {
         servers::remove_without_targets(&mut self.lock(), id);
     }
 
-    /// Switches a server on or off without an action.
+    /// Switches a server on or off at once and without an action.
     pub fn set_power(&self, id: u64, on: bool) {
         if let Some(server) = self.lock().servers.get_mut(&id) {
             server.set_status(if on { Status::Running } else { Status::Off });
         }
     }
 
-    /// Sets how many requests a project may make in an hour, and how many of them are left now.
+    /// Sets the rate limit of a project: how many requests it can make in an hour, and how many of them are left now.
     pub fn set_rate_limit(&self, project: u64, limit: u32, remaining: u32) {
         let mut world = self.lock();
         let now = world.clock.now();
         world.budgets.entry(project).or_insert_with(|| Budget::new(now)).set(limit, remaining, now);
     }
 
-    /// Makes the next action with this command (`add_route`, `create_server`, …) end as an error, without effect.
+    /// Makes the next action with this command (`add_route`, `create_server`, …) fail with this error. The action then
+    /// changes nothing.
     pub fn fail_next_action(&self, command: &str, code: &str, message: &str) {
         self.lock().actions.fail_next(command, code, message);
     }
@@ -324,21 +332,21 @@ impl Cloud {
         !self.lock().actions.is_idle()
     }
 
-    /// Sets whether actions are held. While they are held, no action ends. Once they are released, the actions that
-    /// are due end.
+    /// Sets whether all actions are kept from ending. While `held` is true, they run on. After `held` was set to false,
+    /// all actions whose time has come end.
     pub fn hold_actions(&self, held: bool) {
         self.lock().actions.hold(held);
     }
 
-    /// Sets the server that the metadata service serves. With `None` the service answers 404 to everything.
+    /// Sets the server that the metadata service describes. With `None` the service answers every request with 404.
     pub fn set_metadata_server(&self, server: Option<u64>) {
         self.lock().metadata_server = server;
     }
 
-    /// Locks the state of the cloud and does the work that is due by now.
+    /// Locks the state of the cloud, and ends the actions whose time has come.
     fn lock(&self) -> MutexGuard<'_, World> {
-        // The lock is used even after a panic in another test. That test has failed already, and the other tests
-        // may go on.
+        // A test that panics while it holds the lock makes the lock poisoned. The lock is used all the same, because
+        // other tests with this cloud must go on.
         let mut world = self.world.lock().unwrap_or_else(PoisonError::into_inner);
         let now = world.clock.now();
         world.advance(now);
@@ -358,7 +366,8 @@ impl Handler for Cloud {
         let correlation = world.new_correlation_id();
         let budget = world.budgets.get(&project).cloned();
         let ahead_s = world.circumstances.clock_ahead_s;
-        // The answer is converted to bytes after the lock was released, so that other requests are served meanwhile.
+        // The lock is released before the answer is converted to bytes, so that the cloud can serve other requests
+        // during the conversion.
         drop(world);
         let response = match answer {
             Ok(reply) => reply.response(),
@@ -400,8 +409,8 @@ impl Reply {
     }
 }
 
-/// Returns the answer, and the ID of the project to whose rate limit the request counts. The ID is 0 when the
-/// token is unknown.
+/// Answers a request to the API. Also returns the ID of the project to whose rate limit the request counts, which is 0
+/// when the token is unknown.
 fn answer(world: &mut World, request: &Request) -> (u64, Result<Reply, ApiError>) {
     let token = request.header("authorization").and_then(|value| value.strip_prefix("Bearer "));
     let token = token.and_then(|token| world.tokens.get(token)).copied();

@@ -1,4 +1,4 @@
-//! The fields of a resource that a test has changed by hand to values that the simulation cannot produce.
+//! Stores the fields of a resource's JSON that a test has changed to values which the simulation itself would not show.
 
 use std::collections::BTreeMap;
 
@@ -6,13 +6,14 @@ use serde_json::Value;
 
 use super::text::Text;
 
-/// The top-level fields whose values are shown instead of the simulation's values. `None` means that the field
-/// is not shown.
+/// The top-level JSON fields that a test has changed, with the values that are shown instead of the simulation's
+/// values. `None` means that the field is not shown.
 #[derive(Clone, Debug, Default)]
 pub struct Overlay(BTreeMap<String, Option<Value>>);
 
 impl Overlay {
-    /// Returns the fields in which `wanted` differs from `plain`, which is the JSON that the simulation would show.
+    /// Returns the fields in which the JSON `wanted` differs from `plain`. `wanted` is what a test wants the API to
+    /// show, and `plain` is what the simulation would show.
     pub fn between(wanted: &Value, plain: &Value) -> Overlay {
         let (Some(wanted), Some(plain)) = (wanted.as_object(), plain.as_object()) else {
             return Overlay::default();
@@ -22,12 +23,12 @@ impl Overlay {
         Overlay(names.map(|name| (name.clone(), wanted.get(name).cloned())).collect())
     }
 
-    /// Removes the value that was set for this field. The simulation's value is then shown again.
+    /// Removes the value that a test has set for this field, so that the simulation's value is shown again.
     pub fn forget(&mut self, field: &str) {
         self.0.remove(field);
     }
 
-    /// Returns `plain` after replacing the fields that were set by hand.
+    /// Returns the JSON `plain` with the values that a test has set.
     pub fn over(&self, plain: Text) -> Text {
         if self.0.is_empty() {
             return plain;

@@ -1,5 +1,5 @@
-//! The parts that all resources of a project have in common: an ID, a name that is unique for their kind, and labels.
-//! The module finds, lists and names resources by these parts.
+//! The fields that all resources of a project have: an ID, a name that is unique among resources of the same kind, and
+//! labels. The functions here find, list and rename resources by these fields.
 
 use std::collections::BTreeMap;
 
@@ -13,12 +13,13 @@ use super::text::Part;
 use super::world::World;
 use super::{Call, Reply};
 
-/// A resource of a project.
+/// A resource that belongs to a project, e.g. a server or a load balancer.
 pub trait Owned: Sized + 'static {
-    /// The name of the kind in errors and in the resources of an action, e.g. `load_balancer`.
+    /// The name of the kind of resource, e.g. `load_balancer`. Errors contain this name, and so does the field
+    /// `resources` of an action.
     const KIND: &'static str;
 
-    /// Returns the resources of all projects, by ID.
+    /// Returns all resources of this kind in all projects, by ID.
     fn all(world: &World) -> &BTreeMap<u64, Self>;
 
     fn id(&self) -> u64;
@@ -69,7 +70,7 @@ pub fn of_project<T: Owned>(world: &World, project: u64) -> impl Iterator<Item =
     T::all(world).values().filter(move |one| one.project() == project)
 }
 
-/// Finds a resource of the caller's project.
+/// Finds a resource of any kind by its ID in the caller's project.
 pub fn find<'c, T: Owned>(call: &'c Call, id: u64) -> Result<&'c T, ApiError> {
     T::all(call.world)
         .get(&id)
@@ -77,7 +78,8 @@ pub fn find<'c, T: Owned>(call: &'c Call, id: u64) -> Result<&'c T, ApiError> {
         .ok_or_else(|| ApiError::not_found(T::KIND, id))
 }
 
-/// Returns the resources that match `name` and `label_selector` of a request, in the order of its `sort`.
+/// Returns the resources that match the query parameters `name` and `label_selector` of a request. They are sorted by
+/// the parameter `sort`.
 pub fn select<'w, T: Owned>(
     query: &Query,
     all: impl Iterator<Item = &'w T>,
@@ -97,8 +99,8 @@ pub fn select<'w, T: Owned>(
     Ok(found)
 }
 
-/// Answers a list of the project's resources that a request selects by the common fields. `key` is the last word of the
-/// path, and the name of the list in the answer.
+/// Answers a request for a list of resources in the caller's project. The request can select by `name` and
+/// `label_selector`. `key` is the last segment of the path and the name of the list in the answer.
 pub fn list<T: Owned, P: Part>(
     call: &Call,
     key: &str,
@@ -111,13 +113,14 @@ pub fn list<T: Owned, P: Part>(
     Ok(page.reply(&format!("/{key}"), key, &found, |one| show(one)))
 }
 
-/// Reads the name of a new resource.
+/// Reads the name of a new resource from a request, and checks the name.
 pub fn read_name<T: Owned>(call: &Call, fields: &mut Fields) -> Result<String, ApiError> {
     let name = fields.string("name")?;
     check_name::<T>(call, fields, fields.required("name", name)?, None)
 }
 
-/// Reads the new name and labels from a `PUT`. A name or labels that the request does not contain stay as they are.
+/// Reads the new name and the new labels of a resource from a `PUT` request. When the request leaves out the name or
+/// the labels, the present ones are returned.
 pub fn read_changes<T: Owned>(
     call: &Call,
     fields: &mut Fields,
@@ -131,8 +134,8 @@ pub fn read_changes<T: Owned>(
     Ok((name, labels))
 }
 
-/// Checks that a name is not empty and is unique in its project. The resource with the ID `own` may already
-/// have the name.
+/// Checks that a name is not empty, and that no other resource of its kind in the project has the name. `own` is the ID
+/// of the resource that is to be renamed.
 fn check_name<T: Owned>(
     call: &Call,
     fields: &Fields,

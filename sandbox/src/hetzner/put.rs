@@ -1,5 +1,5 @@
-//! Fills a project with resources from JSON that an API has returned. The resources keep their IDs. This module also
-//! returns the JSON of a project's resources.
+//! Adds resources to a project from the JSON that an API has returned for them. The resources keep their IDs. Another
+//! method returns the JSON of a project's resources.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -16,10 +16,10 @@ impl Cloud {
     /// Adds one resource to a project from the JSON in which the API shows it: `{"load_balancer": {"id": 7, …}}`. The
     /// kinds are `server`, `network`, `certificate`, `primary_ip` and `load_balancer`.
     ///
-    /// Fields that the simulation computes itself, such as the health of targets, are not read. The fields of a server
-    /// that are read are its name, its labels, its private addresses, and whether the server has public addresses. A
-    /// network must be added before its members, and a Primary IP before the load balancer that has it. A load balancer
-    /// whose Primary IPs do not exist gets new ones.
+    /// Fields that the simulation computes itself, such as the health of targets, are ignored. Of a server only four
+    /// facts are used: its name, its labels, its private addresses, and whether it has public addresses. A network must
+    /// be added before its members, and a Primary IP before its load balancer. A load balancer whose Primary IPs do not
+    /// exist gets new ones.
     ///
     /// # Panics
     /// Panics when the document is none of these resources, has no ID, or has a value that the simulation cannot store.
@@ -42,7 +42,8 @@ impl Cloud {
         done.unwrap_or_else(|error| panic!("cannot put {document}: {}", error.message));
     }
 
-    /// Returns the JSON of the load balancers, certificates and Primary IPs of a project, by kind and ID.
+    /// Returns the JSON of all load balancers, certificates and Primary IPs of a project. The key contains the kind and
+    /// the ID.
     pub fn shown(&self, project: u64) -> BTreeMap<(&'static str, u64), String> {
         let world = &*self.lock();
         let balancers = world.load_balancers_of(project);

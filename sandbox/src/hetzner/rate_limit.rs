@@ -1,4 +1,4 @@
-//! The request budget of a project, which refills evenly over an hour.
+//! The rate limit of a project: a number of requests that refills evenly over an hour.
 
 use std::time::{Duration, Instant};
 
@@ -6,15 +6,15 @@ use super::clock::Clock;
 use crate::exchange::Response;
 use crate::time;
 
-/// The documentation's default: 3,600 requests per hour and project, one a second.
+/// The API's documented limit: 3,600 requests per hour and project. This means one request a second.
 const DEFAULT_LIMIT: u32 = 3600;
 const HOUR: Duration = Duration::from_secs(3600);
 
 #[derive(Clone, Debug)]
 pub struct Budget {
     limit: u32,
-    /// The number of requests that are left. Its fraction is the part of the next request that was refilled so far,
-    /// and cannot be spent.
+    /// The number of requests that are left. A fraction means that the next request is partly refilled, and cannot be
+    /// used yet.
     remaining: f64,
     updated: Instant,
 }
@@ -28,7 +28,7 @@ impl Budget {
         *self = Budget { limit, remaining: f64::from(remaining), updated: now };
     }
 
-    /// Spends one request. Returns false when no request is left.
+    /// Counts one request. Returns false when no request is left, so that the request must be refused.
     pub fn spend(&mut self, clock: Clock, now: Instant) -> bool {
         self.refill(clock, now);
         let allowed = self.remaining >= 1.0;
@@ -38,7 +38,7 @@ impl Budget {
         allowed
     }
 
-    /// Adds the `RateLimit-*` headers.
+    /// Adds the `RateLimit-*` headers to an answer.
     pub fn annotate(&self, response: Response, clock: Clock) -> Response {
         let missing = 1.0 - self.remaining / f64::from(self.limit.max(1));
         let until_full = HOUR.mul_f64(missing.clamp(0.0, 1.0) * clock.scale());
@@ -53,9 +53,10 @@ impl Budget {
         let limit = f64::from(self.limit);
         let hours = now.saturating_duration_since(self.updated).as_secs_f64()
             / (HOUR.as_secs_f64() * clock.scale());
-        // When the scale is zero, an hour takes no time: `hours` is infinite, or NaN when no time has passed either.
+        // With the time scale 0 an hour takes no time. `hours` is then infinite, or NaN when no time has passed since
+        // the last refill.
         let refill = if hours.is_nan() { limit } else { hours * limit };
-        // A test may have set a number above the limit. A refill never lowers the number.
+        // A test can set more remaining requests than the limit. A refill does not lower this number.
         self.remaining = self.remaining.max((self.remaining + refill).min(limit));
         self.updated = now;
     }

@@ -1,11 +1,11 @@
-//! JSON that is built as text. To build a [`Value`] for a server with its prices would take twenty times as long.
+//! Builds JSON as text. Building a [`Value`] for a server with its prices would take twenty times as long.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write};
 
 use serde_json::Value;
 
-/// One JSON document.
+/// A JSON document as text.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Text(String);
 
@@ -15,7 +15,7 @@ impl Text {
         Text(String::new())
     }
 
-    /// Wraps `json`, which must be a JSON document.
+    /// Wraps a text that is already a JSON document.
     pub fn of(json: String) -> Text {
         Text(json)
     }
@@ -26,7 +26,7 @@ impl Text {
         Text(out)
     }
 
-    /// Adds one more field to the end of an object, which must not be empty. Nothing happens when `value` is `None`.
+    /// Adds a field to the end of a JSON object that has at least one field. Nothing happens when `value` is `None`.
     pub fn and(mut self, name: &str, value: Option<Text>) -> Text {
         if let Some(value) = value {
             self.0.pop();
@@ -39,7 +39,7 @@ impl Text {
         self.0.into_bytes()
     }
 
-    /// Parses the text.
+    /// Parses the JSON text.
     pub fn value(&self) -> Value {
         serde_json::from_str(&self.0).unwrap_or_default()
     }
@@ -57,12 +57,13 @@ impl fmt::Display for Text {
     }
 }
 
-/// A value that can be written into a JSON document.
+/// A value that can be written as a part of a JSON document.
 pub trait Part {
     fn write(&self, out: &mut String);
 }
 
-/// Makes a JSON document: `text!({"id": 1, "nested": {"none": null, "empty": []}, "name": some_part})`.
+/// Builds a JSON document from JSON syntax with Rust expressions as values: `text!({"id": 1, "nested": {"none": null,
+/// "empty": []}, "name": some_part})`.
 macro_rules! text {
     ({ $($fields:tt)* }) => {{
         let mut out = String::with_capacity(256);
@@ -128,7 +129,7 @@ impl Part for String {
     }
 }
 
-/// Implements `Part` for types whose `Display` text is JSON.
+/// Implements `Part` for types whose `Display` output is already valid JSON.
 macro_rules! displayed {
     ($($kind:ty)*) => {
         $(impl Part for $kind {

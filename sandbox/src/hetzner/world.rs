@@ -1,4 +1,4 @@
-//! The whole state of the simulated cloud, behind one lock in [`super::Cloud`].
+//! The whole state of the simulated cloud. One lock in [`super::Cloud`] protects it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
@@ -17,13 +17,13 @@ use super::primary_ips::PrimaryIp;
 use super::rate_limit::Budget;
 use super::servers::Server;
 
-/// The first ID of the resources that projects contain. Projects themselves are numbered from 1.
+/// The ID of the first resource that is created in any project. Projects have small IDs that begin at 1.
 const FIRST_ID: u64 = 1_000_001;
 
 pub struct World {
     pub clock: Clock,
     pub tokens: HashMap<String, Token>,
-    /// The request budget of each project. Project 0 stands for requests with an unknown token.
+    /// The rate limit of each project, by its ID. Requests with an unknown token count for the ID 0.
     pub budgets: BTreeMap<u64, Budget>,
     pub servers: BTreeMap<u64, Server>,
     pub networks: BTreeMap<u64, Network>,
@@ -35,7 +35,7 @@ pub struct World {
     pub actions: Actions,
     pub pool: Pool,
     pub circumstances: Circumstances,
-    /// The server whose metadata the metadata service shows.
+    /// The ID of the server that the metadata service describes.
     pub metadata_server: Option<u64>,
     next_id: u64,
     chosen_id: Option<u64>,
@@ -72,8 +72,8 @@ impl World {
         }
     }
 
-    /// Returns a new ID, which is larger than all earlier IDs, or else the ID
-    /// that [`with_id`](World::with_id) has chosen.
+    /// Returns the ID for a new resource, which is larger than all earlier IDs. Inside of [`with_id`](World::with_id),
+    /// the first new resource gets the chosen ID instead.
     pub fn new_id(&mut self) -> u64 {
         self.chosen_id.take().unwrap_or_else(|| {
             self.next_id += 1;
@@ -81,7 +81,8 @@ impl World {
         })
     }
 
-    /// Calls `make`, and gives this ID to the first resource that `make` creates. Later resources get new IDs.
+    /// Calls `make`, and gives the ID `id` to the first resource that `make` creates. Resources that are created later
+    /// get larger IDs.
     pub fn with_id<T>(&mut self, id: u64, make: impl FnOnce(&mut World) -> T) -> T {
         self.next_id = self.next_id.max(id.saturating_add(1));
         self.chosen_id = Some(id);
@@ -90,7 +91,7 @@ impl World {
         made
     }
 
-    /// Returns 32 hexadecimal digits, which are different for every answer of this cloud.
+    /// Returns 32 hexadecimal digits. Each call returns different digits.
     pub fn new_correlation_id(&mut self) -> String {
         self.next_correlation += 1;
         format!(
@@ -120,7 +121,7 @@ impl World {
         owned::of_project(self, project)
     }
 
-    /// Lets all work take effect that is due at `now`, in the order in which it is due.
+    /// Does all work that is due at `now`, such as the end of actions, in the order in which it is due.
     pub fn advance(&mut self, now: Instant) {
         while let Some(due) = self.actions.take_due(now) {
             due.run(self);
@@ -128,7 +129,7 @@ impl World {
     }
 }
 
-/// Applies the mixing step of the splitmix64 generator. The step is a bijection, so different numbers stay different.
+/// Mixes the bits of a number as the splitmix64 generator does. Different numbers always have different results.
 fn scramble(number: u64) -> u64 {
     let mut mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,16 +1,18 @@
-//! The simulated kubelets, which register and report Nodes, and the simulated node controller, which reacts when a
-//! kubelet does not report.
+//! The simulated kubelets, which create Nodes and report their conditions. This module also simulates the node
+//! controller of Kubernetes, which reacts when a kubelet does not report.
 //!
-//! A simulated kubelet behaves as with `--cloud-provider=external`. The kubelet registers its Node with the
-//! `uninitialized` taint and the addresses that it finds, and reports the Node's conditions every [`REPORT_PERIOD`].
-//! The kubelet never changes addresses, labels or taints of a Node that exists, because the CCM manages them. The
-//! kubelet is silent while its server is not `running` or is gone. When the machine comes back, the kubelet reports at
-//! once, and registers again if its Node was deleted meanwhile. A Node that is deleted while its machine runs stays
-//! deleted, as with a real kubelet until its restart.
+//! A simulated kubelet behaves as with `--cloud-provider=external`. It creates its Node with the `uninitialized` taint
+//! and the addresses that it finds. It then reports the Node's conditions every [`REPORT_PERIOD`]. It never changes
+//! addresses, labels or taints of an existing Node, because the cloud controller manager does that.
 //!
-//! The simulated node controller sets the conditions to `Unknown` and adds the `unreachable` taints after
-//! [`GRACE_PERIOD`] of silence, and removes the `not-ready` and `unreachable` taints from a node that reports. Pods and
-//! the Leases in `kube-node-lease` are not simulated.
+//! A kubelet does not report while its server is not `running` or does not exist. When the server runs again, the
+//! kubelet reports at once. If its Node was deleted in the time between, the kubelet creates the Node again. A Node
+//! that is deleted while its server runs stays deleted. This is also the case with a real kubelet, until the kubelet
+//! restarts.
+//!
+//! When a kubelet has not reported for [`GRACE_PERIOD`], the simulated node controller sets the Node's conditions to
+//! `Unknown` and adds the `unreachable` taints. When the kubelet reports again, the node controller removes the
+//! `not-ready` and `unreachable` taints. Pods and the Leases in `kube-node-lease` are not simulated.
 
 mod node;
 mod report;
@@ -27,26 +29,28 @@ use crate::kubernetes::Cluster;
 use crate::robot::Robot;
 use crate::time;
 
-/// The time between two reports when nothing has changed. It is the kubelet's `nodeStatusReportFrequency`.
+/// The time between two reports of a kubelet when nothing has changed. A real kubelet calls it
+/// `nodeStatusReportFrequency`.
 pub const REPORT_PERIOD: Duration = Duration::from_secs(5 * 60);
-/// The time between two checks of a machine's state. It is the kubelet's `nodeStatusUpdateFrequency`.
+/// The time between two checks whether a server runs. A real kubelet calls it `nodeStatusUpdateFrequency`.
 pub const UPDATE_PERIOD: Duration = Duration::from_secs(10);
-/// How long a kubelet is silent before the conditions of its Node become `Unknown`. It is the
-/// node controller's `--node-monitor-grace-period`.
+/// How long a kubelet can be silent before the conditions of its Node become `Unknown`. The node controller's flag for
+/// it is `--node-monitor-grace-period`.
 pub const GRACE_PERIOD: Duration = Duration::from_secs(50);
 
-/// The shortest time between two checks of all machines. It leaves most of the processor time to the program under
-/// test, even when the scale is small and the cluster is large.
+/// The shortest time between two checks of all servers. Even with a small time scale and a large cluster, the checks
+/// then leave most of the processor time to the tested program.
 const SHORTEST_PERIOD: Duration = Duration::from_millis(20);
-/// The pause after a check of all machines lasts at least this many times as long as the check, which also leaves most
-/// of the processor time to the program under test.
+/// The pause after a check of all servers is at least this many times as long as the check itself. The checks then
+/// leave most of the processor time to the tested program.
 const REST: u32 = 9;
 
-/// All kubelets of a cluster.
+/// All simulated kubelets of a cluster.
 pub struct Kubelets {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
-    /// The time of the next check of all machines. `None` when a thread checks them, or when nothing checks them.
+    /// The time of the next check of all servers in [`catch_up`](Kubelets::catch_up). `None` when a thread makes the
+    /// checks, or when nothing makes them.
     next_look: Mutex<Option<Instant>>,
 }
 
@@ -69,8 +73,8 @@ struct State {
 struct Kubelet {
     spec: NodeSpec,
     reported: Instant,
-    /// The time since which the kubelet has not reported, because its machine does not run or because it hangs. `None`
-    /// while the machine runs and the kubelet does not hang.
+    /// The time since which the kubelet has not reported, because its server does not run or because the kubelet hangs.
+    /// `None` while the kubelet reports.
     silent: Option<Instant>,
     /// Whether the node controller has already set the node's conditions to `Unknown`.
     unknown: bool,
@@ -78,19 +82,21 @@ struct Kubelet {
     hangs: bool,
 }
 
-/// The work that a pass over all kubelets does in addition to the work that is due.
+/// What a check of all kubelets does, in addition to the work that is due.
 #[derive(Clone, Copy, PartialEq)]
 enum Pass {
-    /// The pass does no additional work.
+    /// The check does nothing in addition.
     Due,
-    /// Each kubelet reports its Node now, except a kubelet that hangs or whose machine does not run.
+    /// Each kubelet reports its Node now, even if no report is due. A kubelet that hangs or whose server does not run
+    /// does not report.
     Report,
-    /// The grace period of every silent kubelet is treated as over.
+    /// Each kubelet that does not report is treated as if the grace period were over.
     Expire,
 }
 
 impl Kubelets {
-    /// Creates kubelets on the servers of `project` and on dedicated servers. All periods are multiplied by `scale`.
+    /// Creates an empty list of simulated kubelets. They will run on cloud servers of `project` and on dedicated
+    /// servers. All their durations are multiplied by `scale`.
     pub(crate) fn new(
         cloud: Arc<Cloud>,
         project: u64,
@@ -106,8 +112,8 @@ impl Kubelets {
         }
     }
 
-    /// Starts the kubelets' reports. A thread makes the reports when `with_thread` is true. Otherwise, calls
-    /// of [`catch_up`](Kubelets::catch_up) make them.
+    /// Starts the regular reports of the kubelets. When `with_thread` is true, a thread makes the reports. Otherwise
+    /// each call of [`catch_up`](Kubelets::catch_up) makes those that are due.
     pub(crate) fn run(&mut self, with_thread: bool) -> std::io::Result<()> {
         if !with_thread {
             self.next_look = Mutex::new(Some(time::now() + self.shared.period()));
@@ -120,8 +126,8 @@ impl Kubelets {
         Ok(())
     }
 
-    /// Does the work that is due by now. Nothing happens when a thread does this work. A kubelet counts as silent from
-    /// the first check that finds its machine stopped.
+    /// Makes the reports that are due by now. Does nothing when a thread makes the reports. A kubelet whose server has
+    /// stopped counts as silent only from the first check that notices this.
     pub fn catch_up(&self) {
         let mut next_look = self.next_look.lock().unwrap_or_else(PoisonError::into_inner);
         let now = time::now();
@@ -131,10 +137,10 @@ impl Kubelets {
         }
     }
 
-    /// Adds a machine and creates its Node, which is Ready. `spec` says whether the Node is initialised.
+    /// Adds a kubelet and creates its Node, which is Ready. `spec` says whether the Node is initialised.
     ///
     /// # Panics
-    /// Panics when a Node of that name exists, or when the API server refuses the object.
+    /// Panics when a Node of that name exists, or when the API server refuses the Node.
     pub fn register(&self, spec: NodeSpec) {
         self.shared.register(&spec);
         let kubelet =
@@ -142,24 +148,25 @@ impl Kubelets {
         self.shared.state().kubelets.push(kubelet);
     }
 
-    /// Returns the number of machines that have joined.
+    /// Returns the number of kubelets, including those whose server has stopped.
     pub fn count(&self) -> usize {
         self.shared.state().kubelets.len()
     }
 
-    /// Makes the kubelet of a machine hang. The machine runs on, but the kubelet no longer reports its Node.
+    /// Makes the kubelet of this Node hang: the kubelet no longer reports, although its server runs.
     pub fn hang(&self, node: &str) {
         let mut state = self.shared.state();
         let named = |kubelet: &&mut Kubelet| kubelet.spec.name == node;
         state.kubelets.iter_mut().filter(named).for_each(|kubelet| kubelet.hangs = true);
     }
 
-    /// Makes every kubelet report now, except a kubelet that hangs or whose machine does not run.
+    /// Makes every kubelet report now, except when it hangs or when its server does not run.
     pub fn heartbeat(&self) {
         self.shared.pass(Pass::Report);
     }
 
-    /// Ends the grace period of every silent kubelet.
+    /// Treats all kubelets that do not report as if the grace period were over. The conditions of their Nodes become
+    /// `Unknown`.
     pub fn expire(&self) {
         self.shared.pass(Pass::Expire);
     }
@@ -180,7 +187,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the time between two checks of all machines.
+    /// Returns the time between two checks of all servers.
     fn period(&self) -> Duration {
         UPDATE_PERIOD.mul_f64(self.scale).max(SHORTEST_PERIOD)
     }

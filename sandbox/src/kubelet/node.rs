@@ -1,4 +1,4 @@
-//! The Node object as a kubelet with `--cloud-provider=external` registers and reports it.
+//! The Node object that a kubelet with `--cloud-provider=external` creates.
 
 use std::collections::BTreeMap;
 
@@ -6,37 +6,39 @@ use serde_json::{Value, json};
 
 use super::weight::pad;
 
-/// A machine that joins the cluster.
+/// The description of a machine that becomes a Node of the cluster, with its simulated kubelet.
 #[derive(Clone, Debug, Default)]
 pub struct NodeSpec {
     pub name: String,
-    /// The ID of the machine's cloud server. A machine without a cloud server and without a dedicated
-    /// server always runs.
+    /// The ID of the cloud server on which the kubelet runs. A kubelet without a cloud server and without a dedicated
+    /// server always reports.
     pub server: Option<u64>,
-    /// The machine number of the dedicated server, see
+    /// The machine number of the dedicated server on which the kubelet runs, see
     /// [`DedicatedServer::machine`](crate::robot::DedicatedServer::machine).
     pub machine: Option<u64>,
-    /// The address that the kubelet finds without `--node-ip`.
+    /// The address that the kubelet reports when it is started without `--node-ip`.
     pub internal_ip: Option<String>,
-    /// The value of `--node-ip`. The kubelet reports this address instead of `internal_ip`, and writes it as
-    /// the annotation `alpha.kubernetes.io/provided-node-ip`.
+    /// The value of the kubelet's flag `--node-ip`. The kubelet reports this address instead of `internal_ip`. It also
+    /// writes the address into the annotation `alpha.kubernetes.io/provided-node-ip`.
     pub node_ip: Option<String>,
-    /// The pod ranges of the Node, which are one IPv4 range or one range of each family.
+    /// The pod CIDRs of the Node: one of IPv4, or one of IPv4 and one of IPv6.
     pub pod_cidrs: Vec<String>,
-    /// Labels in addition to those that every kubelet sets.
+    /// Labels of the Node, in addition to those that every kubelet sets.
     pub labels: BTreeMap<String, String>,
-    /// The provider ID of a node that another CCM has initialised already. Such a node has no `uninitialized` taint.
+    /// The provider ID of a Node that a cloud controller manager has already initialised. Such a Node has no
+    /// `uninitialized` taint.
     pub provider_id: Option<String>,
-    /// The architecture, which is `amd64` when empty.
+    /// The CPU architecture. An empty text means `amd64`.
     pub architecture: String,
-    /// The smallest size of the Node, in bytes of JSON. The Node is padded with what real nodes contain: labels,
-    /// annotations, managed fields, images. Real nodes have 10 to 25 kB.
+    /// The Node's smallest size in bytes of JSON. A smaller Node is filled with labels, annotations, managed fields and
+    /// images, as real Nodes have them. Real Nodes have 10 to 25 kB.
     pub bytes: usize,
 }
 
-/// The taint that a kubelet with an external cloud provider sets and the CCM removes.
+/// The taint of a Node that is not initialised. A kubelet with an external cloud provider sets the taint, and the cloud
+/// controller manager removes it.
 pub const UNINITIALIZED_TAINT: &str = "node.cloudprovider.kubernetes.io/uninitialized";
-/// Returns the object to create: metadata, spec and status.
+/// Returns the Node object that the kubelet creates, with its metadata, spec and status.
 pub(super) fn registration(spec: &NodeSpec) -> Value {
     let mut node = json!({
         "apiVersion": "v1",
@@ -87,7 +89,7 @@ fn annotations(spec: &NodeSpec) -> Value {
 
 fn status(spec: &NodeSpec) -> Value {
     let own = spec.node_ip.as_deref().or(spec.internal_ip.as_deref()).into_iter();
-    // `--node-ip` may contain one address of each family.
+    // The kubelet's flag `--node-ip` is allowed to contain two addresses, one of IPv4 and one of IPv6.
     let own =
         own.flat_map(|ips| ips.split(',')).map(|ip| json!({"type": "InternalIP", "address": ip}));
     let addresses: Vec<Value> =
@@ -123,7 +125,7 @@ fn architecture(spec: &NodeSpec) -> &str {
     if spec.architecture.is_empty() { "amd64" } else { &spec.architecture }
 }
 
-/// Returns an identifier that looks like a UUID and is always the same for the same machine.
+/// Returns an identifier that looks like a UUID. It depends only on the Node's name and on `which`.
 fn identifier(spec: &NodeSpec, which: u64) -> String {
     let seed = spec.name.bytes().fold(which, |seed, byte| seed.wrapping_mul(257) ^ u64::from(byte));
     let mut generator = crate::faults::SplitMix64::new(seed);

@@ -1,14 +1,13 @@
-//! The changes of a Node's conditions and taints when its kubelet reports, and when the node controller
-//! gets no reports.
+//! Changes a Node's conditions and taints, when its kubelet reports and when the kubelet has been silent for too long.
 
 use serde_json::{Map, Value, json};
 
 use crate::time;
 
-/// The taint that the API server sets on a new node. The node controller sets the taint while the kubelet reports that
-/// the Node is not ready.
+/// The taint of a Node that is not ready. The API server sets it on a new Node, and the node controller sets it while
+/// the kubelet reports that the Node is not ready.
 const NOT_READY_TAINT: &str = "node.kubernetes.io/not-ready";
-/// The taint that the node controller sets while the kubelet is silent.
+/// The taint that the node controller sets while a kubelet does not report.
 const UNREACHABLE_TAINT: &str = "node.kubernetes.io/unreachable";
 
 /// The conditions that a healthy kubelet reports, each with type, status, reason and message.
@@ -24,8 +23,8 @@ const CONDITIONS: [[&str; 4]; 4] = [
     ["Ready", "True", "KubeletReady", "kubelet is posting ready status"],
 ];
 
-/// Updates the Node when its kubelet reports that everything is well. The taints of the node controller are
-/// removed as well.
+/// Changes a Node as when its kubelet reports that everything is well. The taints `not-ready` and `unreachable` are
+/// removed.
 pub(super) fn ready(node: &mut Value) {
     for [kind, status, reason, message] in CONDITIONS {
         set_condition(node, kind, status, reason, message, true);
@@ -33,7 +32,8 @@ pub(super) fn ready(node: &mut Value) {
     set_taints(node, &[NOT_READY_TAINT, UNREACHABLE_TAINT], &[]);
 }
 
-/// Updates the Node when its kubelet has been silent for the node controller's grace period.
+/// Changes a Node as the node controller does when the kubelet has not reported for the grace period. The conditions
+/// become `Unknown`, and the taint `unreachable` is added.
 pub(super) fn unknown(node: &mut Value) {
     for [kind, ..] in CONDITIONS {
         let message = "Kubelet stopped posting node status.";
@@ -87,7 +87,7 @@ fn set_taints(node: &mut Value, removed: &[&str], added: &[Value]) {
     }
 }
 
-/// Returns the array at `node.part.field`, and creates the array when it does not exist.
+/// Returns the array at `node.part.field`. Creates an empty array when there is none.
 fn array<'a>(node: &'a mut Value, part: &str, field: &str) -> &'a mut Vec<Value> {
     fn at<'a>(value: &'a mut Value, key: &str, empty: Value) -> &'a mut Value {
         if !value.is_object() {

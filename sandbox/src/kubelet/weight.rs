@@ -1,13 +1,15 @@
-//! Padding that makes a Node as large as the Node of a real machine: labels and annotations of other programs,
-//! managed fields, images.
+//! Makes a simulated Node as large as a real one. It adds labels and annotations as other programs set them, managed
+//! fields, and images.
 
 use serde_json::{Map, Value, json};
 
-/// The numbers of labels and annotations that a padded Node gets. Other programs usually set as many on a real node.
+/// How many labels and how many annotations a filled Node has. Real Nodes usually have as many, because other programs
+/// set them.
 const LABELS: usize = 12;
 const ANNOTATIONS: usize = 6;
 
-/// Pads a Node to at least this many bytes of JSON. 0 leaves the Node as it is. A Node of 12,000 bytes has 45 images.
+/// Adds labels, annotations, managed fields and images to a Node until it has at least this many bytes of JSON. With 0
+/// the Node stays as it is. A Node of 12,000 bytes has 45 images.
 pub(super) fn pad(node: &mut Value, bytes: usize) {
     if bytes == 0 {
         return;
@@ -45,7 +47,7 @@ fn fill(map: &mut Value, most: usize, entry: impl Fn(usize) -> (String, String))
     }
 }
 
-/// Returns the `managedFields` that the API server records for the kubelet and the node controllers.
+/// Returns the field `managedFields` that an API server stores for the changes of the kubelet and the node controllers.
 fn managed_fields(node: &Value) -> Value {
     let metadata = &node["metadata"];
     let status = &node["status"];
@@ -76,7 +78,7 @@ fn managed_fields(node: &Value) -> Value {
     ])
 }
 
-/// Returns the names of the fields on the first two levels of `value` in the form of `managedFields`, where the field
+/// Returns the names of the fields on the first two levels of `value`, in the format of `managedFields`: the field
 /// `name` becomes `"f:name": {}`.
 fn fields_of(value: &Value) -> Value {
     let inner = |value: &Value| match value {

@@ -1,8 +1,8 @@
-//! The Robot web service in memory: dedicated servers, the logins that can see the servers, and the service's limits.
+//! Simulates Hetzner's Robot web service in memory: dedicated servers, logins, and rate limits.
 //!
 //! The rules and the JSON are those of <https://robot.hetzner.com/doc/webservice/en.html>. Where that document says
-//! nothing, a comment says what the simulation does. This module knows nothing of the simulated Cloud, which asks this
-//! module whether an address belongs to a dedicated server.
+//! nothing, a comment says what the simulation does. This module does not depend on the simulated Hetzner Cloud, which
+//! asks it whether an address belongs to a dedicated server.
 
 mod operator;
 
@@ -19,97 +19,99 @@ use serde_json::{Value, json};
 use crate::exchange::{Handler, Request, Response};
 use crate::time;
 
-/// The number of failed logins after which the caller's address is blocked, and the length of the block. All callers of
-/// a sandbox share one address. A failed login is forgotten after the length of a block, but not because of a
-/// successful login. Robot's document does not say when a failed login is forgotten.
+/// After this number of failed logins, the caller's IP address is blocked for the duration `BLOCK`. All callers of a
+/// sandbox share one address. A failed login is forgotten after the duration `BLOCK`, but not because of a successful
+/// login. Robot's documentation does not say when a failed login is forgotten.
 const FAILURES: usize = 3;
 const BLOCK: Duration = Duration::from_secs(600);
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// The account of which clients of the sandbox get a login. The addresses of its servers may be targets
-/// of load balancers.
+/// The Robot account for which clients of the sandbox get a login. The addresses of its servers can be targets of load
+/// balancers.
 pub const OWN_ACCOUNT: u32 = 0;
 
-/// The web service of all accounts. The methods for tests do what an operator does in Robot's administration, or a
-/// technician in the data centre. They take effect at once, need no login, and do not count against a rate limit.
+/// The simulated Robot web service with all its accounts. Its methods for tests do what a customer can do in Robot's
+/// administration, or a technician in the data centre. They take effect at once, need no login, and do not count for a
+/// rate limit.
 pub struct Robot {
     scale: f64,
     state: Mutex<State>,
 }
 
-/// A dedicated server as the API shows it, with some facts that the API does not show.
+/// A dedicated server with the facts that the Robot API shows, and some that it does not show.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DedicatedServer {
     pub number: u64,
     pub name: String,
-    /// The server's IPv4 address. `None` is shown as null in an answer. The text may also be empty.
+    /// The server's IPv4 address. The API shows `None` as null. The text is sometimes empty.
     pub server_ip: Option<String>,
-    /// The IPv6 network without the `/64` at its end. `None` is shown as null in an answer. The text may also be empty.
+    /// The server's IPv6 network without `/64` at its end. The API shows `None` as null. The text is sometimes empty.
     pub server_ipv6_net: Option<String>,
     pub product: String,
     pub dc: String,
     pub traffic: String,
-    /// The status, `ready` or `in process`.
+    /// The status that Robot shows for the server, which is `ready` or `in process`.
     pub status: String,
     pub cancelled: bool,
     pub paid_until: String,
     pub ips: Vec<String>,
-    /// The subnets, each with its address and the length of its prefix, e.g. `64`. `None` is shown as null
-    /// in an answer.
+    /// The server's subnets, each with its address and its prefix length, e.g. `64`. The API shows `None` as null.
     pub subnets: Option<Vec<(String, String)>>,
-    /// The ways in which the server can be reset. When the list is empty, a request for the server's reset options
-    /// is answered with `RESET_NOT_AVAILABLE`.
+    /// The ways in which the server can be reset, e.g. `power`. When the list is empty, a request for the server's
+    /// reset options gets the error `RESET_NOT_AVAILABLE`.
     pub reset_types: Vec<String>,
-    /// The operating status, e.g. `not supported`. `None` means that the status is `running` or `shut off`, depending
-    /// on the power.
+    /// The operating status that the API shows, e.g. `not supported`. With `None` the API shows `running` or `shut
+    /// off`, depending on whether the server is on.
     pub operating_status: Option<String>,
     /// The account that owns the server. A new server belongs to [`OWN_ACCOUNT`].
     pub account: u32,
-    /// The address in the vSwitch of a Network. The API does not show this address.
+    /// The server's private address in the vSwitch of a Hetzner Cloud Network. The Robot API does not show this
+    /// address.
     pub private_ip: Option<Ipv4Addr>,
-    /// The machine that has this server number. A server number can be given to another machine.
+    /// A number that stands for the physical machine. After an edit by a test, the same server number can belong to
+    /// another machine.
     machine: u64,
     /// The time at which the machine was switched on. `None` while the machine is off.
     on: Option<Instant>,
 }
 
-/// The servers that a login sees.
+/// Which dedicated servers a login can see.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Sees {
-    /// A web service user, which sees all servers of an account.
+    /// The login of a web service user, who sees all servers of one account.
     Account(u32),
-    /// The "Admin login" of one server.
+    /// The login that Robot calls "Admin login", which sees only one server.
     Server(u64),
 }
 
-/// The two rate limits. Each is shared by all calls of its group of paths.
+/// One of the two rate limits of Robot. All requests to a group of paths share one limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Limit {
-    /// The limit of `/server` and the paths below it: 200 requests an hour.
+    /// The limit of requests to `/server` and to paths below it: 200 an hour.
     Server,
-    /// The limit of `/reset` and the paths below it: 500 requests an hour.
+    /// The limit of requests to `/reset` and to paths below it: 500 an hour.
     Reset,
 }
 
-/// The numbers of requests, by the result of the login.
+/// How many requests Robot has received, by the result of the login.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Logins {
     pub good: usize,
-    /// The requests with a wrong user or password, which were answered with 401.
+    /// The number of requests with a wrong user or password. They got the status 401.
     pub failed: usize,
-    /// The requests that came while the caller's address was blocked.
+    /// The number of requests that came while the caller's IP address was blocked.
     pub blocked: usize,
 }
 
 struct State {
     servers: BTreeMap<u64, DedicatedServer>,
-    /// The number of servers that were ever created.
+    /// The number of servers that were created so far, including servers that were removed.
     created: u64,
     users: Vec<User>,
     limits: [Budget; 2],
     failures: Vec<Instant>,
     blocked_until: Option<Instant>,
-    /// The answer that a blocked caller gets.
+    /// The answer to a request from a blocked IP address.
     blocked_answer: Response,
     logins: Logins,
 }
@@ -120,7 +122,7 @@ struct User {
     sees: Sees,
 }
 
-/// A limit of `max_request` requests within any period of length `interval`.
+/// A rate limit, which allows `max_request` requests within any period of the length `interval`.
 struct Budget {
     max_request: usize,
     interval: Duration,
@@ -128,7 +130,8 @@ struct Budget {
 }
 
 impl Robot {
-    /// Creates the service. `scale` multiplies every duration: the hour of the limits and the ten minutes of a block.
+    /// Creates a simulated Robot without servers. `scale` multiplies its durations: the hour of the rate limits and the
+    /// ten minutes of a block.
     pub fn new(scale: f64) -> Arc<Robot> {
         let budget = |max_request| Budget {
             max_request,
@@ -144,7 +147,8 @@ impl Robot {
                 limits: [budget(200), budget(500)],
                 failures: Vec::new(),
                 blocked_until: None,
-                // This answer is not documented. Users with a wrong password report a 403 that is not JSON:
+                // Robot's documentation does not describe the answer to a blocked caller. A user with a wrong password
+                // has reported an answer with status 403 that is not JSON:
                 // https://github.com/syself/cluster-api-provider-hetzner/issues/1262
                 blocked_answer: page(403, "403 Forbidden"),
                 logins: Logins::default(),
@@ -227,8 +231,8 @@ impl State {
         }
     }
 
-    /// Checks the login of a request. A request without a user is answered with 401, but does not count as
-    /// a failed login.
+    /// Checks the login of a request, and returns which servers the login can see. A request without a user gets the
+    /// status 401, but does not count as a failed login.
     fn authenticate(
         &mut self,
         request: &Request,
@@ -287,7 +291,7 @@ impl Sees {
 }
 
 impl DedicatedServer {
-    /// Returns the server in the form that the list of servers contains.
+    /// Returns the JSON of the server as the list `/server` contains it.
     fn server(&self) -> Value {
         let subnets = self.subnets.as_ref().map(|subnets| {
             let subnets = subnets.iter();
@@ -301,8 +305,8 @@ impl DedicatedServer {
         })
     }
 
-    /// Returns the server in the form in which a request for this server alone gets it. This form also says what the
-    /// server can do, e.g. `reset`.
+    /// Returns the JSON of the server as `/server/{number}` shows it. In addition to the JSON in the list, it says
+    /// which functions the server supports, e.g. `reset`.
     fn server_alone(&self) -> Value {
         let mut server = self.server();
         let has_reset = !self.reset_types.is_empty();
@@ -316,7 +320,7 @@ impl DedicatedServer {
         server
     }
 
-    /// Returns the reset options of the server in the form that the list of all reset options contains.
+    /// Returns the JSON of the server's reset options as the list `/reset` contains it.
     fn reset(&self) -> Value {
         json!({
             "server_ip": self.server_ip, "server_ipv6_net": self.server_ipv6_net,
@@ -344,7 +348,7 @@ impl DedicatedServer {
     }
 }
 
-/// Returns the user and password of HTTP basic authentication.
+/// Returns the user and the password of a request with HTTP basic authentication.
 fn basic(request: &Request) -> Option<(String, String)> {
     let (scheme, text) = request.header("authorization")?.split_once(' ')?;
     let bytes = BASE64_STANDARD.decode(text.trim()).ok()?;
@@ -363,7 +367,7 @@ fn unauthorized() -> Response {
     error(401, "UNAUTHORIZED", "Unauthorized").with_header("WWW-Authenticate", "Basic")
 }
 
-/// Returns the error for a call that has parameters. No call of this simulation takes parameters.
+/// Returns the error for a request with parameters. The requests that this simulation supports have no parameters.
 fn invalid_input(query: &[(String, String)]) -> Response {
     let names: Vec<&String> = query.iter().map(|(name, _)| name).collect();
     let body = json!({"error": {
@@ -372,7 +376,7 @@ fn invalid_input(query: &[(String, String)]) -> Response {
     Response::json(400, &body)
 }
 
-/// Returns an answer in HTML, as from a proxy in front of the web service.
+/// Returns an answer that contains an HTML page, as from a proxy in front of Robot.
 fn page(status: u16, title: &str) -> Response {
     Response {
         status,

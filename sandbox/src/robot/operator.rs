@@ -1,4 +1,5 @@
-//! The operations of operators and tests on dedicated servers, logins and limits. Everything takes effect at once.
+//! Methods of [`Robot`] with which tests change dedicated servers, logins and rate limits, as a customer or a
+//! technician could. All changes take effect at once.
 
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -8,11 +9,12 @@ use super::{DedicatedServer, Limit, Logins, OWN_ACCOUNT, Robot, Sees, User};
 use crate::exchange::Response;
 use crate::time;
 
-/// The number of the first server.
+/// The server number of the first server that is created.
 const FIRST_NUMBER: u64 = 2_000_001;
 
 impl Robot {
-    /// Creates a running server of [`OWN_ACCOUNT`] with one IPv4 address and one IPv6 subnet. Returns its number.
+    /// Creates a running dedicated server of the account [`OWN_ACCOUNT`], with one IPv4 address and one IPv6 subnet.
+    /// Returns the server's number.
     pub fn create(&self, name: &str) -> u64 {
         let mut state = self.lock();
         let number =
@@ -20,8 +22,8 @@ impl Robot {
         state.created += 1;
         let index = u16::try_from(state.created).unwrap_or_else(|_| panic!("too many servers"));
         let [high, low] = index.to_be_bytes();
-        // The addresses come from the second half of RFC 2544's range, because the simulated Cloud uses the
-        // first half first.
+        // The simulated Hetzner Cloud takes addresses from the first half of the range of RFC 2544 first. Dedicated
+        // servers get theirs from the second half, so that no address is used twice.
         let ipv4 = Ipv4Addr::new(198, 19, high, low).to_string();
         let ipv6 = Ipv6Addr::new(0x2001, 0xdb8, 0xffff, index, 0, 0, 0, 0).to_string();
         let server = DedicatedServer {
@@ -48,8 +50,8 @@ impl Robot {
         number
     }
 
-    /// Changes a server. When its number changes, another server with the new number is removed. Nothing happens when
-    /// the server does not exist.
+    /// Lets a test change a dedicated server. When `edit` changes the server's number, another server with the new
+    /// number is removed. Nothing happens when there is no such server.
     pub fn edit(&self, number: u64, edit: impl FnOnce(&mut DedicatedServer)) {
         let mut state = self.lock();
         if let Some(mut server) = state.servers.remove(&number) {
@@ -71,21 +73,23 @@ impl Robot {
         self.lock().servers.get(&number).cloned()
     }
 
-    /// Returns the number of the first server of that name.
+    /// Returns the number of the dedicated server with this name. When several servers have the name, the lowest number
+    /// is returned.
     pub fn number_of(&self, name: &str) -> Option<u64> {
         let state = self.lock();
         let mut servers = state.servers.values();
         servers.find(|server| server.name == name).map(|server| server.number)
     }
 
-    /// Switches a server on or off, as with its power button. The server's kubelet stops reporting, or reports again.
+    /// Switches a dedicated server on or off, as its power button does. The simulated kubelet on a server that is off
+    /// stops reporting, and starts again when the server is switched on.
     pub fn set_power(&self, number: u64, on: bool) {
         self.edit(number, |server| {
             server.on = on.then(|| server.on.unwrap_or_else(time::now));
         });
     }
 
-    /// Adds a login. A login of the same user is replaced.
+    /// Adds a login to Robot, or replaces the login of the same user.
     pub fn set_login(&self, user: &str, password: &str, sees: Sees) {
         let user = User { name: user.to_owned(), password: password.to_owned(), sees };
         let users = &mut self.lock().users;
@@ -95,8 +99,8 @@ impl Robot {
         }
     }
 
-    /// Returns the user and password of the first login that sees [`OWN_ACCOUNT`]. Clients of the sandbox get them as
-    /// `ROBOT_USER` and `ROBOT_PASSWORD`. Both are empty when there is no such login.
+    /// Returns the user and the password of the first login that sees all servers of [`OWN_ACCOUNT`]. The sandbox gives
+    /// them to clients as `ROBOT_USER` and `ROBOT_PASSWORD`. Both are empty when there is no such login.
     pub fn login(&self) -> (String, String) {
         let state = self.lock();
         let mut users = state.users.iter();
@@ -104,7 +108,7 @@ impl Robot {
         own.map(|user| (user.name.clone(), user.password.clone())).unwrap_or_default()
     }
 
-    /// Changes the password of [`login`](Robot::login). The old password is not accepted from now on.
+    /// Changes the password of the login that [`login`](Robot::login) returns. The old password is refused from now on.
     pub fn set_password(&self, password: &str) {
         self.set_login(&self.login().0, password, Sees::Account(OWN_ACCOUNT));
     }
@@ -113,8 +117,8 @@ impl Robot {
         self.lock().users.retain(|other| other.name != user);
     }
 
-    /// Sets a limit to `max_request` requests within `interval`, which is not scaled. Earlier requests no longer count
-    /// against the limit.
+    /// Sets a rate limit to `max_request` requests within `interval`, to which the time scale is not applied. Requests
+    /// that were already made no longer count.
     pub fn set_limit(&self, limit: Limit, max_request: usize, interval: Duration) {
         let mut state = self.lock();
         let budget = &mut state.limits[limit as usize];
@@ -122,19 +126,19 @@ impl Robot {
         (budget.max_request, budget.interval) = (max_request, interval);
     }
 
-    /// Sets the answer that a blocked caller gets. Without a call of this function, the answer is a 403 that
-    /// is not JSON.
+    /// Sets the answer to requests from a blocked IP address. The default is an answer with status 403 that is not
+    /// JSON.
     pub fn set_blocked_answer(&self, answer: Response) {
         self.lock().blocked_answer = answer;
     }
 
-    /// Returns how much longer the callers' address stays blocked, or `None` when it is not blocked.
+    /// Returns how much longer the callers' IP address stays blocked, or `None` when it is not blocked.
     pub fn blocked_for(&self) -> Option<Duration> {
         let left = self.lock().blocked_until?.checked_duration_since(time::now())?;
         (!left.is_zero()).then_some(left)
     }
 
-    /// Ends the block of the callers' address, and forgets the failed logins.
+    /// Ends the block of the callers' IP address, and forgets the failed logins.
     pub fn end_block(&self) {
         let mut state = self.lock();
         state.blocked_until = None;
@@ -145,21 +149,23 @@ impl Robot {
         self.lock().logins
     }
 
-    /// Returns the numbers of the machines that run. The function is cheap, because the kubelets call it often.
+    /// Returns the numbers of the machines that are switched on. Simulated kubelets call this function often, so it
+    /// copies nothing else.
     pub(crate) fn running_machines(&self) -> HashSet<u64> {
         let state = self.lock();
         let running = state.servers.values().filter(|server| server.on.is_some());
         running.map(|server| server.machine).collect()
     }
 
-    /// Whether `ip` is a public address of [`OWN_ACCOUNT`].
+    /// Whether `ip` is a public address of a dedicated server of [`OWN_ACCOUNT`].
     pub(crate) fn owns(&self, ip: IpAddr) -> bool {
         let state = self.lock();
         let mut servers = state.servers.values();
         servers.any(|server| server.account == OWN_ACCOUNT && server.has(ip))
     }
 
-    /// Returns the time since which the server with this public or private address has been running.
+    /// Returns the time at which the dedicated server with this public or private address was switched on. Returns
+    /// `None` when it is off or does not exist.
     pub(crate) fn answers_since(&self, ip: IpAddr) -> Option<Instant> {
         let state = self.lock();
         let mut servers = state.servers.values();
@@ -171,7 +177,8 @@ impl Robot {
 }
 
 impl DedicatedServer {
-    /// Returns the number of the machine, which a [`NodeSpec`](crate::kubelet::NodeSpec) needs.
+    /// Returns the number of the physical machine. The kubelet's [`NodeSpec`](crate::kubelet::NodeSpec) contains this
+    /// number.
     pub fn machine(&self) -> u64 {
         self.machine
     }

@@ -1,4 +1,4 @@
-//! The faults of a scenario: which calls fail, and how.
+//! The faults in a scenario file: which API calls fail, and how they fail.
 
 use std::time::Duration;
 
@@ -8,30 +8,30 @@ use serde::Deserialize;
 use crate::Half;
 use crate::faults::{Effect, Rule};
 
-/// A fault: which calls fail, and how.
+/// One fault in a scenario file: which API calls fail, and how they fail.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct FaultEntry {
-    /// The name of the API: `hetzner`, `kubernetes` or `robot`.
+    /// The name of the API whose calls fail: `hetzner`, `kubernetes` or `robot`. `None` means all APIs.
     pub half: Option<String>,
     pub methods: Vec<String>,
     pub writes: bool,
     pub path: Option<String>,
     pub nth: Option<u64>,
     pub every: Option<u64>,
-    /// The share of the matching calls that are hit, from 0 to 1. `seed` chooses the calls.
+    /// The share of the matching calls that fail, from 0 to 1. The field `seed` decides which of them fail.
     pub probability: Option<f64>,
     pub seed: u64,
     pub times: Option<u64>,
-    /// The name of one of [`EFFECTS`].
+    /// What happens to the calls: one of the names in [`EFFECTS`].
     pub effect: String,
     /// The delay of the effects `slow`, `slow-answer` and `drip`, e.g. `500ms`.
     pub delay: Option<String>,
-    /// The status of the effect `status`.
+    /// The HTTP status of the effect `status`.
     pub status: Option<u16>,
 }
 
-/// The effects of a scenario by name, each with its description.
+/// The effects that a scenario file can use, each with its description.
 pub const EFFECTS: &[(&str, &str)] = &[
     ("slow", "the call is handled after `delay`"),
     ("slow-answer", "the call is handled, and answered after `delay`"),
@@ -51,10 +51,10 @@ pub const EFFECTS: &[(&str, &str)] = &[
 ];
 
 impl FaultEntry {
-    /// Returns the rule that the entry describes.
+    /// Returns the fault rule that this entry of a scenario file describes.
     ///
     /// # Errors
-    /// The error names the field that is wrong.
+    /// Returns an error with the name of the field that is wrong.
     pub fn rule(&self) -> Result<Rule, String> {
         let half = match self.half.as_deref() {
             None => None,
@@ -149,7 +149,8 @@ impl FaultEntry {
     }
 }
 
-/// Returns the error code that the cloud gives most often with this status.
+/// Returns an error code that the Hetzner Cloud API uses with this HTTP status. When there are several, this is the
+/// most frequent one.
 fn hetzner_code(status: u16) -> &'static str {
     match status {
         400 => "json_error",
@@ -167,7 +168,7 @@ fn hetzner_code(status: u16) -> &'static str {
     }
 }
 
-/// Returns the error code that Robot gives with this status.
+/// Returns an error code that Robot uses with this HTTP status.
 fn robot_code(status: u16) -> &'static str {
     match status {
         400 => "INVALID_INPUT",
@@ -177,7 +178,7 @@ fn robot_code(status: u16) -> &'static str {
     }
 }
 
-/// Returns the reason that an API server gives with this status.
+/// Returns the `reason` that a Kubernetes API server uses with this HTTP status.
 fn kubernetes_reason(status: u16) -> &'static str {
     match status {
         400 => "BadRequest",

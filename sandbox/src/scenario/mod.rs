@@ -1,5 +1,5 @@
-//! The description of a sandbox in a file. The file can set the numbers of servers and Services, the Network and the
-//! scale like the program's flags, and can also describe single servers and faults.
+//! Reads a sandbox's description from a scenario file. As with the program's flags, the file can set the numbers of
+//! servers and Services, the Network and the time scale. It can also describe single servers and faults.
 
 mod faults;
 
@@ -16,7 +16,7 @@ pub use faults::{EFFECTS, FaultEntry};
 use crate::exchange::{Handler, Request};
 use crate::world::{Builder, Sandbox};
 
-/// The contents of the file, read with [`Scenario::load`]. Unknown fields are errors.
+/// The contents of a scenario file, which [`Scenario::load`] reads. An unknown field is an error.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Scenario {
@@ -33,7 +33,7 @@ pub struct Scenario {
     pub random_faults: Option<RandomFaults>,
 }
 
-/// A cloud server in addition to those that the field `nodes` creates.
+/// A cloud server in a scenario file. It is created in addition to the servers that the field `nodes` creates.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ServerEntry {
@@ -46,20 +46,20 @@ pub struct ServerEntry {
     pub ipv4: bool,
     #[serde(default = "yes")]
     pub ipv6: bool,
-    /// Whether the server is in the Network, when there is one.
+    /// Whether the server is attached to the sandbox's Network, if there is a Network.
     #[serde(default = "yes")]
     pub network: bool,
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
-    /// Whether the server joins the cluster.
+    /// Whether the server has a Node in the cluster.
     #[serde(default = "yes")]
     pub node: bool,
     #[serde(default = "yes")]
     pub running: bool,
 }
 
-/// A dedicated server in addition to those that the field `robot` creates. A missing field gets the same default as in
-/// those servers. `ip` and `ipv6_net` may be null, and the API then shows them as null.
+/// A dedicated server in a scenario file. It is created in addition to the servers that the field `robot` creates. A
+/// field that is missing gets the default that those servers have. When `ip` or `ipv6_net` is null, Robot shows null.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DedicatedEntry {
@@ -72,18 +72,19 @@ pub struct DedicatedEntry {
     pub cancelled: bool,
     #[serde(deserialize_with = "given")]
     pub ip: Option<Option<String>>,
-    /// The network without the `/64` at its end.
+    /// The server's IPv6 network without `/64` at its end.
     #[serde(deserialize_with = "given")]
     pub ipv6_net: Option<Option<String>>,
-    /// The ways to reset the server; `[]` means that there are none.
+    /// The ways in which the server can be reset, e.g. `power`. An empty list means that the server cannot be reset.
     pub reset_types: Option<Vec<String>>,
-    /// Whether the server stays out of the cluster.
+    /// Whether the server has no Node in the cluster.
     pub no_node: bool,
-    /// Whether the server is off.
+    /// Whether the server is switched off.
     pub off: bool,
 }
 
-/// Reads a field in which null and a missing field are different. Null becomes `Some(None)`.
+/// Reads a field for which null and a missing field have different meanings. Null becomes `Some(None)`, and a missing
+/// field becomes `None`.
 fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<String>>, D::Error> {
     Option::deserialize(deserializer).map(Some)
 }
@@ -96,11 +97,11 @@ pub struct RandomFaults {
 }
 
 impl Scenario {
-    /// Reads a YAML file.
+    /// Reads a scenario file in YAML.
     ///
     /// # Errors
-    /// An error means that the file cannot be read, is not YAML, or has an unknown field or a fault that
-    /// makes no sense.
+    /// Returns an error when the file cannot be read, is not YAML, has an unknown field, or describes an impossible
+    /// fault.
     pub fn load(path: &Path) -> io::Result<Scenario> {
         let named = |error: String| invalid(format!("{}: {error}", path.display()));
         let text = std::fs::read_to_string(path).map_err(|error| named(error.to_string()))?;
@@ -112,7 +113,7 @@ impl Scenario {
         Ok(scenario)
     }
 
-    /// Applies those settings of the scenario that can be made on the builder.
+    /// Copies the settings of the scenario that a sandbox needs before its start to the builder.
     pub fn configure(&self, mut builder: Builder) -> Builder {
         if let Some(nodes) = self.nodes {
             builder = builder.nodes(nodes);
@@ -141,10 +142,10 @@ impl Scenario {
         builder
     }
 
-    /// Applies the remaining parts of the scenario to a running sandbox.
+    /// Adds the servers and faults of the scenario to a running sandbox.
     ///
     /// # Errors
-    /// An error means that the cloud refuses a server, that a server does not start in time, or that a
+    /// Returns an error in three cases: the simulated cloud refuses a server, a server does not start in time, or a
     /// dedicated server has no name or the number of another server.
     pub fn apply(&self, sandbox: &Sandbox) -> io::Result<()> {
         for entry in &self.servers {
@@ -167,11 +168,11 @@ impl Scenario {
     }
 }
 
-/// The longest wait until a new server runs. A server usually runs within seconds.
+/// How long a new server can take to start before this is an error. A server usually starts within seconds.
 const SERVER_LIMIT: Duration = Duration::from_secs(60);
 
 impl ServerEntry {
-    /// Creates the server through the API, which checks the entry and reports its errors.
+    /// Creates the server by a request to the simulated Hetzner Cloud API, which checks the fields of the entry.
     fn create(&self, sandbox: &Sandbox) -> io::Result<u64> {
         let networks: Vec<u64> = sandbox.network().filter(|_| self.network).into_iter().collect();
         let body = json!({

@@ -1,4 +1,4 @@
-//! Writes one answer: whole, in chunks, in small parts with pauses, or cut off on purpose.
+//! Writes one HTTP answer: whole, in chunks, in small parts with pauses, or cut off on purpose.
 
 use std::io;
 use std::time::Duration;
@@ -8,21 +8,21 @@ use crate::exchange::{Request, Response};
 use crate::faults::Delivery;
 use crate::time;
 
-/// The state of the connection after the answer.
+/// What happens to the connection after the answer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Next {
     KeepAlive,
     Close,
 }
 
-/// The size of each chunk of a chunked answer, in bytes.
+/// The size of the chunks of an answer with `Transfer-Encoding: chunked`, in bytes.
 const CHUNK_BYTES: usize = 8 << 10;
-/// The number of bytes of a body that are written together with the head. The rest of a large body is written
-/// without being copied.
+/// How many bytes of the body are written together with the head, in one buffer. The rest of a larger body is not
+/// copied into this buffer.
 const FIRST_BYTES: usize = 256 << 10;
 
-/// Writes `response` in the way that `delivery` specifies. `pause` waits between the parts of an
-/// answer with [`Delivery::Drip`].
+/// Writes an answer in the way that `delivery` says. `pause` is called to wait between the parts of an answer with
+/// [`Delivery::Drip`].
 pub(super) fn write(
     stream: &mut impl Bytes,
     request: &Request,
@@ -86,7 +86,8 @@ enum Framing {
 fn head(response: &Response, framing: Framing, next: Next) -> Vec<u8> {
     let mut head = format!("HTTP/1.1 {} {}\r\n", response.status, reason(response.status));
     let mut line = |name: &str, value: &str| {
-        // Control characters are replaced, so that a value that came from a request cannot begin another header.
+        // Control characters become spaces. Otherwise, a line end in a value that a client has sent could begin another
+        // header.
         let value = value.chars().map(|c| if c.is_control() { ' ' } else { c });
         head.extend([name, ": "]);
         head.extend(value);
@@ -95,7 +96,7 @@ fn head(response: &Response, framing: Framing, next: Next) -> Vec<u8> {
     for (name, value) in &response.headers {
         line(name, value);
     }
-    // `Date` is added only when the handler has not set this header by a clock of its own.
+    // The simulated API sets `Date` itself when its clock is wrong on purpose. Otherwise the header is added here.
     if !response.headers.iter().any(|(name, _)| name == "Date") {
         let now = time::timestamp().strftime("%a, %d %b %Y %H:%M:%S GMT");
         line("Date", &now.to_string());
@@ -155,7 +156,7 @@ fn reason(status: u16) -> &'static str {
         503 => "Service Unavailable",
         504 => "Gateway Timeout",
         505 => "HTTP Version Not Supported",
-        // RFC 9112, 4 allows an empty reason phrase.
+        // RFC 9112, section 4, allows an empty reason phrase for other status codes.
         _ => "",
     }
 }

@@ -1,29 +1,31 @@
-//! The source of request bytes and the destination of answer bytes: a connection, or memory.
+//! Where the bytes of a request come from and where the bytes of the answer go: a connection, or memory.
 
 use std::io;
 use std::time::Instant;
 
-/// Reads requests through a buffer and writes answers without one.
+/// A source of request bytes, which are read through a buffer, and a destination of answer bytes.
 pub(super) trait Bytes {
-    /// Returns the bytes that were read and not used yet.
+    /// Returns the bytes in the buffer that no request has used yet.
     fn buffered(&self) -> &[u8];
 
-    /// Marks the first `bytes` of the buffered bytes as used.
+    /// Removes the first `bytes` bytes from the buffer, because they were used.
     fn consume(&mut self, bytes: usize);
 
-    /// Waits for more bytes, adds them to the buffer, and returns their number. Returns 0 at the end of the stream.
+    /// Waits for more bytes until `deadline`, and adds them to the buffer. Returns their number, which is 0 when the
+    /// client sends no more bytes.
     fn fill(&mut self, deadline: Instant) -> io::Result<usize>;
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<()>;
 
-    /// Returns the DER of the client's certificate, see
-    /// [`Material::shown_certificate`](crate::credentials::Material::shown_certificate).
+    /// Returns the certificate of the client as DER, see
+    /// [`Material::shown_certificate`](crate::credentials::Material::shown_certificate). Returns `None` when the client
+    /// has shown none.
     fn client_certificate(&self) -> Option<&[u8]>;
 }
 
-/// One request that is completely in memory from the beginning, and its answer.
+/// A request that is complete in memory, and the answer to it.
 pub(super) struct Memory<'a> {
-    /// The bytes of the request that are not used yet.
+    /// The bytes of the request that were not used yet.
     request: &'a [u8],
     pub answer: Vec<u8>,
 }

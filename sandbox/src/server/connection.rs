@@ -1,4 +1,5 @@
-//! Serves one connection. For each request, the faults are chosen, the handler is called, and the answer is written.
+//! Serves one connection. For each request, it chooses the faults, lets the simulated API handle the request, and
+//! writes the answer.
 
 use std::net::TcpStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,12 +13,13 @@ use super::{Config, Ending, Exchanged, Shared};
 use crate::exchange::{Request, Response};
 use crate::faults::{Delivery, Outcome};
 
-/// How long the server waits for a client to read a refusal, when the client may still be sending its request.
+/// How long the server waits before it closes a connection whose request it has refused. The client reads the refusal
+/// in this time, and is possibly still sending its request.
 const REFUSAL_PATIENCE: Duration = Duration::from_secs(1);
-/// How long the server waits for the client to close the connection, when the client has nothing left to send.
+/// How long the server waits for the client to close the connection after the last answer.
 const CLOSE_PATIENCE: Duration = Duration::from_millis(100);
 
-/// Serves a connection until one side ends it.
+/// Serves a connection until the client or the server ends it.
 pub(super) fn serve(shared: &Shared, socket: TcpStream) {
     let limits = &shared.config.limits;
     let deadline = Instant::now() + limits.request;
@@ -43,7 +45,7 @@ pub(super) fn serve(shared: &Shared, socket: TcpStream) {
     }
 }
 
-/// Serves one request in memory. The server calls `pause` instead of waiting.
+/// Answers one request in memory. Where a server would wait, it calls `pause`.
 pub(super) fn serve_in_memory(
     config: &Config,
     request: &[u8],
@@ -97,7 +99,8 @@ fn exchange<B: Bytes>(
     plan.after(request);
     wait(plan.answer_delay);
 
-    // The call is logged before the first byte is sent, so that a client that has the answer finds the call in the log.
+    // The call is logged before the first byte of the answer is sent. A client that has received the answer therefore
+    // finds its call in the log.
     config.calls.end(call, Some(&response));
     let next =
         if received.keep_alive && !is_outdated(stream) { Next::KeepAlive } else { Next::Close };
@@ -107,7 +110,8 @@ fn exchange<B: Bytes>(
     }
 }
 
-/// Calls the handler. When the handler panics, which is a bug, the server continues and answers 500.
+/// Lets the simulated API handle the request. When the API panics, which is a bug, the answer has status 500 and the
+/// server runs on.
 fn handle(config: &Config, request: &Request) -> Response {
     catch_unwind(AssertUnwindSafe(|| config.handler.handle(request))).unwrap_or_else(|_| Response {
         status: 500,
@@ -122,7 +126,7 @@ fn refuse(shared: &Shared, mut stream: Stream, status: u16, sentence: &str) {
     }
 }
 
-/// Writes a refusal. Returns false when the refusal could not be written.
+/// Writes the answer to a request that the server refuses. Returns false when the answer could not be written.
 fn write_refusal(
     stream: &mut impl Bytes,
     status: u16,

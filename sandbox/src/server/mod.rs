@@ -1,7 +1,7 @@
-//! A small blocking HTTP/1.1 server: one thread for each connection, TLS when configured, faults on demand, every call
-//! logged. [`exchange`] does the same with one request in memory.
+//! A small HTTP/1.1 server. It serves each connection in a thread of its own, with TLS if this is configured. It logs
+//! every call, and can simulate faults. [`exchange`] does the same with one request in memory.
 //!
-//! The server knows sockets and bytes, and nothing of the APIs. The [`Handler`] decides what a request means.
+//! The server reads and writes HTTP. The [`Handler`], which is one of the simulated APIs, decides what a request means.
 //!
 //! | file | job |
 //! |---|---|
@@ -33,9 +33,9 @@ use crate::credentials::ServerTls;
 use crate::exchange::Handler;
 use crate::faults::Faults;
 
-/// The settings of a server: the handler, the address, and the limits.
+/// The settings of an HTTP server: which simulated API it serves, its address, and its limits.
 pub struct Config {
-    /// The API that the server serves. Entries of the call log and fault rules refer to it.
+    /// The API that the server serves. Entries of the call log and fault rules contain its name.
     pub half: Half,
     pub address: IpAddr,
     /// The port on which the server listens. 0 means any free port.
@@ -48,7 +48,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// Returns the settings for plain HTTP on a free port of 127.0.0.1, without faults and with a new call log.
+    /// Returns the settings of a server with plain HTTP on a free port of 127.0.0.1. It has no faults and a new call
+    /// log.
     pub fn new(half: Half, handler: Arc<dyn Handler>) -> Config {
         Config {
             half,
@@ -63,23 +64,25 @@ impl Config {
     }
 }
 
-/// The limits on the resources that a client could use up.
+/// Limits that prevent a client from using too much memory, too many threads or too much time.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// The limit for the request line and headers together, in bytes. Larger requests are answered with 431. The
-    /// trailer of a chunked body has the same limit.
+    /// The largest size of the request line and the headers together, in bytes. A larger request gets the status 431.
+    /// The trailer of a chunked body has this limit, too.
     pub head_bytes: usize,
-    /// The limit for a body, in bytes. Larger bodies are answered with 413.
+    /// The largest size of a request's body, in bytes. A request with a larger body gets the status 413.
     pub body_bytes: usize,
-    /// The limit for connections that are open at the same time. Further connections wait in the listener's queue.
+    /// The largest number of connections that are open at the same time. Further connections wait until another one
+    /// ends.
     pub connections: usize,
-    /// The time that may pass between two requests of a connection. It is longer than the idle time of Go's client (90
-    /// s), so that a client never begins a request just when the server closes the connection.
+    /// How long a connection can be idle between two requests before the server closes it. Go's HTTP client closes idle
+    /// connections after 90 s, which is earlier. A client therefore never sends a request just when the server closes
+    /// the connection.
     pub idle: Duration,
-    /// The time that a request may take from its first byte to its last. A TLS handshake has the same limit. Slower
-    /// requests are answered with 408.
+    /// How long a request can take from its first byte to its last. A slower request gets the status 408. A TLS
+    /// handshake has this limit, too.
     pub request: Duration,
-    /// How long the server waits for the client to take more bytes of an answer.
+    /// How long the server waits for a client that does not read the answer.
     pub write: Duration,
 }
 
@@ -96,16 +99,16 @@ impl Default for Limits {
     }
 }
 
-/// The answer to one request in memory, and what a server would then do with the connection.
+/// The answer to one request in memory, and what would happen to the connection afterwards.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Exchanged {
-    /// All bytes that a client would read. There are none when no answer is sent, and fewer than `Content-Length` says
-    /// when the answer is cut off.
+    /// All bytes of the answer that a client would read. It is empty when no answer is sent. When the answer is cut
+    /// off, it has fewer bytes than `Content-Length` says.
     pub answer: Vec<u8>,
     pub ending: Ending,
 }
 
-/// How an exchange leaves its connection.
+/// What happens to the connection after an answer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Ending {
     /// The connection stays open for the next request.
@@ -116,14 +119,14 @@ pub enum Ending {
     Reset,
 }
 
-/// Answers one HTTP/1.1 request without a socket, in the caller's thread, with the same faults, call log and delivery
-/// as [`Server`]. `pause` is called wherever the server waits. Bytes after the request are ignored. An incomplete
-/// request is not answered.
+/// Answers one HTTP/1.1 request without a socket, in the caller's thread. Faults, the call log and the way of sending
+/// are the same as with a [`Server`]. `pause` is called where the server would wait. Bytes after the request are
+/// ignored. An incomplete request is not answered.
 pub fn exchange(config: &Config, request: &[u8], pause: &dyn Fn(Duration)) -> Exchanged {
     connection::serve_in_memory(config, request, pause)
 }
 
-/// A running server. When dropped, the server closes its listener and all connections and waits for its threads.
+/// A running HTTP server. Dropping this value closes all connections, and waits until the server's threads have ended.
 pub struct Server {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -131,10 +134,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts to listen and to answer.
+    /// Starts a server that listens and answers.
     ///
     /// # Errors
-    /// An error means that the port is in use, or that this process may not use it.
+    /// Returns an error when the port is in use, or when this process is not allowed to use it.
     pub fn start(config: Config) -> io::Result<Server> {
         let listener = TcpListener::bind((config.address, config.port))?;
         let address = listener.local_addr()?;
@@ -143,8 +146,8 @@ impl Server {
             let shared = shared.clone();
             thread::Builder::new().name("sandbox-accept".into()).spawn(move || {
                 accept(&listener, &shared);
-                // A process that is being started at this moment may have inherited a copy of the socket. Closing our
-                // copy alone would leave the socket open, so the socket itself is shut down.
+                // A process that another thread starts at this moment can inherit a copy of the socket. Closing the
+                // socket here would then leave that copy listening, so the socket itself is shut down.
                 let _ = SockRef::from(&listener).shutdown(Shutdown::Both);
             })?
         };
@@ -161,18 +164,19 @@ impl Server {
     }
 }
 
-/// A port that is bound, but on which nothing listens. While this value exists, a connection to the port is refused, and
-/// no other program gets the port as a free one.
+/// A port that this process keeps for itself without listening on it. While this value exists, connections to the port
+/// are refused, and no other program gets the port as a free one.
 #[derive(Debug)]
 pub struct KeptPort {
     _socket: Socket,
 }
 
 impl KeptPort {
-    /// Binds the port. Connections of a server that has just ended are no obstacle.
+    /// Takes the port. This is possible even when connections of a server that has just ended on this port are still
+    /// closing.
     ///
     /// # Errors
-    /// An error means that the port is in use, or that this process may not use it.
+    /// Returns an error when the port is in use, or when this process is not allowed to use it.
     pub fn new(address: SocketAddr) -> io::Result<KeptPort> {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
         socket.set_reuse_address(true)?;
@@ -181,13 +185,13 @@ impl KeptPort {
     }
 }
 
-/// How long a server that is being stopped waits for threads that are inside a handler or a hook.
+/// How long a server that stops waits for threads that still handle a request or run a function of a test.
 const STOP_LIMIT: Duration = Duration::from_secs(5);
 
 impl Drop for Server {
     fn drop(&mut self) {
         self.shared.stop();
-        // The acceptor blocks in accept(), so it is woken by a connection.
+        // The thread that accepts connections waits in accept(). This connection wakes it, so that it notices the stop.
         let _ = TcpStream::connect_timeout(&self.address, Duration::from_secs(1));
         if let Some(acceptor) = self.acceptor.take() {
             let _ = acceptor.join();
@@ -196,11 +200,12 @@ impl Drop for Server {
     }
 }
 
-/// The state that the acceptor, the connections and the owner share.
+/// The state that the server's owner shares with the thread that accepts connections and with the threads that serve
+/// them.
 struct Shared {
     config: Config,
     state: Mutex<State>,
-    /// Signals that a connection ended or that the server stops.
+    /// Is signalled when a connection has ended, and when the server stops.
     changed: Condvar,
 }
 
@@ -216,7 +221,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until another connection may be accepted. Returns false when the server is being stopped.
+    /// Waits until the number of open connections is below the limit. Returns false when the server stops.
     fn wait_for_room(&self) -> bool {
         let full = |state: &mut State| {
             !state.stopping && state.open.len() >= self.config.limits.connections
@@ -226,8 +231,8 @@ impl Shared {
         !state.stopping
     }
 
-    /// Registers a connection and returns its number, so that its thread may start. Returns `None` when the server is
-    /// being stopped or the socket is gone.
+    /// Adds a connection to the open connections, and returns its number. Returns `None` when the server stops or when
+    /// the socket is unusable, and the connection must not be served then.
     fn enter(&self, socket: &TcpStream) -> Option<u64> {
         let twin = socket.try_clone().ok()?;
         let mut state = self.state();
@@ -259,7 +264,7 @@ impl Shared {
         let _ = self.changed.wait_timeout_while(self.state(), left, |state| !state.open.is_empty());
     }
 
-    /// Pauses for `duration`. The pause ends early when the server is stopped.
+    /// Waits for `duration`. The wait ends early when the server stops.
     fn pause(&self, duration: Duration) {
         if !duration.is_zero() {
             let _ =
@@ -268,8 +273,8 @@ impl Shared {
     }
 }
 
-/// A guard that keeps a connection in the set of open connections. The connection leaves the set even when its thread
-/// panics in a hook of a test.
+/// An entry in the list of open connections. Dropping this value removes the connection from the list, even when the
+/// thread of the connection panics in a function of a test.
 struct Entry<'a> {
     shared: &'a Shared,
     number: u64,
@@ -285,8 +290,8 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     while shared.wait_for_room() {
         let socket = match listener.accept() {
             Ok((socket, _)) => socket,
-            // Either the process has no file descriptors left, or the client that wanted to connect has left. The
-            // server continues in both cases.
+            // accept() fails when the process has no file descriptors left, and when a client has left before it was
+            // accepted. The server goes on in both cases.
             Err(_) => {
                 shared.pause(Duration::from_millis(10));
                 continue;

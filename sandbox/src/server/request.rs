@@ -1,5 +1,5 @@
-//! Reads one request from a connection. The reader follows RFC 9112 as far as clients of the simulated APIs use it, and
-//! is strict about everything else.
+//! Reads one HTTP request from a connection. It supports the parts of RFC 9112 that clients of the simulated APIs use,
+//! and refuses everything else.
 
 use std::io;
 use std::time::Instant;
@@ -8,18 +8,18 @@ use super::Limits;
 use super::bytes::Bytes;
 use crate::exchange::Request;
 
-/// A request, and whether the connection stays open after it.
+/// A request, and whether the client wants to keep the connection open after it.
 pub(super) struct Received {
     pub request: Request,
     pub keep_alive: bool,
 }
 
-/// The reason for which no request was received.
+/// Why no request was received.
 pub(super) enum Refusal {
-    /// The client closed the connection, was silent for too long, or stopped within a request. No answer is sent,
-    /// because nobody waits for it.
+    /// The client has closed the connection, has sent nothing for too long, or has stopped in the middle of a request.
+    /// No answer is sent, because no client waits for it.
     Gone,
-    /// The client gets an answer with this status and sentence. Then the connection ends.
+    /// The client gets an answer with this status and this sentence. The connection is closed afterwards.
     Answer(u16, &'static str),
 }
 
@@ -29,7 +29,8 @@ impl From<io::Error> for Refusal {
     }
 }
 
-/// Receives the next request. The wait for its first byte is limited by the idle time of a connection.
+/// Reads the next request of a connection. The limit `idle` applies to the wait for its first byte, and the limit
+/// `request` to the rest.
 pub(super) fn receive(stream: &mut impl Bytes, limits: &Limits) -> Result<Received, Refusal> {
     if stream.buffered().is_empty() && stream.fill(Instant::now() + limits.idle)? == 0 {
         return Err(Refusal::Gone);
@@ -42,7 +43,7 @@ pub(super) fn receive(stream: &mut impl Bytes, limits: &Limits) -> Result<Receiv
     Ok(received)
 }
 
-/// Reads more bytes of a request that has begun.
+/// Reads more bytes of a request whose first bytes were already read.
 fn fill(stream: &mut impl Bytes, deadline: Instant) -> Result<(), Refusal> {
     match stream.fill(deadline) {
         Ok(0) => Err(Refusal::Gone),
@@ -61,7 +62,7 @@ fn read_head(
     limits: &Limits,
     deadline: Instant,
 ) -> Result<String, Refusal> {
-    // RFC 9112, 2.2: empty lines before a request line are skipped.
+    // RFC 9112, section 2.2, says that a server skips empty lines before a request line.
     loop {
         while stream.buffered().starts_with(b"\r\n") {
             stream.consume(2);
@@ -70,7 +71,7 @@ fn read_head(
             if end > limits.head_bytes {
                 break;
             }
-            // Header values are bytes. Bytes beyond ASCII are read as Latin-1, as browsers do.
+            // Header values are bytes of any encoding. Each byte is read as a Latin-1 character, as browsers do.
             let head = stream.buffered()[..end].iter().map(|byte| char::from(*byte)).collect();
             stream.consume(end + 4);
             return Ok(head);
@@ -116,8 +117,8 @@ fn parse_head(head: &str) -> Result<Received, Refusal> {
     Ok(Received { request, keep_alive })
 }
 
-/// Parses `Name: value` and returns the name in lower case. Folded lines, and a blank before the colon, are refused
-/// because both can be used for request smuggling.
+/// Parses `Name: value`, and returns the name in lower case. Header lines that continue on the next line, and a space
+/// before the colon, are refused. Both can be used to smuggle a second request past a proxy.
 fn parse_header(line: &str) -> Option<(String, String)> {
     let (name, value) = line.split_once(':')?;
     let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
@@ -126,8 +127,8 @@ fn parse_header(line: &str) -> Option<(String, String)> {
     valid.then(|| (name.to_ascii_lowercase(), value.to_owned()))
 }
 
-/// Returns the path and query of `/path?query`. A client of a proxy writes `http://host/path?query`, which
-/// is accepted too.
+/// Splits `/path?query` into the path and the parameters of the query. Also accepts `http://host/path?query`, which
+/// clients send to a proxy.
 fn parse_target(target: &str) -> Option<(String, Vec<(String, String)>)> {
     let origin = match target.split_once("://") {
         Some(("http" | "https", rest)) => rest.find('/').map_or("/", |slash| &rest[slash..]),
@@ -144,7 +145,8 @@ fn parse_target(target: &str) -> Option<(String, Vec<(String, String)>)> {
     Some((decode(path, false)?, parameters.collect::<Option<_>>()?))
 }
 
-/// Decodes percent-encoded text. `+` means a blank in a query. Returns `None` when an escape or the UTF-8 is invalid.
+/// Decodes percent-encoded text. When `plus_is_blank` is true, as in a query, `+` becomes a space. Returns `None` when
+/// an escape is invalid or the result is not UTF-8.
 fn decode(text: &str, plus_is_blank: bool) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
@@ -209,14 +211,14 @@ fn body_length(request: &Request) -> Result<Length, Refusal> {
             if !digits || others.iter().any(|other| other != length) {
                 return Err(Refusal::Answer(400, "malformed Content-Length"));
             }
-            // A number that does not fit a `usize` is well-formed. The body is then refused as too large, and
-            // not as malformed.
+            // A length that is too large for a `usize` is still a valid number. The request is refused because its body
+            // is too large, and not because the header is malformed.
             Ok(Length::Known(length.parse().unwrap_or(usize::MAX)))
         }
         ([coding], []) if coding.eq_ignore_ascii_case("chunked") => Ok(Length::Chunked),
         (_, []) => Err(Refusal::Answer(501, "only the transfer coding chunked is known")),
-        // RFC 9112, 6.1: a request with both `Content-Length` and `Transfer-Encoding` is an attempt
-        // at smuggling, or broken.
+        // RFC 9112, section 6.1: a request with both `Content-Length` and `Transfer-Encoding` is broken, or is an
+        // attempt to smuggle a second request past a proxy.
         _ => Err(Refusal::Answer(400, "both Content-Length and Transfer-Encoding")),
     }
 }

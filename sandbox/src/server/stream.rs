@@ -1,4 +1,5 @@
-//! The bytes of one connection, plain or TLS. Reads go through a buffer, and every wait has a deadline.
+//! Reads and writes the bytes of one connection, with or without TLS. Reads go through a buffer, and every wait has a
+//! time limit.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -16,22 +17,23 @@ enum Transport {
     Tls(Box<StreamOwned<ServerConnection, TcpStream>>),
 }
 
-/// A connection with a buffer for bytes that were read and not used yet.
+/// A connection with a buffer of bytes that were read but not used yet.
 pub(super) struct Stream {
     transport: Transport,
     buffer: Vec<u8>,
-    /// The number of bytes at the start of `buffer` that were used already.
+    /// How many bytes at the start of `buffer` were already used.
     used: usize,
     client_certificate: Option<Vec<u8>>,
-    /// The server's certificates at the moment when the TLS connection began.
+    /// The server's TLS certificates at the time when the connection began. `None` without TLS.
     tls: Option<Arc<Material>>,
 }
 
-/// How many bytes are read from the socket at a time.
+/// How many bytes are read from the socket at most at a time.
 const READ_BYTES: usize = 16 << 10;
 
 impl Stream {
-    /// Opens the stream. Performs the TLS handshake when `tls` is given.
+    /// Prepares a new connection. When `tls` is given, the TLS handshake is made. `deadline` is the time limit of the
+    /// handshake, and `write` is the time-out of each write.
     pub fn open(
         socket: TcpStream,
         tls: Option<&ServerTls>,
@@ -49,8 +51,8 @@ impl Stream {
         while stream.conn.is_handshaking() {
             stream.sock.set_read_timeout(Some(time_left(deadline)?))?;
             if let Err(error) = stream.conn.complete_io(&mut stream.sock) {
-                // The alert tells the client what was wrong. Without the alert the client sees only a
-                // connection that ended.
+                // This sends the TLS alert, which tells the client why the handshake has failed. Without the alert the
+                // client would only see that the connection ends.
                 let _ = stream.conn.write_tls(&mut stream.sock);
                 return Err(error);
             }
@@ -68,8 +70,8 @@ impl Stream {
         Stream { transport, buffer: Vec::new(), used: 0, client_certificate, tls }
     }
 
-    /// Whether the server's certificate, or its authority for client certificates, was replaced since
-    /// the connection began.
+    /// Whether a test has replaced the server's TLS certificates since the connection began. Such a connection is
+    /// closed after the next answer.
     pub fn is_outdated(&self, now: Option<&ServerTls>) -> bool {
         match (&self.tls, now) {
             (Some(then), Some(now)) => !Arc::ptr_eq(then, &now.now()),
@@ -77,10 +79,11 @@ impl Stream {
         }
     }
 
-    /// Ends the connection in the usual way, so that the client reads everything that was written and then the end.
+    /// Ends the connection in the usual way, so that the client reads the whole answer and then the end of the
+    /// connection.
     ///
-    /// Bytes that the client still sends are read and dropped for a moment, because closing a socket with unread bytes
-    /// makes the kernel send a reset, which can overtake the answer.
+    /// Bytes that the client still sends are read and dropped for the time `patience`. If a socket with unread bytes
+    /// were closed, the kernel would send a TCP reset, and the client could lose the answer.
     pub fn close(mut self, patience: Duration) {
         if let Transport::Tls(stream) = &mut self.transport {
             stream.conn.send_close_notify();
@@ -100,8 +103,8 @@ impl Stream {
         }
     }
 
-    /// Makes the connection end with a TCP reset instead of an orderly end, when the last handle of the
-    /// socket is dropped.
+    /// Makes the connection end with a TCP reset instead of the usual end. The reset is sent when the last handle of
+    /// the socket is dropped.
     pub fn reset(self) {
         let _ = SockRef::from(self.socket()).set_linger(Some(Duration::ZERO));
     }
@@ -165,6 +168,7 @@ impl Bytes for Stream {
 
 fn time_left(deadline: Instant) -> io::Result<Duration> {
     let left = deadline.saturating_duration_since(Instant::now());
-    // The operating system takes a read time-out of zero as no time-out.
+    // For the operating system, a read time-out of zero means that there is no time-out. Zero must therefore not be
+    // returned.
     if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
 }

@@ -1,4 +1,4 @@
-//! The users of the Kubernetes API, and the files with their credentials: accounts, tokens, kubeconfigs.
+//! The users of the simulated Kubernetes API, their rights, and the files with their credentials.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,8 +13,8 @@ use crate::credentials::Identity;
 use crate::faults::SplitMix64;
 use crate::kubernetes::PolicyRule;
 
-/// A user of the Kubernetes API with all its credentials. When the sandbox is in memory, there is no certificate and
-/// `identity` is empty.
+/// A user of the simulated Kubernetes API with the user's credentials. In a sandbox in memory there are no client
+/// certificates, and `identity` is empty.
 #[derive(Clone)]
 pub struct Account {
     pub name: String,
@@ -22,10 +22,10 @@ pub struct Account {
     pub identity: Identity,
 }
 
-/// The accounts by name.
+/// The users of the Kubernetes API, by name.
 pub(super) type Accounts = BTreeMap<String, Account>;
 
-/// Returns rules that allow everything.
+/// Returns RBAC rules that allow everything.
 pub fn admin_rules() -> Vec<PolicyRule> {
     let every_path = PolicyRule {
         non_resource_urls: owned(&["*"]),
@@ -35,7 +35,8 @@ pub fn admin_rules() -> Vec<PolicyRule> {
     vec![rule(&["*"], &["*"], &["*"]), every_path]
 }
 
-/// Returns exactly the rules of the official ClusterRole of a CCM. They do not allow `get` of services, for example.
+/// Returns exactly the RBAC rules of the official ClusterRole of hcloud-cloud-controller-manager. For example, they
+/// allow `list` but not `get` of Services.
 pub fn official_rules() -> Vec<PolicyRule> {
     vec![
         rule(&[""], &["services"], &["list", "watch"]),
@@ -48,17 +49,19 @@ pub fn official_rules() -> Vec<PolicyRule> {
     ]
 }
 
-/// The variable that chooses the role of `ccm`. `manifests` means this project's own role, and any other value means
-/// the official role.
+/// The environment variable that chooses the role of the user `ccm`. With the value `manifests` it is the role in
+/// `manifests/base`. Otherwise it is the role of hcloud-cloud-controller-manager.
 const ROLE: &str = "CCM_TEST_ROLE";
 
-/// Returns rules for `kube-system` with which an operator's commands can read the daemon's settings. Tests run these
-/// commands with the account `ccm`, so this account needs the rules too.
+/// Returns RBAC rules for the namespace `kube-system`, which allow to list Deployments and DaemonSets. Commands of
+/// `ccm` that a person runs read the daemon's settings there. Tests run these commands as the user `ccm`, who therefore
+/// needs these rules.
 fn workload_rules() -> Vec<PolicyRule> {
     vec![rule(&["apps"], &["deployments", "daemonsets"], &["list"])]
 }
 
-/// Returns two lists of rules for `ccm`: the rules for the whole cluster, and the rules for `kube-system`.
+/// Returns two lists of RBAC rules for the user `ccm`: the rules for the whole cluster, and the rules for the namespace
+/// `kube-system`.
 pub(super) fn ccm_rules() -> io::Result<(Vec<PolicyRule>, Vec<PolicyRule>)> {
     if std::env::var_os(ROLE).is_none_or(|role| role != "manifests") {
         return Ok((official_rules(), workload_rules()));
@@ -68,7 +71,7 @@ pub(super) fn ccm_rules() -> io::Result<(Vec<PolicyRule>, Vec<PolicyRule>)> {
     Ok((manifest("role.yaml")?, in_system))
 }
 
-/// Returns the rules of the first role in a file of `manifests/base`.
+/// Returns the RBAC rules of the first role in a file of `manifests/base`.
 fn manifest(file: &str) -> io::Result<Vec<PolicyRule>> {
     #[derive(serde::Deserialize)]
     struct Role {
@@ -95,7 +98,7 @@ fn owned(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-/// A generator of tokens. Each token is different.
+/// Generates the tokens of a sandbox from a seed. All tokens are different.
 pub(super) struct Tokens(Mutex<SplitMix64>);
 
 impl Tokens {
@@ -103,7 +106,7 @@ impl Tokens {
         Tokens(Mutex::new(SplitMix64::new(seed)))
     }
 
-    /// Returns 64 letters and digits, which is the form of a Hetzner Cloud token.
+    /// Returns a new token of 64 letters and digits, as Hetzner Cloud tokens have.
     pub fn next(&self) -> String {
         const ALPHABET: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
         let mut generator = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -111,8 +114,8 @@ impl Tokens {
     }
 }
 
-/// Returns a number that no other call returns, in any process of this machine. The number does not have to
-/// be a secret.
+/// Returns a number that is different for each call, in all processes on this machine. The number does not have to be
+/// secret.
 pub(super) fn unique() -> u64 {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let nanoseconds =
@@ -123,8 +126,8 @@ pub(super) fn unique() -> u64 {
     generator.next()
 }
 
-/// A folder that only this run uses and only its owner can read. When dropped, the folder and all its
-/// files are removed.
+/// A temporary folder of this sandbox that only its owner can read. Dropping this value removes the folder with all its
+/// files.
 pub(super) struct Folder {
     path: PathBuf,
 }
@@ -140,8 +143,8 @@ impl Folder {
         &self.path
     }
 
-    /// Writes a file that only its owner can read, and returns its path. A program that reads the file at the same time
-    /// gets either the old text or the new text, because the new file takes the place of the old one in one step.
+    /// Writes a file that only its owner can read, and returns its path. The new file replaces an old file in one step,
+    /// so a program that reads the file at the same time never sees a part of the text.
     pub fn write(&self, name: &str, text: &str) -> io::Result<PathBuf> {
         let path = self.path.join(name);
         let new = self.path.join(format!("{name}-{:016x}", unique()));

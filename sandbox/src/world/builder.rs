@@ -1,4 +1,4 @@
-//! The configuration of a sandbox, and its start.
+//! Configures and starts a sandbox.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -16,8 +16,8 @@ use crate::kubelet::Kubelets;
 use crate::kubernetes::Cluster;
 use crate::robot::{OWN_ACCOUNT, Robot, Sees};
 
-/// The configuration of a sandbox. The default is one node, no Service, no Network, no Robot, real time, and all APIs
-/// on free ports of 127.0.0.1.
+/// The configuration of a sandbox, which simulates the APIs of Hetzner Cloud, Robot and Kubernetes. The default is one
+/// node, no Service, no Network, no dedicated servers, real time, and APIs on free ports of 127.0.0.1.
 #[derive(Clone, Debug)]
 pub struct Builder {
     nodes: usize,
@@ -67,15 +67,16 @@ impl Builder {
     }
 
     /// Sets the number of dedicated servers that exist at the start. They are called `metal-1`, `metal-2` and so on,
-    /// and each has a Node. When the number is 0, the Robot web service is not served.
+    /// and each has a Node. When the number is 0, the sandbox has no Robot web service, except after
+    /// [`serve_robot`](Builder::serve_robot).
     ///
-    /// Dedicated servers are in a subnet of type `vswitch` when there is a Network.
+    /// When the sandbox has a Network, the dedicated servers are in its subnet of type `vswitch`.
     pub fn robot(mut self, servers: usize) -> Builder {
         self.robot = servers;
         self
     }
 
-    /// Serves the Robot web service, even without dedicated servers.
+    /// Makes the sandbox serve the Robot web service even when there are no dedicated servers.
     pub fn serve_robot(mut self) -> Builder {
         self.serve_robot = true;
         self
@@ -92,21 +93,22 @@ impl Builder {
         self
     }
 
-    /// Multiplies every duration of the simulation by `scale`. For example, 0.01 is a hundred times faster.
+    /// Sets the time scale, by which every simulated duration is multiplied. For example, the simulation is a hundred
+    /// times faster with 0.01.
     pub fn scale(mut self, scale: f64) -> Builder {
         self.scale = scale;
         self
     }
 
-    /// Sets the range of a Network `sandbox` that exists at the start. The servers of the first 100 nodes are attached
-    /// to the Network, which cannot have more.
+    /// Makes the sandbox start with a Network that has this IP range and the name `sandbox`. The servers of the first
+    /// 100 nodes are attached to it, because a Network cannot have more.
     pub fn network(mut self, ip_range: &str) -> Builder {
         self.network = Some(ip_range.to_owned());
         self
     }
 
-    /// Serves only this API. The Robot web service is served together with the Hetzner Cloud API, when there
-    /// are dedicated servers.
+    /// Makes the sandbox serve only this API. With the Hetzner Cloud API, the Robot web service is served too when
+    /// there are dedicated servers.
     pub fn only(mut self, half: Half) -> Builder {
         self.only = Some(half);
         self
@@ -118,30 +120,31 @@ impl Builder {
         self
     }
 
-    /// Sets whether the simulated kubelets report the status of their Nodes by themselves. Otherwise a Node's status
-    /// changes only when a client writes it, or by [`Kubelets::heartbeat`] and [`Kubelets::expire`].
+    /// Sets whether the simulated kubelets regularly report the status of their Nodes. If not, a Node's status changes
+    /// only when a client writes it, or when a test calls [`Kubelets::heartbeat`] or [`Kubelets::expire`].
     pub fn heartbeats(mut self, heartbeats: bool) -> Builder {
         self.heartbeats = heartbeats;
         self
     }
 
-    /// Makes the sandbox listen on no port. [`Sandbox::exchange`] answers requests in the caller's thread. There are no
-    /// threads, no TLS, no client certificates, and no files unless the caller asks for files. Kubelets do their due
-    /// work when a request comes. Tokens, UIDs and names depend only on the calls and the last byte of the
-    /// [`address`](Builder::address), so that with simulated time the same calls get the same answers.
+    /// Makes a sandbox in memory, whose APIs listen on no port. [`Sandbox::exchange`] answers requests in the caller's
+    /// thread. There are no threads, no TLS and no client certificates. Files are only written when the caller asks for
+    /// them. Simulated kubelets do the work that is due when a request comes. Tokens, UIDs and names depend only on the
+    /// requests and on the last byte of the [`address`](Builder::address). With simulated time, a test therefore always
+    /// gets the same answers.
     pub fn in_memory(mut self) -> Builder {
         self.in_memory = true;
         self
     }
 
-    /// Uses a part of the real cluster to which this kubeconfig belongs instead of a simulated
-    /// one, see [`Cluster::real`].
+    /// Makes the sandbox use a real Kubernetes cluster instead of a simulated one. `kubeconfig` is the file with which
+    /// the cluster is reached, and [`Cluster::real`] says which part of the cluster is used.
     pub fn real_cluster(mut self, kubeconfig: impl Into<PathBuf>) -> Builder {
         self.real_cluster = Some(kubeconfig.into());
         self
     }
 
-    /// Sets the address on which all APIs listen, e.g. `::1`. It must be an address of the loopback interface.
+    /// Sets the IP address on which all APIs listen, e.g. `::1`. It must be an address of the loopback interface.
     pub fn address(mut self, address: IpAddr) -> Builder {
         self.ports.address = address;
         self
@@ -176,8 +179,8 @@ impl Builder {
     /// Starts the sandbox.
     ///
     /// # Errors
-    /// An error means that a port is in use, that the folder of credentials cannot be written, or that the scale or the
-    /// range is invalid.
+    /// Returns an error when a port is in use, when the folder of the credentials cannot be written, or when the time
+    /// scale or the range of the Network is invalid.
     pub fn try_start(self) -> io::Result<Sandbox> {
         let invalid = |text: String| io::Error::new(io::ErrorKind::InvalidInput, text);
         if !(self.scale.is_finite() && self.scale > 0.0) {
@@ -210,8 +213,8 @@ impl Builder {
         Ok(sandbox)
     }
 
-    /// Creates the simulated APIs, with the Network if there is one, but without servers and Services. No API
-    /// is served yet.
+    /// Creates the simulated APIs without servers and Services, and the Network if there is one. No API answers
+    /// requests yet.
     fn empty(&self) -> io::Result<Sandbox> {
         let tls = (!self.in_memory).then(Tls::new).transpose().map_err(io::Error::other)?;
         let seed = match (self.in_memory, self.ports.address) {
@@ -240,8 +243,8 @@ impl Builder {
             Kubelets::new(cloud.clone(), projects.own, robot.clone(), cluster.clone(), self.scale);
         let mut ports = self.ports;
         if self.in_memory {
-            // The ports 1, 2 and 3 stand for the APIs in addresses. Nothing listens on them, so a client that tries to
-            // connect to them is refused.
+            // A sandbox in memory listens on no port. The port numbers 1, 2 and 3 only tell its three APIs apart. A
+            // client that tries to connect to such a port is refused.
             (ports.hetzner, ports.kubernetes, ports.robot) = (1, 2, 3);
         }
         Ok(Sandbox {
@@ -293,7 +296,7 @@ impl Builder {
     }
 }
 
-/// The largest number of resources that can be attached to one Network.
+/// The largest number of servers that can be attached to one Network.
 const MOST_IN_A_NETWORK: usize = 100;
 
 fn service(name: &str) -> Value {
@@ -312,8 +315,8 @@ fn service(name: &str) -> Value {
 impl Tls {
     fn new() -> Result<Tls, credentials::Error> {
         let authority = Authority::new("sandbox-ca")?;
-        // Only a proxy can resolve the name `kubernetes.test`. Clients use no proxy for the other names, because these
-        // names mean the machine itself.
+        // The certificate is valid for these names. `kubernetes.test` is a name that only a proxy can resolve. Clients
+        // never use a proxy for the other names, because they mean the machine itself.
         let names = ["localhost", "127.0.0.1", "::1", "kubernetes.test"];
         let identity = authority.server(&names, Validity::Now)?;
         let server = ServerTls::new(&identity, &authority)?;
@@ -337,7 +340,8 @@ impl Projects {
         projects
     }
 
-    /// Returns a new call log, which shows a name for each of the projects' tokens.
+    /// Returns a new log of API calls. The log shows a name for each token of the two projects, and not the token
+    /// itself.
     fn calls(&self) -> crate::calls::CallLog {
         let calls = crate::calls::CallLog::default();
         calls.name_caller(self.token.as_str(), "project");

@@ -1,5 +1,5 @@
-//! The whole sandbox: the simulated APIs with their servers, Nodes, users and rights, and access to everything that a
-//! test observes or breaks.
+//! A whole sandbox: the simulated APIs of Hetzner Cloud, Robot and Kubernetes with their contents. Tests read and
+//! change everything in it.
 
 mod access;
 mod builder;
@@ -28,7 +28,8 @@ pub use access::{Account, admin_rules, official_rules};
 use access::{Accounts, Folder, Tokens};
 pub use builder::Builder;
 
-/// A running sandbox. When dropped, the sandbox stops its HTTP servers and kubelets and removes its files.
+/// A running sandbox, which simulates the APIs of Hetzner Cloud, Robot and Kubernetes. Dropping this value stops the
+/// HTTP servers and the simulated kubelets, and removes the files.
 ///
 /// ```no_run
 /// use sandbox::Sandbox;
@@ -37,15 +38,16 @@ pub use builder::Builder;
 /// let ccm = std::process::Command::new("ccm").arg("run").envs(sandbox.env_of("ccm"));
 /// ```
 pub struct Sandbox {
-    // This field is the first, so that it is dropped first. Kubelets write to the cluster, and must end
-    // before the cluster.
+    // Rust drops the fields in their order. This field is first, because the simulated kubelets write to the cluster
+    // and must end before the cluster is dropped.
     kubelets: Kubelets,
-    /// The APIs that answer requests, each with its HTTP server. A sandbox in memory has no HTTP servers.
+    /// The APIs that answer requests now, each with its HTTP server. A sandbox in memory has no HTTP servers.
     served: Mutex<HashMap<Half, Option<Server>>>,
-    /// The ports of the APIs that were stopped. No other program can get them before the APIs are served again.
+    /// The ports of the APIs that a test has stopped. The sandbox keeps these ports, so that no other program gets them
+    /// before the APIs are served again.
     kept: Mutex<HashMap<Half, KeptPort>>,
-    /// The addresses on which the APIs listen. The real port is stored when an API is first served, so that an API that
-    /// was stopped is served at the same address again.
+    /// The address and ports on which the APIs listen. When an API is first served, its real port is stored here. After
+    /// a stop, the API is served on the same port again.
     ports: Mutex<Ports>,
     cloud: Arc<Cloud>,
     cluster: Arc<Cluster>,
@@ -53,21 +55,21 @@ pub struct Sandbox {
     serves_robot: bool,
     projects: Projects,
     network: Option<u64>,
-    /// The Network's subnet for dedicated servers.
+    /// The IP range of the Network's subnet for dedicated servers.
     vswitch: Option<Ipv4Net>,
     node_bytes: usize,
     only: Option<Half>,
-    /// `None` when the sandbox is in memory.
+    /// The certificates of the Kubernetes API. `None` in a sandbox in memory, which has no TLS.
     tls: Option<Tls>,
     tokens: Tokens,
     calls: Arc<CallLog>,
     faults: Arc<Faults>,
     accounts: Mutex<Accounts>,
-    /// The folder, which is created when it is first used.
+    /// The temporary folder of the sandbox. It is created when it is first needed.
     folder: OnceLock<Folder>,
 }
 
-/// TLS of the Kubernetes API.
+/// The certificate authority of the Kubernetes API, and the TLS configuration of its server.
 struct Tls {
     authority: Authority,
     server: ServerTls,
@@ -81,12 +83,12 @@ struct Ports {
     robot: u16,
 }
 
-/// The projects of the cloud, and their tokens.
+/// The two projects of the simulated Hetzner Cloud, and their API tokens.
 #[derive(Clone, Debug)]
 pub struct Projects {
-    /// The project with the servers.
+    /// The ID of the project that contains the sandbox's servers.
     pub own: u64,
-    /// A project that belongs to somebody else.
+    /// The ID of a project that belongs to somebody else.
     pub foreign: u64,
     pub token: String,
     pub read_only_token: String,
@@ -95,8 +97,8 @@ pub struct Projects {
 
 impl Drop for Sandbox {
     fn drop(&mut self) {
-        // A connection may keep a reference to the cluster until the process ends, and then the cluster is never
-        // dropped. The cluster is therefore cleared here.
+        // An open connection can keep a reference to the cluster until the process ends. The cluster's memory would
+        // then never be freed, so the cluster is cleared here.
         self.cluster.clear();
     }
 }
@@ -114,7 +116,7 @@ impl Sandbox {
         &self.cluster
     }
 
-    /// Returns the Robot web service, even when it is not served.
+    /// Returns the simulated Robot. It exists even when the sandbox does not serve the Robot web service.
     pub fn robot(&self) -> &Arc<Robot> {
         &self.robot
     }
@@ -135,7 +137,8 @@ impl Sandbox {
         &self.projects
     }
 
-    /// Creates another token of the project with the servers, as an operator does before the old token is deleted.
+    /// Adds another API token to the project that contains the servers, as an operator does before deleting the old
+    /// token. Returns the new token.
     pub fn add_token(&self) -> String {
         let token = self.tokens.next();
         self.cloud.add_token(self.projects.own, &token, false);
@@ -143,29 +146,29 @@ impl Sandbox {
         token
     }
 
-    /// Returns the ID of the project with the servers.
+    /// Returns the ID of the Hetzner Cloud project that contains the sandbox's servers.
     pub fn project(&self) -> u64 {
         self.projects.own
     }
 
-    /// Returns the ID of the Network, if the builder was asked for a Network.
+    /// Returns the ID of the sandbox's Network. Returns `None` when the builder was not told to create a Network.
     pub fn network(&self) -> Option<u64> {
         self.network
     }
 
-    /// Returns the CA of the Kubernetes API.
+    /// Returns the certificate authority of the Kubernetes API.
     ///
     /// # Panics
-    /// Panics when the sandbox is in memory, because it then has no CA.
+    /// Panics when the sandbox is in memory, because it then has no certificate authority.
     pub fn authority(&self) -> &Authority {
         &self.material().authority
     }
 
-    /// Returns the certificate of the Kubernetes API and its authority for client certificates. A test
-    /// may replace both.
+    /// Returns the TLS configuration of the Kubernetes API: its certificate, and the authority that signs client
+    /// certificates. A test can replace both.
     ///
     /// # Panics
-    /// Panics when the sandbox is in memory, because it then has no certificate.
+    /// Panics when the sandbox is in memory, because it then has no TLS.
     pub fn tls(&self) -> &ServerTls {
         &self.material().server
     }
@@ -174,7 +177,8 @@ impl Sandbox {
         self.tls.as_ref().unwrap_or_else(|| panic!("a sandbox in memory has no TLS"))
     }
 
-    /// Returns the folder of the kubeconfigs, which is removed with the sandbox. A test may write its own files there.
+    /// Returns the folder that contains the kubeconfigs. It is removed together with the sandbox. Tests can write their
+    /// own files to it.
     ///
     /// # Panics
     /// Panics when the folder cannot be created.
@@ -187,12 +191,13 @@ impl Sandbox {
             .get_or_init(|| Folder::new().unwrap_or_else(|error| panic!("no folder: {error}")))
     }
 
-    /// Returns the base URL of the cloud's API.
+    /// Returns the base URL of the simulated Hetzner Cloud API.
     pub fn hetzner_url(&self) -> String {
         format!("http://{}/v1", self.address(Half::Hetzner))
     }
 
-    /// Returns the base URL of the metadata service, which only a cloud server could reach in the real Hetzner Cloud.
+    /// Returns the base URL of the simulated metadata service. A real metadata service can only be reached from a cloud
+    /// server.
     pub fn metadata_url(&self) -> String {
         format!("http://{}/hetzner/v1/metadata", self.address(Half::Hetzner))
     }
@@ -202,12 +207,13 @@ impl Sandbox {
         format!("{scheme}://{}", self.address(Half::Kubernetes))
     }
 
-    /// Returns the base URL of the Robot web service.
+    /// Returns the base URL of the simulated Robot web service.
     pub fn robot_url(&self) -> String {
         format!("http://{}", self.address(Half::Robot))
     }
 
-    /// Whether the API is served from the start. Its address is then among the variables of [`env`](Sandbox::env).
+    /// Whether the sandbox has served this API since its start. The result does not change when a test stops the API.
+    /// The variables of [`env`](Sandbox::env) contain the address of such an API.
     pub fn serves(&self, half: Half) -> bool {
         match half {
             Half::Robot => self.serves_robot && self.only != Some(Half::Kubernetes),
@@ -215,19 +221,21 @@ impl Sandbox {
         }
     }
 
-    /// Whether no port is open, and requests are answered by [`exchange`](Sandbox::exchange) alone.
+    /// Whether the sandbox is in memory. Its APIs then listen on no port, and only [`exchange`](Sandbox::exchange)
+    /// answers requests.
     pub fn is_in_memory(&self) -> bool {
         self.tls.is_none()
     }
 
-    /// Returns the address of an API that is served, or was served before it was stopped. The port is 0 when the API
-    /// was never served.
+    /// Returns the address on which an API listens, or on which it listened before it was stopped. The port is 0 when
+    /// the API was never served.
     pub fn address(&self, half: Half) -> SocketAddr {
         let ports = self.ports();
         SocketAddr::new(ports.address, ports.of(half))
     }
 
-    /// Stops an API. Connections to its address are refused from now on, and no other program gets its port.
+    /// Stops an API. Connections to its address are refused from now on. The sandbox keeps the port, so that no other
+    /// program gets it.
     pub fn stop(&self, half: Half) {
         let server = self.served().remove(&half);
         let address = server.flatten().map(|server| server.address());
@@ -235,11 +243,11 @@ impl Sandbox {
         self.kept().extend(kept.map(|port| (half, port)));
     }
 
-    /// Serves an API. An API that was stopped gets its previous address again. Nothing happens when the API
-    /// is served already.
+    /// Starts to serve an API. After [`stop`](Sandbox::stop), the API is served on the same address again. Nothing
+    /// happens when the API is served already.
     ///
     /// # Errors
-    /// An error means that another process has taken the port.
+    /// Returns an error when another process has taken the port.
     pub fn resume(&self, half: Half) -> io::Result<()> {
         let mut served = self.served();
         if served.contains_key(&half) {
@@ -261,13 +269,13 @@ impl Sandbox {
         Ok(())
     }
 
-    /// Whether the API answers requests now.
+    /// Whether the API is served now, so that it answers requests.
     pub fn is_served(&self, half: Half) -> bool {
         self.served().contains_key(&half)
     }
 
-    /// Answers one HTTP/1.1 request in the caller's thread, see [`server::exchange`]. The connection ends with a reset
-    /// when the API was stopped.
+    /// Answers one HTTP/1.1 request in the caller's thread, as [`server::exchange`] describes. When the API is stopped,
+    /// the connection is reset.
     pub fn exchange(&self, half: Half, request: &[u8], pause: &dyn Fn(Duration)) -> Exchanged {
         if !self.is_served(half) {
             return Exchanged { answer: Vec::new(), ending: Ending::Reset };
@@ -276,7 +284,7 @@ impl Sandbox {
         server::exchange(&self.config(half), request, pause)
     }
 
-    /// Returns the configuration of this API's HTTP server. The port is any free port.
+    /// Returns the configuration of the HTTP server of an API. The port in it is 0, which means any free port.
     fn config(&self, half: Half) -> Config {
         let (tls, handler): (_, Arc<dyn Handler>) = match half {
             Half::Hetzner => (None, self.cloud.clone()),
@@ -293,17 +301,17 @@ impl Sandbox {
         }
     }
 
-    /// Creates a cloud server and its Node. Returns the server's ID.
+    /// Creates a cloud server and a Node for it. Returns the server's ID.
     pub fn join(&self, server: ServerSpec) -> u64 {
         let id = self.cloud.create_server(self.projects.own, server);
         self.register_nodes_of(&[id]);
         id
     }
 
-    /// Registers Nodes for servers that exist already.
+    /// Creates Nodes for cloud servers that already exist.
     ///
-    /// A Node's internal address is the server's private address, or else the server's public IPv4 address. Without
-    /// both, the Node has no internal address.
+    /// The internal address of a Node is the server's private address, or the public IPv4 address when there is no
+    /// private one. When the server has neither, the Node has no internal address.
     pub fn register_nodes_of(&self, ids: &[u64]) {
         for id in ids {
             let Some(server) = self.cloud.seen_by_its_kubelet(self.projects.own, *id) else {
@@ -322,23 +330,23 @@ impl Sandbox {
         }
     }
 
-    /// Creates a dedicated server and its Node. Returns the server's number.
+    /// Creates a dedicated server and a Node for it. Returns the server's number.
     pub fn join_dedicated(&self, name: &str) -> u64 {
         let number = self.robot.create(name);
         self.register_dedicated_node(number);
         number
     }
 
-    /// Registers the Node of a dedicated server that exists already. When the Network has a subnet for dedicated
-    /// servers, and the subnet has a free address, the server gets an address in the subnet, which the kubelet is given
-    /// with `--node-ip`. Otherwise the kubelet finds the public IPv4 address, if there is one.
+    /// Creates the Node of a dedicated server that already exists. When the Network has a subnet for dedicated servers
+    /// with a free address, the server gets this address, and its kubelet uses it as with the flag `--node-ip`.
+    /// Otherwise the kubelet uses the server's public IPv4 address, if there is one.
     ///
     /// # Panics
-    /// See [`Kubelets::register`].
+    /// Panics when [`Kubelets::register`] does.
     pub fn register_dedicated_node(&self, number: u64) {
         let others = self.robot.servers().into_iter();
         let used: HashSet<_> = others.filter_map(|server| server.private_ip).collect();
-        // The first address is the vSwitch's gateway.
+        // The first host address of the range is the gateway of the vSwitch, so no server gets it.
         let free = self.vswitch.and_then(|range| {
             let mut hosts = range.hosts().skip(1);
             hosts.find(|ip| !used.contains(ip))
@@ -360,19 +368,19 @@ impl Sandbox {
         });
     }
 
-    /// Registers a Node and creates no server for it. The Node's server, if it has one, exists already.
+    /// Creates a Node, but no server for it. If the Node has a server, the server must already exist.
     ///
     /// # Panics
-    /// See [`Kubelets::register`].
+    /// Panics when [`Kubelets::register`] does.
     pub fn register_node(&self, spec: NodeSpec) {
         self.kubelets.register(spec);
     }
 
-    /// Adds a user of the Kubernetes API with these rules, a token and a client certificate. A user of the same
-    /// name is replaced.
+    /// Adds a user of the Kubernetes API with these RBAC rules, or replaces the user of the same name. The user gets a
+    /// token and a client certificate.
     ///
     /// # Errors
-    /// An error means that the certificate cannot be made.
+    /// Returns an error when the certificate cannot be made.
     pub fn add_user(
         &self,
         name: &str,
@@ -406,13 +414,14 @@ impl Sandbox {
         Ok(account)
     }
 
-    /// Returns the token and certificate of a user: `admin`, `ccm`, or a user that was added.
+    /// Returns the token and the certificate of a user of the Kubernetes API. The users are `admin`, `ccm`, and those
+    /// that tests have added.
     pub fn account(&self, user: &str) -> Option<Account> {
         self.accounts().get(user).cloned()
     }
 
-    /// Returns a kubeconfig with one user, who authenticates with `login`. No file is written, so that the caller can
-    /// change the kubeconfig first.
+    /// Returns a kubeconfig for one user, who authenticates with `login`. No file is written, so that the caller can
+    /// still change the kubeconfig.
     pub fn kubeconfig(&self, user: &str, login: Login) -> Kubeconfig {
         let authority = self.tls.as_ref().map(|tls| &tls.authority);
         let authority = authority.map(|authority| authority.certificate_pem().to_owned());
@@ -425,17 +434,17 @@ impl Sandbox {
         }
     }
 
-    /// Returns the environment variables with which a client reaches the APIs. The kubeconfig's current context is the
-    /// user `admin`, and its other context is the user `ccm`.
+    /// Returns the environment variables with which a client reaches the APIs of the sandbox. In the kubeconfig, the
+    /// current context belongs to the user `admin`, and a second context belongs to the user `ccm`.
     pub fn env(&self) -> Vec<(String, String)> {
         self.env_with(self.folder().join(KUBECONFIG))
     }
 
-    /// Returns the environment variables with which a client reaches the APIs. Its user in Kubernetes is `user`, for
-    /// whom a kubeconfig is written.
+    /// Returns the environment variables with which a client reaches the APIs of the sandbox. `KUBECONFIG` is a file
+    /// that is written for `user`, a user of the Kubernetes API.
     ///
     /// # Panics
-    /// Panics when there is no such user, or when its kubeconfig cannot be written.
+    /// Panics when there is no such user, or when the kubeconfig cannot be written.
     pub fn env_of(&self, user: &str) -> Vec<(String, String)> {
         let account =
             self.account(user).unwrap_or_else(|| panic!("no user {user:?} in the sandbox"));
@@ -469,8 +478,9 @@ impl Sandbox {
         variables
     }
 
-    /// Writes the kubeconfig of [`env`](Sandbox::env). In the context `sandbox`, `admin` authenticates with a
-    /// certificate. In the context `ccm`, `ccm` authenticates with a token.
+    /// Writes the kubeconfig to which the variables of [`env`](Sandbox::env) point. In the context `sandbox`, the user
+    /// `admin` authenticates with a client certificate. In the context `ccm`, the user `ccm` authenticates with a
+    /// token.
     fn write_kubeconfig(&self) -> io::Result<()> {
         let mut contexts = Vec::new();
         if let Some(admin) = self.account("admin") {
@@ -530,8 +540,8 @@ impl Ports {
     }
 }
 
-/// Returns the pod range of the n-th node, counted from 1: 10.244.n.0/24, as with the usual cluster CIDR 10.244.0.0/16.
-/// That CIDR has room for 255 nodes; further nodes get their ranges from 10.129.0.0 on.
+/// Returns the pod CIDR of the node with this number, counted from 1. It is 10.244.n.0/24, a part of the usual cluster
+/// CIDR 10.244.0.0/16. From the 256th node on, the pod CIDRs begin at 10.129.0.0.
 fn pod_cidr(number: usize) -> String {
     let second = if number < 256 { 244 } else { 128 + number / 256 };
     format!("10.{second}.{}.0/24", number % 256)

@@ -1,4 +1,5 @@
-//! `/images`: the images from which servers are made. All are system images: there are no snapshots and no backups.
+//! Answers requests to `/images`, the images from which servers are made. All images are system images: there are no
+//! snapshots and no backups.
 
 use serde::Deserialize;
 
@@ -11,7 +12,8 @@ use super::{CATALOG, Entry};
 #[serde(deny_unknown_fields)]
 pub struct Image {
     pub id: u64,
-    /// The name, which is the same for the images of both architectures of an operating system.
+    /// The name of the image. An operating system has one image for each CPU architecture, and both images have the
+    /// same name.
     pub name: &'static str,
     pub description: &'static str,
     pub os_flavor: &'static str,
@@ -21,7 +23,7 @@ pub struct Image {
 }
 
 impl Image {
-    /// Finds the image with this ID or name for this architecture.
+    /// Finds the image for this CPU architecture whose ID or name is `text`.
     pub fn find_for(text: &str, architecture: &str) -> Option<&'static Image> {
         let number = text.parse::<u64>().ok();
         let matches = |image: &&Image| Some(image.id) == number || image.name == text;
@@ -39,7 +41,7 @@ impl Image {
     }
 }
 
-/// All images are available system images that belong to no project and have no labels.
+/// The JSON of an image says that it is an available system image that belongs to no project and has no labels.
 impl Entry for Image {
     const KIND: &'static str = "image";
     const PARAMETERS: &'static [&'static str] = &[

@@ -1,4 +1,4 @@
-//! `/load_balancer_types`: sizes of load balancers, with their limits and prices.
+//! Answers requests to `/load_balancer_types`, the sizes of load balancers with their limits and prices.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -77,7 +77,7 @@ impl Entry for LoadBalancerType {
         self.name
     }
 
-    /// A list contains only the types that are still sold. The list of server types has the same rule.
+    /// A list of load balancer types contains only those that are still sold, like a list of server types.
     fn is_offered(&self, world: &World) -> bool {
         self.is_sold(world)
     }

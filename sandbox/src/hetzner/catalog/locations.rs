@@ -1,4 +1,4 @@
-//! `/locations`: the places of servers, and their network zones.
+//! Answers requests to `/locations`, the places where servers run, each with its network zone.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -30,7 +30,7 @@ pub fn network_zone(name: &str) -> Option<&'static str> {
     zones.find(|zone| *zone == name)
 }
 
-/// Returns the traffic that is free of charge, in bytes a month.
+/// Returns the traffic of a server or a load balancer that is free of charge, in bytes a month.
 pub fn included_traffic(location: &str) -> u64 {
     Location::find(location).map_or(0, |location| location.included_terabytes << 40)
 }

@@ -1,7 +1,8 @@
-//! The read-only catalog of every project: locations, types of servers and load balancers, images.
+//! The offers of the simulated provider, which are the same for every project and cannot be changed: locations, types
+//! of servers and load balancers, and images.
 //!
-//! The entries and their prices are data, in `hetzner/catalog.json`. Each file in this module contains one kind of
-//! entry, its query parameters and its JSON.
+//! The offers and their prices are data in `hetzner/catalog.json`. Each file in this module contains one kind of offer,
+//! with its query parameters and its JSON.
 
 pub mod images;
 pub mod load_balancer_types;
@@ -37,10 +38,10 @@ struct Catalog {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Prices {
-    /// The German VAT in percent, which is part of each gross price.
+    /// The German VAT in percent, by which a gross price is higher than the net price.
     vat_percent: f64,
-    /// The number of hours by which the monthly price is divided to get the hourly price. A month has more hours, but
-    /// its bill never exceeds the monthly price.
+    /// The monthly price divided by this number of hours is the hourly price. Most months have more hours, but a month
+    /// never costs more than the monthly price.
     hours_a_month: f64,
     /// The price of traffic beyond the included traffic, in euro cents without VAT.
     cents_per_terabyte: f64,
@@ -51,26 +52,28 @@ static CATALOG: LazyLock<Catalog> = LazyLock::new(|| {
         .expect("the catalog is a part of the program")
 });
 
-/// A kind of entry in the catalog, such as a location.
+/// A kind of offer in the provider's catalog, such as the locations or the server types.
 pub trait Entry: Sized + 'static {
-    /// The name of the kind in errors and answers. The list and its path have this name with an `s` at the end.
+    /// The name of the kind in errors and answers, e.g. `location`. With an `s` at the end it is the name of the list
+    /// and of its path.
     const KIND: &'static str;
-    /// The query parameters of the list. `sort` is documented only for locations and images, but `hcloud` sends `sort`
-    /// for all lists.
+    /// The query parameters that a list accepts. The API's documentation has `sort` only for locations and images, but
+    /// the program `hcloud` sends `sort` for all lists.
     const PARAMETERS: &'static [&'static str] = &["name", "sort", "page", "per_page"];
 
-    /// Returns all entries, in the order in which a list shows them.
+    /// Returns all entries of this kind, in the order in which a list shows them.
     fn all() -> &'static [Self];
 
     fn id(&self) -> u64;
     fn name(&self) -> &'static str;
 
-    /// Whether a list may contain the entry. A list never shows other entries, even when their names are requested.
+    /// Whether a list is allowed to show the entry. A list never shows an entry that is not offered, not even when a
+    /// request asks for its name.
     fn is_offered(&self, _world: &World) -> bool {
         true
     }
 
-    /// Whether the entry matches the filters of a list.
+    /// Whether the entry matches the query parameters of a request for a list.
     fn is_asked_for(&self, query: &Query) -> bool {
         query.one("name").is_none_or(|name| name == self.name())
     }
@@ -78,7 +81,7 @@ pub trait Entry: Sized + 'static {
     /// Returns the entry as the API shows it.
     fn json(&self, world: &World) -> Text;
 
-    /// Finds an entry by an ID or a name in a request.
+    /// Finds the entry whose ID or name is `text`.
     fn find(text: &str) -> Option<&'static Self> {
         let number = text.parse::<u64>().ok();
         let is_it = |entry: &&Self| Some(entry.id()) == number || entry.name() == text;
@@ -86,7 +89,7 @@ pub trait Entry: Sized + 'static {
     }
 }
 
-/// Answers the list of a kind and the paths below it.
+/// Answers requests for the list of one kind of catalog entries, and for a single entry.
 pub fn route<T: Entry>(call: &Call, rest: &[&str]) -> Result<Reply, ApiError> {
     match rest {
         [] => read_only(call.method, || list::<T>(call)),
@@ -114,12 +117,13 @@ fn list<T: Entry>(call: &Call) -> Result<Reply, ApiError> {
     Ok(page.reply(&format!("/{plural}"), &plural, &found, |entry| entry.json(call.world)))
 }
 
-/// Parses the ID in a path. A segment that is not a number gets the same error as a path that does not exist.
+/// Parses an ID that is a segment of a request's path. A segment that is not a number gets the same error as an unknown
+/// path.
 pub fn id(segment: &str) -> Result<u64, ApiError> {
     segment.parse().map_err(|_| ApiError::no_such_path())
 }
 
-/// Answers `GET`. Other methods are refused.
+/// Calls `answer` for the method `GET`, and refuses all other methods.
 pub fn read_only(
     method: &str,
     answer: impl FnOnce() -> Result<Reply, ApiError>,
@@ -139,7 +143,8 @@ fn price_per_time(location: &str, monthly_cents: u64) -> Text {
 }
 
 impl Prices {
-    /// Returns net and gross price as decimal strings in euro.
+    /// Returns a price with and without VAT, as decimal strings in euro. `cents` is the price without VAT in euro
+    /// cents.
     fn price(&self, cents: f64) -> Text {
         let gross = cents * (100.0 + self.vat_percent) / 100.0;
         text!({"net": format!("{:.10}", cents / 100.0), "gross": format!("{:.10}", gross / 100.0)})

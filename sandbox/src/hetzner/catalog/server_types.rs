@@ -1,4 +1,5 @@
-//! `/server_types`: sizes of servers, the locations where they are sold, and until when.
+//! Answers requests to `/server_types`, the sizes of servers with the locations where they are sold and the date until
+//! which they are sold.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -26,7 +27,7 @@ pub struct ServerType {
     pub offers: Vec<Offer>,
 }
 
-/// A server type in one location.
+/// The offer of a server type in one location, with its price.
 #[derive(Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct Offer {
@@ -36,8 +37,8 @@ pub struct Offer {
     pub deprecation: Option<Deprecation>,
 }
 
-/// The date on which the end of the type was announced, and the date until which the type is sold, as
-/// RFC 3339 timestamps.
+/// Two dates of a server type that is being retired, as RFC 3339 timestamps: when the end was announced, and until when
+/// the type is sold.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct Deprecation {
@@ -46,8 +47,9 @@ pub struct Deprecation {
 }
 
 impl ServerType {
-    /// Returns the JSON of the type. It is made only once, because every server in a list contains its type with all
-    /// prices. Real time and simulated time have a JSON each, because the time decides which types are sold.
+    /// Returns the JSON of the server type. The JSON is made only once, because every server in a list contains the
+    /// JSON of its type with all prices. There is one JSON for real time and one for simulated time, because the time
+    /// decides which types are still sold.
     pub fn json(&self) -> &'static Text {
         static SHOWN: [OnceLock<BTreeMap<u64, Text>>; 2] = [OnceLock::new(), OnceLock::new()];
         static NONE: Text = Text::none();
@@ -60,7 +62,8 @@ impl ServerType {
 
     fn new_json(&self) -> Text {
         let locations = self.offers.iter().map(Offer::json).collect::<Vec<_>>();
-        // The old field `deprecation` of the type itself is only set when all locations have the same deprecation.
+        // The API's old field `deprecation` belongs to the type and not to one of its locations. The field is only set
+        // when all locations have the same deprecation.
         let everywhere = self.offers.first().and_then(|first| first.deprecation);
         let everywhere = everywhere
             .filter(|found| self.offers.iter().all(|offer| offer.deprecation == Some(*found)));
@@ -83,13 +86,13 @@ impl Offer {
         until.is_none_or(|until| time::timestamp() < until)
     }
 
-    /// Returns the included traffic in bytes a month.
+    /// Returns the traffic of a server that is free of charge, in bytes a month.
     pub fn included_traffic(&self) -> u64 {
         included_traffic(self.location)
     }
 
-    /// Returns the JSON of the offer. The API has the fields `available` and `recommended` since April 2026, when
-    /// `/datacenters` was about to be removed.
+    /// Returns the JSON of the offer. The API has had the fields `available` and `recommended` since April 2026,
+    /// shortly before `/datacenters` was removed.
     fn json(&self) -> Text {
         let location_id = Location::find(self.location).map_or(0, |location| location.id);
         text!({
@@ -124,7 +127,8 @@ impl Entry for ServerType {
         self.name
     }
 
-    /// A list contains only the types that are still sold in at least one location, as the documentation says.
+    /// A list of server types contains only those that are still sold in at least one location, as the API's
+    /// documentation says.
     fn is_offered(&self, _world: &World) -> bool {
         self.offers.iter().any(Offer::is_sold)
     }

@@ -1,4 +1,4 @@
-//! A certificate's PEM text, and the facts in the certificate.
+//! Reads a certificate's PEM text and the facts in it, such as the domain names and the validity.
 
 use std::fmt::Display;
 
@@ -14,7 +14,7 @@ use x509_parser::prelude::FromDer;
 #[derive(Clone, Debug)]
 pub struct Content {
     pub pem: String,
-    /// SHA-256 of the first certificate, as bytes with colons between them.
+    /// The SHA-256 hash of the chain's first certificate, as hexadecimal bytes with colons between them.
     pub fingerprint: String,
     pub not_before: Timestamp,
     pub not_after: Timestamp,
@@ -22,7 +22,8 @@ pub struct Content {
 }
 
 impl Content {
-    /// Reads a certificate chain. An error says what is wrong, e.g. `holds no certificate`.
+    /// Reads a certificate chain in PEM format. The error is a text that says what is wrong, e.g. `holds no
+    /// certificate`.
     pub fn parse(pem: &str) -> Result<Content, String> {
         let chain = chain(pem)?;
         let first = chain.first().ok_or("holds no certificate")?;
@@ -45,7 +46,7 @@ impl Content {
     }
 }
 
-/// Checks that the key belongs to the first certificate. An error says what is wrong.
+/// Checks that the private key belongs to the chain's first certificate. The error is a text that says what is wrong.
 pub fn check_key(certificate_pem: &str, key_pem: &str) -> Result<(), String> {
     let key = PrivateKeyDer::from_pem_slice(key_pem.as_bytes()).map_err(unreadable)?;
     let key = sign::any_supported_type(&key).map_err(unreadable)?;
@@ -63,7 +64,7 @@ fn unreadable(problem: impl Display) -> String {
 }
 
 fn fingerprint(der: &[u8]) -> String {
-    // The hash function comes from the TLS library, because this program contains that library anyway.
+    // The hash function comes from the TLS library, so that the program needs no further library for it.
     let suite = cipher_suite::TLS13_AES_128_GCM_SHA256.tls13();
     let hash = suite.map(|suite| suite.common.hash_provider.hash(der));
     let bytes = hash.as_ref().map_or(&[][..], |hash| hash.as_ref());

@@ -1,5 +1,4 @@
-//! The creation of certificates. An uploaded certificate exists at once, while a managed certificate must
-//! first be issued.
+//! Creates certificates. An uploaded certificate exists at once, while a managed certificate must first be issued.
 
 use serde_json::Value;
 
@@ -24,13 +23,14 @@ pub fn create(call: &mut Call) -> Result<Reply, ApiError> {
     let shown = call.world.certificates.get(&id);
     let shown = shown.map(|certificate| certificate.json(call.world));
     let answer = text!({"certificate": shown});
-    // The API's OpenAPI document allows no null for the action. The answer for an uploaded certificate therefore leaves
-    // the field out.
+    // The API's OpenAPI document does not allow the value null for the field `action`. The answer for an uploaded
+    // certificate, which has no action, therefore leaves out the field.
     let action = action.map(|action| call.world.action_json(action));
     Ok(Reply::new(201, answer.and("action", action)))
 }
 
-/// Adds a certificate to the simulated cloud as `POST /certificates` would. A managed certificate is already issued.
+/// Adds a certificate to the simulated cloud, as `POST /certificates` with this body would. A managed certificate is
+/// issued at once.
 pub fn place(world: &mut World, project: u64, body: &Value) -> Result<u64, ApiError> {
     let body = body.to_string();
     let mut call = Call::by_hand(world, project, body.as_bytes());
@@ -43,8 +43,8 @@ pub fn place(world: &mut World, project: u64, body: &Value) -> Result<u64, ApiEr
     Ok(id)
 }
 
-/// Adds a certificate to the simulated cloud from JSON that an API has returned. Load balancers can use the certificate
-/// when it was uploaded or issued. Fields of its content that are not in the JSON are empty.
+/// Adds a certificate to the simulated cloud from the JSON that an API has returned for it. A managed certificate whose
+/// issuance is not completed gets no content, so load balancers cannot use it.
 pub fn put(world: &mut World, project: u64, shown: &Value) -> Result<(), ApiError> {
     let mut fields = Fields::of(shown);
     let managed = Managed::shown(&shown["status"]);
@@ -108,7 +108,7 @@ fn read_content(fields: &mut Fields) -> Result<Content, ApiError> {
     Ok(content)
 }
 
-/// Reads host names, whose first label may be a wildcard.
+/// Reads the host names of a managed certificate. The first label of a host name is allowed to be the wildcard `*`.
 fn read_domains(fields: &mut Fields) -> Result<Vec<String>, ApiError> {
     let domains = fields.strings("domain_names")?.unwrap_or_default();
     if domains.is_empty() {

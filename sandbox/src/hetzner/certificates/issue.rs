@@ -1,4 +1,5 @@
-//! Issuance of managed certificates, which takes a while and fails when a domain is in no DNS zone of the project.
+//! Simulates the issuance of managed certificates. An issuance takes a while, and fails when a domain of the
+//! certificate is in no DNS zone of the project.
 
 use std::time::Duration;
 
@@ -15,8 +16,8 @@ use crate::hetzner::world::World;
 use crate::hetzner::{Call, Reply};
 use crate::time;
 
-/// The duration of an issuance. A real issuance sometimes takes minutes, but half a minute is enough to show that it
-/// is not immediate.
+/// How long an issuance takes. A real issuance sometimes takes minutes, but 30 seconds are enough for a client to see
+/// that the certificate is not issued at once.
 const TAKES: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Debug, Default)]
@@ -36,7 +37,8 @@ enum Issuance {
 }
 
 impl Managed {
-    /// Reads the field `status` of a certificate's JSON. Returns `None` for an uploaded certificate.
+    /// Reads the state of an issuance from the field `status` of a certificate's JSON. Returns `None` for an uploaded
+    /// certificate, which has no status.
     pub fn shown(status: &Value) -> Option<Managed> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let issuance = match status["issuance"].as_str()? {
@@ -71,7 +73,7 @@ impl Managed {
 }
 
 impl Certificate {
-    /// Makes the certificate at the end of the issuance. The issuance fails when the certificate cannot be made.
+    /// Ends the issuance: makes the certificate, or marks the issuance as failed when the certificate cannot be made.
     pub fn complete(&mut self) {
         let issuance = match make(self.id, &self.domain_names) {
             Ok(content) => {
@@ -89,7 +91,7 @@ impl Certificate {
     }
 }
 
-/// Starts an issuance and returns the ID of its action.
+/// Starts the issuance of a managed certificate, and returns the ID of the action.
 pub fn start(call: &mut Call, id: u64, command: &'static str) -> u64 {
     if let Some(certificate) = call.world.certificates.get_mut(&id) {
         certificate.managed = Some(Managed::default());
@@ -103,7 +105,8 @@ pub fn start(call: &mut Call, id: u64, command: &'static str) -> u64 {
     action
 }
 
-/// Answers `POST /certificates/{id}/actions/retry`, which is allowed for certificates whose issuance failed.
+/// Answers `POST /certificates/{id}/actions/retry`. The request is refused unless the certificate's last issuance has
+/// failed.
 pub fn retry(call: &mut Call, certificate: &Certificate) -> Result<Reply, ApiError> {
     Fields::parse(call.body)?.finish()?;
     let Some(managed) = &certificate.managed else {
@@ -121,7 +124,8 @@ pub fn retry(call: &mut Call, certificate: &Certificate) -> Result<Reply, ApiErr
     Ok(call.world.action_reply(201, action))
 }
 
-/// Starts an issuance again as `retry` does, but even when the last issuance did not fail.
+/// Issues a certificate again for a test. Unlike the API's action `retry`, this is possible even when the last issuance
+/// did not fail.
 pub fn retry_by_hand(world: &mut World, id: u64) {
     if let Some(project) = world.certificates.get(&id).map(|found| found.project) {
         start(&mut Call::by_hand(world, project, b""), id, "issue_certificate");
@@ -129,7 +133,7 @@ pub fn retry_by_hand(world: &mut World, id: u64) {
 }
 
 fn end(world: &mut World, id: u64, outcome: Outcome) {
-    // A certificate's status shows the error of the newest action of this certificate.
+    // A failed issuance is shown with the error of the certificate's newest action, which is the action that ends now.
     let failure = world.actions.last_error(resource(id)).cloned();
     let Some(certificate) = world.certificates.get_mut(&id) else {
         return;
@@ -140,7 +144,8 @@ fn end(world: &mut World, id: u64, outcome: Outcome) {
     }
 }
 
-/// Returns the first domain that is in no DNS zone of the project. Returns `None` when a test has not set the zones.
+/// Returns the certificate's first domain that is in no DNS zone of the project. Returns `None` when all domains are in
+/// a zone, or when no test has set the zones of the project.
 fn unmanaged_domain(world: &World, id: u64) -> Option<String> {
     let certificate = world.certificates.get(&id)?;
     let zones = world.circumstances.zones.get(&certificate.project)?;
@@ -154,12 +159,14 @@ fn unmanaged_domain(world: &World, id: u64) -> Option<String> {
     domains.find(|domain| !is_managed(domain)).cloned()
 }
 
-/// Makes a real chain for these domains, signed by an authority that nobody trusts.
+/// Makes a valid certificate chain for these domains. It is signed by a certificate authority of the sandbox that no
+/// client trusts.
 fn make(id: u64, domain_names: &[String]) -> Result<Content, String> {
     let names: Vec<&str> = domain_names.iter().map(String::as_str).collect();
     let name = "sandbox issuer";
     let authority = match time::is_simulated() {
-        // The seed contains the time, so that each issuance results in another certificate.
+        // The seed of the certificate authority contains the time, so that a repeated issuance makes a different
+        // certificate.
         true => Authority::seeded(name, id ^ time::timestamp().as_nanosecond() as u64),
         false => Authority::new(name),
     };

@@ -1,4 +1,5 @@
-//! `/certificates`: the certificates that load balancers serve, uploaded or issued.
+//! Answers requests to `/certificates`, the certificates with which load balancers serve HTTPS. A certificate is either
+//! uploaded, or managed and issued by the provider.
 
 mod content;
 mod create;
@@ -32,9 +33,9 @@ pub struct Certificate {
     created: Timestamp,
     pub labels: Labels,
     domain_names: Vec<String>,
-    /// The content of the certificate. `None` until the certificate is issued.
+    /// The certificate chain and the facts in it. `None` until a managed certificate has been issued.
     content: Option<Content>,
-    /// The issuance of a managed certificate. `None` for an uploaded certificate.
+    /// The state of the issuance of a managed certificate. `None` for an uploaded certificate.
     managed: Option<Managed>,
 }
 
@@ -45,7 +46,7 @@ impl Certificate {
         resource(self.id)
     }
 
-    /// Whether a load balancer can serve the certificate.
+    /// Whether a load balancer can serve the certificate, because it was uploaded or issued.
     pub fn is_usable(&self) -> bool {
         self.content.is_some()
     }
@@ -84,7 +85,7 @@ fn resource(id: u64) -> Resource {
     Resource { kind: "certificate", id }
 }
 
-/// Answers everything below `/certificates`.
+/// Answers all requests to `/certificates` and to paths below it.
 pub fn route(call: &mut Call, rest: &[&str]) -> Result<Reply, ApiError> {
     match (rest, call.method) {
         ([], "GET") => list(call),
@@ -117,7 +118,7 @@ fn route_one(call: &mut Call, id: u64, rest: &[&str]) -> Result<Reply, ApiError>
     }
 }
 
-/// Finds a certificate of the caller's project.
+/// Finds a certificate by its ID in the caller's project.
 fn find<'c>(call: &'c Call, id: u64) -> Result<&'c Certificate, ApiError> {
     owned::find(call, id)
 }

@@ -1,4 +1,5 @@
-//! `attach_to_network` and `detach_from_network`: changes that lock the load balancer and the network.
+//! The actions `attach_to_network` and `detach_from_network` of a load balancer. They lock both the load balancer and
+//! the network.
 
 use std::time::Duration;
 
@@ -47,7 +48,7 @@ pub fn attach(call: &mut Call, one: &LoadBalancer) -> Result<Reply, ApiError> {
     Ok(call.world.action_reply(201, action))
 }
 
-/// Detaches the load balancer, and removes the targets that are reached by their private address.
+/// Detaches the load balancer from a network, and removes the targets that it reaches by their private address.
 pub fn detach(call: &mut Call, one: &LoadBalancer) -> Result<Reply, ApiError> {
     let mut fields = begin(call)?;
     let network = fields.number("network")?;
@@ -76,7 +77,8 @@ fn begin(call: &Call) -> Result<Fields, ApiError> {
     }
 }
 
-/// Checks that no action runs on the load balancer or on the network. Returns both as resources for a new action.
+/// Checks that no action is running on the load balancer or on the network. Returns both of them, as the resources that
+/// the new action will lock.
 fn check_idle(call: &Call, one: &LoadBalancer, network: u64) -> Result<[Resource; 2], ApiError> {
     check_unlocked(call, one)?;
     let network = networks::find(call, network)?.resource();

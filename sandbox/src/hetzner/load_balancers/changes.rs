@@ -1,4 +1,5 @@
-//! `POST /load_balancers/{id}/actions/{command}`: the changes of one load balancer, of which only one runs at a time.
+//! Answers `POST /load_balancers/{id}/actions/{command}`, the changes of one load balancer. Only one change of a load
+//! balancer runs at a time.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -14,11 +15,12 @@ use crate::hetzner::{Call, Reply};
 const TAKES: Duration = Duration::from_millis(1000);
 
 type Change = Box<dyn FnOnce(&mut World, u64) + Send>;
-/// Checks a request against the load balancer and returns the change.
+/// A function that checks a request against a load balancer and returns the requested change. The action makes the
+/// change at its end.
 type Read = fn(Fields, &World, &LoadBalancer) -> Result<Change, ApiError>;
 
-/// The changes, each with the last segment of its path, the `command` of its action, and the function that
-/// reads its request.
+/// The commands that change a load balancer. Each has the last segment of the path, the `command` of its action, and
+/// the function that checks the request.
 const COMMANDS: [(&str, &str, Read); 11] = [
     ("add_service", "add_service", add_service),
     ("update_service", "update_service", update_service),
@@ -33,7 +35,7 @@ const COMMANDS: [(&str, &str, Read); 11] = [
     ("disable_public_interface", "disable_public_interface", disable),
 ];
 
-/// Checks a change, and starts the action that makes the change.
+/// Checks a requested change, and starts the action that makes the change.
 pub fn start(call: &mut Call, one: &LoadBalancer, command: &str) -> Result<Reply, ApiError> {
     let known = COMMANDS.iter().find(|(path, ..)| *path == command);
     let (_, command, read) = *known.ok_or_else(ApiError::no_such_path)?;
@@ -41,8 +43,8 @@ pub fn start(call: &mut Call, one: &LoadBalancer, command: &str) -> Result<Reply
         return Err(ApiError::wrong_method(call.method));
     }
     let fields = Fields::parse(call.body)?;
-    // The lock is checked first. The change that is running now may be what makes this request valid, and the
-    // client should then retry.
+    // The lock is checked before the request. An invalid request can become valid by the change that is running now, so
+    // the client gets the error of the lock and retries.
     check_unlocked(call, one)?;
     let change = read(fields, call.world, one)?;
     let id = one.id;
@@ -55,8 +57,8 @@ pub fn start(call: &mut Call, one: &LoadBalancer, command: &str) -> Result<Reply
     Ok(call.world.action_reply(201, action))
 }
 
-/// Returns a change of the load balancer alone. The change also removes the value that a test has set for `field`, so
-/// that the API shows the real value again.
+/// Wraps a change of the load balancer's own data. The returned change also removes a value that a test has set for
+/// `field`, so that the API shows the real value of the field again.
 fn on(field: &'static str, change: impl FnOnce(&mut LoadBalancer) + Send + 'static) -> Change {
     Box::new(move |world, id| {
         if let Some(one) = world.load_balancers.get_mut(&id) {
@@ -132,7 +134,8 @@ fn change_algorithm(mut fields: Fields, _: &World, _: &LoadBalancer) -> Result<C
     Ok(on("algorithm", move |one| one.algorithm = algorithm))
 }
 
-/// Changes the type. A smaller type must have room for the existing services, targets and certificates.
+/// Changes the type of the load balancer. The change is refused when the existing services, targets or certificates
+/// exceed the limits of the new type.
 fn change_type(mut fields: Fields, world: &World, one: &LoadBalancer) -> Result<Change, ApiError> {
     let size = read_size(world, &mut fields)?;
     fields.finish()?;
@@ -192,8 +195,8 @@ fn enable(fields: Fields, _: &World, _: &LoadBalancer) -> Result<Change, ApiErro
     Ok(on("public_net", |one| one.public_enabled = true))
 }
 
-/// Disables the public interface. This is refused without a network, and when a target is not reached by
-/// its private address.
+/// Disables the public interface. The request is refused when the load balancer is in no network, or when it does not
+/// reach all targets by their private addresses.
 fn disable(fields: Fields, _: &World, one: &LoadBalancer) -> Result<Change, ApiError> {
     fields.finish()?;
     if one.private_net.is_none() {

@@ -1,4 +1,5 @@
-//! The creation of load balancers, by one request that contains all services and targets, or by a test.
+//! Creates load balancers. One request contains all services and targets of the new load balancer. Tests can create
+//! load balancers, too.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,10 +23,11 @@ use crate::time;
 
 const TAKES: Duration = Duration::from_millis(2000);
 
-/// A checked request: the planned load balancer without its public addresses.
+/// A checked request for a new load balancer. The load balancer has no public addresses yet.
 struct Order {
     planned: LoadBalancer,
-    /// The IDs of the Primary IPs that the request contains.
+    /// The IDs of the Primary IPs that the request wants for the load balancer. `None` means that a new Primary IP is
+    /// made.
     ipv4: Option<u64>,
     ipv6: Option<u64>,
 }
@@ -35,7 +37,8 @@ pub fn create(call: &mut Call) -> Result<Reply, ApiError> {
     let order = read(call)?;
     let private_net = order.planned.private_net;
     let id = build(call.world, order)?;
-    // The address is reserved, but the interface is added at the end of the action.
+    // The private address is already reserved in the network. The load balancer gets its private interface only at the
+    // end of the action.
     if let Some(one) = call.world.load_balancers.get_mut(&id) {
         one.private_net = None;
     }
@@ -52,8 +55,8 @@ pub fn create(call: &mut Call) -> Result<Reply, ApiError> {
     Ok(Reply::new(201, text!({"load_balancer": created, "action": call.world.action_json(action)})))
 }
 
-/// Adds a load balancer to the simulated cloud as `POST /load_balancers` would. The load balancer is complete at once,
-/// and there is no action.
+/// Creates a load balancer as `POST /load_balancers` with this body would, but without an action: the load balancer is
+/// complete at once.
 pub fn place(world: &mut World, project: u64, body: &Value) -> Result<u64, ApiError> {
     let body = body.to_string();
     let call = Call::by_hand(world, project, body.as_bytes());
@@ -66,8 +69,8 @@ pub fn place(world: &mut World, project: u64, body: &Value) -> Result<u64, ApiEr
     Ok(id)
 }
 
-/// Completes an attachment whose address was reserved earlier. Nothing happens when the load balancer or the
-/// network is gone.
+/// Attaches a load balancer to a network in which its address was reserved before. Nothing happens when the load
+/// balancer or the network no longer exists.
 pub fn connect(world: &mut World, id: u64, net: PrivateNet) {
     let network = world.networks.get_mut(&net.network);
     let (Some(one), Some(network)) = (world.load_balancers.get_mut(&id), network) else {
@@ -114,7 +117,7 @@ fn read(call: &Call) -> Result<Order, ApiError> {
 }
 
 impl LoadBalancer {
-    /// Returns an empty load balancer, which has no ID and no public addresses yet.
+    /// Returns a load balancer without services and targets. It has no ID and no public addresses yet.
     pub fn new(
         project: u64,
         location: &'static Location,
@@ -143,7 +146,8 @@ impl LoadBalancer {
     }
 }
 
-/// Reads the type of the load balancer. `change_type` uses this function, too.
+/// Reads the load balancer type from a request for a new load balancer, or from a request with the action
+/// `change_type`.
 pub fn read_size(
     world: &World,
     fields: &mut Fields,
@@ -161,7 +165,8 @@ pub fn read_size(
     }
 }
 
-/// Reads the type of the algorithm. `change_algorithm` uses this function, too.
+/// Reads the type of the load balancing algorithm from a request for a new load balancer, or from a request with the
+/// action `change_algorithm`.
 pub fn read_algorithm_type(fields: &mut Fields) -> Result<&'static str, ApiError> {
     let algorithm = fields.word("type", &ALGORITHMS)?;
     fields.required("type", algorithm)
@@ -176,7 +181,8 @@ fn read_algorithm(fields: &mut Fields) -> Result<&'static str, ApiError> {
     Ok(found)
 }
 
-/// Reads the location or the network zone of a request. For a zone, the first location of the zone is returned.
+/// Returns the location in a request. When the request contains a network zone instead, returns the first location in
+/// that zone.
 fn read_location(fields: &mut Fields) -> Result<&'static Location, ApiError> {
     match (fields.id_or_name("location")?, fields.string("network_zone")?) {
         (Some(text), None) => Location::find(&text)
@@ -237,8 +243,8 @@ fn check_room(call: &Call, planned: &LoadBalancer) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Adds the load balancer to the simulated cloud, together with its public addresses. Its private address is reserved
-/// in the network.
+/// Adds a load balancer to the simulated cloud. Assigns its public addresses, and reserves its private address in the
+/// network.
 fn build(world: &mut World, order: Order) -> Result<u64, ApiError> {
     let id = world.new_id();
     let (project, location) = (order.planned.project, order.planned.location);

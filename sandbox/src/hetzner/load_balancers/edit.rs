@@ -1,5 +1,5 @@
-//! Functions with which tests edit the JSON that the API shows of a load balancer, or add a load balancer
-//! from such JSON.
+//! Tests use these functions to change the JSON that the API shows of a load balancer, or to add a load balancer from
+//! such JSON.
 
 use serde_json::{Value, json};
 
@@ -15,11 +15,11 @@ use crate::hetzner::overlay::Overlay;
 use crate::hetzner::primary_ips::{self, Version};
 use crate::hetzner::world::World;
 
-/// Calls `change` with the JSON of a load balancer. From then on, the API shows exactly the changed JSON. When a later
-/// request changes a field, the API shows the real value of this field again.
+/// Calls `change` with the JSON that the API shows of a load balancer. From then on, the API shows exactly the changed
+/// JSON. When a later request changes a field, the API shows the real value of this field again.
 ///
-/// Changes of fields that the simulation understands take effect: for example, a new target gets health checks. Other
-/// fields are only shown. Nothing happens when there is no such load balancer.
+/// Some changed fields also change the simulated load balancer: for example, a new target gets health checks. Other
+/// changed fields are only shown. Nothing happens when there is no such load balancer.
 pub fn edit(world: &mut World, id: u64, change: impl FnOnce(&mut Value)) {
     let Some(one) = world.load_balancers.get(&id) else {
         return;
@@ -33,7 +33,7 @@ pub fn edit(world: &mut World, id: u64, change: impl FnOnce(&mut Value)) {
     world.load_balancers.insert(id, one);
 }
 
-/// Adds a load balancer to the simulated cloud from JSON that an API has returned.
+/// Adds a load balancer to the simulated cloud from the JSON that an API has returned for it.
 pub fn put(world: &mut World, project: u64, shown: &Value) -> Result<(), ApiError> {
     let location = shown["location"]["name"].as_str().and_then(Location::find);
     let size = shown["load_balancer_type"]["name"].as_str();
@@ -74,7 +74,8 @@ pub fn put(world: &mut World, project: u64, shown: &Value) -> Result<(), ApiErro
 }
 
 impl LoadBalancer {
-    /// Applies those fields of the edited JSON that have a meaning in the simulation.
+    /// Copies those fields of the edited JSON that the simulation understands to the load balancer, e.g. the name and
+    /// the services.
     fn understand(&mut self, wanted: &Value) {
         let text = |pointer: &str| wanted.pointer(pointer).and_then(Value::as_str);
         let flag = |pointer: &str| wanted.pointer(pointer).and_then(Value::as_bool);
@@ -104,7 +105,8 @@ impl LoadBalancer {
         self.understand_targets(&wanted["targets"]);
     }
 
-    /// Applies the services of the edited JSON. The health checks of a service that already existed continue.
+    /// Replaces the services by those in the edited JSON. Services that already existed keep the results of their
+    /// health checks.
     fn understand_services(&mut self, wanted: &Value) {
         let before = std::mem::take(&mut self.services);
         let services = wanted.as_array().into_iter().flatten();
@@ -120,7 +122,8 @@ impl LoadBalancer {
     fn understand_targets(&mut self, wanted: &Value) {
         let before = std::mem::take(&mut self.targets);
         for entry in wanted.as_array().into_iter().flatten() {
-            // An answer has more fields than a request may have, so only the fields of a request are copied.
+            // The JSON that the API shows of a target has fields that a request is not allowed to have. Only the fields
+            // of a request are copied.
             let names = ["type", "server", "ip", "label_selector", "use_private_ip"];
             let asked: Value = names.iter().fold(json!({}), |mut asked, name| {
                 if let Some(value) = entry.get(*name) {

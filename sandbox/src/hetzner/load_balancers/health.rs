@@ -1,4 +1,4 @@
-//! The results of a load balancer's health checks. A target on a running machine becomes healthy after [`MOMENT`].
+//! The results of a load balancer's health checks. A target whose server runs becomes healthy after [`MOMENT`].
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -8,19 +8,20 @@ use crate::hetzner::servers::Server;
 use crate::hetzner::text::{Text, text};
 use crate::hetzner::world::World;
 
-/// The time from the first check of a target, or from the start of its machine, until the target is healthy.
+/// How long a target takes to become healthy, counted from its first check or from the start of its server, whichever
+/// is later.
 const MOMENT: Duration = Duration::from_millis(3000);
 
-/// The machine to which the health checks of a target are sent.
+/// The server that receives the health checks of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Machine {
     /// A cloud server by its ID.
     Server(u64),
-    /// A dedicated server, by the address in the target.
+    /// A dedicated server, by the IP address that the target contains.
     Ip(IpAddr),
 }
 
-/// The reasons why a check failed, in the API's words.
+/// The values of the API's field `detail`, which say why a health check has failed.
 const DETAILS: [&str; 6] = [
     "unspecified",
     "layer4_no_connection",
@@ -30,14 +31,14 @@ const DETAILS: [&str; 6] = [
     "unexpected_http_content",
 ];
 
-/// One entry of `health_status`, as the API shows it.
+/// One entry of the API's field `health_status`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Health {
     /// The status: `healthy`, `unhealthy` or `unknown`.
     pub status: String,
-    /// The reason why a check failed, e.g. `layer4_timeout`.
+    /// Why the health check has failed, e.g. `layer4_timeout`. `None` when it has not failed.
     pub detail: Option<String>,
-    /// The HTTP status code of a failed check by HTTP.
+    /// The HTTP status code that a failed HTTP health check has received.
     pub http_status_code: Option<u16>,
 }
 
@@ -46,12 +47,12 @@ impl Health {
         Health::new("healthy", None)
     }
 
-    /// Returns an unhealthy entry. `detail` is one of the API's words, e.g. `layer4_no_connection`.
+    /// Returns an entry with the status `unhealthy`. `detail` is one of the API's reasons, e.g. `layer4_no_connection`.
     pub fn unhealthy(detail: &str) -> Health {
         Health::new("unhealthy", Some(detail))
     }
 
-    /// Whether the API knows the `detail`.
+    /// Whether `detail` is one of the reasons that the API can show.
     pub fn is_a_word_of_the_api(&self) -> bool {
         let detail = self.detail.as_deref();
         detail.is_none_or(|detail| DETAILS.contains(&detail))
@@ -62,7 +63,7 @@ impl Health {
     }
 }
 
-/// Returns the `health_status` of a target: one entry for each service.
+/// Returns the JSON of a target's `health_status`, which contains one entry for each service of the load balancer.
 pub fn json(world: &World, one: &LoadBalancer, target: &Target, machine: Machine) -> Text {
     let entry = |service: &Service| {
         let port = service.listen_port;
@@ -77,8 +78,8 @@ pub fn json(world: &World, one: &LoadBalancer, target: &Target, machine: Machine
     Text::part(&one.services.iter().map(entry).collect::<Vec<_>>())
 }
 
-/// Returns the health that follows from the state of the machine. The API shows this health when no test
-/// has set another one.
+/// Returns the result of a health check that follows from the state of the target's server. The API shows this result
+/// unless a test has set another one.
 fn natural(
     world: &World,
     one: &LoadBalancer,

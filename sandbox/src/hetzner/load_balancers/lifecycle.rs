@@ -1,4 +1,4 @@
-//! The deletion of a load balancer, and the effects on load balancers when other resources are deleted.
+//! Deletes load balancers, and removes deleted servers and networks from load balancers.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::hetzner::{Call, Reply};
 
 const TAKES: Duration = Duration::from_millis(1000);
 
-/// Deletes a load balancer, which is gone at the end of the action.
+/// Starts the action that deletes a load balancer. The load balancer is gone at the end of the action.
 pub fn delete(call: &mut Call, one: &LoadBalancer) -> Result<Reply, ApiError> {
     if one.protected {
         return Err(ApiError::protected("load balancer"));
@@ -30,14 +30,15 @@ pub fn delete(call: &mut Call, one: &LoadBalancer) -> Result<Reply, ApiError> {
     Ok(call.world.action_reply(201, action))
 }
 
-/// Removes a load balancer from the simulated cloud. Its Primary IPs are removed too or become free.
+/// Removes a load balancer from the simulated cloud. Its Primary IPs with `auto_delete` are deleted, and its other
+/// Primary IPs are kept and become free.
 pub fn remove(world: &mut World, id: u64) {
     disconnect(world, id);
     world.load_balancers.remove(&id);
     primary_ips::release(world, resource(id));
 }
 
-/// Removes a load balancer from its network, together with the targets that need the network.
+/// Detaches a load balancer from its network, and removes the targets that it reaches by their private address.
 pub fn disconnect(world: &mut World, id: u64) {
     for network in world.networks.values_mut() {
         network.load_balancers.remove(&id);
@@ -51,7 +52,7 @@ pub fn disconnect(world: &mut World, id: u64) {
     }
 }
 
-/// Removes all load balancers from a network that is about to be deleted.
+/// Detaches all load balancers from a network, because the network is about to be deleted.
 pub fn forget_network(world: &mut World, network: u64) {
     let is_in = |one: &&LoadBalancer| one.private_net.is_some_and(|net| net.network == network);
     let attached: Vec<u64> =

@@ -1,4 +1,5 @@
-//! `GET /load_balancers/{id}/metrics`: every sample has the value that a test has set.
+//! Answers `GET /load_balancers/{id}/metrics`. All samples of a time series have the value that a test has set for the
+//! series.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -9,7 +10,7 @@ use crate::hetzner::error::ApiError;
 use crate::hetzner::input::Query;
 use crate::hetzner::{Call, Reply};
 
-/// The values of the parameter `type`, and the series that each of them returns.
+/// The values of the query parameter `type`, each with the names of the time series that the answer then contains.
 const TYPES: [(&str, &[&str]); 4] = [
     ("open_connections", &["open_connections"]),
     ("connections_per_second", &["connections_per_second"]),
@@ -17,12 +18,12 @@ const TYPES: [(&str, &[&str]); 4] = [
     ("bandwidth", &["bandwidth.in", "bandwidth.out"]),
 ];
 
-/// The approximate number of samples in an answer when the request does not specify the step.
+/// The approximate number of samples in an answer when the request does not specify the time between two samples.
 const USUAL_SAMPLES: i64 = 200;
-/// The largest number of samples that is returned.
+/// The largest number of samples in an answer.
 const MOST_SAMPLES: i64 = 500;
 
-/// Whether the API has a series of this name.
+/// Whether the API has a metric with a time series of this name.
 pub fn is_a_series(name: &str) -> bool {
     TYPES.iter().any(|(_, series)| series.contains(&name))
 }

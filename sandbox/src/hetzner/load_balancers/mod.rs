@@ -1,4 +1,5 @@
-//! `/load_balancers`: the listeners, the targets over which they spread the load, and the health of the targets.
+//! Answers requests to `/load_balancers`. A load balancer has services (listening ports), targets that receive the
+//! traffic, and the health of the targets.
 //!
 //! | file | what it decides |
 //! |---|---|
@@ -64,18 +65,20 @@ pub struct LoadBalancer {
     pub targets: Vec<Target>,
     pub private_net: Option<PrivateNet>,
     pub public_enabled: bool,
-    /// The IDs of the two Primary IPs.
+    /// The ID of the Primary IP of version 4. The field `ipv6` is the ID of the Primary IP of version 6.
     pub ipv4: u64,
     pub ipv6: u64,
     pub protected: bool,
-    /// The health check results that a test has set, by machine and listen port. `None` means all listen ports.
+    /// The results of health checks that a test has set, by target server and listen port. The port `None` means all
+    /// listen ports.
     pub health: BTreeMap<(Machine, Option<u16>), Health>,
-    /// The values of metrics that a test has set, by the name of the series, e.g. `bandwidth.in`. Other series are 0.
+    /// The values of metrics that a test has set, by the name of the time series, e.g. `bandwidth.in`. A series that is
+    /// missing here has the value 0.
     pub metrics: BTreeMap<String, f64>,
     edited: Overlay,
 }
 
-/// The one network that a load balancer can be in.
+/// A load balancer's interface in a private network. A load balancer can be in one network only.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PrivateNet {
     pub network: u64,
@@ -94,7 +97,7 @@ impl LoadBalancer {
         self.edited.over(self.plain_json(world))
     }
 
-    /// Returns the IDs of all certificates of the load balancer's services, each once.
+    /// Returns the IDs of all certificates that the load balancer's services use. Each ID occurs once.
     pub fn certificates(&self) -> Vec<u64> {
         let mut ids: Vec<u64> =
             self.services.iter().flat_map(|service| service.certificates()).copied().collect();
@@ -103,12 +106,13 @@ impl LoadBalancer {
         ids
     }
 
-    /// Returns the number of machines behind the targets. Each server that a label selector matches is one machine.
+    /// Returns how many servers are behind the load balancer's targets. A target with a label selector counts once for
+    /// each server that it matches.
     pub fn count_targets(&self, world: &World) -> usize {
         self.targets.iter().map(|target| target.machines(world, self).len()).sum()
     }
 
-    /// Returns the JSON without the values that a test has set for single fields.
+    /// Returns the JSON of the load balancer without the values that a test has set for single fields.
     fn plain_json(&self, world: &World) -> Text {
         let primary = |id: u64| world.primary_ips.get(&id).map(|ip| ip.json_of_holder());
         let private =
@@ -139,7 +143,7 @@ pub fn with_target(world: &World, server: &Server) -> Vec<u64> {
         .collect()
 }
 
-/// Returns the IDs of the load balancers whose traffic reaches the server by its public address.
+/// Returns the IDs of the load balancers that reach the server by its public address.
 pub fn with_public_target(world: &World, server: &Server) -> Vec<u64> {
     let is_public = |one: &&LoadBalancer| {
         let mut targets = one.targets.iter();
@@ -149,7 +153,7 @@ pub fn with_public_target(world: &World, server: &Server) -> Vec<u64> {
     of_project.filter(is_public).map(|one| one.id).collect()
 }
 
-/// Answers everything below `/load_balancers`.
+/// Answers all requests to `/load_balancers` and to paths below it.
 pub fn route(call: &mut Call, rest: &[&str]) -> Result<Reply, ApiError> {
     match (rest, call.method) {
         ([], "GET") => {
@@ -200,7 +204,7 @@ fn resource(id: u64) -> Resource {
     Resource { kind: "load_balancer", id }
 }
 
-/// Finds a load balancer of the caller's project.
+/// Finds a load balancer by its ID in the caller's project.
 fn find<'c>(call: &'c Call, id: u64) -> Result<&'c LoadBalancer, ApiError> {
     owned::find(call, id)
 }
@@ -229,7 +233,8 @@ fn check_unlocked(call: &Call, one: &LoadBalancer) -> Result<(), ApiError> {
     }
 }
 
-/// Returns the error for a request that the state of the load balancer, or of another resource, does not allow.
+/// Returns the error for a valid request that the present state of the load balancer or of another resource does not
+/// allow.
 fn refused(code: &'static str, message: impl Into<String>) -> ApiError {
     ApiError::new(422, code, message)
 }

@@ -1,4 +1,5 @@
-//! Services of a load balancer, each with one listen port. Fields that a request leaves out get the API's defaults.
+//! The services of a load balancer, each with one listen port. A field that a request leaves out gets the API's
+//! default.
 
 use std::time::Instant;
 
@@ -12,7 +13,7 @@ use crate::time;
 const PROTOCOLS: [&str; 3] = ["tcp", "http", "https"];
 const TIMEOUT_IDLE_S: std::ops::RangeInclusive<u64> = 30..=300;
 const DEFAULT_TIMEOUT_IDLE_S: u64 = 60;
-/// The port on which `redirect_http` listens.
+/// The port on which a service with `redirect_http` listens in addition to its own port.
 const HTTP_PORT: u16 = 80;
 
 #[derive(Clone, Debug)]
@@ -21,10 +22,10 @@ pub struct Service {
     pub listen_port: u16,
     pub destination_port: u16,
     proxyprotocol: bool,
-    /// The settings for HTTP and HTTPS. The API does not show them for the protocol tcp.
+    /// The settings for HTTP and HTTPS. The API does not show them when the protocol of the service is tcp.
     http: Http,
     health_check: HealthCheck,
-    /// The time since which the service's targets have been checked.
+    /// The time at which the health checks of the service began.
     pub since: Instant,
 }
 
@@ -45,7 +46,7 @@ struct HealthCheck {
     interval_s: u64,
     timeout_s: u64,
     retries: u64,
-    /// The settings of a check by HTTP. The API shows them when the protocol is http.
+    /// The settings of an HTTP health check. The API shows them when the protocol of the health check is http.
     http: HealthCheckHttp,
 }
 
@@ -84,11 +85,11 @@ impl Default for HealthCheckHttp {
 }
 
 impl Service {
-    /// Reads the service of a request.
+    /// Reads a service of a load balancer from a request.
     pub fn read(mut fields: Fields) -> Result<Service, ApiError> {
         let protocol = fields.word("protocol", &PROTOCOLS)?;
         let protocol = fields.required("protocol", protocol)?;
-        // The usual ports of the protocol are used when the request contains no ports.
+        // Ports that the request leaves out get the default of the protocol.
         let (listen, destination) = match protocol {
             "http" => (Some(80), Some(80)),
             "https" => (Some(443), Some(80)),
@@ -119,7 +120,7 @@ impl Service {
         Ok(service)
     }
 
-    /// Returns this service with the changes that a request contains. Other fields keep their values.
+    /// Returns this service with the changes in a request. Fields that the request leaves out keep their values.
     pub fn updated(&self, mut fields: Fields) -> Result<Service, ApiError> {
         let mut service = self.clone();
         if let Some(protocol) = fields.word("protocol", &PROTOCOLS)? {
@@ -137,8 +138,9 @@ impl Service {
         &self.http.certificates
     }
 
-    /// Checks that the service can exist beside the other services: every port is used once, the certificates exist,
-    /// and there are not more services and certificates than the type allows.
+    /// Checks that the load balancer can have this service beside its other services. Every port must be used only
+    /// once, and the certificates must exist. The limits of the load balancer type on services and certificates must be
+    /// kept.
     pub fn check(&self, world: &World, one: &LoadBalancer) -> Result<(), ApiError> {
         let others = one.services.iter().filter(|other| other.listen_port != self.listen_port);
         let taken: Vec<u16> = others.clone().flat_map(Service::ports).collect();
@@ -290,7 +292,7 @@ impl HealthCheck {
 
 impl HealthCheckHttp {
     fn change(&mut self, mut fields: Fields) -> Result<(), ApiError> {
-        // A request with `"domain": null` removes the domain.
+        // The value null of the field `domain` removes the domain of the health check.
         if fields.has("domain") {
             self.domain = fields.string("domain")?.filter(|domain| !domain.is_empty());
         }
@@ -326,7 +328,7 @@ impl HealthCheckHttp {
     }
 }
 
-/// Returns the error for a listen port that is already in use, by another service or by its HTTP redirect.
+/// Returns the error for a listen port that another service or its HTTP redirect already uses.
 pub fn port_used(port: u16) -> ApiError {
     refused("source_port_already_used", format!("source port {port} is already in use"))
 }

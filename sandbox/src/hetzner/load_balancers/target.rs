@@ -1,4 +1,5 @@
-//! Targets of a load balancer: a server, an address of a dedicated server, or all servers with certain labels.
+//! The targets of a load balancer. A target is a cloud server, the IP address of a dedicated server, or a label
+//! selector for cloud servers.
 
 use std::net::IpAddr;
 use std::time::Instant;
@@ -20,20 +21,20 @@ const TYPES: [&str; 3] = ["server", "label_selector", "ip"];
 pub struct Target {
     pub kind: Kind,
     pub use_private_ip: bool,
-    /// The time since which the target has been checked.
+    /// The time at which the health checks of the target began.
     pub since: Instant,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
     Server(u64),
-    /// The selector, as text and parsed.
+    /// A label selector as text, and the parsed selector.
     LabelSelector(String, Selector),
     Ip(IpAddr),
 }
 
 impl Target {
-    /// Reads the target in a request. A request that removes a target has no `use_private_ip`.
+    /// Reads a target from a request that adds or removes a target.
     pub fn read(mut fields: Fields) -> Result<Target, ApiError> {
         let kind = fields.word("type", &TYPES)?;
         let kind = fields.required("type", kind)?;
@@ -67,7 +68,7 @@ impl Target {
         Ok(Target { kind, use_private_ip, since: time::now() })
     }
 
-    /// Checks that the target can be added to the load balancer.
+    /// Checks that the target can be added to the load balancer, and returns the API's error if not.
     pub fn check(&self, world: &World, one: &LoadBalancer) -> Result<(), ApiError> {
         if one.targets.iter().any(|other| other.kind == self.kind) {
             let message = "the target is already defined";
@@ -96,7 +97,7 @@ impl Target {
         Ok(())
     }
 
-    /// Whether the target is reached by the load balancer's private interface.
+    /// Whether the load balancer reaches the target by a private address.
     pub fn is_private(&self) -> bool {
         match &self.kind {
             Kind::Ip(ip) => is_private(*ip),
@@ -104,8 +105,9 @@ impl Target {
         }
     }
 
-    /// Whether the load balancer reaches the server by this target. A label selector covers each server that has the
-    /// labels and the interface that the target needs.
+    /// Whether the load balancer reaches this server through this target. A target with a label selector reaches each
+    /// server that has the labels and the needed interface (a public IPv4 address, or one in the load balancer's
+    /// network).
     pub fn covers(&self, server: &Server, one: &LoadBalancer) -> bool {
         match &self.kind {
             Kind::Server(id) => *id == server.id,
@@ -116,7 +118,8 @@ impl Target {
         }
     }
 
-    /// Returns the machines behind the target. For a label selector, these are the servers that it matches now.
+    /// Returns the servers behind the target. For a label selector, these are the servers that the selector matches
+    /// now.
     pub fn machines(&self, world: &World, one: &LoadBalancer) -> Vec<Machine> {
         match &self.kind {
             Kind::Server(id) => vec![Machine::Server(*id)],
@@ -160,7 +163,8 @@ impl Target {
         matches!(&self.kind, Kind::LabelSelector(_, selector) if selector.matches(&server.labels))
     }
 
-    /// Checks that the load balancer has the interface that the target needs.
+    /// Checks that the load balancer has the interface that the target needs. A target with `use_private_ip` needs the
+    /// private interface, and any other target needs the public interface.
     fn check_way(&self, one: &LoadBalancer) -> Result<(), ApiError> {
         match (self.use_private_ip, one.private_net) {
             (true, None) => Err(not_attached()),
@@ -169,7 +173,9 @@ impl Target {
         }
     }
 
-    /// Checks that the server has the interface that the target needs. The server may lose this interface later.
+    /// Checks that the server has the interface that the target needs. With `use_private_ip` the server must be in the
+    /// load balancer's network. Otherwise it must have a public IPv4 address. A server can lose its interface after it
+    /// has become a target.
     pub fn check_server(&self, one: &LoadBalancer, server: &Server) -> Result<(), ApiError> {
         let network = one.private_net.map(|net| net.network);
         if !self.use_private_ip && server.ipv4.is_none() {
@@ -186,8 +192,8 @@ impl Target {
     }
 }
 
-/// Checks an IP target, which must be a dedicated server of the project's owner. The address is either public, or a
-/// private address in a vSwitch of the network.
+/// Checks a target of type `ip`. Its address must be a public address of a dedicated server of the project's owner, or
+/// a private address in a vSwitch subnet of the load balancer's network.
 fn check_ip(world: &World, one: &LoadBalancer, ip: IpAddr) -> Result<(), ApiError> {
     let cloud_resource = || {
         let message = format!("IP {ip} belongs to a cloud resource");
@@ -218,8 +224,8 @@ fn check_ip(world: &World, one: &LoadBalancer, ip: IpAddr) -> Result<(), ApiErro
     if one.public_enabled { Ok(()) } else { Err(public_disabled()) }
 }
 
-/// Checks that Robot is available, because Robot alone knows the owner of an address. The API's document does not say
-/// which status the error has. Addresses of Cloud servers are known without Robot.
+/// Checks that Hetzner Cloud can reach Robot, because only Robot knows who owns the address of a dedicated server. The
+/// API's documentation does not say which HTTP status this error has, so 503 was chosen.
 fn available(world: &World) -> Result<(), ApiError> {
     match world.circumstances.robot_unavailable {
         true => Err(ApiError::new(503, "robot_unavailable", "Robot is not available")),

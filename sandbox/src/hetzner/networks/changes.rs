@@ -1,4 +1,5 @@
-//! `POST /networks/{id}/actions/{command}`: the changes of a network, of which only one runs at a time.
+//! Answers `POST /networks/{id}/actions/{command}`, the changes of one network. Only one change of a network runs at a
+//! time.
 
 use std::time::Duration;
 
@@ -7,14 +8,15 @@ use crate::hetzner::actions::{Outcome, Start};
 use crate::hetzner::error::ApiError;
 use crate::hetzner::{Call, Reply};
 
-/// How long a change of a network takes.
+/// How long the action that changes a network takes.
 const TAKES: Duration = Duration::from_millis(1000);
 
 type Change = Box<dyn FnOnce(&mut Network) + Send>;
-/// Checks a request against the network and returns the change.
+/// A function that checks a request against a network and returns the requested change. The action makes the change at
+/// its end.
 type Read = fn(Fields, &Network) -> Result<Change, ApiError>;
 
-/// Checks a change, and starts the action that makes the change.
+/// Checks a requested change, and starts the action that makes the change.
 pub fn start(call: &mut Call, network: &Network, command: &str) -> Result<Reply, ApiError> {
     let (command, read): (&'static str, Read) = match command {
         "add_subnet" => ("add_subnet", add_subnet),
@@ -29,8 +31,8 @@ pub fn start(call: &mut Call, network: &Network, command: &str) -> Result<Reply,
         return Err(ApiError::wrong_method(call.method));
     }
     let fields = Fields::parse(call.body)?;
-    // The lock is checked first. The change that is running now may be what makes this request valid, and the
-    // client should then retry.
+    // The lock is checked before the request. An invalid request can become valid by the change that is running now, so
+    // the client gets the error of the lock and retries.
     if call.world.is_locked(network.resource()) {
         return Err(ApiError::conflict("network"));
     }
@@ -87,7 +89,8 @@ fn delete_route(fields: Fields, network: &Network) -> Result<Change, ApiError> {
     Ok(Box::new(move |network| network.routes.retain(|other| *other != route)))
 }
 
-/// Reads a new range, which can only grow at its end: the first address stays, the prefix becomes shorter.
+/// Changes the IP range of a network. The range can only be extended at its end: the first address stays, and the
+/// prefix becomes shorter.
 fn change_ip_range(mut fields: Fields, network: &Network) -> Result<Change, ApiError> {
     let range = fields.range("ip_range")?;
     let range = fields.required("ip_range", range)?;

@@ -1,4 +1,5 @@
-//! `/networks`: private networks, their addresses, and the holders of the addresses.
+//! Answers requests to `/networks`: private networks, their addresses, and the servers and load balancers to which the
+//! addresses belong.
 
 mod changes;
 mod routes;
@@ -23,11 +24,12 @@ use crate::time;
 use ipnet::Ipv4Net;
 use jiff::Timestamp;
 
-/// The largest number of servers and load balancers in one network.
+/// The largest number of servers and load balancers together in one network.
 pub const MAX_ATTACHED: usize = 100;
-/// The gateway of every server's public interface. No private address may be equal to this address.
+/// The address of the gateway on every server's public interface. This address is never given to a server in a private
+/// network.
 const PUBLIC_GATEWAY: Ipv4Addr = Ipv4Addr::new(172, 31, 1, 1);
-/// The longest prefix of a network's range.
+/// The longest prefix that the IP range of a network can have, so the smallest network is a /24.
 const MAX_PREFIX: u8 = 24;
 
 #[derive(Clone, Debug)]
@@ -42,11 +44,13 @@ pub struct Network {
     pub labels: Labels,
     pub delete_protection: bool,
     pub expose_routes_to_vswitch: bool,
-    /// The addresses in use, including those that running actions will assign at their end.
+    /// The addresses that are in use or reserved by a running action, each with the server or load balancer to which it
+    /// belongs.
     pub addresses: BTreeMap<Ipv4Addr, Resource>,
-    /// The IDs of the servers that are completely attached.
+    /// The IDs of the servers in this network. A server whose attachment is still running is not included.
     pub servers: BTreeSet<u64>,
-    /// The IDs of the load balancers that are completely attached.
+    /// The IDs of the load balancers in this network. A load balancer whose attachment is still running is not
+    /// included.
     pub load_balancers: BTreeSet<u64>,
 }
 
@@ -75,19 +79,20 @@ impl Network {
         Resource { kind: "network", id: self.id }
     }
 
-    /// Returns the first address of the range, which is the gateway between all subnets and cannot be assigned.
+    /// Returns the gateway between the subnets. It is the first host address of the network's range, and no server can
+    /// have it.
     pub fn gateway(&self) -> Ipv4Addr {
         first_address(self.ip_range)
     }
 
-    /// Whether the address is neither used nor reserved.
+    /// Whether the address can be given to a server or a load balancer, because it is neither in use nor a gateway.
     pub fn is_free(&self, address: Ipv4Addr) -> bool {
         address != self.gateway()
             && address != PUBLIC_GATEWAY
             && !self.addresses.contains_key(&address)
     }
 
-    /// Returns the lowest free address of a subnet.
+    /// Returns the lowest free address of a subnet, or `None` when all are in use.
     pub fn free_address(&self, subnet: &Subnet) -> Option<Ipv4Addr> {
         let last = Ipv4Addr::from(u32::from(subnet.ip_range.broadcast()) - 1);
         let mut candidate = first_address(subnet.ip_range);
@@ -102,8 +107,8 @@ impl Network {
         None
     }
 
-    /// Returns the requested address if it is available. Without a request, returns the lowest free address of
-    /// a suitable subnet.
+    /// Chooses the address for a server or a load balancer in this network zone. Returns `ip` when it is free. When
+    /// `ip` is `None`, returns the lowest free address in a subnet of the zone, or in the subnet `ip_range`.
     pub fn choose(
         &self,
         zone: &str,
@@ -134,7 +139,7 @@ impl Network {
         }
     }
 
-    /// Returns how many servers and load balancers are in the network.
+    /// Returns how many servers and load balancers the network has.
     pub fn attached(&self) -> usize {
         self.servers.len() + self.load_balancers.len()
     }
@@ -143,7 +148,8 @@ impl Network {
         self.addresses.retain(|_, held_by| *held_by != holder);
     }
 
-    /// Adds a subnet for dedicated servers in the first free /24. Returns its range.
+    /// Adds a subnet of type `vswitch` for dedicated servers, and returns its range. This is the first /24 of the
+    /// network that is free.
     pub fn add_vswitch(&mut self, vswitch: u64) -> Option<Ipv4Net> {
         let subnet = Subnet {
             kind: SubnetType::Vswitch,
@@ -166,12 +172,12 @@ impl Network {
     }
 }
 
-/// Returns the first address of a range that a host can have.
+/// Returns the first host address of a range, which is the address after the network address.
 pub fn first_address(range: Ipv4Net) -> Ipv4Addr {
     Ipv4Addr::from(u32::from(range.network()) + 1)
 }
 
-/// Whether the ranges share an address.
+/// Whether the two ranges have an address in common.
 pub fn overlap(a: Ipv4Net, b: Ipv4Net) -> bool {
     a.contains(&b) || b.contains(&a)
 }
@@ -189,7 +195,8 @@ fn is_private(range: Ipv4Net) -> bool {
         .any(|net| net.contains(&range))
 }
 
-/// Checks the range of a network by the rules for new and changed networks.
+/// Checks the IP range of a new network, or the new range of an existing network: it must be private and at least a
+/// /24.
 fn check_ip_range(fields: &Fields, range: Ipv4Net) -> Result<(), ApiError> {
     if !is_private(range) {
         return Err(fields.invalid("ip_range", "must lie in one of the private ranges of RFC 1918"));
@@ -200,7 +207,7 @@ fn check_ip_range(fields: &Fields, range: Ipv4Net) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Answers everything below `/networks`.
+/// Answers all requests to `/networks` and to paths below it.
 pub fn route(call: &mut Call, rest: &[&str]) -> Result<Reply, ApiError> {
     match (rest, call.method) {
         ([], "GET") => owned::list(call, "networks", Network::json),
@@ -234,7 +241,7 @@ fn route_network(call: &mut Call, id: u64, rest: &[&str]) -> Result<Reply, ApiEr
     }
 }
 
-/// Finds a network of the caller's project.
+/// Finds a network by its ID in the caller's project.
 pub fn find<'c>(call: &'c Call, id: u64) -> Result<&'c Network, ApiError> {
     owned::find(call, id)
 }
@@ -280,7 +287,7 @@ fn update(call: &mut Call, network: &Network) -> Result<Reply, ApiError> {
     Ok(reply)
 }
 
-/// Deletes a network, and detaches everything that is attached to the network.
+/// Deletes a network at once. Servers and load balancers are detached from it.
 fn delete(call: &mut Call, network: &Network) -> Result<Reply, ApiError> {
     if network.delete_protection {
         return Err(ApiError::protected("network"));

@@ -1,4 +1,5 @@
-//! Routes of a network. A route names the private address to which the traffic for a destination goes.
+//! The routes of a network. A route sends the traffic for a destination to a private address, which is the route's
+//! gateway.
 
 use std::net::Ipv4Addr;
 
@@ -18,7 +19,7 @@ pub struct Route {
 }
 
 impl Route {
-    /// Reads the route of a request and checks the route against its network.
+    /// Reads a route from a request, and checks it against the rules of its network.
     pub fn read(fields: Fields, network: &Network) -> Result<Route, ApiError> {
         let route = Route::parse(fields)?;
         let invalid = |field: &str, problem: &str| Err(ApiError::invalid(field, problem));
@@ -60,7 +61,7 @@ impl Route {
         Ok(route)
     }
 
-    /// Reads the route of a request without further checks.
+    /// Reads the destination and the gateway of a route from a request, without checking them against a network.
     pub fn parse(mut fields: Fields) -> Result<Route, ApiError> {
         let destination = fields.range("destination")?;
         let gateway = fields.address("gateway")?;
@@ -72,7 +73,8 @@ impl Route {
         Ok(route)
     }
 
-    /// Whether the destination is 0.0.0.0/0. This range overlaps all other destinations, but is allowed beside them.
+    /// Whether the destination is 0.0.0.0/0. Destinations of routes must not overlap, but 0.0.0.0/0 is allowed beside
+    /// all others.
     pub fn is_default(&self) -> bool {
         self.destination.prefix_len() == 0
     }

@@ -1,4 +1,4 @@
-//! Subnets: parts of a network's range in which servers get their addresses.
+//! The subnets of a network: parts of its range from which servers get their addresses.
 
 use std::net::Ipv4Addr;
 
@@ -12,16 +12,17 @@ use ipnet::Ipv4Net;
 
 /// The largest number of subnets in one network.
 const MAX_SUBNETS: usize = 50;
-/// The prefix of the smallest subnet, and the prefix that is chosen when a request contains no range.
+/// The longest prefix that a subnet can have. `DEFAULT_PREFIX` is the prefix of a subnet whose range the request leaves
+/// out.
 const MAX_PREFIX: u8 = 30;
 const DEFAULT_PREFIX: u8 = 24;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum SubnetType {
     Cloud,
-    /// The old name of the type `Cloud`.
+    /// A subnet for cloud servers. `server` is the API's old name of the type `cloud`.
     Server,
-    /// A subnet that connects dedicated servers by a vSwitch.
+    /// A subnet for dedicated servers, which are connected to the network by a vSwitch.
     Vswitch,
 }
 
@@ -34,12 +35,12 @@ pub struct Subnet {
 }
 
 impl Subnet {
-    /// Returns a subnet for cloud servers.
+    /// Returns a subnet of type `cloud`.
     pub fn cloud(ip_range: Ipv4Net, network_zone: &'static str) -> Subnet {
         Subnet { kind: SubnetType::Cloud, ip_range, network_zone, vswitch_id: None }
     }
 
-    /// Reads the name of a network zone that exists.
+    /// Reads the network zone in a request. Returns an error when there is no such zone.
     pub fn read_zone(fields: &mut Fields) -> Result<&'static str, ApiError> {
         let zone = fields.string("network_zone")?;
         let zone = fields.required("network_zone", zone)?;
@@ -48,7 +49,7 @@ impl Subnet {
         })
     }
 
-    /// Reads the subnet of a request and checks the subnet against its network.
+    /// Reads a subnet from a request, and checks it against its network.
     pub fn read(mut fields: Fields, network: &Network) -> Result<Subnet, ApiError> {
         let kind = match fields.string("type")?.as_deref() {
             Some("cloud") => SubnetType::Cloud,
@@ -59,8 +60,8 @@ impl Subnet {
         };
         let network_zone = Subnet::read_zone(&mut fields)?;
         let vswitch_id = fields.number("vswitch_id")?;
-        // The official Go client always sends an empty `gateway`. The API has the field only in answers, and
-        // ignores it here.
+        // The official Go client always sends the field `gateway` with an empty text. In the API only answers have this
+        // field, so it is ignored in a request.
         fields.string("gateway")?;
         let ip_range = match fields.range("ip_range")? {
             Some(range) => range,
@@ -73,7 +74,8 @@ impl Subnet {
         Ok(subnet)
     }
 
-    /// Whether `ip` is in the range and is neither the first nor the last address.
+    /// Whether a host can have the address `ip` in this subnet. The first and the last address of the range are
+    /// excluded.
     pub fn has_host(&self, ip: Ipv4Addr) -> bool {
         self.ip_range.contains(&ip)
             && ip != self.ip_range.network()
@@ -85,8 +87,8 @@ impl Subnet {
         self.kind != SubnetType::Vswitch
     }
 
-    /// Returns the subnet as the API shows it. `gateway` is the gateway of the network, but a subnet of type `vswitch`
-    /// shows a gateway of its own.
+    /// Returns the JSON of the subnet. `gateway` is the gateway of the whole network. A subnet of type `vswitch` shows
+    /// its own first host address as gateway instead.
     pub fn json(&self, gateway: Ipv4Addr) -> Text {
         let (kind, gateway) = match self.kind {
             SubnetType::Cloud => ("cloud", gateway),
@@ -138,7 +140,7 @@ impl Subnet {
     }
 }
 
-/// Returns the first /24 that neither a subnet nor a route uses.
+/// Returns the first /24 of the network that overlaps no subnet and no destination of a route.
 pub fn free_range(network: &Network) -> Option<Ipv4Net> {
     network.ip_range.subnets(DEFAULT_PREFIX).ok()?.find(|range| !is_occupied(network, *range))
 }

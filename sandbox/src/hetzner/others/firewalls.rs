@@ -1,7 +1,8 @@
-//! `/firewalls`: rules for packets that reach the public interfaces of servers. The rules are checked and shown, and
-//! never applied to a packet.
+//! Answers requests to `/firewalls`, the rules for packets on the public interfaces of servers. The simulation checks
+//! and shows the rules, but filters no packets.
 //!
-//! A server gets its firewalls when it is created. Applying a firewall later, or by labels, is not implemented.
+//! A server gets its firewalls only when it is created. Applying a firewall to an existing server or to labels is not
+//! implemented.
 
 use ipnet::IpNet;
 use jiff::Timestamp;
@@ -25,7 +26,7 @@ pub struct Firewall {
     pub name: String,
     created: Timestamp,
     pub labels: Labels,
-    /// The rules as the API shows them.
+    /// The rules of the firewall, in the JSON format of the API.
     rules: Vec<Value>,
 }
 
@@ -41,7 +42,7 @@ impl Firewall {
         })
     }
 
-    /// Returns the IDs of the servers that have the firewall.
+    /// Returns the IDs of the servers to which the firewall is applied.
     fn servers(&self, world: &World) -> impl Iterator<Item = u64> {
         world
             .servers_of(self.project)
@@ -50,7 +51,7 @@ impl Firewall {
     }
 }
 
-/// Answers everything below `/firewalls`.
+/// Answers all requests to `/firewalls` and to paths below it.
 pub fn route(call: &mut Call, rest: &[&str]) -> Result<Reply, ApiError> {
     match (rest, call.method) {
         ([], "GET") => owned::list(call, "firewalls", |one: &Firewall| one.json(call.world)),
@@ -74,7 +75,7 @@ fn route_one(call: &mut Call, id: u64) -> Result<Reply, ApiError> {
     }
 }
 
-/// Finds a firewall of the caller's project.
+/// Finds a firewall by its ID in the caller's project.
 pub fn find<'c>(call: &'c Call, id: u64) -> Result<&'c Firewall, ApiError> {
     owned::find(call, id)
 }
@@ -102,8 +103,8 @@ fn create(call: &mut Call) -> Result<Reply, ApiError> {
     Ok(Reply::new(201, text!({"firewall": shown, "actions": []})))
 }
 
-/// Reads a rule and returns its JSON. Only TCP and UDP have ports. A rule for incoming packets has addresses of
-/// sources, and a rule for outgoing packets has addresses of destinations.
+/// Reads a firewall rule from a request and returns its JSON. Only rules for TCP and UDP have ports. A rule for
+/// incoming packets has the addresses of sources, and a rule for outgoing packets has the addresses of destinations.
 fn read_rule(mut fields: Fields) -> Result<Value, ApiError> {
     let direction = fields.word("direction", &["in", "out"])?;
     let direction = fields.required("direction", direction)?;
@@ -139,7 +140,7 @@ fn is_ports(text: &str) -> bool {
     text == "any" || text.split('-').count() <= 2 && text.split('-').all(is_port)
 }
 
-/// Reads CIDRs without host bits.
+/// Reads a field with a list of CIDRs, whose host bits must be zero.
 fn read_ranges(fields: &mut Fields, name: &str) -> Result<Vec<String>, ApiError> {
     let ranges = fields.strings(name)?.unwrap_or_default();
     let is_range = |text: &&String| text.parse::<IpNet>().is_ok_and(|net| net.trunc() == net);

@@ -1,4 +1,4 @@
-//! `/ssh_keys`: public keys with which people can log in to new servers.
+//! Answers requests to `/ssh_keys`, the public keys with which people can log in to new servers.
 
 use jiff::Timestamp;
 
@@ -35,7 +35,8 @@ impl SshKey {
     }
 }
 
-/// Returns type and key without the comment, or `None` when the text is not a public key.
+/// Returns the type and the key of an `authorized_keys` line, without the comment. Returns `None` when the text is not
+/// a public key.
 fn parse(public_key: &str) -> Option<(&str, &str)> {
     let mut words = public_key.split_whitespace();
     let (kind, key) = (words.next()?, words.next()?);
@@ -43,7 +44,8 @@ fn parse(public_key: &str) -> Option<(&str, &str)> {
     (is_known && key.starts_with("AAAA")).then_some((kind, key))
 }
 
-/// Returns 16 bytes in hexadecimal, which are equal for equal keys. The real API shows the key's MD5.
+/// Returns 16 bytes in hexadecimal that identify a public key. The real API shows the MD5 hash of the key, and this
+/// function uses another hash.
 fn fingerprint(public_key: &str) -> String {
     let key = parse(public_key).map_or("", |(_, key)| key);
     let mut bytes = [0u8; 16];
@@ -54,7 +56,7 @@ fn fingerprint(public_key: &str) -> String {
     bytes.map(|byte| format!("{byte:02x}")).join(":")
 }
 
-/// Answers everything below `/ssh_keys`.
+/// Answers all requests to `/ssh_keys` and to paths below it.
 pub fn route(call: &mut Call, rest: &[&str]) -> Result<Reply, ApiError> {
     match (rest, call.method) {
         ([], "GET") => list(call),
@@ -81,7 +83,7 @@ fn route_one(call: &mut Call, id: u64) -> Result<Reply, ApiError> {
     }
 }
 
-/// Finds a key by its ID or name, as in a request for a new server.
+/// Finds the SSH key in the caller's project whose ID or name is `text`. Requests for new servers contain such texts.
 pub fn find<'c>(call: &'c Call, text: &str) -> Option<&'c SshKey> {
     let number = text.parse::<u64>().ok();
     owned::of_project::<SshKey>(call.world, call.project)

@@ -1,8 +1,7 @@
-//! `POST /primary_ips/{id}/actions/{command}`: the assignment to a server that is off, the end of an
-//! assignment, and protection.
+//! Answers `POST /primary_ips/{id}/actions/{command}`. The commands assign a Primary IP to a server that is off, end an
+//! assignment, and change the protection.
 //!
-//! A load balancer keeps the Primary IPs with which it was created. No Primary IP can be assigned to it or taken
-//! from it later.
+//! A load balancer gets its Primary IPs when it is created and keeps them. They cannot be assigned or unassigned later.
 
 use std::time::Duration;
 
@@ -34,7 +33,8 @@ pub fn start(call: &mut Call, primary: &PrimaryIp, command: &str) -> Result<Repl
     Ok(call.world.action_reply(201, action))
 }
 
-/// Checks that a server is off and has no address of this version. Returns the server's location.
+/// Checks that a Primary IP of this IP version can be assigned to a server: the server must be off, and must have no
+/// address of this version. Returns the server's location.
 pub fn check_assignable(
     call: &Call,
     server: u64,
@@ -53,7 +53,8 @@ pub fn check_assignable(
     Ok(server.location)
 }
 
-/// Starts the action that gives a Primary IP to a server. The caller has checked that this is allowed.
+/// Starts the action that assigns a Primary IP to a server, and returns the action's ID. The caller must have checked
+/// that the assignment is allowed.
 pub fn give(call: &mut Call, id: u64, server: u64) -> Result<u64, ApiError> {
     let address = find(call, id)?.address;
     let holder = Resource { kind: "server", id: server };

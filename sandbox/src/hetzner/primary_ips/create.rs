@@ -1,4 +1,4 @@
-//! The creation of Primary IPs, by a request or for a new resource that needs an address.
+//! Creates Primary IPs, for a request or for a new server or load balancer that needs an address.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,8 @@ use crate::hetzner::world::World;
 use crate::hetzner::{Call, Reply};
 use crate::time;
 
-/// Allocates a Primary IP for `holder` and returns its ID. The Primary IP is deleted together with `holder`.
+/// Creates a Primary IP that is assigned to `holder`, a server or a load balancer. Returns its ID. The Primary IP is
+/// deleted when `holder` is deleted.
 pub fn allocate(
     world: &mut World,
     project: u64,
@@ -49,14 +50,14 @@ pub fn create(call: &mut Call) -> Result<Reply, ApiError> {
     Ok(Reply::new(201, answer.and("action", action)))
 }
 
-/// Adds a free Primary IP to the simulated cloud as `POST /primary_ips` would.
+/// Creates a Primary IP that is assigned to nothing, as `POST /primary_ips` with this body would.
 pub fn place(world: &mut World, project: u64, body: &Value) -> Result<u64, ApiError> {
     let body = body.to_string();
     let mut call = Call::by_hand(world, project, body.as_bytes());
     read(&mut call).map(|(id, _)| id)
 }
 
-/// Adds a Primary IP to the simulated cloud from JSON that an API has returned.
+/// Adds a Primary IP to the simulated cloud from the JSON that an API has returned for it.
 pub fn put(world: &mut World, project: u64, shown: &Value) -> Result<(), ApiError> {
     let mut fields = Fields::of(shown);
     let text = fields.string("ip")?.unwrap_or_default();
@@ -99,7 +100,8 @@ pub fn put(world: &mut World, project: u64, shown: &Value) -> Result<(), ApiErro
     Ok(())
 }
 
-/// Creates the Primary IP of a request. Returns its ID, and the server to which the request gives it.
+/// Reads a request for a new Primary IP, and creates it. Returns its ID, and the ID of the server to which the request
+/// assigns it.
 fn read(call: &mut Call) -> Result<(u64, Option<u64>), ApiError> {
     let mut fields = Fields::parse(call.body)?;
     let name = owned::read_name::<PrimaryIp>(call, &mut fields)?;
@@ -135,7 +137,7 @@ fn read(call: &mut Call) -> Result<(u64, Option<u64>), ApiError> {
     Ok((id, server))
 }
 
-/// Returns a Primary IP with a free address of the pool and default values.
+/// Returns a Primary IP with a public address that is not in use, and with default values in the other fields.
 fn fresh(
     world: &mut World,
     id: u64,

@@ -1,4 +1,5 @@
-//! `/primary_ips`: public addresses of servers and load balancers, which may outlive their holder.
+//! Answers requests to `/primary_ips`, the public addresses of servers and load balancers. A Primary IP can stay when
+//! its server or load balancer is deleted.
 
 mod changes;
 mod create;
@@ -37,7 +38,7 @@ pub struct PrimaryIp {
     pub labels: Labels,
     pub address: Address,
     pub location: &'static Location,
-    /// The server or load balancer to which the Primary IP is assigned. `None` when the Primary IP is free.
+    /// The server or load balancer to which the Primary IP is assigned. `None` when it is assigned to nothing.
     pub assignee: Option<Resource>,
     pub auto_delete: bool,
     pub blocked: bool,
@@ -48,7 +49,7 @@ pub struct PrimaryIp {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Address {
     V4(Ipv4Addr),
-    /// An IPv6 range with a prefix length of 64.
+    /// A range of IPv6 addresses with a prefix length of 64.
     V6(Ipv6Net),
 }
 
@@ -70,7 +71,8 @@ impl Address {
         }
     }
 
-    /// Returns the address on which a load balancer listens. For a /64 it is the first address.
+    /// Returns the address on which a server or load balancer with this Primary IP listens. In an IPv6 range this is
+    /// the first host address.
     pub fn of_holder(self) -> IpAddr {
         match self {
             Address::V4(ip) => ip.into(),
@@ -93,7 +95,7 @@ impl PrimaryIp {
         Resource { kind: "primary_ip", id: self.id }
     }
 
-    /// Sets the DNS name of the address. `None` restores the provider's default name.
+    /// Sets the reverse DNS name of the address. `None` restores the default name, which only an IPv4 address has.
     pub fn set_dns_ptr(&mut self, ip: IpAddr, name: Option<String>) {
         match (name, self.address) {
             (Some(name), _) => self.dns_ptr.insert(ip, name),
@@ -119,7 +121,7 @@ impl PrimaryIp {
         })
     }
 
-    /// Returns the JSON of the Primary IP that is part of its load balancer's JSON.
+    /// Returns the JSON that a load balancer shows of its Primary IP in its field `public_net`.
     pub fn json_of_holder(&self) -> Text {
         let ip = self.address.of_holder();
         text!({
@@ -134,15 +136,15 @@ fn default_dns_ptr(ip: Ipv4Addr) -> String {
     format!("static.{d}.{c}.{b}.{a}.clients.your-server.de")
 }
 
-/// Gives a free Primary IP to a server or a load balancer. Nothing happens when the Primary IP is gone.
+/// Assigns a Primary IP to a server or a load balancer. Nothing happens when there is no such Primary IP.
 pub fn assign(world: &mut World, id: u64, holder: Resource) {
     if let Some(primary) = world.primary_ips.get_mut(&id) {
         primary.assignee = Some(holder);
     }
 }
 
-/// Releases the Primary IPs of a holder that is gone. Primary IPs with `auto_delete` are deleted, and the
-/// others become free.
+/// Releases all Primary IPs of a deleted server or load balancer. Primary IPs with `auto_delete` are deleted, and all
+/// other Primary IPs become free.
 pub fn release(world: &mut World, holder: Resource) {
     world.primary_ips.retain(|_, primary| primary.assignee != Some(holder) || !primary.auto_delete);
     for primary in world.primary_ips.values_mut() {
@@ -152,7 +154,7 @@ pub fn release(world: &mut World, holder: Resource) {
     }
 }
 
-/// Checks that the Primary IP is free and can be given to a resource in this location.
+/// Checks that a Primary IP is not assigned, and can be assigned to a resource in this location.
 pub fn check_free(
     call: &Call,
     id: u64,
@@ -167,7 +169,7 @@ pub fn check_free(
     if primary.address.version() != version {
         return refused("primary_ip_version_mismatch", "has the wrong IP version");
     }
-    // The error code still says `datacenter`, although locations have replaced datacenters.
+    // The name of the error code still contains the word `datacenter`, although the API no longer has datacenters.
     if primary.location != location {
         return refused("primary_ip_datacenter_mismatch", "is in another location");
     }
@@ -180,7 +182,7 @@ pub fn check_free(
     Ok(primary.address)
 }
 
-/// Answers everything below `/primary_ips`.
+/// Answers all requests to `/primary_ips` and to paths below it.
 pub fn route(call: &mut Call, rest: &[&str]) -> Result<Reply, ApiError> {
     match (rest, call.method) {
         ([], "GET") => list(call),
@@ -214,7 +216,7 @@ fn route_one(call: &mut Call, id: u64, rest: &[&str]) -> Result<Reply, ApiError>
     }
 }
 
-/// Finds a Primary IP of the caller's project.
+/// Finds a Primary IP by its ID in the caller's project.
 fn find<'c>(call: &'c Call, id: u64) -> Result<&'c PrimaryIp, ApiError> {
     owned::find(call, id)
 }

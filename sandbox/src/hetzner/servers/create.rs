@@ -1,4 +1,4 @@
-//! The creation of servers, by a request or by a test.
+//! Creates servers, for a request or for a test.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -25,17 +25,17 @@ const CREATE_TAKES: Duration = Duration::from_millis(2000);
 /// The largest size of `user_data` in bytes.
 const MAX_USER_DATA: usize = 32 * 1024;
 
-/// A server that is added without a request.
+/// A server that a test adds without a request.
 #[derive(Clone, Debug)]
 pub struct ServerSpec {
     pub name: String,
-    /// The name of any known type, even of a type that is no longer sold.
+    /// The name of a server type, which is allowed to be one that is no longer sold.
     pub server_type: String,
     pub location: String,
     pub image: String,
     pub ipv4: bool,
     pub ipv6: bool,
-    /// The IDs of networks, each with the server's address in the network. `None` means the lowest free address.
+    /// The IDs of the server's networks, each with the server's private address. `None` means the lowest free address.
     pub networks: Vec<(u64, Option<IpAddr>)>,
     pub labels: BTreeMap<String, String>,
 }
@@ -55,7 +55,7 @@ impl Default for ServerSpec {
     }
 }
 
-/// The fields of a request for a new server, after they have been checked.
+/// A checked request for a new server.
 struct Order {
     name: String,
     server_type: &'static ServerType,
@@ -70,16 +70,16 @@ struct Order {
     start_after_create: bool,
 }
 
-/// The source of a public address of a new server.
+/// Where a new server gets its public IPv4 address or IPv6 range from.
 #[derive(Clone, Copy, PartialEq)]
 enum Public {
     None,
     New,
-    /// An existing Primary IP, by its ID.
+    /// The ID of an existing Primary IP.
     Existing(u64),
 }
 
-/// Adds a running server to the simulated cloud, without an action. The limit on servers per network does not apply.
+/// Adds a running server to the simulated cloud, without an action. The limit on servers in a network is not checked.
 pub fn place(world: &mut World, project: u64, spec: ServerSpec) -> Result<u64, ApiError> {
     let unknown =
         |field: &str, value: &str| ApiError::invalid(field, format!("'{value}' not found"));
@@ -152,8 +152,8 @@ pub fn create(call: &mut Call) -> Result<Reply, ApiError> {
 
     let server = call.world.servers.get(&id).map(|server| server.json(call.world));
     let next: Vec<Text> = next.iter().map(|action| call.world.action_json(*action)).collect();
-    // The password is as long as a real one, but does not work, because nobody can log in here. There is no password
-    // when the request has an SSH key.
+    // The simulated password is as long as a real one, but nobody can log in with it. Like the real API, the answer
+    // contains no password when the request has an SSH key.
     let root_password = (!has_ssh_keys).then(|| call.world.new_correlation_id()[..20].to_owned());
     Ok(Reply::new(
         201,
@@ -164,8 +164,8 @@ pub fn create(call: &mut Call) -> Result<Reply, ApiError> {
     ))
 }
 
-/// Ends the action `create_server`. The server then exists with its interfaces, and is switched off. After a failure
-/// the server is removed.
+/// Ends the action `create_server`: attaches the server to its networks and gives it the status `off`. When the action
+/// has failed, the server is removed.
 fn complete(world: &mut World, id: u64, attachments: Vec<Attachment>, outcome: Outcome) {
     if outcome == Outcome::Failure {
         return super::remove(world, id);
@@ -176,7 +176,8 @@ fn complete(world: &mut World, id: u64, attachments: Vec<Attachment>, outcome: O
     }
 }
 
-/// Reserves the addresses of all attachments. When one of them cannot be reserved, none is reserved.
+/// Reserves an address in each of these networks for a new server. When this fails for one network, the server is
+/// removed and all its addresses are released.
 fn reserve_all(
     world: &mut World,
     server: &Server,
@@ -196,7 +197,8 @@ fn reserve_all(
     Ok(planned.private_net)
 }
 
-/// Refuses references to kinds of resources that this simulation does not have.
+/// Returns an error when the request contains a volume or a placement group, because the simulation does not have such
+/// resources.
 fn refuse_unserved(fields: &mut Fields) -> Result<(), ApiError> {
     let missing = |kind: &str, id: &dyn std::fmt::Display| Err(ApiError::not_found(kind, id));
     if let Some(first) = fields.list("volumes")?.unwrap_or_default().first() {
@@ -252,8 +254,8 @@ fn read_order(call: &Call, fields: &mut Fields) -> Result<Order, ApiError> {
     })
 }
 
-/// Reads names or IDs of SSH keys, and returns whether there are any. The keys are not stored, because the API does not
-/// show them later.
+/// Reads the IDs or names of SSH keys in a request, and returns whether there are any. The keys are not stored, because
+/// the API does not show them in the server's JSON.
 fn read_ssh_keys(call: &Call, fields: &mut Fields) -> Result<bool, ApiError> {
     let keys = fields.list("ssh_keys")?.unwrap_or_default();
     for key in &keys {
@@ -275,7 +277,8 @@ fn read_firewalls(call: &Call, fields: &mut Fields) -> Result<Vec<u64>, ApiError
     fields.objects("firewalls")?.into_iter().map(read).collect()
 }
 
-/// Returns the location of a request, or the first location where the server type is sold when the request has none.
+/// Returns the location in a request. When the request has no location, returns the first location where the server
+/// type is sold.
 fn read_location(
     fields: &mut Fields,
     server_type: &ServerType,
@@ -304,7 +307,7 @@ fn read_location(
     })
 }
 
-/// Reads the sources of the server's IPv4 address and of its IPv6 network.
+/// Reads from a request where the new server gets its IPv4 address and its IPv6 range from.
 fn read_public_net(
     call: &Call,
     fields: &mut Fields,
@@ -331,7 +334,8 @@ fn read_public_net(
     Ok(found)
 }
 
-/// Returns the ID and the address of the new server's Primary IP, or `None` when the server has none.
+/// Assigns a new or an existing Primary IP to a new server. Returns the ID and the address of the Primary IP, or `None`
+/// when the request wants none.
 fn obtain(
     world: &mut World,
     project: u64,

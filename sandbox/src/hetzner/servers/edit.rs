@@ -1,4 +1,4 @@
-//! A function with which tests edit the JSON that the API shows of a server.
+//! A test uses this function to change the JSON that the API shows of a server.
 
 use std::net::Ipv4Addr;
 
@@ -13,11 +13,11 @@ use crate::hetzner::labels::Labels;
 use crate::hetzner::overlay::Overlay;
 use crate::hetzner::world::World;
 
-/// Calls `change` with the JSON of a server. From then on, the API shows exactly the changed JSON. When the simulation
-/// later changes a field, the API shows the real value of this field again.
+/// Calls `change` with the JSON that the API shows of a server. From then on, the API shows exactly the changed JSON.
+/// When the simulation later changes a field, the API shows the real value of this field again.
 ///
-/// Changes of fields that the simulation understands take effect: for example, selectors find new labels. Unknown
-/// fields and impossible values are only shown. Returns false when there is no such server.
+/// Some changed fields also change the simulated server: for example, label selectors find new labels. Unknown fields
+/// and impossible values are only shown. Returns false when there is no such server.
 pub fn edit(world: &mut World, id: u64, change: impl FnOnce(&mut Value)) -> bool {
     let Some(server) = world.servers.get(&id) else {
         return false;
@@ -34,7 +34,8 @@ pub fn edit(world: &mut World, id: u64, change: impl FnOnce(&mut Value)) -> bool
 }
 
 impl Server {
-    /// Applies those fields of the edited JSON that have a meaning in the simulation.
+    /// Copies those fields of the edited JSON that the simulation understands to the server, e.g. the name and the
+    /// status.
     fn understand(&mut self, wanted: &Value) {
         let text = |pointer: &str| wanted.pointer(pointer).and_then(Value::as_str);
         if let Some(name) = text("/name") {

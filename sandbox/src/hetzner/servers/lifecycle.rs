@@ -1,4 +1,4 @@
-//! The deletion of a server, and its protection from being deleted.
+//! Deletes servers, and protects them from being deleted.
 
 use std::time::Duration;
 
@@ -14,7 +14,8 @@ use crate::hetzner::{Call, Reply};
 const DELETE_TAKES: Duration = Duration::from_millis(1000);
 const PROTECTION_TAKES: Duration = Duration::from_millis(500);
 
-/// Deletes a server. The server is gone at the end of the action, and is shown as `deleting` until then.
+/// Starts the action that deletes a server. The server has the status `deleting` until the end of the action, and is
+/// gone then.
 pub fn delete(call: &mut Call, server: &Server) -> Result<Reply, ApiError> {
     if server.protected {
         return Err(ApiError::protected("server"));
@@ -61,13 +62,14 @@ pub fn change_protection(call: &mut Call, server: &Server) -> Result<Reply, ApiE
     Ok(call.world.action_reply(201, action))
 }
 
-/// Removes a server and its addresses from the simulated cloud, and the server from the targets of load balancers.
+/// Removes a server and its addresses from the simulated cloud. Load balancers no longer have the server as a target.
 pub fn remove(world: &mut World, id: u64) {
     remove_without_targets(world, id);
     load_balancers::forget_server(world, id);
 }
 
-/// Removes a server, but not its targets. Load balancers continue to show the server as a target.
+/// Removes a server and its addresses from the simulated cloud, but load balancers continue to show the server as a
+/// target.
 pub fn remove_without_targets(world: &mut World, id: u64) {
     world.servers.remove(&id);
     let holder = Resource { kind: "server", id };

@@ -1,4 +1,4 @@
-//! `/servers`: virtual machines, their addresses and their state.
+//! Answers requests to `/servers`, the virtual machines with their addresses and their state.
 
 mod create;
 mod edit;
@@ -78,7 +78,8 @@ pub struct Server {
     pub protected: bool,
     /// The time since which the server has had this status.
     pub status_since: Instant,
-    /// The fields of the JSON that a test has changed to values that the other fields of this struct cannot store.
+    /// The top-level fields of the JSON that a test has changed. They contain values that the other fields of this
+    /// struct cannot store.
     edited: Overlay,
 }
 
@@ -92,7 +93,7 @@ pub struct PublicIpv4 {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PublicIpv6 {
     pub id: u64,
-    /// The /64 of the server. The server uses the first address of this range.
+    /// The server's IPv6 range, a /64. The server itself uses the first host address of the range.
     pub network: Ipv6Net,
 }
 
@@ -147,7 +148,7 @@ impl Server {
         self.status == Status::Running
     }
 
-    /// Returns the JSON without the values in `edited`.
+    /// Returns the JSON of the server without the values in `edited`, which a test has set.
     fn plain_json(&self, world: &World) -> Text {
         let locked = world.is_locked(self.resource());
         let firewall = |id: &u64| text!({"id": id, "status": "applied"});
@@ -167,7 +168,7 @@ impl Server {
         })
     }
 
-    /// Returns the included traffic in bytes.
+    /// Returns the traffic of a month that is free of charge, in bytes.
     fn included_traffic(&self) -> Option<u64> {
         let mut offers = self.server_type.offers.iter();
         offers
@@ -191,7 +192,8 @@ impl PublicIpv6 {
 }
 
 impl Attachment {
-    /// Creates an attachment. The MAC address is computed from the IDs of the network and the server.
+    /// Creates the interface of a server in a network. Its MAC address is computed from the IDs of the network and the
+    /// server.
     pub fn new(network: u64, server: u64, ip: Ipv4Addr, alias_ips: Vec<Ipv4Addr>) -> Attachment {
         let [.., a, b, c] = server.to_be_bytes();
         let mac_address = format!("86:00:{:02x}:{a:02x}:{b:02x}:{c:02x}", network & 0xff);
@@ -206,7 +208,7 @@ impl Attachment {
     }
 }
 
-/// Answers everything below `/servers`.
+/// Answers all requests to `/servers` and to paths below it.
 pub fn route(call: &mut Call, rest: &[&str]) -> Result<Reply, ApiError> {
     match (rest, call.method) {
         ([], "GET") => list(call),
@@ -260,7 +262,8 @@ fn start(call: &mut Call, server: &Server, command: &str) -> Result<Reply, ApiEr
     begin(call, server)
 }
 
-/// Gives the address of a Primary IP to a server that is off. Nothing happens when the server is gone.
+/// Gives the address of a Primary IP to a server. `id` is the ID of the Primary IP. Nothing happens when there is no
+/// such server.
 pub fn set_address(world: &mut World, server: u64, id: u64, address: Address) {
     if let Some(server) = world.servers.get_mut(&server) {
         match address {
@@ -271,7 +274,7 @@ pub fn set_address(world: &mut World, server: u64, id: u64, address: Address) {
     }
 }
 
-/// Removes the address of this IP version from a server.
+/// Removes the server's public address that has the same IP version as `address`.
 pub fn drop_address(world: &mut World, server: u64, address: Address) {
     if let Some(server) = world.servers.get_mut(&server) {
         match address {
@@ -282,7 +285,7 @@ pub fn drop_address(world: &mut World, server: u64, address: Address) {
     }
 }
 
-/// Finds a server of the caller's project.
+/// Finds a server by its ID in the caller's project.
 pub fn find<'c>(call: &'c Call, id: u64) -> Result<&'c Server, ApiError> {
     owned::find(call, id)
 }
@@ -319,7 +322,7 @@ fn update(call: &mut Call, server: &Server) -> Result<Reply, ApiError> {
     Ok(reply)
 }
 
-/// Sets the status of a server. Nothing happens when the server is gone.
+/// Sets the status of a server. Nothing happens when there is no such server.
 fn set_status(world: &mut World, id: u64, status: Status) {
     if let Some(server) = world.servers.get_mut(&id) {
         server.set_status(status);
@@ -330,7 +333,8 @@ fn check_unlocked(call: &Call, server: &Server) -> Result<(), ApiError> {
     if call.world.is_locked(server.resource()) { Err(ApiError::locked("server")) } else { Ok(()) }
 }
 
-/// Checks a name. Names are host names by RFC 1123, and unique among the servers of a project.
+/// Checks the name of a server. The name must be a host name by RFC 1123, and no other server of the project can have
+/// it.
 fn check_name(
     world: &World,
     project: u64,

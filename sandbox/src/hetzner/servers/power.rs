@@ -1,4 +1,4 @@
-//! Switching servers on and off.
+//! Switches servers on and off, and resets, reboots and shuts them down.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::hetzner::{Call, Reply};
 
 const START_TAKES: Duration = Duration::from_millis(1500);
 const STOP_TAKES: Duration = Duration::from_millis(1000);
-/// The time that an ACPI request takes.
+/// How long it takes to send an ACPI request to a server.
 const REQUEST_TAKES: Duration = Duration::from_millis(500);
 /// The time that the server's operating system needs to shut down after the ACPI request.
 const GUEST_TAKES: Duration = Duration::from_millis(3000);
@@ -56,7 +56,7 @@ pub fn reset(call: &mut Call, server: &Server) -> Result<Reply, ApiError> {
     )
 }
 
-/// Sends an ACPI request, which has no effect on a server that is off.
+/// Sends an ACPI request for a reboot. The server's status stays the same, also when the server is off.
 pub fn reboot(call: &mut Call, server: &Server) -> Result<Reply, ApiError> {
     let then = server.status;
     switch(
@@ -66,8 +66,8 @@ pub fn reboot(call: &mut Call, server: &Server) -> Result<Reply, ApiError> {
     )
 }
 
-/// Sends an ACPI request. The action ends when the request is sent, and the operating system needs some more time
-/// to shut down.
+/// Sends an ACPI request for a shutdown. The action ends as soon as the request was sent. The server's operating system
+/// shuts down some time later.
 pub fn shutdown(call: &mut Call, server: &Server) -> Result<Reply, ApiError> {
     Fields::parse(call.body)?.finish()?;
     check_unlocked(call, server)?;
@@ -90,7 +90,7 @@ pub fn shutdown(call: &mut Call, server: &Server) -> Result<Reply, ApiError> {
     Ok(call.world.action_reply(201, action))
 }
 
-/// Starts the `start_server` action that follows `create_server`.
+/// Starts the action `start_server` of a new server. It begins when the action `create_server` has ended.
 pub fn start_after(world: &mut World, project: u64, server: Resource, create: u64) -> u64 {
     let start = Start {
         project,
@@ -106,7 +106,7 @@ pub fn start_after(world: &mut World, project: u64, server: Resource, create: u6
     })
 }
 
-/// A change of the power state. It contains the server's status during the action and afterwards.
+/// An action that changes the power state of a server, with the server's status during the action and afterwards.
 struct Switch {
     command: &'static str,
     takes: Duration,
@@ -134,8 +134,8 @@ fn switch(call: &mut Call, server: &Server, switch: Switch) -> Result<Reply, Api
     Ok(call.world.action_reply(201, action))
 }
 
-/// Switches the server off as a reaction to a shutdown request. Nothing happens when the server was switched on or off
-/// since the request.
+/// Switches a server off because its operating system has received a shutdown request. Nothing happens when the server
+/// was switched on or off after the request.
 fn obey(world: &mut World, id: u64) {
     if world.servers.get(&id).is_some_and(|server| server.status == Status::Stopping) {
         set_status(world, id, Status::Off);

@@ -1,4 +1,4 @@
-//! Servers in private networks: attaching, detaching, alias addresses.
+//! Attaches servers to private networks, detaches them, and changes their alias addresses.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -18,16 +18,16 @@ const TAKES: Duration = Duration::from_millis(1500);
 const MAX_NETWORKS: usize = 3;
 const MAX_ALIAS_IPS: usize = 5;
 
-/// The details of an attachment to a network, as a request contains them.
+/// What a request says about the attachment of a server to a network.
 pub struct Wish {
     pub network: u64,
     pub ip: Option<Ipv4Addr>,
-    /// The subnet from which the address must come.
+    /// The range of the subnet from which the server's address must be taken.
     pub ip_range: Option<Ipv4Net>,
     pub alias_ips: Vec<Ipv4Addr>,
 }
 
-/// Answers `attach_to_network`.
+/// Answers requests with the action `attach_to_network`.
 pub fn attach(call: &mut Call, server: &Server) -> Result<Reply, ApiError> {
     let mut fields = Fields::parse(call.body)?;
     let wish = Wish {
@@ -59,7 +59,7 @@ pub fn attach(call: &mut Call, server: &Server) -> Result<Reply, ApiError> {
     Ok(call.world.action_reply(201, action))
 }
 
-/// Answers `detach_from_network`.
+/// Answers requests with the action `detach_from_network`.
 pub fn detach(call: &mut Call, server: &Server) -> Result<Reply, ApiError> {
     let mut fields = Fields::parse(call.body)?;
     let network = read_network(call, &mut fields)?;
@@ -82,7 +82,7 @@ pub fn detach(call: &mut Call, server: &Server) -> Result<Reply, ApiError> {
     Ok(call.world.action_reply(201, action))
 }
 
-/// Answers `change_alias_ips`. The list in the request replaces the previous aliases.
+/// Answers requests with the action `change_alias_ips`. The alias addresses in the request replace the present ones.
 pub fn change_alias_ips(call: &mut Call, server: &Server) -> Result<Reply, ApiError> {
     let mut fields = Fields::parse(call.body)?;
     let id = read_network(call, &mut fields)?;
@@ -119,7 +119,7 @@ pub fn change_alias_ips(call: &mut Call, server: &Server) -> Result<Reply, ApiEr
     Ok(call.world.action_reply(201, action))
 }
 
-/// Chooses the addresses of a new attachment and reserves them.
+/// Chooses the addresses of a server in a network, and reserves them. The server itself is not changed.
 pub fn reserve(
     world: &mut World,
     server: &Server,
@@ -159,7 +159,8 @@ pub fn reserve(
     Ok(attachment)
 }
 
-/// Completes an attachment whose addresses are reserved. Nothing happens when the server or the network is gone.
+/// Attaches a server to a network in which its addresses were reserved before. Nothing happens when the server or the
+/// network no longer exists.
 pub fn connect(world: &mut World, server: u64, attachment: Attachment) {
     let (Some(server), Some(network)) =
         (world.servers.get_mut(&server), world.networks.get_mut(&attachment.network))
@@ -171,7 +172,7 @@ pub fn connect(world: &mut World, server: u64, attachment: Attachment) {
     server.edited.forget("private_net");
 }
 
-/// Makes the networks reserve exactly those addresses that the server has in its JSON.
+/// Releases all private addresses of a server, and then reserves those that the server has now in its networks.
 pub fn hold_what_is_shown(world: &mut World, id: u64) {
     let Some(server) = world.servers.get(&id) else {
         return;
@@ -196,8 +197,8 @@ fn disconnect(world: &mut World, server: u64, network: u64) {
     hold_what_is_shown(world, server);
 }
 
-/// Checks alias addresses. `fresh` contains the aliases that the server does not have yet. `count` is the number of
-/// aliases that the server will then have.
+/// Checks that new alias addresses are free and in a suitable subnet. `fresh` contains the aliases that the server does
+/// not have yet, and `count` is the number of aliases that the server will have.
 fn check_aliases(
     network: &Network,
     server: &Server,
@@ -234,7 +235,8 @@ fn read_network(call: &Call, fields: &mut Fields) -> Result<u64, ApiError> {
     networks::find(call, fields.required("network", id)?).map(|network| network.id)
 }
 
-/// Checks that no action runs on the server or on the network. Returns both as resources for a new action.
+/// Checks that no action is running on the server or on the network. Returns both of them, as the resources that the
+/// new action will lock.
 fn check_idle(call: &Call, server: &Server, network: u64) -> Result<[Resource; 2], ApiError> {
     check_unlocked(call, server)?;
     let network = networks::find(call, network)?.resource();
