@@ -420,7 +420,7 @@ mod tests {
     #[test]
     #[rustfmt::skip] // A case is a line.
     fn a_row_has_changed_when_it_differs_from_the_node() {
-        let row = |is_ready, meta| NodeRow { name: "a".into(), is_ready, meta };
+        let row = |is_ready, meta| NodeRow { name: "a".into(), is_ready, is_cordoned: true, meta };
         let meta = |uid: &str, labels: &[(&str, &str)], is_being_deleted| Some(RowMeta {
             uid: uid.into(), labels: labels.iter().copied().collect(), is_being_deleted,
         });
@@ -439,7 +439,7 @@ mod tests {
             ("known to be deleted", &going, row(true, meta("u", same, true)), false),
         ];
         for (name, node, row, expected) in cases {
-            assert_eq!(has_changed(&row, node), expected, "{name}");
+            assert_eq!(has_changed(&row, node, false), expected, "{name}");
         }
     }
 }

@@ -6,6 +6,7 @@ mod certificates;
 mod checks;
 mod decisions;
 mod dedicated;
+mod departing;
 mod environment;
 mod finding;
 mod group;

@@ -100,8 +100,7 @@ pub fn state(balancers: Vec<LoadBalancer>) -> ObservedBalancers {
         types: Some(Arc::new(types())),
         certificates: Some(Vec::new()),
         primary_ips: Some(Vec::new()),
-        subnets: None,
-        is_for_manifests: false,
+        ..ObservedBalancers::default()
     }
 }
 

@@ -11,7 +11,7 @@ use ccm::hetzner::load_balancers::{
 };
 use ccm::hetzner::{AddressFamily, Hetzner};
 use ccm::provider::{
-    Balancer, Change, Cluster, Ingress, InstanceId, KeptObject, LoadBalancerPlan,
+    Balancer, Change, Cluster, Departure, Ingress, InstanceId, KeptObject, LoadBalancerPlan,
     LoadBalancers as _, Needs, OfferedNode, Orphan, ProviderId, Reach, Reason, Service,
     ServiceInput, ServicePort, Snapshot as _, Source, Sourced,
 };
@@ -356,6 +356,7 @@ pub fn node(id: u64) -> OfferedNode {
         addresses: Vec::new(),
         reach: Reach::Unknown,
         dedicated_ipv4: None,
+        departure: Departure::default(),
     }
 }
 

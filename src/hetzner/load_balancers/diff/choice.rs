@@ -89,7 +89,9 @@ fn departing(
                 departed.insert(node.target);
                 LeftOutState::Departing
             }
-            (None, None) => LeftOutState::Kept(WhyKept::Half),
+            (None, None) if node.is_present => LeftOutState::Kept(WhyKept::Half),
+            // The node becomes a target, because too many nodes depart.
+            (None, None) => continue,
         };
         states.push(of(node.name.clone(), state));
     }
