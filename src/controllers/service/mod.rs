@@ -556,8 +556,8 @@ fn measure_health(seen: &SeenObjects, observed: Option<&ObservedServices>) -> Ve
         LOAD_BALANCERS_USE.set(&[use_of.name()], such.count() as f64);
     }
     let certificates = observed.and_then(|observed| observed.snapshot.certificates(&wanted));
-    // A comparison of all Services also reads their certificates. When it found none, no Service uses a certificate,
-    // and the metric becomes 0.
+    // A comparison of all Services reads the certificates if any Service uses one. When it has not read them, no
+    // Service uses a certificate, and the metric becomes 0.
     if certificates.is_some() || seen.is_comparison {
         let all = certificates.iter().flatten();
         let first = all.filter_map(|certificate| certificate.not_valid_after).min();
