@@ -505,8 +505,9 @@ impl ServiceSync<'_> {
         self.ended(task, plan, true);
     }
 
-    /// Ends the work on a Service for which the cloud refused some changes. The status is still written if the plan has
-    /// its address. When the Service moves from another load balancer that still serves it, the status stays as it is.
+    /// Ends the work on a Service for which the cloud refused some changes. The status is still written if the plan
+    /// contains a new status. When the Service moves and its previous load balancer still serves it, the status stays
+    /// as it is.
     fn refused(&mut self, mut task: Task, mut plan: ServicePlan, why: String) -> Option<Task> {
         if !plan.cloud.outcome.moves() {
             match self.write(&mut task, &mut plan) {
