@@ -640,9 +640,9 @@ fn patched(
     }
 }
 
-/// Returns a merge patch for the status subresource of a Service. The role in the official manifests allows no other
-/// write. The patch contains the resource version of the planned Service, so that it fails when the Service has
-/// changed.
+/// Returns a merge patch for the status subresource of a Service, because the role in `manifests/base/role.yaml` allows
+/// no other write to Services. The patch contains the resource version of the planned Service, so that it fails when
+/// the Service has changed.
 fn patch(service: &KubeService, write: &ServiceWrite) -> Value {
     let own = LOAD_BALANCER_FINALIZER;
     let finalizers = service.metadata.finalizers.iter().map(String::as_str);
