@@ -11,8 +11,8 @@ pub(super) struct Backoff {
     failed: HashMap<String, Entry>,
     first: Duration,
     longest: Duration,
-    /// Waits end only at certain times: this start time, and later times in equal steps. Objects that wait for about
-    /// the same time are then tried together. `None` means that each wait ends exactly after its length.
+    /// The start of a row of times with equal distances. Each wait is prolonged to the next of these times, so that
+    /// objects which wait for about the same time are tried together. `None` means that no wait is prolonged.
     grid: Option<Instant>,
     /// The factor by which each wait is multiplied. A larger factor makes retries rarer, e.g. to save API calls.
     pub(super) stretch: f64,
@@ -82,8 +82,9 @@ impl Backoff {
     }
 }
 
-/// Delays the time `next` to the next full step of `width` since `origin`. A step is half as long as the wait. Objects
-/// with equal waits are then tried together, and the data for them are read only once.
+/// Rounds the time `next` up, so that a whole number of steps of length `width` lies between `origin` and the result. A
+/// step is half as long as the wait of the object. Objects with equal waits are then tried together, and the data for
+/// them are read only once.
 fn on_grid(next: Instant, origin: Instant, width: Duration) -> Instant {
     let since = next.duration_since(origin).as_secs_f64();
     let cells = (since / width.as_secs_f64()).ceil();

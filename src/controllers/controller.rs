@@ -179,7 +179,7 @@ pub(super) fn waiting(count: usize, what: &str) -> String {
 }
 
 impl From<cache::CacheError> for Outage {
-    /// Returns an outage because of which no work was left undone.
+    /// Returns an outage with this error and an empty text about waiting work.
     fn from(error: cache::CacheError) -> Outage {
         Outage { error, waiting: String::new() }
     }

@@ -112,8 +112,8 @@ pub(super) enum End {
     #[default]
     AllMade,
     /// A new plan is needed, because the change that was just made has altered the state for which the plan was made.
-    /// The remaining changes were dropped. The value is a snapshot that the answer to the creation of a load balancer
-    /// has shown, or `None` when there is none.
+    /// The remaining changes were dropped. The value is a snapshot that contains the new load balancer, when the answer
+    /// to a creation has shown it. Otherwise it is `None`.
     PlanAgain(Option<Arc<dyn Snapshot>>),
     /// A new plan is needed, because something in the cloud had changed since the plan was made. The remaining changes
     /// were dropped. The text describes the change that could not be made.
@@ -338,8 +338,8 @@ impl<T> Executor<T> {
         (next.can_send() && !must_wait).then_some((place, moment))
     }
 
-    /// Returns the time of the next question to the cloud which actions have ended. Actions that start within a short
-    /// time are asked about in one request.
+    /// Returns the time at which the executor must next ask the cloud which actions have ended. Actions that start
+    /// within a short time are asked about in one request.
     fn next_question(&self) -> Option<Instant> {
         let mut moments = Vec::new();
         let mut starts = Vec::new();

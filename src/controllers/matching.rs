@@ -354,7 +354,8 @@ pub struct SharedAddress<'a> {
     pub ip: IpAddr,
     /// The name of the other node, which has the address or asks for it as well.
     pub other: &'a str,
-    /// Whether the address is already in the status of the node whose kubelet asks for it.
+    /// Whether the address is already in the status of the node whose kubelet asks for it. The node then keeps the
+    /// address.
     pub is_kept: bool,
 }
 
@@ -362,8 +363,8 @@ pub struct SharedAddress<'a> {
 /// address.
 struct Rival<'a> {
     node: &'a KubeNode,
-    /// Whether this node gets the server or address that both nodes name. If not, all nodes that name it are new, and
-    /// none of them gets it.
+    /// Whether the rival (the other node) gets the server or address that both nodes name. Otherwise all nodes that
+    /// name it are new, and none of them gets it.
     is_keeper: bool,
 }
 

@@ -42,8 +42,8 @@ pub struct LifecycleSettings {
     /// The greatest age of complete Node objects. Between two complete reads, only a table with a few columns is read,
     /// which does not show e.g. taints. This is the setting `--node-status-update-frequency`.
     pub node_max_age: Duration,
-    /// How old a list of servers may be from which the controller takes whether a server is on, off or deleted. This is
-    /// the setting `HCLOUD_SERVER_CACHE_MAX_AGE`.
+    /// The greatest age of a list of servers from which the controller learns whether a server is on, off or deleted.
+    /// This is the setting `HCLOUD_SERVER_CACHE_MAX_AGE`.
     pub server_cache_max_age: Duration,
     /// Whether a node is deleted only when the list of servers contains the server of another node. Such a server
     /// proves that the token belongs to the right project. This is the setting `--node-deletion-guard`.

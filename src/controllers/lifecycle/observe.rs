@@ -61,7 +61,7 @@ struct Observation<'a> {
     claimed: BTreeSet<InstanceId>,
     /// The IDs of the cloud servers of all nodes that are not ready.
     not_ready: BTreeSet<u64>,
-    /// The greatest age of a list of servers from which the state of a server (on, off, deleted) is taken.
+    /// The greatest age of a list of servers from which the controller learns whether a server is on, off or deleted.
     list_max_age: Duration,
 }
 

@@ -34,8 +34,8 @@ pub(super) fn addresses(
     metadata: &Metadata,
 ) -> Result<Vec<Sourced<NodeAddress>>, Finding> {
     let mut addresses = metadata.addresses.clone();
-    // Among the addresses of one type, those of the cluster's primary IP family come first. The first pod range of the
-    // node has this family.
+    // Among the addresses of one type, those of the cluster's primary IP family come first. The first pod CIDR of the
+    // node shows which family that is.
     if let Some(pods) = node.spec.pod_cidrs.iter().flatten().next() {
         let is_other = |ip: IpAddr| ip.is_ipv4() != pods.addr().is_ipv4();
         let kinds: Vec<AddressKind> =
@@ -148,8 +148,8 @@ pub(super) struct FromServer {
 }
 
 /// Returns the labels and taints that the labels of the server request for its node. An annotation of the node lists
-/// the labels that came from the server. A label of the node counts as such while it has the value in the annotation.
-/// All other labels belong to people and stay.
+/// the labels that came from the server. A label with the key and value in that annotation counts as the server's
+/// label. All other labels belong to people and stay.
 ///
 /// `allows` says whether a server may set a label. A label that Kubernetes protects from kubelets is removed only if
 /// `allows` accepts it. Otherwise anybody who can write the annotation could have this program remove such a label.

@@ -50,12 +50,13 @@ const NOT_READY_PATIENCE: Duration = Duration::from_secs(600);
 /// Settings of the node controller.
 #[derive(Clone, Debug)]
 pub struct NodeControllerSettings {
-    /// The time between the ends of two ticks. This is the setting `--node-sync-interval`.
+    /// How long the daemon waits after a tick of this controller before the next tick. This is the setting
+    /// `--node-sync-interval`.
     pub sync_interval: Duration,
     /// How often initialised nodes are compared with their servers. This is the setting
     /// `--node-status-update-frequency`.
     pub status_update_frequency: Duration,
-    /// How old a list of servers may be when a node is written because of it. This is the setting
+    /// The greatest age of a list of servers from which a write to a node is planned. This is the setting
     /// `HCLOUD_SERVER_CACHE_MAX_AGE`.
     pub server_cache_max_age: Duration,
 }
@@ -333,8 +334,8 @@ impl NodeController {
         let is_made = applied.is_made();
         let last = applied.plan.as_ref();
         let is_blocked = last.is_some_and(|plan| plan.obstacle.is_some());
-        // An initialised node that has an obstacle is not tried again after a wait. It is tried again at the next
-        // comparison of all nodes.
+        // An initialised node that has an obstacle gets no retry of its own. It is planned again at the next comparison
+        // of all nodes.
         let is_new = last.is_some_and(|plan| is_uninitialized(&plan.node));
         let is_tried_again = !is_made || (is_blocked && is_new);
         if is_tried_again || !is_blocked {
@@ -353,7 +354,7 @@ impl NodeController {
         Some(plan)
     }
 
-    /// Returns how old a list of servers may be when a node is written because of it.
+    /// Returns the greatest age of a list of servers from which a write to a node is planned.
     fn young(&self) -> Duration {
         self.settings.server_cache_max_age.max(YOUNGEST)
     }
@@ -416,7 +417,7 @@ fn has_foreign_id(node: &KubeNode, provider: &dyn Provider) -> bool {
 
 /// Sets the metrics that count the nodes in each state.
 fn count_states(nodes: &[Arc<KubeNode>], provider: &dyn Provider, backoff: &Backoff) {
-    // A node for which several states are true is counted only in the first of them.
+    // The states are tested in this order. A node is counted only in the first state that fits.
     let state = |node: &KubeNode| match node {
         _ if has_foreign_id(node, provider) => "foreign",
         _ if is_uninitialized(node) && backoff.has_failed(&node.metadata.uid) => "unmatched",

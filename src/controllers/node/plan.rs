@@ -164,9 +164,8 @@ impl NodePlan {
         match &self.server {
             ServerMatch::Matched(instance, by) if has_changes => match instance.id {
                 InstanceId::Cloud(_) => {
-                    // A server with the name or address of the node may be an earlier machine that was replaced by the
-                    // node's machine. Therefore the list of servers must have been read after the node was seen for the
-                    // first time.
+                    // A list that was read before the node was first seen can still contain an earlier server with the
+                    // same name or address, which the node's server has replaced. A newer list is therefore needed.
                     let is_guess = !matches!(by, MatchedBy::ProviderId);
                     needs.since = is_guess.then_some(first_seen);
                     needs.covers = Covers::One(instance.id);
@@ -363,8 +362,9 @@ impl NodePlan {
         }
     }
 
-    /// Returns a finding when the node must not get an address that its kubelet asks for, because another node has that
-    /// address or asks for it. Addresses that the cloud names for the node are not checked.
+    /// Returns a finding (a message for the operator) when the node must not get an address that its kubelet asks for,
+    /// because another node has that address or asks for it. Addresses that the cloud names for the node are not
+    /// checked.
     fn address_of_another(&mut self, metadata: &Metadata, index: &MatchIndex) -> Option<Finding> {
         let is_asked = |address: &&Sourced<NodeAddress>| match address.source {
             Source::Annotation(_) | Source::Kept => address.value.kind != AddressKind::Hostname,
@@ -392,8 +392,8 @@ impl NodePlan {
         }
     }
 
-    /// Makes the finding the obstacle of the plan: the addresses stay unchanged, and a new node keeps its taint
-    /// `uninitialized`. The labels of an initialised node are still corrected.
+    /// Makes the finding (a message for the operator) the obstacle of the plan. The addresses stay unchanged, and a new
+    /// node keeps its taint `uninitialized`. The labels of an initialised node are still corrected.
     fn blocked(&mut self, finding: Finding, from_server: FromServer) {
         self.obstacle = Some(finding);
         self.follow_labels(from_server);
@@ -478,7 +478,7 @@ impl NodePlan {
             }
         }
         if taints.is_some() {
-            // The text says that the taint is removed last.
+            // The plan displays this text, because the taint is removed in the last write.
             let source = Source::Rule("removed when everything else is set");
             other_fields.push(Field::new(UNINITIALIZED_TAINT, Some("set".into()), None, source));
         }

@@ -126,8 +126,8 @@ struct Planner<'a> {
     is_anchored: bool,
     /// Whether a needed route is blocked by a route that may belong to another cluster in the same Network.
     is_in_doubt: bool,
-    /// Whether this doubt will probably end when the routes that are not blocked were added. The next plan can then
-    /// replace the blocking routes.
+    /// Whether the addition of the routes that are not blocked will probably prove that the Network belongs to this
+    /// cluster. The next plan can then replace the routes that block others.
     may_become_clear: bool,
 }
 
@@ -265,7 +265,8 @@ impl<'a> Planner<'a> {
             ));
         }
         let others = network.routes.iter().filter(|other| {
-            // The API allows the route `0.0.0.0/0` beside any other route, so it is no reason to refuse a route.
+            // The API allows the route `0.0.0.0/0` beside any other route, so this route is no reason to refuse another
+            // route.
             !self.is_ours(other) && other.destination.prefix_len() > 0
         });
         let mut others = others.filter(|other| hits(&other.destination));
@@ -297,8 +298,8 @@ impl<'a> Planner<'a> {
     }
 
     /// Gives up needed routes that are blocked by routes which may belong to another cluster. Two clusters may share a
-    /// Network by mistake, or the kubeconfig may belong to another cluster. The data alone do not show which of the two
-    /// is true.
+    /// Network by mistake, or the kubeconfig may belong to another cluster. The data alone do not show which routes
+    /// belong to which cluster.
     ///
     /// A needed route that nothing blocks is still added, because an addition does no harm. A blocked route replaces
     /// the other route only when it is certain that the Network belongs to this cluster. Routes that this program has
@@ -319,9 +320,9 @@ impl<'a> Planner<'a> {
         if !self.accepted.values().any(|(wanted, _)| is_blocked(wanted)) {
             return;
         }
-        // If all these routes lead to the same server, no other working cluster needs them, because a cluster with a
-        // single node needs no routes. They are probably left from an earlier cluster, and can be replaced as soon as
-        // the route of any node exists.
+        // When all routes that may belong to another cluster lead to the same server, no other working cluster needs
+        // them, because a cluster with a single node needs no routes. They are probably left from an earlier cluster,
+        // and can be replaced as soon as the route of any node exists.
         let servers: HashSet<InstanceId> = theirs.iter().map(|(_, server)| server.id).collect();
         let is_one = servers.len() == 1;
         let is_proof = |(route, place): &(Route, usize)| {

@@ -93,8 +93,8 @@ impl Admission {
         begin_to_wait
     }
 
-    /// Returns the version that the controller may plan for now of a Service that was just read again. Returns `None`
-    /// when the Service is new and its namespace has no API calls left for it.
+    /// Takes a Service that was just read again, and returns the version of it that the controller may plan for now.
+    /// Returns `None` when the Service is new and its namespace has no API calls left for it.
     pub(super) fn again(
         &mut self,
         service: Arc<KubeService>,
@@ -286,7 +286,8 @@ impl Admission {
     }
 }
 
-/// Returns only the first payer of each share of API calls, so that no share is charged twice.
+/// Returns the payers without those whose share of API calls an earlier payer in the list already has, so that no share
+/// is charged twice.
 pub(super) fn different(payers: impl IntoIterator<Item = Payer>) -> Vec<Payer> {
     let mut different: Vec<Payer> = Vec::new();
     for payer in payers {
@@ -347,8 +348,8 @@ mod tests {
         Arc::new(service)
     }
 
-    /// Returns a text that lists the Services which may be planned, each with its version and IP, and the number of
-    /// Services that begin to wait.
+    /// Returns two values: a text with the Services that may be planned, each with its version and IP, and the number
+    /// of Services that begin to wait.
     fn look(
         admission: &mut Admission,
         agenda: &Agenda,

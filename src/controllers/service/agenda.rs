@@ -186,9 +186,9 @@ impl Agenda {
         }
     }
 
-    /// Whether nothing has to be done now: the lists have not changed since no Service needed a plan, and no comparison
-    /// or retry is due. Secrets, and Services whose type is not LoadBalancer, are not part of these lists. When such
-    /// objects matter, the answer is `false`.
+    /// Whether nothing has to be done now. This is so when the lists are the same as at a time when no Service needed a
+    /// plan, and no comparison or retry is due. Secrets, and Services whose type is not LoadBalancer, are not part of
+    /// these lists. When such objects matter, the answer is `false`.
     pub(super) fn is_settled(&self, seen: &SeenObjects, now: Instant) -> bool {
         let is_retry_due = |service: &Arc<KubeService>| {
             self.schedule.backoff.is_retry_due(&service.metadata.uid, now)

@@ -41,7 +41,7 @@ impl CertificateSearch {
 
     /// Deletes the certificates that nothing uses, if a search is due. Must not be called while load balancers are
     /// being changed. The calls of the search are charged to `payers`, the shares of API calls of the namespaces whose
-    /// changes were made before. Returns the plan with what was done.
+    /// changes ended in this tick. Returns the plan with what was done.
     pub(super) fn delete_unused(
         &mut self,
         apis: &Apis,

@@ -90,8 +90,8 @@ pub struct Trouble {
 }
 
 /// Returns what is wrong with the targets of the plan's Service. Returns `None` when all checked targets are healthy.
-/// Also returns `None` when some targets are healthy, and the unhealthy targets run no pod of a Service with traffic
-/// policy `Local`, because such targets must be unhealthy.
+/// Also returns `None` when some targets are healthy, and the unhealthy targets are nodes without a pod of a Service
+/// with traffic policy `Local`. Such targets are expected to be unhealthy.
 pub fn trouble(plan: &ServicePlan) -> Option<Trouble> {
     let found = plan.cloud.found.as_ref()?;
     let uid = plan.object.uid.as_str();
@@ -181,8 +181,8 @@ impl ServiceOutages {
     ) -> (Vec<(&'a Arc<KubeService>, Finding)>, bool) {
         let mut counts: HashMap<&str, TargetCounts> = HashMap::new();
         for (uid, seen) in look.health.iter().flat_map(|health| &health.of_services) {
-            // While a Service moves to another load balancer, it is seen on both. The load balancer with more healthy
-            // targets of the Service counts.
+            // While a Service moves to another load balancer, it is seen on both. The health on the load balancer with
+            // more healthy targets of the Service is used.
             let most = counts.entry(uid).or_insert(*seen);
             if (seen.healthy, seen.serving) > (most.healthy, most.serving) {
                 *most = *seen;

@@ -311,7 +311,8 @@ impl DedicatedServers {
         let number = |node: &Arc<KubeNode>| server_of(node, &*apis.provider)?.dedicated();
         let mut numbers = nodes.iter().filter_map(number);
         if dedicated.servers.is_none() && dedicated.is_known && numbers.next().is_some() {
-            // Without an answer from Robot, the API of dedicated servers, no address counts as proven.
+            // Without an answer from Robot, the API of dedicated servers, it is not proven to which server an address
+            // belongs.
             dedicated.servers = apis.dedicated(None, Urgency::Needed).ok();
         }
         dedicated
@@ -321,8 +322,8 @@ impl DedicatedServers {
         self.servers.iter().flat_map(|view| view.value.iter()).find(|server| server.id == id)
     }
 
-    /// Returns the public address of a dedicated server, as the list of dedicated servers has it. This address is
-    /// proven, because it does not come from a kubelet.
+    /// Returns the public address of a dedicated server, as the list of dedicated servers has it. This address can be
+    /// trusted, because it does not come from a kubelet.
     fn proven(&self, id: InstanceId) -> Option<IpAddr> {
         self.server(id)?.public_ipv4.map(IpAddr::from)
     }
@@ -429,8 +430,8 @@ pub(super) fn cluster(
                 for ip in dedicated.addresses(node, server) {
                     cluster.dedicated.entry(ip).or_insert_with(|| name.clone());
                 }
-                // A proven address is stored with the name of the node whose server has this address, even when the
-                // kubelet of another node reports the address, too.
+                // An address from the list of dedicated servers is stored with the name of its server's node, even when
+                // the kubelet of another node reports the same address.
                 cluster.dedicated.extend(proven.map(|ip| (ip, name)));
                 cluster.proven.extend(proven);
             }
@@ -510,8 +511,8 @@ mod tests {
     use super::*;
     use jiff::Timestamp;
 
-    /// Anyone can write an annotation that puts a Service into a group. Whether this is allowed is not known here, so
-    /// many Services of one namespace must not push out those of another.
+    /// Anyone who can create a Service can put it, by an annotation, into a group of Services that share a load
+    /// balancer. Many Services of one namespace must not push a Service of another namespace out of the group.
     #[test]
     fn many_services_of_one_namespace_leave_room_for_those_of_others() {
         let service = |namespace: &str, number: i64| provider::Service {

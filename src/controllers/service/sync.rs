@@ -143,8 +143,8 @@ impl ServiceController {
     ///
     /// An execution is stopped when its Service was changed or deleted. When only nodes, or other Services on the same
     /// load balancer, have changed, it is stopped only if its changes take something away. Those changes may be wrong
-    /// now: a replacement must be added first, or a target may belong to another owner. Changes that only add targets
-    /// do no harm, and the next plan corrects them.
+    /// now. For example, a new target may have to be added before an old one is removed, or a target may belong to
+    /// another owner. Changes that only add targets do no harm, and the next plan corrects them.
     ///
     /// A waiting Service that has changed leaves the queue, because it may want another load balancer now. It gets a
     /// new plan at once.
@@ -326,8 +326,8 @@ impl ServiceSync<'_> {
         let now = now.and_then(|now| self.admitted(now));
         let own = self.state.admission.own_payer(&meta.uid);
         task.payer = own.filter(|_| self.is_limited).or(task.payer.take());
-        // An unchanged Service shares its memory with the earlier version, and a changed one shares at least the
-        // annotations, because they can have 32 kB.
+        // An unchanged Service uses the memory of the earlier version. A changed Service still uses that memory for
+        // unchanged annotations, because annotations can have 32 kB.
         Ok(now.map(|mut now| {
             if now == task.service {
                 return Arc::clone(&task.service);
@@ -337,8 +337,8 @@ impl ServiceSync<'_> {
         }))
     }
 
-    /// Returns the version that may be planned now of a Service that was just read again. When a change of the Service
-    /// waits, because its namespace has no API calls left, this is the version before that change.
+    /// Takes a Service that was just read again, and returns the version of it that may be planned now. When a change
+    /// of the Service waits, because its namespace has no API calls left, this is the version before that change.
     fn admitted(&mut self, service: Arc<KubeService>) -> Option<Arc<KubeService>> {
         if !self.is_limited {
             return Some(service);
@@ -361,8 +361,8 @@ impl ServiceSync<'_> {
             };
             task.service = Arc::clone(&plan.service);
             self.state.agenda.planned(&task.service);
-            // Two Services may want one load balancer that no Service owns. The first Service gets the load balancer,
-            // and the second is planned again after that.
+            // Two Services can want the same load balancer, which no Service owns yet. The first Service gets it, and
+            // the second Service is planned again after that.
             let claims = claims(&plan);
             task.waits_for = claims.iter().filter_map(|claim| claimed.get(claim)).min().copied();
             if task.waits_for.is_some() {
@@ -505,9 +505,8 @@ impl ServiceSync<'_> {
         self.ended(task, plan, true);
     }
 
-    /// Ends the work on a Service for which the cloud refused some changes. The status is still written if the plan
-    /// contains a new status. When the Service moves and its previous load balancer still serves it, the status stays
-    /// as it is.
+    /// Ends the work on a Service for which the cloud refused some changes. The status that was planned is still
+    /// written. When the Service moves, its previous load balancer still serves it, and its status stays as it is.
     fn refused(&mut self, mut task: Task, mut plan: ServicePlan, why: String) -> Option<Task> {
         if !plan.cloud.outcome.moves() {
             match self.write(&mut task, &mut plan) {
@@ -573,7 +572,7 @@ impl ServiceSync<'_> {
         Ok(true)
     }
 
-    /// Ends the work on a Service that needs no write, or of which too little is known for a write.
+    /// Ends the work on a Service that needs no write, or about which too little is known for a write.
     pub(super) fn leave_as_it_is(&mut self, plan: ServicePlan) {
         self.state.agenda.planned(&plan.service);
         events::findings(self.apis, &plan);
