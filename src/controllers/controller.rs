@@ -1,5 +1,5 @@
-//! The trait of all controllers. A controller works in ticks. Each tick checks some objects, makes the necessary
-//! changes, and returns a report.
+//! The trait of all controllers. A controller works in ticks, i.e. sync passes. Each tick checks some objects, makes
+//! the necessary changes, and returns a report.
 
 use crate::cache::{self, Apis, Poll, ReadFrom};
 use crate::provider::{Description, Reason};
@@ -17,7 +17,7 @@ pub trait Controller: Send {
     /// Returns the name of the controller, e.g. `cloud-node-controller`. Upstream Kubernetes uses the same names.
     fn name(&self) -> &'static str;
 
-    /// Returns how long the daemon waits after the end of one tick before it begins the next tick.
+    /// Returns how long the daemon waits after the end of one sync pass before it begins the next sync pass.
     fn interval(&self) -> Duration;
 
     /// Checks the selected objects and makes the changes that they need. A change that is not finished, with the
@@ -33,7 +33,7 @@ pub trait Controller: Send {
     ) -> Result<Vec<Proposal>, cache::CacheError>;
 }
 
-/// The changes that a tick would make to one object, as text.
+/// The changes that a sync pass would make to one object, as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proposal {
     /// The name of the object, e.g. `node/worker-1`.
@@ -53,7 +53,7 @@ impl Proposal {
     }
 }
 
-/// The objects that a tick of a controller works on.
+/// The objects that a sync pass of a controller works on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selection {
     /// Only the objects that need a check or a retry now.
@@ -98,7 +98,7 @@ impl Selection {
     }
 }
 
-/// The results of one tick. The numbers of changed, unchanged and failed objects are counted from `objects` and
+/// The results of one sync pass. The numbers of changed, unchanged and failed objects are counted from `objects` and
 /// `failures`.
 #[derive(Debug, Default)]
 pub struct Report {
@@ -109,12 +109,12 @@ pub struct Report {
     pub failures: Vec<Failure>,
     /// The outcome for each object, by its name, e.g. `node/worker-1`.
     pub(super) objects: BTreeMap<String, Progress>,
-    /// The number of changes in all plans of the tick, including changes that were not made.
+    /// The number of changes in all plans of the sync pass, including changes that were not made.
     pub planned: usize,
-    /// The number of load balancers of this cluster whose Service does not exist. `None` means that this tick did not
-    /// search for such load balancers.
+    /// The number of load balancers of this cluster whose Service does not exist. `None` means that this sync pass did
+    /// not search for such load balancers.
     pub orphans: Option<usize>,
-    /// Set when an API did not answer, so that some or all of the work could not be done in this tick.
+    /// Set when an API did not answer, so that some or all of the work could not be done in this sync pass.
     pub outage: Option<Outage>,
 }
 
@@ -126,9 +126,9 @@ pub enum Progress {
     Unchanged,
     /// The object was changed, and is as it should be now.
     Changed,
-    /// The cloud is still carrying out changes of the object. The next tick begins at once.
+    /// The cloud is still carrying out changes of the object. The next sync pass begins at once.
     Unfinished,
-    /// The tick ended before the work on the object was begun or finished.
+    /// The sync pass ended before the work on the object was begun or finished.
     Unreached,
 }
 
@@ -142,7 +142,7 @@ pub struct Counts {
     pub unreached: usize,
 }
 
-/// An object for which the tick could not do what is necessary.
+/// An object for which the sync pass could not do what is necessary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// The name of the object, e.g. `node/worker-1`.
@@ -233,7 +233,8 @@ impl Report {
         counts
     }
 
-    /// Whether the tick has finished the work on every object, and the cloud is not carrying out any change any more.
+    /// Whether the sync pass has finished the work on every object, and the cloud is not carrying out any change any
+    /// more.
     pub fn is_complete(&self) -> bool {
         !self.has(Progress::Unfinished) && !self.has(Progress::Unreached)
     }
@@ -259,7 +260,7 @@ impl std::ops::AddAssign for Counts {
     }
 }
 
-/// Writes a text such as `2 changed, 98 unchanged, 0 failed`. If the tick did not reach some objects, their number
+/// Writes a text such as `2 changed, 98 unchanged, 0 failed`. If the sync pass did not reach some objects, their number
 /// follows.
 impl std::fmt::Display for Counts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -51,8 +51,8 @@ const QUESTIONS_AT_MOST: u32 = 5;
 /// should end. The length is real time, even in tests that simulate the clock.
 const SLICE: Duration = Duration::from_millis(100);
 
-/// All executions of one controller. An execution makes the changes of one object, and can continue from one tick into
-/// the next.
+/// All executions of one controller. An execution makes the changes of one object, and can continue from one sync pass
+/// into the next.
 pub(super) struct Executor<T> {
     controller: &'static str,
     executions: Vec<Execution<T>>,
@@ -234,8 +234,8 @@ impl<T> Executor<T> {
         until: Option<Instant>,
     ) -> Vec<Execution<T>> {
         loop {
-            // Answers are handled even when `until` has already passed. A controller whose reads take the whole tick
-            // would otherwise never handle an answer.
+            // Answers are handled even when `until` has already passed. A controller whose reads take the whole sync
+            // pass would otherwise never handle an answer.
             while let Some(response) = requests.next(Duration::ZERO) {
                 self.handle(response);
             }
@@ -438,7 +438,8 @@ impl<T> Executor<T> {
 }
 
 impl<T> Execution<T> {
-    /// Whether one of the changes that were not sent yet removes a target, or deletes or releases the load balancer.
+    /// Whether one of the changes that were not sent yet takes something away: it removes a target, deletes the load
+    /// balancer, or ends its management.
     pub(super) fn takes_away(&self) -> bool {
         self.queue.iter().any(|change| match change.kind() {
             ChangeKind::Targets => !adds_target(&**change),
@@ -624,7 +625,7 @@ impl<T> Execution<T> {
         count_change(self.controller, change.word(), outcome);
     }
 
-    /// Adds the outcome of the object's changes to the report of the tick.
+    /// Adds the outcome of the object's changes to the report of the sync pass.
     pub(super) fn note_in(self, report: &mut Report) {
         for made in &self.result.made {
             report.add_changes(&self.object, &made.description());

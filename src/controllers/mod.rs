@@ -1,4 +1,4 @@
-//! The controllers. In each tick, a controller reads the state (observe), decides what to do (plan), and writes
+//! The controllers. In each sync pass, a controller reads the state (observe), decides what to do (plan), and writes
 //! (apply). A controller uses the cloud through the traits in `provider`, and reads data through `cache`.
 //!
 //! The controllers know the rules of Kubernetes for nodes and Services. They must never import a provider, `daemon` or

@@ -253,7 +253,7 @@ pub(super) fn apply<Facts>(
     let written = retry_on_conflict(|is_first| {
         if reads_first || !is_first {
             let node = apis.kube.node(&object.name)?;
-            // A node with the same name but another UID is a new node. Nothing is written to it now. The next tick
+            // A node with the same name but another UID is a new node. Nothing is written to it now. The next sync pass
             // plans for it.
             let node = node.filter(|node| node.metadata.uid == object.uid);
             match node.map(|node| replan(&node)).transpose() {
@@ -275,7 +275,7 @@ pub(super) fn apply<Facts>(
 
 /// Makes the writes of the last plan in `applied`. When this returns a conflict, the caller reads and plans the node
 /// again. The error of a failed deletion is stored in `applied` instead, so that the deletion is not repeated in this
-/// tick.
+/// sync pass.
 fn make<Facts>(
     apis: &Apis,
     controller: &'static str,
@@ -300,8 +300,8 @@ fn make<Facts>(
                 apis.nodes.written(node, begun);
             }
             Ok(None) => {}
-            // The deletion can fail because the kubelet has written to the node at the same moment. It is tried again
-            // only in a later tick.
+            // The deletion can fail because the kubelet has written to the node at the same moment. The deletion is
+            // tried again only in a later sync pass.
             Err(error) if matches!(change, NodeChange::DeleteNode { .. }) => {
                 applied.error = Some(error);
                 return Ok(());

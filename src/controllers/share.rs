@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 /// has 3,600 calls an hour, which all programs share.
 const AT_ONCE: u32 = 900;
 
-/// A share that is not full gets one call back in each of these periods. That is 900 calls an hour.
+/// The time in which a share of API calls that is not full gets one call back. That is 900 calls an hour.
 const REFILL: Duration = Duration::from_secs(4);
 
-/// The data for the next plan are expected to cost at most this part of a full share. Without this limit, the reads in
-/// a project of many thousand servers would seem to leave no calls for changes.
+/// The part of a full share of API calls that the reads for the next plan are expected to cost at most. Without this
+/// limit, the reads in a project of many thousand servers would seem to leave no calls for changes.
 const READS_AT_MOST: f64 = 0.5;
 
 /// The API calls that the Services of one namespace may still use.
@@ -36,14 +36,14 @@ struct ShareBucket {
 #[derive(Clone, Debug)]
 pub(super) struct Payer {
     pub(super) share: Arc<CallShare>,
-    /// Whether the changes of the object stop when the share is used up. This is `false` when the share belongs to
-    /// another namespace than the object. The object's own namespace has not caused the changes then, so it must not
-    /// suffer from the empty share.
+    /// Whether the changes of the object stop when the share of API calls is used up. This is `false` when the share
+    /// belongs to another namespace than the object. The object's own namespace has not caused the changes then, so it
+    /// must not suffer from the empty share.
     pub(super) can_stop: bool,
 }
 
 impl CallShare {
-    /// Creates a full share.
+    /// Creates a share of API calls that is full.
     pub(super) fn full(now: Instant) -> CallShare {
         CallShare { bucket: Mutex::new(ShareBucket { left: AT_ONCE.into(), at: now, reads: 0.0 }) }
     }
@@ -96,7 +96,7 @@ impl Payer {
         Payer { share: Arc::clone(&self.share), can_stop: false }
     }
 
-    /// Whether the remaining changes of the object must be dropped because the share is used up.
+    /// Whether the remaining changes of the object must be dropped because the share of API calls is used up.
     pub(super) fn must_stop(&self, now: Instant) -> bool {
         self.can_stop && self.share.is_used_up(now)
     }

@@ -290,8 +290,8 @@ fn a_slow_request_holds_up_no_other_one() {
     assert_eq!(fake.most_in_flight.load(Relaxed), 2);
 }
 
-/// An action is still running when a tick ends. The changes that wait for this action are made in a later tick. Changes
-/// of other objects that begin in the meantime do not wait for the action.
+/// An action is still running when a sync pass ends. The changes that wait for this action are made in a later sync
+/// pass. Changes of other objects that begin in the meantime do not wait for the action.
 #[test]
 fn what_runs_at_the_end_of_a_tick_goes_on_in_the_next() {
     let _simulated = simulated();
@@ -327,8 +327,8 @@ fn what_runs_at_the_end_of_a_tick_goes_on_in_the_next() {
     );
 }
 
-/// When the reads of a tick take longer than its interval, `work` is called with an `until` that has already passed.
-/// Answers must be handled even then.
+/// When the reads of a sync pass take longer than its interval, `work` is called with an `until` that has already
+/// passed. Answers must be handled even then.
 #[test]
 fn answers_are_seen_and_actions_asked_about_when_the_time_is_over() {
     for answer in [Answer::Done, Answer::Runs(2)] {

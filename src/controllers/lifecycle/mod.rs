@@ -1,7 +1,7 @@
 //! The node lifecycle controller deletes a node whose server was deleted, and taints a node whose server is off.
 //!
-//! A tick has three parts. `evaluate` finds the nodes that need a check, asks the cloud about their servers, and plans.
-//! `node_writes::apply` makes the writes of the plans. `note` reports the outcomes.
+//! A sync pass has three parts. `evaluate` finds the nodes that need a check, asks the cloud about their servers, and
+//! plans. `node_writes::apply` makes the writes of the plans. `note` reports the outcomes.
 //!
 //! Deleting a node is the most dangerous thing that this program does. `plan` deletes a node only when two API answers
 //! agree that its server does not exist. `apply` reads the node again before the deletion. The request for the deletion
@@ -103,7 +103,8 @@ impl LifecycleController {
         self.plan(apis, selection).map(|(plans, ..)| plans)
     }
 
-    /// Makes one tick. Returns its report, and the plans as they were made before the first write of the tick.
+    /// Makes one sync pass. Returns its report, and the plans as they were made before the first write of the sync
+    /// pass.
     pub fn sync(&mut self, apis: &Apis, selection: &Selection) -> (Report, Vec<LifecyclePlan>) {
         let (plans, facts, outage) = match self.plan(apis, selection) {
             Ok(planned) => planned,
@@ -115,7 +116,7 @@ impl LifecycleController {
         self.pauses.stretch = longest.div_duration_f64(LONGEST_PAUSE);
         let mut report = Report { outage: outage.map(Outage::from), ..Report::default() };
         let guard = self.settings.deletion_guard;
-        // When a node is planned again in this tick, the facts about its server are used again. A server that was
+        // When a node is planned again in this sync pass, the facts about its server are used again. A server that was
         // deleted stays deleted, because the cloud never uses its ID again.
         let plan_again = |node: &KubeNode| Ok(plan(node, &facts, &*apis.provider, guard));
         let write = |plan: &LifecyclePlan| apply(apis, NAME, plan.clone(), true, plan_again);

@@ -102,10 +102,10 @@ impl Observation<'_> {
         Ok(facts)
     }
 
-    /// Checks by a list of servers from this tick whether the servers in `missing`, which reads by their IDs did not
-    /// find, are deleted. In a large project, only those pages of the list are read on which these servers would be.
-    /// They are enough if they show the server of another node. Otherwise the list of all servers is read. `around`
-    /// contains those pages if this tick has already read them.
+    /// Checks by a list of servers from this sync pass whether the servers in `missing`, which reads by their IDs did
+    /// not find, are deleted. In a large project, only those pages of the list are read on which these servers would
+    /// be. These pages are enough if they show the server of another node. Otherwise the list of all servers is read.
+    /// `around` contains those pages if this sync pass has already read them.
     fn cloud_witness(
         &self,
         missing: Vec<InstanceId>,

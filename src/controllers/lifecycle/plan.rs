@@ -20,7 +20,7 @@ pub enum Fact {
     Exists {
         is_off: bool,
     },
-    /// The server does not exist: a read by its ID did not find it, and a list of servers from this tick does not
+    /// The server does not exist: a read by its ID did not find it, and a list of servers from this sync pass does not
     /// contain it.
     Gone {
         /// Whether the list of servers in which this server is missing contains the server of another node. Such a

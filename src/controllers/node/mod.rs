@@ -1,7 +1,7 @@
 //! The node controller gives nodes their provider ID, addresses and labels, and corrects the addresses and labels
 //! later.
 //!
-//! A tick begins with `observe`, which finds the nodes that need a check and reads a list of servers that is new
+//! A sync pass begins with `observe`, which finds the nodes that need a check and reads a list of servers that is new
 //! enough. `write_all` then takes a few nodes at a time, and calls `plan_node` and `apply` for each of them. `note`
 //! reports the outcome. `plan` decides what should be done, `desired` which addresses and labels a node should have.
 //!
@@ -36,7 +36,7 @@ use std::time::{Duration, Instant};
 pub const NAME: &str = "cloud-node-controller";
 
 /// A list of servers that is younger than this is always new enough for a write. Without this limit, a very short
-/// `HCLOUD_SERVER_CACHE_MAX_AGE` would make even the list that the tick has just read too old.
+/// `HCLOUD_SERVER_CACHE_MAX_AGE` would make even the list that the sync pass has just read too old.
 const YOUNGEST: Duration = Duration::from_secs(1);
 
 /// How many nodes are planned and written in one batch, for each thread that writes. The limit keeps few plans in
@@ -50,7 +50,7 @@ const NOT_READY_PATIENCE: Duration = Duration::from_secs(600);
 /// Settings of the node controller.
 #[derive(Clone, Debug)]
 pub struct NodeControllerSettings {
-    /// How long the daemon waits after a tick of this controller before the next tick. This is the setting
+    /// How long the daemon waits after a sync pass of this controller before the next sync pass. This is the setting
     /// `--node-sync-interval`.
     pub sync_interval: Duration,
     /// How often initialised nodes are compared with their servers. This is the setting
@@ -66,11 +66,11 @@ pub struct NodeController {
     schedule: Schedule,
 }
 
-/// What both APIs have answered in a tick: all nodes, and the servers if they were needed.
+/// What both APIs have answered in a sync pass: all nodes, and the servers if they were needed.
 struct ObservedNodes {
     nodes: cache::ListedNodes,
     servers: Option<AllServers>,
-    /// The moment when the tick began.
+    /// The moment when the sync pass began.
     begun: Instant,
 }
 
@@ -118,15 +118,15 @@ impl NodeController {
         Ok(wanted.iter().map(plan).collect())
     }
 
-    /// Makes one tick. Returns the report, and the last plan of each node.
+    /// Makes one sync pass. Returns the report, and the last plan of each node.
     pub fn sync(&mut self, apis: &Apis, selection: &Selection) -> (Report, Vec<NodePlan>) {
         let mut plans = Vec::new();
         let report = self.tick_with(apis, selection, |plan| plans.push(plan));
         (report, plans)
     }
 
-    /// Makes one tick. Calls `done` with the last plan of each node as soon as the plan was carried out. Thousands of
-    /// plans are therefore not kept in memory until the end of the tick.
+    /// Makes one sync pass. Calls `done` with the last plan of each node as soon as the plan was carried out. Thousands
+    /// of plans are therefore not kept in memory until the end of the sync pass.
     fn tick_with(
         &mut self,
         apis: &Apis,
@@ -198,8 +198,8 @@ impl NodeController {
         } else {
             apis.nodes.again(&names, self.settings.sync_interval / 2)?
         };
-        // A node that appeared during this tick needs a list of servers that is read after its appearance, so it is
-        // left to the next tick.
+        // A node that appeared during this sync pass needs a list of servers that is read after its appearance, so it
+        // is left to the next sync pass.
         let is_late = |node: &KubeNode| apis.nodes.first_seen(node).is_some_and(|seen| seen > now);
         let is_wanted = |node: &&Arc<KubeNode>| {
             selection.names(node.name()) && (is_refresh || is_due(node)) && !is_late(node)

@@ -148,8 +148,8 @@ impl NodePlan {
     }
 
     /// Returns how new the lists of servers must be before this plan is carried out. `young` is the greatest age of a
-    /// list for a write, `begun` is the start of the tick, and `first_seen` is the time when the node was seen for the
-    /// first time.
+    /// list for a write, `begun` is the start of the sync pass, and `first_seen` is the time when the node was seen for
+    /// the first time.
     pub(super) fn needs(
         &self,
         young: Duration,
@@ -188,7 +188,7 @@ impl NodePlan {
             matches!(self.server, ServerMatch::Unmatched | ServerMatch::Gone(InstanceId::Cloud(_)));
         if misses_its_server && self.obstacle.is_some() {
             // The node waits for its initialisation. Its server may have been created after the list was read, so a
-            // list from this tick is needed.
+            // list from this sync pass is needed.
             needs.since = Some(begun);
             needs.covers = Covers::All;
         }

@@ -286,8 +286,7 @@ impl Admission {
     }
 }
 
-/// Returns the payers without those whose share of API calls an earlier payer in the list already has, so that no share
-/// is charged twice.
+/// Returns one payer for each share of API calls in the list, so that no share is charged twice.
 pub(super) fn different(payers: impl IntoIterator<Item = Payer>) -> Vec<Payer> {
     let mut different: Vec<Payer> = Vec::new();
     for payer in payers {
@@ -417,7 +416,7 @@ mod tests {
         assert_eq!(look(&mut admission, &agenda, &late).1, 1);
         let later = [service("a", "1", "x"), late[0].clone(), late[1].clone()];
         assert_eq!(look(&mut admission, &agenda, &later).1, 1);
-        // A negative charge adds calls to the share. Afterwards the share has enough calls for one change.
+        // A negative charge adds calls to the share of API calls. Afterwards the share has enough calls for one change.
         admission.share("a").charge(-107.0, clock::now());
         let (shown, _) = look(&mut admission, &agenda, &later);
         assert_eq!(shown, "b 1 x, failing 1 x");

@@ -20,7 +20,7 @@ const KIND: &str = "certificates";
 /// The certificates that Services want, and the state of the search for certificates that nothing uses.
 #[derive(Default)]
 pub(super) struct CertificateSearch {
-    /// The contents of the Secrets that Services named, as of the last tick.
+    /// The contents of the Secrets that Services named, as of the last sync pass.
     wanted: TlsSecrets,
     /// Whether a search for unused certificates is due, because the wanted certificates or the load balancers may have
     /// changed.
@@ -41,7 +41,7 @@ impl CertificateSearch {
 
     /// Deletes the certificates that nothing uses, if a search is due. Must not be called while load balancers are
     /// being changed. The calls of the search are charged to `payers`, the shares of API calls of the namespaces whose
-    /// changes ended in this tick. Returns the plan with what was done.
+    /// changes ended in this sync pass. Returns the plan with what was done.
     pub(super) fn delete_unused(
         &mut self,
         apis: &Apis,

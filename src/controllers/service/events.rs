@@ -57,7 +57,7 @@ pub(super) fn done(apis: &Apis, plan: &ServicePlan, kind: ChangeKind) {
         ChangeKind::Settings => (Reason::EnsuredLoadBalancer, ENSURED),
         ChangeKind::Targets => (Reason::UpdatedLoadBalancer, UPDATED),
         ChangeKind::Removal => (Reason::DeletedLoadBalancer, "Deleted load balancer"),
-        // The release of a load balancer has an event of its own, which `changed` has already reported.
+        // The end of a load balancer's management has an event of its own, which `changed` has already reported.
         ChangeKind::Release => return,
     };
     succeeded(apis, plan, &Finding::info(reason, text));

@@ -231,9 +231,9 @@ impl ServiceController {
         let ServiceController { settings, agenda, certificates, .. } = self;
         certificates.is_due |= has_written || compared.is_some();
         if report.outage.is_none() {
-            // After a tick without writes, the search for orphans can use the list of load balancers that the
-            // comparison has read, so it needs no call of its own. After a tick with writes, the search is skipped,
-            // unless a setting asks for the deletion of orphans.
+            // After a sync pass without writes, the search for orphans can use the list of load balancers that the
+            // comparison has read, so it needs no call of its own. After a sync pass with writes, the search is
+            // skipped, unless a setting asks for the deletion of orphans.
             let compared = compared.filter(|_| !has_written || settings.delete_orphans);
             if let Some(begun) =
                 agenda.next_orphan_search(compared, !report.has(Progress::Unfinished))
@@ -269,8 +269,8 @@ impl ServiceController {
 impl ServiceSync<'_> {
     /// Begins the changes of the Services that need a sync, and works on them. At each interval, it also begins the
     /// changes of more Services, even if earlier changes are not finished. In the daemon, changes that only wait for
-    /// the cloud at the end of the interval are continued in the next tick. When a person has selected the Services,
-    /// the work goes on until all changes have ended.
+    /// the cloud at the end of the interval are continued in the next sync pass. When a person has selected the
+    /// Services, the work goes on until all changes have ended.
     fn run(&mut self, provider: &dyn LoadBalancers) {
         let concurrency = self.state.settings.concurrency;
         std::thread::scope(|scope| {
@@ -406,8 +406,8 @@ impl ServiceController {
         } else if self.busy().is_empty() {
             (shared, ReadFrom::Cache)
         } else {
-            // Changes from an earlier tick are still being made, and must fit the present state. An old list could hide
-            // that a Service wants the load balancer again that is about to be deleted.
+            // Changes from an earlier sync pass are still being made, and must fit the present state. An old list could
+            // hide that a Service wants the load balancer again that is about to be deleted.
             (Duration::ZERO, ReadFrom::Latest)
         }
     }
@@ -478,8 +478,8 @@ impl ServiceController {
     }
 
     /// Reads the data for the Services that need a plan next. Returns `None` when no Service needs one. A person's
-    /// request gets fresh data, while a tick can use data that were read earlier. Services that are being changed are
-    /// left out. With `shows_all`, Services that this controller must not manage are included.
+    /// request gets fresh data, while a sync pass can use data that were read earlier. Services that are being changed
+    /// are left out. With `shows_all`, Services that this controller must not manage are included.
     fn observe_next(
         &self,
         apis: &Apis,

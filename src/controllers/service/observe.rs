@@ -93,8 +93,8 @@ pub(super) struct SeenObjects {
     pub(super) nodes: Arc<Vec<Arc<KubeNode>>>,
     /// The contents of the Secrets that these Services name. Empty when only Services with certain names were selected.
     pub(super) tls_secrets: TlsSecrets,
-    /// Whether this tick compares every Service with its load balancer, including the Services that did not change.
-    /// Such a tick is made at fixed intervals.
+    /// Whether this sync pass compares every Service with its load balancer, including the Services that did not
+    /// change. Such a sync pass is made at fixed intervals.
     pub(super) is_comparison: bool,
 }
 

@@ -415,9 +415,9 @@ impl ServicePlan {
         }
     }
 
-    /// Whether a new plan for the Service is made from fresh data in this tick. This is so when the plan has a write.
-    /// It is also so when an obstacle may be gone, when a missing object of an unfinished plan may exist now, or when
-    /// the Service has been released and may have been adopted again.
+    /// Whether a new plan for the Service is made from fresh data in this sync pass. This is so when the plan has a
+    /// write. It is also so when an obstacle may be gone, when a missing object of an unfinished plan may exist now, or
+    /// when the management of the load balancer had ended and may have begun again.
     pub(super) fn is_taken_up(&self) -> bool {
         let outcome = &self.cloud.outcome;
         self.has_writes()
@@ -450,7 +450,8 @@ impl ServicePlan {
         })
     }
 
-    /// Whether the plan deletes the load balancer. A plan that only releases the load balancer does not count.
+    /// Whether the plan deletes the load balancer. A plan that only ends the management of the load balancer does not
+    /// count.
     pub fn is_deletion(&self) -> bool {
         self.changes_now().any(|change| change.kind() == ChangeKind::Removal)
     }

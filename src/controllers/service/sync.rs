@@ -1,5 +1,5 @@
-//! Carries out the plans of a tick. Before a write, everything is read again, and only a plan that is made from these
-//! reads is executed. After some changes, e.g. the creation of a load balancer, the plan can be out of date. The
+//! Carries out the plans of a sync pass. Before a write, everything is read again, and only a plan that is made from
+//! these reads is executed. After some changes, e.g. the creation of a load balancer, the plan can be out of date. The
 //! Service is then read and planned once more.
 //!
 //! Each Service is planned, and its changes are made, independently of other Services. A Service waits only while the
@@ -30,19 +30,19 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// How many plans a Service gets in one tick. For example, the first plan creates a load balancer, the second one
+/// How many plans a Service gets in one sync pass. For example, the first plan creates a load balancer, the second one
 /// attaches it, and the third one finds nothing left to do. A Service that needs more plans is continued in the next
-/// tick. If its plans have written nothing, it counts as failed.
+/// sync pass. If its plans have written nothing, it counts as failed.
 const PLANS_AT_MOST: u32 = CONFLICT_TRIES;
 
-/// The controller of Services, with the state that is kept from one tick to the next.
+/// The controller of Services, with the state that is kept from one sync pass to the next.
 pub struct ServiceController {
     pub(super) settings: ServiceSettings,
     pub management: Management,
     pub(super) agenda: Agenda,
     pub(super) admission: Admission,
     /// The changes that are being made for Services, with one execution for each Service. An execution can continue in
-    /// the next tick.
+    /// the next sync pass.
     pub(super) executor: Executor<Work>,
     /// The Services that wait until an execution (the changes of another Service) has ended, because that execution
     /// uses the load balancer or the name that they want.
@@ -52,7 +52,7 @@ pub struct ServiceController {
     pub(super) outages: ServiceOutages,
 }
 
-/// The work on the Services in one tick.
+/// The work on the Services in one sync pass.
 pub(super) struct ServiceSync<'a> {
     pub(super) state: &'a mut ServiceController,
     pub(super) apis: &'a Apis,
@@ -62,16 +62,17 @@ pub(super) struct ServiceSync<'a> {
     /// Whether a change of a Service waits when its namespace has no API calls left. A person's request is never
     /// delayed in this way.
     pub(super) is_limited: bool,
-    /// The payers (namespaces' shares of API calls) of the Services whose changes ended in this tick.
+    /// The payers (namespaces' shares of API calls) of the Services whose changes ended in this sync pass.
     pub(super) payers: Vec<Payer>,
     pub(super) report: Report,
     pub(super) plans: Vec<ServicePlan>,
-    /// When the comparison of all Services with their load balancers began. `None` when this tick made no comparison.
+    /// When the comparison of all Services with their load balancers began. `None` when this sync pass made no
+    /// comparison.
     pub(super) compared: Option<Instant>,
     /// Whether a write was refused because this process may not write any more, e.g. because it has lost the Lease. No
     /// other write is tried then.
     pub(super) is_closed: bool,
-    /// Whether changes in the cloud have begun or ended in this tick.
+    /// Whether changes in the cloud have begun or ended in this sync pass.
     pub(super) has_written: bool,
 }
 
@@ -239,9 +240,9 @@ impl ServiceSync<'_> {
         }
     }
 
-    /// Ends tasks that have used all plans which a tick allows, or that may not write any more. A task that has written
-    /// nothing counts as failed and is tried again after a wait. Without the wait, it would be tried again at once in
-    /// each tick, and no comparison of all Services would count as complete.
+    /// Ends tasks that have used all plans which a sync pass allows, or that may not write any more. A task that has
+    /// written nothing counts as failed and is tried again after a wait. Without the wait, it would be tried again at
+    /// once in each sync pass, and no comparison of all Services would count as complete.
     fn leave_or_fail(&mut self, tasks: Vec<Task>) {
         let is_closed = self.is_closed;
         let is_left = |task: &Task| is_closed || task.has_changed;
@@ -311,7 +312,7 @@ impl ServiceSync<'_> {
 
     /// Returns the present version of a task's Service. It is taken from `listed`, or read by its name. Returns `None`
     /// when the Service does not exist any more. A new Service with the same name does not count, and is planned in the
-    /// next tick.
+    /// next sync pass.
     fn read_again(
         &mut self,
         task: &mut Task,
@@ -605,8 +606,8 @@ impl ServiceSync<'_> {
         None
     }
 
-    /// Records the end of the work on a Service in this tick. When the Service failed, or waits for something in the
-    /// cloud, it is tried again after a wait. The same share of API calls is charged for the next try.
+    /// Records the end of the work on a Service in this sync pass. When the Service failed, or waits for something in
+    /// the cloud, it is tried again after a wait. The same share of API calls is charged for the next try.
     fn ended(&mut self, task: Task, mut plan: ServicePlan, has_failed: bool) {
         let is_tried_again = has_failed || plan.cloud.outcome.is_unfinished();
         self.state.agenda.schedule.backoff.ended(&plan.object.uid, is_tried_again);
