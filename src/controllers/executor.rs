@@ -214,8 +214,8 @@ impl<T> Executor<T> {
 
     /// Drops the changes that were not sent yet, in each execution (the changes of one object) for which `is_stale`
     /// returns `true`. The execution then ends as soon as its open request is answered and its running actions have
-    /// ended. A stop between two changes does no harm, because changes are always ordered so that even the process can
-    /// end there.
+    /// ended. Changes are always ordered so that the whole process could end between any two of them, so this stop does
+    /// no harm.
     pub(super) fn stop(&mut self, is_stale: impl Fn(&Execution<T>) -> bool) {
         for execution in &mut self.executions {
             if is_stale(execution) {

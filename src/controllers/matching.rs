@@ -421,7 +421,7 @@ fn ambiguous(node: &KubeNode, candidates: &[(&Instance, IpAddr)]) -> Finding {
 }
 
 impl MatchedBy {
-    /// Returns the word that stands for this value in JSON output.
+    /// Returns the word for JSON output that says how the server of a node was found, e.g. `providerID`.
     pub fn word(&self) -> &'static str {
         match self {
             MatchedBy::ProviderId => "providerID",

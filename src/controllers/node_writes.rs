@@ -203,8 +203,8 @@ pub(super) struct AppliedPlan<Facts> {
 }
 
 impl<Facts> AppliedPlan<Facts> {
-    /// Whether a write was refused by this program itself, because the process may not write now, e.g. because it does
-    /// not hold the Lease. The caller then tries no other write.
+    /// Whether a write was refused by this program itself, because the process is not allowed to write now, e.g.
+    /// because it does not hold the Lease. The caller then tries no other write.
     pub(super) fn is_closed(&self) -> bool {
         self.error.as_ref().is_some_and(kube::KubeError::is_refused)
     }

@@ -14,7 +14,7 @@ use crate::text::{self, is_label_key, is_label_value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-/// How many labels of a node the labels of its server may set.
+/// How many labels a node can get from the labels of its server.
 const SERVER_LABELS_AT_MOST: usize = 16;
 
 /// How many bytes the server's labels for a node may have together. An annotation of the node lists these labels, and

@@ -43,7 +43,7 @@ const YOUNGEST: Duration = Duration::from_secs(1);
 /// memory at the same time.
 const NODES_FOR_EACH_WRITER: usize = 10;
 
-/// How long a new node without a matching server may be not ready before it is reported as probably left over. Its
+/// How long a new node without a matching server can stay not ready before it is reported as probably left over. Its
 /// machine may be slow to start.
 const NOT_READY_PATIENCE: Duration = Duration::from_secs(600);
 
@@ -66,7 +66,8 @@ pub struct NodeController {
     schedule: Schedule,
 }
 
-/// What both APIs have answered in a sync pass: all nodes, and the servers if they were needed.
+/// What the APIs of Kubernetes and the cloud have answered in a sync pass: all nodes, and the servers if they were
+/// needed.
 struct ObservedNodes {
     nodes: cache::ListedNodes,
     servers: Option<AllServers>,
@@ -222,7 +223,8 @@ impl NodeController {
 
     /// Reads the servers of these new nodes by their names, and returns the last list of all servers together with
     /// these servers. Returns `None` when all servers must be listed instead: because that takes fewer calls, or
-    /// because a node may not have the name of its server. A node that has failed before probably has another name.
+    /// because the name of a node can differ from that of its server. It probably differs when the node has failed
+    /// before.
     fn read_by_name(
         &self,
         apis: &Apis,

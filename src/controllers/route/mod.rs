@@ -3,7 +3,7 @@
 //!
 //! | file | its one job |
 //! |---|---|
-//! | `observe` | reads both APIs, remembers earlier comparisons, and decides when routes are compared |
+//! | `observe` | reads the APIs of Kubernetes and the cloud, remembers earlier comparisons, and decides when routes are compared |
 //! | `plan` | decides which routes each node needs and which changes must be made, as a pure function |
 //! | `types` | holds the types of a plan and its texts, and decides nothing |
 //! | `sync` | reads and plans again, makes the changes, and sets the conditions of nodes |
@@ -95,8 +95,8 @@ impl RouteController {
     }
 
     /// If a comparison is due, compares the routes of the Network with the routes that the nodes need. The data come
-    /// from the cache if they are young enough. When something must be written, both APIs are read again and `sync`
-    /// makes the changes.
+    /// from the cache if they are young enough. When something must be written, the APIs of Kubernetes and the cloud
+    /// are read again and `sync` makes the changes.
     fn compare(&mut self, apis: &Apis) -> Result<Report, CacheError> {
         let Some((nodes, ages)) = self.due(apis)? else {
             return Ok(Report::default());

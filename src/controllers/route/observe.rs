@@ -1,6 +1,6 @@
-//! Reads both APIs, and plans from these data and from what is remembered. The routes of the Network are compared with
-//! the routes that the nodes need in three cases: when nodes or the addresses of their servers have changed, when the
-//! last try failed, and otherwise once in each period.
+//! Reads the APIs of Kubernetes and the cloud, and plans from these data and from what is remembered. The routes of the
+//! Network are compared with the routes that the nodes need in three cases: when nodes or the addresses of their
+//! servers have changed, when the last try failed, and otherwise once in each period.
 
 use super::plan::{Inputs, plan};
 use super::types::{RoutePlan, RouteRow, RouteStep, State};
@@ -90,8 +90,8 @@ pub(super) struct Ages {
 /// What the route controller remembers from earlier reads and plans.
 #[derive(Debug, Default)]
 pub(super) struct RouteMemory {
-    /// The routes that nodes of this cluster have needed. After such a node was deleted, another server can get the
-    /// address of its server. Only this memory then shows that the route belongs to this cluster. A route is forgotten
+    /// The routes that nodes of this cluster have needed. When such a node and its server are deleted, a new server can
+    /// get the same address. Only this memory then shows that the route belongs to this cluster. A route is forgotten
     /// when the Network does not contain it any more.
     pub(super) routes: HashSet<Route>,
     /// The time since which needed routes have been blocked by routes that may belong to another cluster. `None` when
@@ -111,8 +111,9 @@ impl RouteController {
         }
     }
 
-    /// Reads both APIs, and makes a plan. The nodes and the network are at most `max_age` old. The list of servers can
-    /// be older, but it is read again when the plan deletes a route or when a route can't be made.
+    /// Reads the APIs of Kubernetes and the cloud, and makes a plan. The nodes and the network are at most `max_age`
+    /// old. The list of servers can be older, but it is read again when the plan deletes a route or when a route can't
+    /// be made.
     pub(super) fn observe_all(
         &self,
         apis: &Apis,

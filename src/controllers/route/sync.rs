@@ -1,6 +1,6 @@
-//! Brings the routes of the network into the state that the nodes need. A sync reads both APIs again, plans, and makes
-//! the changes of that plan. It repeats this when the data became too old before all changes were made, or when the
-//! cloud refused a change, because another program may have made that change.
+//! Brings the routes of the network into the state that the nodes need. A sync reads the APIs of Kubernetes and the
+//! cloud again, plans, and makes the changes of that plan. It repeats this when the data became too old before all
+//! changes were made, or when the cloud refused a change, because another program may have made that change.
 
 use super::observe::{ObservedRoutes, RouteController};
 use super::types::{NAME, NodeRoutePlan, RoutePlan};
@@ -54,15 +54,16 @@ pub(super) struct RouteSync<'a> {
     /// The UIDs of the nodes whose condition this sync has written or tried to write. No condition is written twice in
     /// a sync.
     said: HashSet<String>,
-    /// The error that stops the writes of conditions: the API server did not answer, or this process may not write any
-    /// more.
+    /// The error that stops the writes of conditions: the API server did not answer, or this process is not allowed to
+    /// write any more.
     mute: Option<CacheError>,
     /// The changes that the cloud refused, each with the error. They are not tried again in this sync.
     refused: Vec<(RouteChange, provider::ProviderError)>,
     /// The destinations whose route this sync has deleted or may have deleted. A deletion whose outcome is not known
     /// counts.
     deleted: HashSet<Ipv4Net>,
-    /// The error that has ended the sync early: an API did not answer, or this process may not write any more.
+    /// The error that has ended the sync early: an API did not answer, or this process is not allowed to write any
+    /// more.
     stopped: Option<CacheError>,
     synced: Synced,
 }
@@ -108,7 +109,8 @@ impl<'a> RouteSync<'a> {
         self.finish()
     }
 
-    /// Reads both APIs again, and makes a new plan. Returns the time at which all the data had been read.
+    /// Reads the APIs of Kubernetes and the cloud again, and makes a new plan. Returns the time at which all the data
+    /// had been read.
     fn observe(&mut self) -> Result<Instant, CacheError> {
         let mut observed = self.controller.observe_all(self.apis, Duration::ZERO)?;
         let (plan, network) = (&mut observed.plan, &observed.network.value);

@@ -124,8 +124,8 @@ impl RoutePlan {
         }
     }
 
-    /// Removes all changes and findings from the plan. The changes and findings may be wrong, because one of the two
-    /// APIs did not answer and its data are missing.
+    /// Removes all changes and findings from the plan. The changes and findings may be wrong, because the API of
+    /// Kubernetes or of the cloud did not answer and its data are missing.
     pub(super) fn forget_changes(&mut self) {
         self.changes.clear();
         self.findings.clear();

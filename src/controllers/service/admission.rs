@@ -29,14 +29,14 @@ pub(super) struct Admission {
     admitted: HashMap<String, Admitted>,
     /// The time since which a change of a Service has waited for API calls, by the UID of the Service.
     waiting: HashMap<String, Instant>,
-    /// How many more changes each namespace may begin before the Services are listed the next time.
+    /// How many more changes each namespace can begin before the Services are listed the next time.
     rooms: HashMap<String, usize>,
     has_looked: bool,
 }
 
 struct Admitted {
-    /// The Service as the controller may plan for it. While a change waits for API calls, the spec and the annotations
-    /// are those from before that change.
+    /// The version of the Service for which the controller is allowed to plan. While a change waits for API calls, the
+    /// spec and the annotations are those from before that change.
     service: Arc<KubeService>,
     /// The share of API calls that is charged until the last change of the Service is carried out. `None` means that no
     /// share is charged, because that change is already carried out, or because the Service existed when this process
@@ -48,9 +48,9 @@ struct Admitted {
 }
 
 impl Admission {
-    /// Replaces each listed Service by the version that the controller may plan for now, and removes new Services that
-    /// have to wait. Returns the Services for which a change begins to wait for API calls. `busy` are the payers
-    /// (shares of calls) of the Services that are being worked on.
+    /// Replaces each listed Service by the version for which the controller is allowed to plan now, and removes new
+    /// Services that have to wait. Returns the Services for which a change begins to wait for API calls. `busy` are the
+    /// payers (shares of calls) of the Services that are being worked on.
     pub(super) fn look(
         &mut self,
         services: &mut Vec<Arc<KubeService>>,
@@ -93,8 +93,8 @@ impl Admission {
         begin_to_wait
     }
 
-    /// Takes a Service that was just read again, and returns the version of it that the controller may plan for now.
-    /// Returns `None` when the Service is new and its namespace has no API calls left for it.
+    /// Takes a Service that was just read again, and returns the version of it for which the controller is allowed to
+    /// plan now. Returns `None` when the Service is new and its namespace has no API calls left for it.
     pub(super) fn again(
         &mut self,
         service: Arc<KubeService>,
@@ -270,7 +270,7 @@ impl Admission {
         Arc::clone(self.shares.entry(namespace.to_owned()).or_insert_with(full))
     }
 
-    /// Counts one more change that the namespace begins. Returns `false` when the namespace may begin no more changes
+    /// Counts one more change that the namespace begins. Returns `false` when the namespace can begin no more changes
     /// until the Services are listed the next time.
     fn enter(&mut self, namespace: &str, busy: &[Payer]) -> bool {
         let share = self.share(namespace);
@@ -347,8 +347,8 @@ mod tests {
         Arc::new(service)
     }
 
-    /// Returns two values: a text with the Services that may be planned, each with its version and IP, and the number
-    /// of Services that begin to wait.
+    /// Returns two values: a text with the Services that are allowed to be planned, each with its version and IP, and
+    /// the number of Services that begin to wait.
     fn look(
         admission: &mut Admission,
         agenda: &Agenda,

@@ -72,7 +72,7 @@ pub(super) enum News {
     Old,
 }
 
-/// Says which Services a sync pass may plan.
+/// Says which Services a sync pass is allowed to plan.
 pub(super) struct PassScope<'a> {
     pub(super) selection: &'a Selection,
     /// Whether Services that this controller must not manage are planned as well, so that a person can see them.
@@ -186,9 +186,9 @@ impl Agenda {
         }
     }
 
-    /// Whether nothing has to be done now. This is so when the lists are the same as at a time when no Service needed a
-    /// plan, and no comparison or retry is due. Secrets, and Services whose type is not LoadBalancer, are not part of
-    /// these lists. When such objects matter, the answer is `false`.
+    /// Whether nothing has to be done now. This is so when the lists of Services and nodes are the same as at a time
+    /// when no Service needed a plan, and no comparison or retry is due. Secrets, and Services whose type is not
+    /// LoadBalancer, are not part of these lists. When such objects matter, the answer is `false`.
     pub(super) fn is_settled(&self, seen: &SeenObjects, now: Instant) -> bool {
         let is_retry_due = |service: &Arc<KubeService>| {
             self.schedule.backoff.is_retry_due(&service.metadata.uid, now)

@@ -412,9 +412,8 @@ impl ServiceController {
         }
     }
 
-    /// Reads the Services, but not their nodes and Secrets. A Service that is missing in the list of type LoadBalancer,
-    /// but was there before, may have another type now. Such Services are read one by one, and stay while they have our
-    /// finalizer.
+    /// Reads the Services, but not their nodes and Secrets. A Service that was in the last list and is missing now can
+    /// have another type now. Such a Service is read by its name, and belongs to the result while it has our finalizer.
     fn list(&self, apis: &Apis, selection: &Selection) -> Result<SeenObjects, CacheError> {
         let period = apis.resync_period(self.settings.resync_period);
         let is_comparison = self.agenda.schedule.is_comparison_due(period, clock::now());

@@ -106,7 +106,7 @@ pub enum Management {
     Usual,
     /// From now on, this controller manages the load balancer with this ID for the Service.
     Begins(u64),
-    /// This controller ends the management, and changes nothing for the Service from then on.
+    /// This controller ends the management: it removes its finalizer, and changes nothing for the Service afterwards.
     Ends,
 }
 
@@ -174,8 +174,8 @@ pub(super) fn group(provider: &dyn Provider, service: &KubeService) -> Option<St
 }
 
 /// Returns a function that finds the key of a Service's group. The Services of a group share a load balancer, but one
-/// of them can name it by its ID and another by its name. When the last list has this load balancer, both get the same
-/// key.
+/// Service can name it by its ID and another Service by its name. When the last list contains this load balancer, both
+/// Services get the same key.
 pub(super) fn known_group(apis: &Apis) -> impl Fn(&KubeService) -> Option<String> {
     let snapshot = apis.load_balancers_last();
     move |service| {
@@ -248,7 +248,7 @@ pub(super) fn observe(
 ) -> Result<ObservedServices, CacheError> {
     let all = services.iter().chain(&seen.services);
     // These Services must be left alone, or could not be read completely. When such a Service shares a load balancer
-    // with other Services, nothing of it is removed from there.
+    // with other Services, its ports stay there unchanged.
     let untouched = |service: &Arc<KubeService>| {
         let is_unread = service.too_large().is_some();
         let left =
@@ -266,8 +266,8 @@ pub(super) fn observe(
     // from `ObservedServices::read_needs`.
     let servers = apis.instances_last();
     let servers = servers.as_deref().map(Vec::as_slice);
-    // An old list is enough, because Services are seldom created or deleted. When a plan depends on whether another
-    // Service owns a load balancer, `read_needs` reads this list again.
+    // An old list of all Services is enough, because Services are seldom created or deleted. When a plan depends on
+    // whether another Service owns a load balancer, `read_needs` reads the list again.
     let all = all_services(apis, Duration::MAX)?;
     let mut observed = ObservedServices {
         cluster: cluster(apis, &all.value, &seen.nodes)?,

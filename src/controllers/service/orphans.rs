@@ -41,7 +41,8 @@ pub fn kept(apis: &Apis) -> Result<(Cluster, Vec<KeptObject>), CacheError> {
 }
 
 /// Returns the orphans (load balancers whose Service does not exist). The first search may use data that are as old as
-/// `age`. When it finds orphans, both APIs are read again after `begun`, and the second search decides.
+/// `age`. When it finds orphans, the APIs of Kubernetes and the cloud are read again after `begun`, and the second
+/// search decides.
 pub(super) fn find(
     apis: &Apis,
     begun: Instant,
@@ -69,8 +70,8 @@ pub(super) fn find(
         let snapshot = apis.load_balancers(&[], clock::since(begun), urgency)?;
         apis.any_services(clock::since(snapshot.answered))?;
         apis.load_balancer_services(clock::since(snapshot.answered), ReadFrom::Latest)?;
-        // When the cluster has no Services, this process may not have read the nodes yet. They are needed now: a server
-        // that is a target belongs to this cluster only when it is the server of a node.
+        // When the cluster has no Services, this process may not have read the nodes yet. The nodes are needed now,
+        // because a target belongs to this cluster only when its server is the server of a node.
         if seen.is_none() {
             seen = Some(apis.nodes.whole(Duration::MAX, ReadFrom::Cache)?);
         }

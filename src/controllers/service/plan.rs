@@ -1,4 +1,4 @@
-//! Plans what should be done for Services, as a pure function of what both APIs say.
+//! Plans what should be done for Services, as a pure function of what the APIs of Kubernetes and the cloud say.
 
 use super::observe::{self, Management, NO_IDENTITY, ObservedServices};
 use crate::controllers::Plan;
@@ -312,7 +312,7 @@ pub(super) fn in_turn(provider: &dyn Provider, plans: &mut [ServicePlan]) {
 /// same name as ours. When this controller must not manage a Service, it therefore removes the finalizer only if the
 /// labels of a load balancer prove that the finalizer is ours, see `ServicePlan::leave_alone`.
 pub fn want(service: &KubeService) -> Want {
-    // A Service that has another type now keeps the finalizer. If this controller may manage the Service later, the
+    // A Service that has another type now keeps the finalizer. If this controller manages the Service again later, the
     // finalizer makes it remove the load balancer.
     let may_end =
         service.is_of_type_load_balancer() || service.metadata.deletion_timestamp.is_some();
@@ -395,8 +395,8 @@ impl ServicePlan {
     }
 
     /// Plans for a Service that this controller must not manage: the load balancer and our labels on it stay unchanged.
-    /// If the controller may manage the Service later, these labels give the load balancer back to the Service. If the
-    /// Service is deleted, the labels show that the load balancer is an orphan. Without a load balancer with these
+    /// If the controller manages the Service again later, these labels give the load balancer back to the Service. If
+    /// the Service is deleted, the labels show that the load balancer is an orphan. Without a load balancer with these
     /// labels, the finalizer of the Service may belong to another controller, and stays.
     fn leave_alone(&mut self, snapshot: &dyn Snapshot, why: &str, cluster: &Cluster) {
         self.cloud.found = snapshot.left_on(&self.service.for_cloud(), cluster);

@@ -69,8 +69,8 @@ pub(super) struct ServiceSync<'a> {
     /// When the comparison of all Services with their load balancers began. `None` when this sync pass made no
     /// comparison.
     pub(super) compared: Option<Instant>,
-    /// Whether a write was refused because this process may not write any more, e.g. because it has lost the Lease. No
-    /// other write is tried then.
+    /// Whether a write was refused because this process is not allowed to write any more, e.g. because it has lost the
+    /// Lease. No other write is tried then.
     pub(super) is_closed: bool,
     /// Whether changes in the cloud have begun or ended in this sync pass.
     pub(super) has_written: bool,
@@ -240,9 +240,9 @@ impl ServiceSync<'_> {
         }
     }
 
-    /// Ends tasks that have used all plans which a sync pass allows, or that may not write any more. A task that has
-    /// written nothing counts as failed and is tried again after a wait. Without the wait, it would be tried again at
-    /// once in each sync pass, and no comparison of all Services would count as complete.
+    /// Ends tasks that have used all plans which a sync pass allows, or that are not allowed to write any more. A task
+    /// that has written nothing counts as failed and is tried again after a wait. Without the wait, it would be tried
+    /// again at once in each sync pass, and no comparison of all Services would count as complete.
     fn leave_or_fail(&mut self, tasks: Vec<Task>) {
         let is_closed = self.is_closed;
         let is_left = |task: &Task| is_closed || task.has_changed;
@@ -264,7 +264,8 @@ impl ServiceSync<'_> {
         }
     }
 
-    /// Reads both APIs again, and makes a new plan for each task. A Service that does not exist any more gets no plan.
+    /// Reads the APIs of Kubernetes and the cloud again, and makes a new plan for each task. A Service that does not
+    /// exist any more gets no plan.
     fn plan(&mut self, tasks: &mut [Task]) -> Result<Plans, CacheError> {
         let begun = clock::now();
         let apis = self.apis;
@@ -338,8 +339,9 @@ impl ServiceSync<'_> {
         }))
     }
 
-    /// Takes a Service that was just read again, and returns the version of it that may be planned now. When a change
-    /// of the Service waits, because its namespace has no API calls left, this is the version before that change.
+    /// Takes a Service that was just read again, and returns the version of it for which the controller is allowed to
+    /// plan now. When a change of the Service waits, because its namespace has no API calls left, this is the version
+    /// before that change.
     fn admitted(&mut self, service: Arc<KubeService>) -> Option<Arc<KubeService>> {
         if !self.is_limited {
             return Some(service);
@@ -486,7 +488,7 @@ impl ServiceSync<'_> {
             return self.finish(task, plan);
         }
         if result.made.is_empty() {
-            // No change was made, so no event may report the end of a change.
+            // No change was made, so no event reports the end of a change.
             task.kind = None;
         }
         let Some(plan) = in_order else {
