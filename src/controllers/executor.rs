@@ -501,8 +501,8 @@ impl<T> Execution<T> {
             && asked.any(|running| now.saturating_duration_since(running.since) > LONGEST_ACTION)
     }
 
-    /// Removes the next change from the queue and returns it. When this change must not be made now, empties the queue
-    /// and returns `None`.
+    /// Takes the object's next change that was not sent yet, and returns it. When this change must not be made now,
+    /// drops all remaining changes and returns `None`.
     fn next_change(&mut self) -> Option<Box<dyn Change>> {
         let change = self.queue.pop_front()?;
         let has_no_other = self.result.is_target_refused

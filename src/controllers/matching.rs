@@ -27,10 +27,10 @@ pub(super) fn server_of(node: &KubeNode, provider: &dyn Provider) -> Option<Inst
     provider.parse_provider_id(&node.spec.provider_id).ours()
 }
 
-/// Returns the node that keeps a server or an address which all these nodes name. A kubelet writes the provider ID and
-/// the addresses of its node itself, so they prove nothing. Therefore the oldest initialised node is chosen: kubelets
-/// can't change the creation time. Without an initialised node, the only node in the list is chosen, or else the node
-/// with this `name`. If nodes were created in the same second, the UID decides, because nobody can choose a UID.
+/// Returns the node that keeps a server or an address which all these nodes name. A kubelet itself writes the provider
+/// ID and the addresses of its node, so these prove nothing. A kubelet can't change the creation time, so the oldest
+/// initialised node is chosen. Without an initialised node, the only node in the list is chosen, or else the node with
+/// this `name`. Between nodes that were created in the same second, the UID decides, because nobody can choose a UID.
 fn keeper<'a>(nodes: &[&'a KubeNode], name: Option<&str>) -> Option<&'a KubeNode> {
     fn age(node: &KubeNode) -> impl Ord {
         let created = node.metadata.creation_timestamp;
@@ -359,12 +359,12 @@ pub struct SharedAddress<'a> {
     pub is_kept: bool,
 }
 
-/// Another node that names the same server or address as a node. Because of it, that node does not get the server or
-/// address.
+/// A node that names the same server or address as another node. Because of the rival, the other node does not get the
+/// server or address.
 struct Rival<'a> {
     node: &'a KubeNode,
-    /// Whether the rival (the other node) gets the server or address that both nodes name. Otherwise all nodes that
-    /// name it are new, and none of them gets it.
+    /// Whether the rival gets the server or address that both nodes name. Otherwise all nodes that name the server or
+    /// address are new, and none of them gets it.
     is_keeper: bool,
 }
 
@@ -386,9 +386,9 @@ fn rival<'a>(
     Some(Rival { node: keeper, is_keeper: true })
 }
 
-/// Returns the addresses that a kubelet asks for. These are the addresses in the annotation for internal IPs, and those
-/// in the annotation `provided-node-ip` that an initialised node does not have yet. For a new node, the addresses in
-/// its status are included.
+/// Returns the addresses that a kubelet asks for. The annotation for internal IPs contains such addresses. The
+/// annotation `provided-node-ip` does so as well, but an initialised node does not ask for an address that it already
+/// has. A new node also asks for the addresses in its status.
 fn asked_ips(node: &KubeNode) -> impl Iterator<Item = IpAddr> {
     let reported = reported_ips(node);
     let (known, asked) =

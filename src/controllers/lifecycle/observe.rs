@@ -102,10 +102,10 @@ impl Observation<'_> {
         Ok(facts)
     }
 
-    /// Checks by a list of servers from this sync pass whether the servers in `missing`, which reads by their IDs did
-    /// not find, are deleted. In a large project, only those pages of the list are read on which these servers would
-    /// be. These pages are enough if they show the server of another node. Otherwise the list of all servers is read.
-    /// `around` contains those pages if this sync pass has already read them.
+    /// Looks in a list of servers from this sync pass for the servers in `missing`, which the API did not find by their
+    /// IDs. A server that is not in the list either is deleted. In a large project, only the pages of the list are read
+    /// on which these servers would be, if these pages also show the server of another node. Otherwise all servers are
+    /// listed. `around` contains these pages when this sync pass has already read them.
     fn cloud_witness(
         &self,
         missing: Vec<InstanceId>,
@@ -171,8 +171,8 @@ impl Observation<'_> {
         Ok(facts)
     }
 
-    /// Returns facts about the servers in `missing`, which reads by their IDs did not find. A server counts as deleted
-    /// only when it is missing in `list`, too. When `list` has fewer than `at_least` servers, it may come from another
+    /// Returns facts about the servers in `missing`, which the API did not find by their IDs. A server that is not in
+    /// `list` either counts as deleted. When `list` has fewer than `at_least` servers, it may come from another
     /// account. The fact then says that no server of another node is visible.
     fn second_witness(
         &self,

@@ -38,7 +38,7 @@ const UNASSIGNED_AT_MOST: usize = 10;
 /// will probably set its pod CIDR. An older node without a pod CIDR is not expected to get one.
 const NEW_FOR: Duration = Duration::from_secs(600);
 
-/// The name under which the backoff stores a failed sync of the routes, so that it is tried again later.
+/// The name under which a failed sync of the routes is stored, so that the sync is tried again after a wait.
 pub(super) const NETWORK: &str = "network";
 
 type SharedNodes = Arc<Vec<Arc<KubeNode>>>;

@@ -45,8 +45,8 @@ pub(super) struct Agenda {
     /// The UIDs of Services that this controller must not manage, and whose finalizer it has removed. When such a
     /// Service has the finalizer again, another instance of this program with another class or selector has added it.
     released: HashSet<String>,
-    /// The start of the last comparison of all Services with their load balancers. `None` when a search for orphans has
-    /// already followed that comparison.
+    /// The start of the last comparison of all Services with their load balancers. `None` when a search for orphans
+    /// (load balancers whose Service does not exist) has already followed that comparison.
     orphans_due: Option<Instant>,
     /// The start of the last search for orphans (load balancers whose Service does not exist), when it found none and
     /// there was no Service to manage. Otherwise `None`.
@@ -295,8 +295,8 @@ impl Agenda {
         self.orphans_due.take_if(|_| is_free)
     }
 
-    /// Records that a search for orphans began at `begun`. `found` is the number of orphans, or `None` when the search
-    /// failed.
+    /// Records that a search for orphans (load balancers whose Service does not exist) began at `begun`. `found` is the
+    /// number of orphans, or `None` when the search failed.
     pub(super) fn searched_orphans(&mut self, begun: Instant, found: Option<usize>) {
         let is_quiet = !self.has_services && found == Some(0);
         self.quiet_since = is_quiet.then_some(begun);
@@ -396,7 +396,7 @@ mod tests {
         service
     }
 
-    /// The state of a test: an agenda, and the objects that Kubernetes shows to it.
+    /// The state of a test: the agenda, which decides what is planned next, and the objects that Kubernetes shows.
     struct World {
         _clock: SimulationGuard,
         agenda: Agenda,
@@ -498,7 +498,7 @@ mod tests {
         ("a Service was away", |it| { it.lists(&[]); it.agenda.written(&service("a", 2, "old")); it.shows(2, "old"); }, "a Changed, b Changed: any age, Changed"),
         ("a node comes", |it| { it.nodes = 2; it.sees(); }, "a Overtaken, b Overtaken: any age, Changed"),
         ("a Service is neither ours nor ever was", |it| it.lists(&[KubeService::default()]), ""),
-        // The process was restarted, so its agenda is empty.
+        // The process was restarted, so the agenda does not remember any earlier plan.
         ("a new process begins", |it| it.agenda = Agenda::default(), "a Changed, b Changed: 150 s, Changed"),
         // A Service changes many times.
         ("each of many changes was planned", |it| (2..99).for_each(|version| { it.shows(version, &version.to_string()); assert_eq!(it.next(), "a Changed: any age, Changed"); it.plans("a", version, &version.to_string()); }), ""),

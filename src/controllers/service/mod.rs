@@ -100,8 +100,8 @@ impl ServiceController {
         }
     }
 
-    /// Returns the plans that a sync pass would make now for these Services. Also returns the plans that it would make
-    /// to delete orphaned load balancers and unused certificates.
+    /// Returns the plans that a sync pass would make now for these Services. Also returns the plans that delete unused
+    /// certificates and, when a setting asks for that, load balancers whose Service does not exist.
     pub fn evaluate_pass(
         &self,
         apis: &Apis,
@@ -231,9 +231,9 @@ impl ServiceController {
         let ServiceController { settings, agenda, certificates, .. } = self;
         certificates.is_due |= has_written || compared.is_some();
         if report.outage.is_none() {
-            // After a sync pass without writes, the search for orphans can use the list of load balancers that the
-            // comparison has read, so it needs no call of its own. After a sync pass with writes, the search is
-            // skipped, unless a setting asks for the deletion of orphans.
+            // After a sync pass without writes, the search for orphans (load balancers whose Service does not exist)
+            // can use the list of load balancers that was just compared, so it needs no call of its own. After a sync
+            // pass with writes, the search is skipped, unless a setting asks for the deletion of orphans.
             let compared = compared.filter(|_| !has_written || settings.delete_orphans);
             if let Some(begun) =
                 agenda.next_orphan_search(compared, !report.has(Progress::Unfinished))

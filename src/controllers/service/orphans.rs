@@ -109,8 +109,8 @@ fn orphans(
     orphans
 }
 
-/// Finds, counts and reports the orphans after the daemon has compared all Services. Deletes them when a setting asks
-/// for that.
+/// Finds, counts and reports the orphans (load balancers whose Service does not exist) after the daemon has compared
+/// all Services. Deletes the orphans when a setting asks for that.
 pub(super) fn look_after(
     apis: &Apis,
     settings: &ServiceSettings,
@@ -234,8 +234,8 @@ pub(super) fn delete(
     done
 }
 
-/// Makes the changes of a plan whose object is not a Service, e.g. the deletion of an orphaned load balancer. Returns
-/// the kind of the error when they failed.
+/// Makes the changes of a plan whose object is not a Service, e.g. the deletion of a load balancer without a Service.
+/// Returns the kind of the error when they failed.
 pub(super) fn carry_out(
     apis: &Apis,
     plan: &mut ServicePlan,
@@ -251,8 +251,9 @@ pub(super) fn carry_out(
     failed
 }
 
-/// Reads everything again from the APIs, and returns the cluster and its orphans. A load balancer that a Service is
-/// about to take over by its name is not an orphan. Operators take over load balancers in this way to keep an address.
+/// Reads everything again from the APIs, and returns the cluster and its orphans (load balancers whose Service does not
+/// exist). A load balancer that a Service is about to take over by its name is not an orphan. Operators take over load
+/// balancers in this way to keep an address.
 fn make_certain(
     apis: &Apis,
     name: &str,

@@ -55,8 +55,8 @@ pub enum ServiceChange {
     Own(ServiceWrite),
     /// A change in the cloud.
     Cloud(Box<dyn Change>),
-    /// A change that removes the Service from a load balancer which it leaves. All other writes are made first. Then a
-    /// new plan begins with this change, and the change is made.
+    /// A change that removes the Service from a load balancer which it leaves. This change is made last: after all
+    /// other writes, the Service is planned again, and the new plan begins with this change.
     Leave(Box<dyn Change>),
     /// Adds the Service's ports to a load balancer that the plan of another Service creates. Such a write is only
     /// displayed, and never made.
@@ -83,8 +83,7 @@ pub enum ServiceWrite {
 /// memory.
 pub(super) fn plan(observed: &ObservedServices, for_people: bool) -> Vec<ServicePlan> {
     let plan = |service| {
-        // A pass over thousands of Services takes time, so a heartbeat for each plan shows that the
-        // process does not hang.
+        // Plans for thousands of Services take time, so a heartbeat for each plan shows that the process does not hang.
         heartbeat::beat();
         plan_for(observed, &*observed.snapshot, service, for_people)
     };
@@ -308,9 +307,9 @@ pub(super) fn in_turn(provider: &dyn Provider, plans: &mut [ServicePlan]) {
     }
 }
 
-/// Returns what a Service wants, as the fields of the Service alone say it. Other controllers use a finalizer with the
-/// same name as ours. When this controller must not manage a Service, it therefore removes the finalizer only if the
-/// labels of a load balancer prove that the finalizer is ours, see `ServicePlan::leave_alone`.
+/// Returns what a Service wants, as the fields of the Service alone say it. The result can be `Release` although the
+/// finalizer is not ours, because other controllers use a finalizer with the same name. Therefore
+/// `ServicePlan::leave_alone` checks by the labels of the load balancer whether the finalizer is ours.
 pub fn want(service: &KubeService) -> Want {
     // A Service that has another type now keeps the finalizer. If this controller manages the Service again later, the
     // finalizer makes it remove the load balancer.
@@ -396,8 +395,8 @@ impl ServicePlan {
 
     /// Plans for a Service that this controller must not manage: the load balancer and our labels on it stay unchanged.
     /// If the controller manages the Service again later, these labels give the load balancer back to the Service. If
-    /// the Service is deleted, the labels show that the load balancer is an orphan. Without a load balancer with these
-    /// labels, the finalizer of the Service may belong to another controller, and stays.
+    /// the Service is deleted, these labels show that the load balancer has no Service any more. Without a load
+    /// balancer with these labels, the finalizer of the Service may belong to another controller, and stays.
     fn leave_alone(&mut self, snapshot: &dyn Snapshot, why: &str, cluster: &Cluster) {
         self.cloud.found = snapshot.left_on(&self.service.for_cloud(), cluster);
         self.cloud.carries_uid = self.cloud.found.is_some();
@@ -614,7 +613,8 @@ mod tests {
     use std::rc::Rc;
     use std::time::{Duration, Instant, SystemTime};
 
-    /// A simulated clock that counts how often its time is read. Each heartbeat reads the time once.
+    /// A simulated clock that counts how often its time is read. The test counts heartbeats by it, because each
+    /// heartbeat reads the time.
     #[derive(Debug)]
     struct Counting(Instant, Cell<usize>);
 

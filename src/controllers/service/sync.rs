@@ -80,8 +80,8 @@ pub(super) struct ServiceSync<'a> {
 pub(super) struct Task {
     /// The Service as it was read or written last.
     pub(super) service: Arc<KubeService>,
-    /// The share of API calls that is charged for this work. `None` means that no share is charged, because no change
-    /// of a Service has caused the work.
+    /// The share of API calls that is charged for the work on this Service. `None` means that no share is charged,
+    /// because no change of a Service has caused the work.
     payer: Option<Payer>,
     /// A list of load balancers for a new plan must have been requested after this moment, because changes of this
     /// Service were being made until then.
