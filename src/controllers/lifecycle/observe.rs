@@ -103,9 +103,9 @@ impl Observation<'_> {
     }
 
     /// Looks in a list of servers from this sync pass for the servers in `missing`, which the API did not find by their
-    /// IDs. A server that is not in the list either is deleted. In a large project, only the pages of the list are read
-    /// on which these servers would be, if these pages also show the server of another node. Otherwise all servers are
-    /// listed. `around` contains these pages when this sync pass has already read them.
+    /// IDs. A server that is not in the list either counts as deleted. In a large project, only the pages of the list
+    /// are read on which these servers would be, if these pages also show the server of another node. Otherwise all
+    /// servers are listed. `around` contains these pages when this sync pass has already read them.
     fn cloud_witness(
         &self,
         missing: Vec<InstanceId>,

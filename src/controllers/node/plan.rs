@@ -230,8 +230,9 @@ impl NodePlan {
         self.follow_labels(FromServer::default());
     }
 
-    /// Plans for a node whose server is not known, because an API does not answer. The outage itself is reported once
-    /// for all nodes. A new node also gets a finding (a message for the operator) of its own, because it has to wait.
+    /// Makes the plan for a node whose server is not known, because an API does not answer. The outage itself is
+    /// reported once for all nodes. A new node also gets a finding (a message for the operator) of its own, because it
+    /// has to wait.
     fn unclear(&mut self, error: &ProviderError) {
         self.server = ServerMatch::Unclear;
         if is_uninitialized(&self.node) {

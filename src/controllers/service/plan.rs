@@ -83,7 +83,8 @@ pub enum ServiceWrite {
 /// memory.
 pub(super) fn plan(observed: &ObservedServices, for_people: bool) -> Vec<ServicePlan> {
     let plan = |service| {
-        // Plans for thousands of Services take time, so a heartbeat for each plan shows that the process does not hang.
+        // It takes time to make plans for thousands of Services, so a heartbeat for each plan shows that the process
+        // does not hang.
         heartbeat::beat();
         plan_for(observed, &*observed.snapshot, service, for_people)
     };
@@ -393,10 +394,10 @@ impl ServicePlan {
         self.take_over(cloud);
     }
 
-    /// Plans for a Service that this controller must not manage: the load balancer and our labels on it stay unchanged.
-    /// If the controller manages the Service again later, these labels give the load balancer back to the Service. If
-    /// the Service is deleted, these labels show that the load balancer has no Service any more. Without a load
-    /// balancer with these labels, the finalizer of the Service may belong to another controller, and stays.
+    /// Makes the plan for a Service that this controller must not manage: the load balancer and our labels on it stay
+    /// unchanged. If the controller manages the Service again later, these labels give the load balancer back to the
+    /// Service. If the Service is deleted, these labels show that the load balancer has no Service any more. Without a
+    /// load balancer with these labels, the finalizer of the Service may belong to another controller, and stays.
     fn leave_alone(&mut self, snapshot: &dyn Snapshot, why: &str, cluster: &Cluster) {
         self.cloud.found = snapshot.left_on(&self.service.for_cloud(), cluster);
         self.cloud.carries_uid = self.cloud.found.is_some();
