@@ -108,7 +108,7 @@ pub struct MatchIndex<'a> {
     asked_for: HashMap<IpAddr, Vec<&'a KubeNode>>,
 }
 
-/// The answer to the question which server a node runs on.
+/// The answer to the question on which server a node runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MatchOutcome<'a> {
     /// The node runs on this server.

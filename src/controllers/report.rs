@@ -93,8 +93,8 @@ pub fn recovered(apis: &Apis, controller: &'static str, object: &ObjectReference
     has_failed
 }
 
-/// Returns the component that events name as their source. When the provider has a component name of its own for
-/// events, this is `upstream`, the name that Kubernetes' own controller uses. Otherwise it is `own`.
+/// Returns the component that events name as their source. If the provider has a component name of its own for events,
+/// the result is `upstream`, the name that Kubernetes' own controller uses. Otherwise the result is `own`.
 pub(super) fn component(apis: &Apis, upstream: &'static str, own: &'static str) -> &'static str {
     if apis.provider.event_component().is_some() { upstream } else { own }
 }

@@ -90,8 +90,8 @@ impl CallShare {
 }
 
 impl Payer {
-    /// Returns a payer with the same share for an object in another namespace. The changes of that object do not stop
-    /// when the share is used up.
+    /// Returns a payer with the same share of API calls for an object in another namespace. The changes of that object
+    /// do not stop when the share is used up.
     pub(super) fn of_another(&self) -> Payer {
         Payer { share: Arc::clone(&self.share), can_stop: false }
     }

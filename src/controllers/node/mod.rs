@@ -336,8 +336,8 @@ impl NodeController {
         let is_made = applied.is_made();
         let last = applied.plan.as_ref();
         let is_blocked = last.is_some_and(|plan| plan.obstacle.is_some());
-        // An initialised node that has an obstacle gets no retry of its own. It is planned again at the next comparison
-        // of all nodes.
+        // An initialised node with an obstacle (a reason why something can't be done) gets no retry of its own. It is
+        // planned again at the next comparison of all nodes.
         let is_new = last.is_some_and(|plan| is_uninitialized(&plan.node));
         let is_tried_again = !is_made || (is_blocked && is_new);
         if is_tried_again || !is_blocked {
@@ -377,9 +377,9 @@ impl NodeController {
         self.schedule.is_comparison_due(self.refresh_period(apis), now)
     }
 
-    /// Returns how old a list of complete Node objects may be. When the regular comparison of all nodes is due, the
-    /// list must have been read after that comparison became due, or at most one sync interval earlier. It may have
-    /// been read by another controller.
+    /// Returns the greatest age of a list of complete Node objects. While no comparison of all nodes is due, an older
+    /// list is enough. When the comparison is due, the list must have been read after that time. A list that another
+    /// controller has read up to one sync interval earlier is also new enough.
     fn whole_max_age(&self, now: Instant) -> Duration {
         let frequency = self.settings.status_update_frequency;
         let since_last = self.schedule.compared.map(|last| now.duration_since(last));

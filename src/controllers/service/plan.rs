@@ -416,8 +416,9 @@ impl ServicePlan {
     }
 
     /// Whether a new plan for the Service is made from fresh data in this sync pass. This is so when the plan has a
-    /// write. It is also so when an obstacle may be gone, when a missing object of an unfinished plan may exist now, or
-    /// when the management of the load balancer had ended and may have begun again.
+    /// write. It is also so when an obstacle (a reason why something can't be done) may be gone, when a missing object
+    /// of an unfinished plan may exist now, or when the management of the load balancer had ended and may have begun
+    /// again.
     pub(super) fn is_taken_up(&self) -> bool {
         let outcome = &self.cloud.outcome;
         self.has_writes()

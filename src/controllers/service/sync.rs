@@ -498,8 +498,8 @@ impl ServiceSync<'_> {
         self.finish(task, plan)
     }
 
-    /// Ends the work on a Service whose sync an obstacle prevents. Only the `ipMode` of the addresses in its status can
-    /// still be written.
+    /// Ends the work on a Service that can't be synced, because of the given obstacle. Only the `ipMode` of the
+    /// addresses in its status can still be written.
     fn blocked(&mut self, mut task: Task, mut plan: ServicePlan, obstacle: &Finding) {
         if let Err(error) = self.write(&mut task, &mut plan) {
             log::debug!("{}: status not written: {error}", plan.name());
