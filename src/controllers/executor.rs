@@ -101,7 +101,8 @@ pub(super) struct ExecutionResult {
     /// Whether the cloud refused to add a target to the load balancer of this object.
     is_target_refused: bool,
     pub(super) end: End,
-    /// Whether changes that were not sent yet were dropped by [`Executor::stop`].
+    /// Whether [`Executor::stop`] was called for this object. The changes that were not sent by then, if any, were
+    /// dropped.
     pub(super) is_stopped: bool,
 }
 

@@ -359,12 +359,12 @@ pub struct SharedAddress<'a> {
     pub is_kept: bool,
 }
 
-/// A node that names the same server or address as another node. Because of the rival, the other node does not get the
-/// server or address.
+/// The rival of a node, i.e. another node that names the same server or address. Because of the rival, the node does
+/// not get the server or address.
 struct Rival<'a> {
     node: &'a KubeNode,
-    /// Whether the rival gets the server or address that both nodes name. Otherwise all nodes that name the server or
-    /// address are new, and none of them gets it.
+    /// Whether the rival (the other node) gets the server or address that both nodes name. Otherwise all nodes that
+    /// name the server or address are new, and none of them gets it.
     is_keeper: bool,
 }
 
