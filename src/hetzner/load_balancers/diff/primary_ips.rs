@@ -243,8 +243,8 @@ fn keep(address: &PrimaryIp) -> String {
     shell_command("hcloud primary-ip update --auto-delete=false", &[&address.id])
 }
 
-/// Sets the location of the load balancer to that of the Primary IP. Reports a problem when the settings ask for
-/// another location or network zone.
+/// Chooses the Primary IP's location for the new load balancer. Reports a problem when the settings ask for another
+/// location or network zone.
 fn place(
     parser: &mut AnnotationParser,
     whole: &Whole,
@@ -253,8 +253,8 @@ fn place(
     chosen: &mut Chosen,
 ) {
     let at = &one.location;
-    // The settings may name a network zone or a location. It is compared with the network zone or the location
-    // of the Primary IP.
+    // The settings name a location, or only a network zone. It must be the location or the network zone of the Primary
+    // IP.
     let (wanted, is) = match (&whole.place.location, &whole.place.zone) {
         (None, Some(zone)) => (Some(zone), &at.network_zone),
         (location, _) => (location.as_ref().or(chosen.location.as_ref()), &at.name),

@@ -1,4 +1,4 @@
-//! The data from which plans are made: the project's settings, and the objects that were read from the API.
+//! The settings and the objects of the API from which plans are made.
 
 use super::group::Group;
 use super::index::{BalancerIndex, Balancers};
