@@ -3,21 +3,21 @@
 //! | key | what the label says of a load balancer | who writes the label |
 //! |---|---|---|
 //! | `hcloud-ccm/service-uid` | the UID of the Service that is the only owner of the load balancer | this program, and Hetzner's controller |
-//! | `ccm-from-scratch/service` | `namespace.name` of the Service for which the load balancer was made; a later Service of this name may adopt it | this program |
+//! | `ccm-from-scratch/service` | `namespace.name` of the Service for which the load balancer was made; a later Service of this name is allowed to adopt it | this program |
 //! | `ccm-from-scratch/cluster-uid` | the cluster's UID, which distinguishes two clusters in one project | this program |
 //! | `ccm-from-scratch/cluster` | `--cluster-name`, for users to read | this program |
 //! | `ccm-from-scratch/created` | this program created the load balancer; only the request that creates it writes the label, so that no other load balancer can get the label by mistake | this program |
 //! | `ccm-from-scratch/adopted` | this program adopted the load balancer | this program |
 //! | `ccm-from-scratch/group` | `namespace.name` of the group whose Services share it | this program |
 //! | `ccm-from-scratch/port-NUMBER` | the UID of the Service that owns the port | this program |
-//! | `ccm-from-scratch/keep` | the load balancer outlasts its Services; the value is `namespace.name` of the Service or group that asks for it | this program |
+//! | `ccm-from-scratch/keep` | the load balancer stays when its Services are deleted; the value is `namespace.name` of the Service or group that asks for it | this program |
 //! | `ccm-from-scratch/released` | the UID of the Service for which this program stopped managing the load balancer | this program |
 //! | `ccm-from-scratch/targets-before-CLUSTER` | the targets that an external load balancer had before the cluster with the UID `CLUSTER` used it | this program |
-//! | `ccm-from-scratch/adopt` | `namespace.name` of the Service that may adopt the load balancer | an operator |
-//! | `ccm-from-scratch/external` | the load balancer is external; the value is the namespace whose Services may use it, or empty for all namespaces | its owner |
+//! | `ccm-from-scratch/adopt` | `namespace.name` of the Service that is allowed to adopt the load balancer | an operator |
+//! | `ccm-from-scratch/external` | the load balancer is external; the value is the namespace whose Services are allowed to use it, or empty for all namespaces | its owner |
 //!
-//! On a certificate `service-uid`, `service`, `cluster-uid` and `cluster` have the same meaning.
-//! `ccm-from-scratch/secret` is `namespace.name` of the Secret that the certificate was uploaded from.
+//! On a certificate, `service-uid`, `service`, `cluster-uid` and `cluster` mean the same. In addition,
+//! `ccm-from-scratch/secret` is `namespace.name` of the Secret from which the certificate was uploaded.
 
 use super::names::{label_value, service_value};
 use crate::hetzner::load_balancers::model::balancer::LoadBalancer;
@@ -34,11 +34,11 @@ pub const ADOPTED: &str = "ccm-from-scratch/adopted";
 pub const SECRET: &str = "ccm-from-scratch/secret";
 pub const ADOPT: &str = "ccm-from-scratch/adopt";
 pub const GROUP: &str = "ccm-from-scratch/group";
-/// The start of the key of the label that names the owner of a port. The port number follows.
+/// The beginning of the key of a label that names the owner of a port. The port number follows in the key.
 pub const PORT: &str = "ccm-from-scratch/port-";
 pub const EXTERNAL: &str = "ccm-from-scratch/external";
-/// The start of the key of the label that lists the targets that an external load balancer had before a cluster used
-/// it. The UID of that cluster follows.
+/// The beginning of the key of a label that lists the targets that an external load balancer had before a cluster used
+/// it. The UID of that cluster follows in the key.
 pub const TARGETS_BEFORE: &str = "ccm-from-scratch/targets-before-";
 pub const RELEASED: &str = "ccm-from-scratch/released";
 pub const KEEP: &str = "ccm-from-scratch/keep";
@@ -46,28 +46,30 @@ pub const KEEP: &str = "ccm-from-scratch/keep";
 /// The value of the labels `created` and `adopted`.
 pub(super) const YES: &str = "true";
 
-/// The start of the label keys of hcloud-cloud-controller-manager.
+/// The beginning of the keys of all labels that hcloud-cloud-controller-manager writes.
 const UPSTREAM_PREFIX: &str = "hcloud-ccm/";
 const OUR_PREFIX: &str = "ccm-from-scratch/";
 
-/// The prefix of the labels by which the infrastructure provider of Cluster API marks its load balancers.
+/// The beginning of the keys of the labels by which Cluster API's provider for Hetzner marks its load balancers.
 const CLUSTER_API_PREFIX: &str = "caph-cluster-";
-/// The start of the label keys by which tools mark the objects of one Kubernetes cluster.
+/// The beginning of the keys of the labels by which tools mark the objects of a Kubernetes cluster.
 const CLUSTER_PREFIX: &str = "kubernetes.io/cluster/";
-/// The value of a label by which a program marks an object that the program manages and will delete.
+/// The value of a label by which a program says that an object belongs to it. The program will delete this object
+/// later.
 const OWNED: &str = "owned";
-/// The domains of the label keys by which other programs find their load balancers. Subdomains of `kubernetes.io` are
-/// treated in the same way.
+/// The domains in the keys of labels by which other programs find their load balancers. All subdomains of
+/// `kubernetes.io` count, too.
 const PROGRAM_DOMAINS: [&str; 3] = ["kubernetes.io", "hcloud", "hcloud-ccm"];
 
-/// The label of a managed certificate that the certificate authority's test service issues. Hetzner defines the label.
+/// The label of a managed certificate that is ordered from the test service of Let's Encrypt. Hetzner's API knows this
+/// label.
 pub(super) const STAGING: (&str, &str) = ("HC-Use-Staging-CA", "true");
 
-/// The source that a plan shows for labels that name the owner of an object.
+/// The source that users see, in a plan, for the values of the labels about the owner.
 pub(crate) const WHOSE: &str = "labels name its owner";
 
-/// The owner of a load balancer, and the history of the owners, as the labels state them. Each field is one row of the
-/// table above. A field is `None` when the load balancer has no such label.
+/// The present and earlier owners of a load balancer, as its labels state them. Each field is one label of the table at
+/// the top of this file. A field is `None` when the load balancer does not have the label.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ownership {
     pub(crate) service_uid: Option<String>,
