@@ -85,14 +85,14 @@ pub(crate) struct Ownership {
     pub(crate) external: Option<String>,
     /// The UID of the Service that owns each port. The map's key is the port number.
     pub(crate) ports: BTreeMap<u16, String>,
-    /// The targets that an external load balancer had before a cluster used it. The map's key is the UID
-    /// of that cluster.
+    /// The targets that an external load balancer had before a cluster used it. The key of the map is the UID of that
+    /// cluster. The value is the text of the label.
     pub(crate) targets_before: BTreeMap<String, String>,
-    /// The labels that begin with the prefix of this program, but that this version does not know.
+    /// Labels with the prefix of this program that this version of the program does not know. They are kept unchanged.
     unknown: BTreeMap<String, String>,
 }
 
-/// A load balancer, with the ownership that its labels state.
+/// A load balancer, together with the ownership that its labels state.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Labelled<'a> {
     pub(crate) balancer: &'a LoadBalancer,
@@ -107,7 +107,7 @@ impl Deref for Labelled<'_> {
     }
 }
 
-/// The labels that are to be set or removed, by key. `None` means that the label is to be removed.
+/// The labels that a write sets or removes, by key. The value `None` means that the label is removed.
 pub(crate) type WantedLabels = BTreeMap<String, Option<String>>;
 
 impl Ownership {
@@ -129,8 +129,7 @@ impl Ownership {
         read
     }
 
-    /// Returns the keys of all labels that exist at most once on a load balancer, each with the field that holds
-    /// the label's value.
+    /// Returns the fields that hold the value of a single label, each with the key of the label.
     fn fields(&mut self) -> [(&'static str, &mut Option<String>); 11] {
         [
             (SERVICE_UID, &mut self.service_uid),
@@ -160,7 +159,7 @@ impl Ownership {
         labels
     }
 
-    /// Returns the labels to set and to remove so that the labels state the ownership `to`.
+    /// Returns the labels that must be set or removed so that the labels state the ownership `to` afterwards.
     pub(crate) fn change_to(&self, to: &Ownership) -> WantedLabels {
         let from = self.labels();
         let absent = from.keys().map(|key| (key.clone(), None));
@@ -169,20 +168,21 @@ impl Ownership {
         wanted
     }
 
-    /// Returns the labels that state this ownership, in the form of labels that a write must set.
+    /// Returns the labels that state this ownership, in the form of labels that a write sets.
     pub(crate) fn wanted(&self) -> impl Iterator<Item = (String, Option<String>)> + use<> {
         self.labels().into_iter().map(|(key, value)| (key, Some(value)))
     }
 
-    /// Adds everything that `said` states. A value in `said` replaces the value of the same label.
+    /// Adds the labels of `said` to this ownership. When both have a label with the same key, the value from `said` is
+    /// used.
     pub(crate) fn say(&mut self, said: &Ownership) {
         let mut labels = self.labels();
         labels.extend(said.labels());
         *self = Ownership::read(&labels);
     }
 
-    /// Returns the ownership of an object that belongs to this cluster. A field is `None` while the UID or name of the
-    /// cluster is not known.
+    /// Returns the ownership with only the labels for this cluster. The UID and the name of the cluster are left out
+    /// while they are not known.
     pub(crate) fn of_cluster(cluster: &Cluster) -> Ownership {
         Ownership {
             cluster_uid: Some(cluster.uid.clone()).filter(|uid| !uid.is_empty()),
@@ -191,7 +191,7 @@ impl Ownership {
         }
     }
 
-    /// Returns the ownership of an object that belongs to one Service.
+    /// Returns the ownership of an object that belongs to this Service alone.
     pub(crate) fn of_service(service: &Service, cluster: &Cluster) -> Ownership {
         Ownership {
             service_uid: Some(service.uid.clone()),
@@ -221,57 +221,58 @@ impl Ownership {
         self.cluster_uid.as_ref().filter(|uid| !cluster.is_known_by(uid))
     }
 
-    /// Returns the targets that an external load balancer had before this cluster used it, as the label lists them.
+    /// Returns the list of targets that an external load balancer had before this cluster used it, as the label states
+    /// it. `None` when the load balancer has no such label.
     pub(crate) fn targets_before(&self, cluster: &Cluster) -> Option<&String> {
         let of = self.targets_before.iter().find(|(uid, _)| cluster.is_known_by(uid));
         of.map(|(_, targets)| targets)
     }
 
-    /// Whether the operator's label `adopt` names this Service.
+    /// Whether the label `adopt`, which an operator sets, names this Service.
     pub(crate) fn asks_for(&self, service: &Service) -> bool {
         self.adopt.as_ref() == Some(&service_value(service))
     }
 
-    /// Returns the key of a label which says that a controller manages the whole load balancer for Services. A load
-    /// balancer with such a label can't be used as an external load balancer.
+    /// Returns the key of a label which says that a controller manages the load balancer for Services. A load balancer
+    /// with such a label can't be used as an external one.
     pub(crate) fn managed_by(&self) -> Option<&'static str> {
         self.service_uid.as_ref().map(|_| SERVICE_UID).or(self.group.as_ref().map(|_| GROUP))
     }
 
-    /// Returns `namespace.name` of the Service for which the load balancer was made, when this Service is in another
-    /// namespace. The label `service` names the Service, or the label `keep` when there is no label `service`.
+    /// Returns the Service for which the load balancer was made, as `namespace.name`, if it is in another namespace
+    /// than this Service. It is read from the label `service`, or else from the label `keep`.
     pub(crate) fn of_another_namespace(&self, service: &Service) -> Option<&String> {
         let made_for = self.service.as_ref().or(self.keep.as_ref())?;
-        // A long label value was cut, and may have lost the dot after the namespace. Such a value can only be compared
-        // as a whole.
+        // A long value of a label was cut, perhaps even before the dot that follows the namespace. So the value is also
+        // compared as a whole.
         let is_same = namespace_of(made_for) == Some(service.namespace.as_str())
             || *made_for == service_value(service);
         (!is_same).then_some(made_for)
     }
 
-    /// Whether the load balancer belongs to a group of another namespace. When this namespace is so long that the label
-    /// of the group was cut inside it, the namespace is not known, and the result is `true`.
+    /// Whether the load balancer is shared by a group of another namespace than that of the Service. When the value of
+    /// the label `group` was cut within the namespace, the namespace is not known, and the result is `true`.
     pub(crate) fn has_as_guest(&self, service: &Service) -> bool {
         let group = self.group.as_ref();
         group.is_some_and(|label| namespace_of(label) != Some(service.namespace.as_str()))
     }
 }
 
-/// Returns the port number in the key of a port's label.
+/// Returns the port number in the key of a label that names the owner of a port. `None` for other keys.
 fn port_of(key: &str) -> Option<u16> {
     let text = key.strip_prefix(PORT)?;
     let number: u16 = text.parse().ok()?;
     (number.to_string() == text).then_some(number)
 }
 
-/// Returns the namespace in a label's value `namespace.name`. `None` means that the value was cut inside the namespace,
-/// so that the whole namespace is not known.
+/// Returns the namespace in a label's value of the form `namespace.name`. `None` when the value was cut within the
+/// namespace, so that it has no dot.
 pub(crate) fn namespace_of(value: &str) -> Option<&str> {
     value.split_once('.').map(|(namespace, _)| namespace)
 }
 
-/// Returns the labels that name the owner of a load balancer or certificate. When one of these labels changes after a
-/// plan was made, the planned write is refused.
+/// Returns those labels that name the owner of a load balancer or certificate. A planned write is refused when one of
+/// these labels has changed since the plan was made.
 pub(crate) fn those_of_owners(labels: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let mut labels = labels.clone();
     labels.retain(|key, value| {
@@ -280,8 +281,8 @@ pub(crate) fn those_of_owners(labels: &BTreeMap<String, String>) -> BTreeMap<Str
     labels
 }
 
-/// Returns the label, as `KEY=VALUE`, by which another program marks the load balancer as its own. Labels that an
-/// operator sets, for example with Terraform, are no such labels.
+/// Returns a label by which another program marks the load balancer as its own, as `KEY=VALUE`. Other labels, for
+/// example those that people set with Terraform, do not count.
 pub(crate) fn owned_by_program(balancer: &LoadBalancer) -> Option<String> {
     let found = balancer.labels.iter().find(|(key, value)| says_owner(key, value));
     found.map(|(key, value)| format!("{key}={value}"))
@@ -293,7 +294,7 @@ pub(crate) fn foreign_label(balancer: &LoadBalancer) -> Option<&String> {
     balancer.labels.keys().find(|key| !is_known(key))
 }
 
-/// Whether a label with this key and value says that another program owns the load balancer.
+/// Whether a label with this key and value marks an object as the property of another program.
 fn says_owner(key: &str, value: &str) -> bool {
     let starts = |prefix: &&str| key.starts_with(*prefix);
     let is_ours = [UPSTREAM_PREFIX, OUR_PREFIX].iter().any(starts);
@@ -301,13 +302,14 @@ fn says_owner(key: &str, value: &str) -> bool {
     is_owner || (value == OWNED && !is_ours)
 }
 
-/// Whether this label is written even on a load balancer that was taken over from hcloud-cloud-controller-manager.
-/// Other labels are not written there.
+/// Whether a label with this key is also written on a load balancer that was taken over from
+/// hcloud-cloud-controller-manager. Other labels of this program are not written there.
 pub(crate) fn counts_upstream(key: &str) -> bool {
     [SERVICE_UID, KEEP].contains(&key)
 }
 
-/// Whether other programs find their load balancers by labels with this key. No Service may set such a label.
+/// Whether other programs find their load balancers by labels with this key. A Service is not allowed to set such a
+/// label.
 pub(crate) fn is_of_program(key: &str) -> bool {
     let domain = key.split_once('/').map_or("", |(domain, _)| domain);
     key.starts_with(CLUSTER_API_PREFIX)
