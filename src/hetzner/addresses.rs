@@ -11,8 +11,8 @@ use crate::provider::{
 use ipnet::IpNet;
 use std::net::{IpAddr, Ipv6Addr};
 
-/// The annotation of a node that names its external IPv6 address. It is needed when the server does not use the first
-/// address of its IPv6 network.
+/// The key of the annotation of a node that contains the node's external IPv6 address. The annotation is needed when
+/// the server does not use the first address of its IPv6 network.
 pub const EXTERNAL_IPV6: &str = "instance.hetzner.cloud/external-ipv6";
 
 /// The settings that decide which addresses of its server a node gets.
@@ -38,8 +38,8 @@ pub(super) fn addresses(
     let by_family = by_family(family);
     let takes_ipv4 = matches!(family.value, AddressFamily::Ipv4 | AddressFamily::Dualstack);
     let takes_ipv6 = matches!(family.value, AddressFamily::Ipv6 | AddressFamily::Dualstack);
-    // The hostname of a node on a dedicated server is the name of the node, and not the name of the server in Robot.
-    // When the two names differ, the server has perhaps got another purpose.
+    // The hostname of a node on a dedicated server is the name of the node. The name of the server in Robot is not
+    // used: when it differs from the name of the node, the server may serve another purpose by now.
     let (name, name_field, ipv4_field, ipv6_field) = match instance.id {
         InstanceId::Cloud(_) => (&instance.name, "name", "public_net.ipv4", "public_net.ipv6"),
         InstanceId::Dedicated(_) => (&node.name, "server_name", "server_ip", "server_ipv6_net"),
@@ -68,7 +68,7 @@ pub(super) fn addresses(
         )),
         (None, Some(net)) if takes_ipv6 => {
             // Hetzner routes an IPv6 network of the size /64 to each server. A server with an image of Hetzner uses the
-            // first address of this network.
+            // first address of this network, so this address is assumed.
             let first = Ipv6Addr::from_bits(net.network().to_bits() | 1);
             external(first.into(), by_server(ipv6_field));
         }
@@ -239,7 +239,7 @@ pub(super) fn explain_missing(
     Some(warning(Reason::InternalIPNotConfigured, message))
 }
 
-/// Whether this is a public address of the server. Every address in the server's IPv6 network is one.
+/// Whether this is a public address of the server. Every address in the server's IPv6 network counts as public.
 fn is_public(instance: &Instance, ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => instance.public_ipv4 == Some(ip),

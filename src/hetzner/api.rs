@@ -84,9 +84,9 @@ pub(super) struct CachedList<T> {
 }
 
 impl<T> CachedList<T> {
-    /// Returns the cached list if `is_good` accepts its age and content. Otherwise the list is read again with `read`.
-    /// When nothing is cached yet, the list from `first` is cached, if there is one. It comes with the time at which it
-    /// was read.
+    /// Returns the cached list if `is_good` accepts its age and content, and otherwise reads the list with `read`.
+    /// `first` is called when nothing is cached yet. It can return a list that was already read for another purpose,
+    /// with the time of that read.
     pub(super) fn get(
         &self,
         first: impl FnOnce() -> Option<(Instant, Vec<T>)>,
@@ -130,8 +130,8 @@ impl Api {
     }
 
     /// Sends a write to the API once, without retries. The write is refused when the rate limit does not allow it, or
-    /// when the gate does not, which is the check that stops writes in a dry run or without the Lease. A DELETE has no
-    /// body. `secrets` are the secrets in the body, which are kept out of logs.
+    /// when the gate does not allow it. The gate stops writes, for example in a dry run. A DELETE has no body.
+    /// `secrets` are the secrets in the body, which are kept out of logs.
     pub(super) fn write<T: DeserializeOwned>(
         &self,
         method: Method,
@@ -196,7 +196,8 @@ impl Api {
         let answer: ApiAnswer<T> = self.get(&path, urgency).map_err(always_there)?;
         let part = match (answer.list, answer.meta) {
             (Some(items), Some(meta)) => {
-                // When the API lists a resource twice on one page, the resource is counted once.
+                // When the API lists a resource twice on one page, the resource is counted once. The count is compared
+                // with the number of resources that the API reports for the page.
                 let different: HashSet<u64> = items.iter().map(T::id).collect();
                 let last = meta.pagination.last(number, different.len());
                 last.map(|last| (items, last))
@@ -250,15 +251,15 @@ fn always_there(error: ProviderError) -> ProviderError {
     ProviderError::new(ErrorKind::Misconfigured, message)
 }
 
-/// The method and path of a write that has no effect. It is sent to test whether the token may write. The ID in the
+/// The method and path of a write that has no effect. It is sent to test whether the token allows writes. The ID in the
 /// path is the highest that the API's documentation allows. The API gives out low IDs first, so no load balancer has
 /// this ID.
 pub const HARMLESS_WRITE: &str = "PUT /load_balancers/9007199254740991";
 
-/// Finds out whether the token may write, with a write to a load balancer that does not exist. According to Hetzner's
+/// Finds out whether the token allows writes, by a write to a load balancer that does not exist. According to Hetzner's
 /// documentation, every write with a read-only token is refused. So when the API answers that the load balancer does
-/// not exist, the token may probably write. This is not certain, because the documentation does not say that the API
-/// checks the permission first.
+/// not exist, the token probably allows writes. This is not certain, because the documentation does not say that the
+/// API checks the permission first.
 pub(super) fn permission(api: &Api) -> Permission {
     let path = HARMLESS_WRITE.trim_start_matches("PUT ");
     let answer = api.write::<IgnoredAny>(Method::Put, path, Some(&json!({})), &[]);

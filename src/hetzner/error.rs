@@ -11,8 +11,8 @@ pub(super) struct CloudFailure {
     /// The error code in the API's answer. It is empty when there was no answer, or when the answer contains no error
     /// code.
     pub(super) code: String,
-    /// The names of the wrong fields when the API's error code is `invalid_input`. The names of the exceeded limits
-    /// when it is `resource_limit_exceeded`.
+    /// For the error code `invalid_input`, the names of the wrong fields. For the error code `resource_limit_exceeded`,
+    /// the names of the exceeded limits.
     pub(super) fields: Vec<String>,
 }
 
@@ -73,8 +73,8 @@ fn kind(http: &HttpError, code: Option<&str>) -> ErrorKind {
         | (_, Some("maintenance"), _)
         | (_, None, _) => ErrorKind::Unavailable,
         (_, Some(code), _) if is_busy(code) => ErrorKind::Busy,
-        // The error code `robot_unavailable` also leads here. It does not count as an outage of the Cloud API, because
-        // only targets on dedicated servers are affected.
+        // The error code `robot_unavailable` gets this kind, too. It is not an outage of the Cloud API, because only
+        // targets on dedicated servers are affected.
         (_, Some(_), _) => ErrorKind::Other,
     }
 }

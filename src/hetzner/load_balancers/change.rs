@@ -95,8 +95,8 @@ pub(super) enum Purpose {
     /// The Service gives up a load balancer that is not deleted. The write is not made when the load balancer has got a
     /// new port or target since it was read for the plan.
     Release,
-    /// The load balancer belongs to no Service. When it has changed so that the write is not allowed any more, the
-    /// result is an error. In other cases the Service is planned again, but here there is no Service.
+    /// The load balancer belongs to no Service. When the write turns out not to be allowed any more, the result is an
+    /// error. If there were a Service, the Service would be planned again instead.
     Orphan,
     /// The write removes a target, and all other existing targets are removed as well. So that the load balancer does
     /// not lose all targets, the write is made only after a new target was added.
@@ -335,7 +335,7 @@ impl BalancerChange {
     fn failed(&self, failed: CloudFailure) -> Result<Applied, ProviderError> {
         match (self.action, failed.code.as_str()) {
             // Another load balancer or certificate already has the name. The caller reads the list again to see who
-            // owns it.
+            // owns that object.
             (BalancerAction::Create | BalancerAction::Edit | BalancerAction::CreateCertificate, "uniqueness_error")
             // Somebody turned on the load balancer's delete protection after the last read, so the load balancer stays.
             | (BalancerAction::Delete, "protected")
@@ -395,8 +395,8 @@ impl BalancerChange {
         let has_parts = self.parts() != (0, 0);
         let CloudFailure { code, fields, .. } = failed;
         // The names of fields in the API's errors are paths such as `services[0].http.certificates`. The names of
-        // limits begin with `load_balancer_`, e.g. `load_balancer_targets`. So each part of the name is compared,
-        // without this prefix.
+        // limits begin with `load_balancer_`, e.g. `load_balancer_targets`. The parts of the path, without this prefix,
+        // are looked up in `FIELDS`.
         let of_a_part = |field: &String| {
             let mut names = field.split(['.', '[', ']']);
             names.any(|name| FIELDS.contains(&name.strip_prefix("load_balancer_").unwrap_or(name)))

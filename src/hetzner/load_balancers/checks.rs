@@ -12,8 +12,8 @@ use crate::provider::{Finding, InstanceId, Reason};
 use std::collections::BTreeSet;
 
 /// Returns why the load balancer must not be changed: one of its targets is a node with a provider ID of the other
-/// profile (`ccm-from-scratch` or `hcloud`). In the own profile this node is not a target, so it would be removed. A
-/// program that was started with the wrong profile by mistake must not stop the traffic.
+/// profile (`ccm-from-scratch` or `hcloud`). This program manages only nodes of its own profile, so it would remove
+/// this target. When it was started with the wrong profile by mistake, the traffic must not stop.
 pub(super) fn serves_other_profile(context: &PlanContext, balancer: Labelled) -> Option<String> {
     let own = context.project.profile;
     let other = own.other();
@@ -122,7 +122,7 @@ pub(super) fn check_services(
     }
 }
 
-/// Returns how many different certificates all HTTPS ports of the Service use together, with the certificates that
+/// Returns how many different certificates all HTTPS ports of the Service use together, including certificates that
 /// existing ports keep.
 fn certificates(desired: &Desired, there: Option<Labelled>) -> usize {
     let mut ids = BTreeSet::new();

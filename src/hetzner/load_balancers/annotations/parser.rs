@@ -14,8 +14,8 @@ use std::collections::{BTreeMap, HashSet};
 const SAID_AT_MOST: usize = 10;
 
 /// The highest number of findings (remarks for the user) with the same reason whose texts are reported. When there are
-/// more, a last finding says how many more. All findings about one object together are limited to ten, so that one
-/// reason must not take all places.
+/// more, a last finding says how many more. At most ten findings are reported about one object, so this limit leaves
+/// places for findings with other reasons.
 const FINDINGS_OF_A_REASON: usize = 5;
 
 /// The highest number of characters in the text of a problem or a finding.

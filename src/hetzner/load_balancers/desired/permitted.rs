@@ -14,9 +14,9 @@ use crate::text;
 pub(crate) const PORTS_STAY: &str =
     "a port that uses this certificate keeps it, and no other port gets it";
 
-/// Checks that the Service is allowed to use this existing certificate. When the certificate's labels name an owner,
-/// the owner decides (see [`Certificate::gives`]). Otherwise the certificate must match the certificate selector in the
-/// settings. The error is a text for messages.
+/// Checks that the Service is allowed to use this existing certificate. If the certificate's labels say who is allowed
+/// to use it, the labels decide (see [`Certificate::gives`]). Otherwise the certificate must match the certificate
+/// selector in the settings. The error is a text for messages.
 pub(crate) fn may_use(context: &PlanContext, certificate: &Certificate) -> Result<(), String> {
     let selector = context.project.defaults.permitted.certificate_selector.as_ref();
     let value_of = |key: &str| certificate.labels.get(key).map(String::as_str);

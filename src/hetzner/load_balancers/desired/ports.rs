@@ -27,8 +27,8 @@ const HEALTHZ: &str = "/healthz";
 
 const LOCAL: Source = Source::Rule("externalTrafficPolicy: Local");
 
-/// Returns the value for this field of all ports from the program's settings, which holds when no annotation sets the
-/// field. `None` when the settings have no value.
+/// Returns the default for this field from the program's settings. The default is for every port whose annotations do
+/// not set the field. `None` when the settings have no default.
 fn setting(defaults: &Defaults, field: PortField) -> Option<Sourced<Value>> {
     fn value<T: Into<Value> + Clone>(set: &Option<Sourced<T>>) -> Option<Sourced<Value>> {
         let set = set.clone()?;
@@ -56,8 +56,8 @@ pub(crate) struct Port {
     /// The desired values of the fields. A field that neither an annotation nor a setting sets has the default value
     /// of the API.
     pub(crate) listener: Listener,
-    /// The fields that are also set on an existing port, each with the source of the desired value. Fields that are not
-    /// in this map are left unchanged on an existing port.
+    /// The fields that are changed on an existing port if their values differ, each with the source of the desired
+    /// value. All other fields of an existing port are left unchanged.
     pub(crate) sources: BTreeMap<PortField, Source>,
     /// Whether the port needs a certificate that is not issued or not uploaded yet.
     pub(crate) waits: bool,
@@ -181,9 +181,9 @@ fn check_redirects(parser: &mut AnnotationParser, ports: &[Port]) {
 }
 
 /// Removes from `ports` the ports that the Service can't have on the shared or external load balancer `there`, because
-/// another owner has them, and reports this. When the status of the Service has an address of another load balancer,
-/// the Service must rather stay on that one. The function then returns that load balancer, and the reasons are returned
-/// instead of reported.
+/// another owner has them. The reasons are reported. But if the status of the Service has an address of another load
+/// balancer, the Service must stay on that load balancer for now. In this case, the function returns that load balancer
+/// with the reasons, and does not report them.
 pub(crate) fn leave_out_taken<'a>(
     parser: &mut AnnotationParser,
     context: &PlanContext<'a>,
