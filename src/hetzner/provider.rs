@@ -190,7 +190,8 @@ impl Hetzner {
         services: &[&Service],
         urgency: Urgency,
     ) -> Result<load_balancers::BalancerSnapshot, ProviderError> {
-        // Plans need the Network that is in the settings. So an error to find it is an error of the whole read.
+        // Plans need the Network in the settings. So when it can't be found, nothing is read, and the error is
+        // returned.
         let network = self.find_network(true)?;
         let project = self.project(network.map(|network| network.id));
         load_balancers::observe(project, &self.polls, network, services, urgency)

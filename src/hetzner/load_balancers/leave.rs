@@ -49,8 +49,8 @@ use serde_json::{Value, json};
 pub(super) struct Leaving {
     pub(super) changes: Vec<Box<dyn provider::Change>>,
     pub(super) claims: Vec<Claim>,
-    /// Whether one of these load balancers belongs to the Service or has ports of it, so that the Service moves away
-    /// from it.
+    /// Whether there is another load balancer that belongs to the Service or has ports of it, and that the Service must
+    /// leave.
     pub(super) is_any: bool,
 }
 

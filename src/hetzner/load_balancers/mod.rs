@@ -6,7 +6,7 @@
 //! | module | its job |
 //! |---|---|
 //! | `snapshot` | the questions that the controller can ask about a list of load balancers |
-//! | `plan` | the stages of a plan: settle, compare, say what is done |
+//! | `plan` | makes the plan for one Service, in several stages |
 //! | `settle` | finds the Service's load balancer and its ports there, or the load balancer on which the Service must stay for now |
 //! | `leave` | takes a Service off a load balancer, which is then deleted, released, or kept by other Services |
 //! | `checks` | reports more ports or certificates than the API allows, and targets of the other profile |

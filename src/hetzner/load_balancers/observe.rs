@@ -52,7 +52,7 @@ pub(in crate::hetzner) fn observe(
         .collect();
     if !wanted.is_empty() {
         let is_good = |age: Duration, types: &[BalancerType]| {
-            // The name is empty when the Service asks for no certain type.
+            // The name is empty when the Service does not ask for a particular type.
             let has = |name: &&str| name.is_empty() || types.iter().any(|kind| kind.name == **name);
             age < if wanted.iter().all(has) { TYPES_KEPT } else { TYPES_CERTAIN }
         };

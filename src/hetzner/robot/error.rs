@@ -55,8 +55,8 @@ impl From<ProviderError> for RobotFailure {
     }
 }
 
-/// Returns the kind of the error, but never `NotFound`. The code `SERVER_NOT_FOUND` means that a server does not exist
-/// only when the call asked for one server, and this function does not know the call.
+/// Returns the kind of the error, but never `NotFound`. Whether the code `SERVER_NOT_FOUND` means that a server does
+/// not exist depends on the call, and this function does not know the call.
 fn kind(http: &http::HttpError, code: Option<&str>) -> ErrorKind {
     match (&http.kind, http.status(), code) {
         (HttpErrorKind::Refused(_), ..) => ErrorKind::Refused,

@@ -215,8 +215,8 @@ impl AskedIp {
         let by_text = id.map(|id| id.to_string()).as_ref() == Some(text)
             || covers(&format!("{ip}/{range}"), text);
         let is_it = found.map_or(by_text, |primary_ip| id == Some(primary_ip.id));
-        // The annotation can hold the name of a Primary IP. Whether the load balancer has it can be decided only when
-        // the list of Primary IPs was read.
+        // The annotation can hold the name of a Primary IP. When the list of Primary IPs was not read, it can't be
+        // decided whether the load balancer has the Primary IP with this name.
         let is_name = text.parse::<u64>().is_err() && !covers(text, text);
         if is_it {
             // A user who asks for a certain address probably wants to keep it. So there is a warning when Hetzner would
@@ -253,8 +253,7 @@ fn place(
     chosen: &mut Chosen,
 ) {
     let at = &one.location;
-    // The settings name a location, or only a network zone. It must be the location or the network zone of the Primary
-    // IP.
+    // The settings name a location, or only a network zone. The Primary IP must be in this location or zone.
     let (wanted, is) = match (&whole.place.location, &whole.place.zone) {
         (None, Some(zone)) => (Some(zone), &at.network_zone),
         (location, _) => (location.as_ref().or(chosen.location.as_ref()), &at.name),

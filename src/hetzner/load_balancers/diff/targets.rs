@@ -33,7 +33,7 @@ struct Ways<'a> {
     there: BTreeMap<TargetId, bool>,
 }
 
-/// Targets. Each comes with the name of its node.
+/// A list of targets, each with the name of its node.
 type NamedTargets = Vec<(TargetId, String)>;
 
 /// Returns the existing targets that are nodes. The value is `true` when the load balancer reaches the target by its
@@ -53,8 +53,9 @@ fn targets_of_nodes(
     };
     let group = &context.group;
     let is_node = |target: &TargetId| match target {
-        // On a load balancer of this cluster, every server counts as a node, even when its node does not exist any
-        // more. On an external load balancer, a server without a node of this cluster belongs to another owner.
+        // On a load balancer of this cluster, every server counts as a node, even when its node was deleted. So the
+        // target can be removed. On an external load balancer, a server without a node of this cluster belongs to
+        // another owner.
         TargetId::Server(_) => !group.is_external() || target.node(context.cluster).is_some(),
         TargetId::Address(ip) => context.cluster.dedicated.contains_key(ip) || is_wanted(*ip),
     };
@@ -91,8 +92,8 @@ impl<'a> Ways<'a> {
     }
 
     /// Returns the target for a machine. The second value says whether the machine is a dedicated server that lacks the
-    /// desired kind of address, public or private. It is then a target by its other address. The target is `None` when
-    /// it has no address at all.
+    /// desired kind of address, public or private. Such a server becomes a target by its other address. The target is
+    /// `None` when no address of the server can be used.
     fn target(&self, machine: NodeMachine) -> (Option<TargetId>, bool) {
         let (public, private) = match machine {
             NodeMachine::Server(id) => return (Some(TargetId::Server(id)), false),

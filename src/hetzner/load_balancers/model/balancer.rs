@@ -191,8 +191,8 @@ impl TargetId {
     }
 }
 
-/// A target in the form of an API request. This type takes 24 bytes of memory, and the same data as a JSON value takes
-/// 1.3 kB. Plans can contain thousands of targets at the same time.
+/// A target in the form of an API request. This type takes 24 bytes of memory, whereas a JSON value with the same data
+/// takes 1.3 kB. Plans can contain thousands of targets at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum TargetInRequest {

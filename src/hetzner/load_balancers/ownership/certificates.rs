@@ -92,9 +92,9 @@ impl Certificate {
         Some(format!("its label {SERVICE_UID} names another Service, {uid}"))
     }
 
-    /// Returns a reason against a take-over when a label names a Service of unknown cluster, and a load balancer uses
-    /// the certificate. This Service does not exist in the present cluster, but it may exist in another one. Otherwise
-    /// the result is `None`.
+    /// Returns a reason against a take-over of the certificate, or `None`. It is used when the certificate's label
+    /// names a Service that this cluster does not have. When no label names the cluster of this Service, the Service
+    /// may exist in another cluster. So the certificate is not taken over while a load balancer uses it.
     pub(crate) fn why_it_may_be_of_others(&self) -> Option<String> {
         let is_used = self.cluster_uid().is_none() && !self.used_by.is_empty();
         let uid = self.service_uid().filter(|_| is_used)?;
@@ -143,7 +143,7 @@ pub(crate) fn of_upload(secret: &SecretName, cluster: &Cluster) -> BTreeMap<Stri
     labels
 }
 
-/// Returns `namespace.name` of a Secret, in the form of a label's value.
+/// Returns `namespace.name` of a Secret, in the form that is allowed for a label's value.
 fn secret_value((namespace, secret): &SecretName) -> String {
     label_value(&format!("{namespace}.{secret}"))
 }

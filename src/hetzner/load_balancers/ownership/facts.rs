@@ -60,8 +60,9 @@ pub(crate) fn is_of(
 }
 
 /// Whether a port of an external load balancer belongs to this Service although no label says so. Terraform can remove
-/// all labels of this program at once. So the port belongs to the Service when no label of this cluster is left, port
-/// and node port are those of the Service, and the Service's status shows that this load balancer serves it.
+/// all labels of this program at the same time. So the port belongs to the Service when no label of this cluster is
+/// left, port and node port are those of the Service, and the Service's status shows that this load balancer serves the
+/// Service.
 pub(crate) fn is_recognised(
     service: &Service,
     balancer: Labelled,

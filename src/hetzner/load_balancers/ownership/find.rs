@@ -172,8 +172,8 @@ fn by_adopt_label<'a>(context: &PlanContext<'a>) -> Result<Option<FoundBalancer<
     let (service, cluster) = (context.service, context.cluster);
     let label = (ADOPT, names::service_value(service));
     let found = only_one(context.balancers, label, |_| true).map_err(Unfound::Several)?;
-    // A Service that leaves its group can't take the group's load balancer with it while other Services of the group
-    // use this load balancer.
+    // A Service that leaves its group is not allowed to adopt the group's load balancer while other Services of the
+    // group use this load balancer.
     let is_left = |balancer: &Labelled| {
         balancer.ownership.group.is_some() && is_used_by_others(*balancer, &service.uid, cluster)
     };

@@ -8,14 +8,14 @@
 //! | `external` | a load balancer of another owner, on which this program changes only its own ports and targets |
 //!
 //! Each Service has a plan of its own, with only its own ports. But the settings that do not belong to a port are equal
-//! in the plans of all Services of a group. They come from the annotations of certain Services, the deciders, and the
-//! oldest decider takes precedence. On a shared load balancer, the deciders are the Services in the group's own
-//! namespace. On an external load balancer, there are no deciders.
+//! in the plans of all Services of a group. They come from the annotations of the deciders, which are some of these
+//! Services, and the oldest decider takes precedence. On a shared load balancer, the deciders are the Services in the
+//! group's own namespace. On an external load balancer, there are no deciders.
 //!
-//! The owner of each port is named in a label of the load balancer, which is written before the port is added.
-//! Terraform can remove this label. A port without a label belongs to the Service with the same port and node port if
-//! the load balancer is shared. If it is external, such a port belongs to the owner of the load balancer, except when
-//! [`is_recognised`] is true.
+//! A label of the load balancer names the owner of each port. The label is written before the port is added. Terraform
+//! can remove the label later. A port without a label belongs to the Service with the same port and node port if the
+//! load balancer is shared. If the load balancer is external, such a port belongs to the owner of the load balancer,
+//! except when [`is_recognised`] is true.
 
 use super::facts::{
     cluster_on_external, destination, is_allowed, is_of, is_port_of, is_recognised,
@@ -421,8 +421,8 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Whether each existing target stays reachable by the kind of IP that it has now, private or public. This is so
-    /// when no Service decides about the settings of the load balancer.
+    /// Whether each existing target keeps the kind of IP by which it is reached now, private or public. This is so when
+    /// no Service decides about the settings of the load balancer.
     pub(crate) fn keeps_ways(&self) -> bool {
         self.is_external() || self.has_no_decider()
     }
@@ -698,14 +698,15 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Whether this is a target that an external load balancer had before this cluster used it, or may have had.
+    /// Whether the external load balancer had this target before this cluster used the load balancer. When this is not
+    /// known, the result is `true`.
     pub(crate) fn is_before(&self, balancer: Labelled, target: TargetId) -> bool {
         self.is_external() && is_in(&self.targets_before(balancer), target)
     }
 }
 
-/// Whether this is a target that an external load balancer had before this cluster used it, or may have had. Such a
-/// target must not be removed. When the label `targets-before` is missing, every target counts.
+/// Whether the external load balancer had this target before this cluster used the load balancer. Such a target must
+/// not be removed. When the label `targets-before` is missing, this is not known, and the result is `true`.
 pub(crate) fn was_before(balancer: Labelled, target: TargetId, cluster: &Cluster) -> bool {
     is_in(balancer.ownership.targets_before(cluster).map_or(ALL, String::as_str), target)
 }

@@ -101,8 +101,8 @@ const CLOCKS_DIFFER_BY: SignedDuration = SignedDuration::from_secs(60);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stake<'a> {
     Nothing,
-    /// Another cluster, with this UID, owns the load balancer. Still, a label or a port shows a Service of this
-    /// cluster, because one of the two clusters is a copy of the other.
+    /// Another cluster, with this UID, owns the load balancer. The load balancer only seems to belong to the Service,
+    /// because one of the two clusters is a copy of the other, and their Services have the same UIDs.
     Copy(&'a str),
     /// The Service is the only owner of the load balancer.
     Whole,
