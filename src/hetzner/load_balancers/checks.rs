@@ -1,5 +1,5 @@
 //! Checks before a load balancer is changed. They find more ports or certificates than the type of the load balancer
-//! allows, and targets that are nodes of the other profile (`ccm-from-scratch` or `hcloud`).
+//! allows. They also find targets whose nodes have provider IDs of the other profile (`ccm-from-scratch` or `hcloud`).
 
 use super::annotations;
 use super::annotations::parser::AnnotationParser;
@@ -44,8 +44,8 @@ pub(super) fn kind<'a>(
     let wanted = match (desired.kind(), has) {
         (Some(wanted), _) => wanted.value.as_str(),
         (None, Some(has)) => has.name.as_str(),
-        // No load balancer is created for a Service that uses an external one, or for a group in which no Service
-        // decides about settings. So no type is needed.
+        // No load balancer is created when the Service asks for an external one (one that another owner made), or when
+        // no Service of the group decides about settings. So no type is needed.
         (None, None) if context.group.is_external() || context.group.has_no_decider() => {
             return None;
         }

@@ -218,10 +218,11 @@ pub(super) fn take_off(
 struct TakenOff<'a> {
     context: &'a PlanContext<'a>,
     balancer: Labelled<'a>,
-    /// Whether no other Service uses the load balancer. A Service also counts as a user when its management was ended
-    /// (`ccm lb release`), because its ports stay.
+    /// Whether no other Service uses the load balancer. A Service also counts as a user when a user has ended its
+    /// management (`ccm lb release`), because its ports stay.
     is_last: bool,
-    /// Whether the load balancer is kept, without ports, so that another Service can use it later.
+    /// Whether the load balancer stays in the project without ports, because its Service asked by the annotation `keep`
+    /// that another Service can use it later.
     is_kept: bool,
 }
 

@@ -96,8 +96,9 @@ fn needs_types(snapshot: &BalancerSnapshot, service: &Service) -> bool {
     })
 }
 
-/// Returns the load balancer of a Service that has exactly one, uses it alone, and does not ask for a shared or
-/// external one. `None` for every other Service. It may need a new load balancer.
+/// Returns the load balancer of a Service that has exactly one and uses it alone. `None` for every other Service,
+/// because it may need a new load balancer. Services that ask for a shared load balancer, or for one that another owner
+/// made, are among these.
 fn own<'a>(snapshot: &'a BalancerSnapshot, service: &Service) -> Option<Labelled<'a>> {
     let found = snapshot.balancers().may_be_of(service);
     let found: Vec<Labelled> =

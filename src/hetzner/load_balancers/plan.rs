@@ -57,8 +57,8 @@ impl BalancerSnapshot {
         for balancer in owned(balancers, service, cluster).filter(is_managed) {
             include(&mut plan, balancer, cluster);
             let ownership = balancer.ownership;
-            // On an external load balancer, a port whose label was removed is recognised only by the Service's status.
-            // So the status is emptied only when a label with the Service's UID still exists.
+            // On a load balancer of another owner, a port whose label was removed is recognised only by the Service's
+            // status. So the status is emptied only when a label with the Service's UID still exists.
             if ownership.external.is_some() && ownership.carries(service) {
                 plan.status = Some(Vec::new());
             }
@@ -279,8 +279,8 @@ impl<'a> Settled<'a> {
         })
     }
 
-    /// Returns the differences between the load balancer and its desired state. When the Service can have none of its
-    /// ports on a shared or external load balancer, the second value has the changes that take the Service off it.
+    /// Returns the differences between the load balancer and its desired state. When other owners have all of the
+    /// Service's ports on the load balancer, the second value has the changes that take the Service off it.
     fn differences(
         &mut self,
         found: &FoundBalancer<'a>,
@@ -302,8 +302,8 @@ impl<'a> Settled<'a> {
             (FoundBalancer::Own(balancer) | FoundBalancer::Adopted(balancer), None)
                 if self.desired.ports.is_empty() =>
             {
-                // The Service has no port on this external load balancer. If its nodes were targets, they would get the
-                // traffic of other owners' ports. So the Service is taken off.
+                // The Service has no port on this load balancer of another owner. If its nodes were targets, they would
+                // get the traffic of other owners' ports. So the Service is taken off.
                 let why = "none of its ports can be used there";
                 (diff.found, take_off(&self.context, *balancer, why))
             }

@@ -173,8 +173,8 @@ fn needs(
 }
 
 /// Returns the load balancer on which the Service stays because it is not allowed to use the one that it asks for. Its
-/// address is in the Service's status, and its labels say that the Service uses it alone, shares it, or uses it as an
-/// external one.
+/// address is in the Service's status. Its labels say that the Service uses it alone, shares it, or uses it as a load
+/// balancer of another owner.
 fn stays_meanwhile<'a>(context: &PlanContext<'a>) -> Option<Stays<'a>> {
     let why = context.group.refused.as_ref()?;
     let mut owned = owned(context.balancers, context.service, context.cluster);

@@ -109,11 +109,11 @@ impl<'a> AnnotationParser<'a> {
         }
     }
 
-    /// When the Service shares its load balancer, its own values of the annotations that do not belong to a single port
-    /// are replaced. The new values come from the Services in `deciders`, which are sorted by age. For each annotation,
-    /// the oldest of these Services that has the annotation decides. On an external load balancer, the Service keeps
-    /// its own values of the annotations about targets. When a value of this Service has no effect because no Service
-    /// in `deciders` has the annotation, `why_not` says why.
+    /// When Services share a load balancer, replaces this Service's own values of the annotations that do not belong to
+    /// a single port. The new values come from the Services in `deciders`, which are sorted by age: for each
+    /// annotation, the oldest of them that has it decides. On an external load balancer (one that another owner made),
+    /// the Service keeps its own values of the annotations about targets. `why_not` says why a value of this Service
+    /// has no effect when no Service in `deciders` has the annotation.
     pub(crate) fn join(&mut self, deciders: &[&'a Service], is_external: bool, why_not: &str) {
         let service = self.service;
         let of_targets = [a::NODE_SELECTOR.name, a::USE_PRIVATE_IP.name];

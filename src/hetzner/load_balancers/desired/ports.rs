@@ -180,10 +180,10 @@ fn check_redirects(parser: &mut AnnotationParser, ports: &[Port]) {
     }
 }
 
-/// Removes from `ports` the ports that the Service can't have on the shared or external load balancer `there`, because
-/// another owner has them. The reasons are reported. But if the status of the Service has an address of another load
-/// balancer, the Service must stay on that load balancer for now. In this case, the function returns that load balancer
-/// with the reasons, and does not report them.
+/// Removes from `ports` the ports that the Service can't have on the load balancer `there`, because another Service or
+/// owner has them. The reasons are reported. But if the status of the Service has an address of another load balancer,
+/// the Service must stay on that load balancer for now. In this case, the function returns that load balancer with the
+/// reasons, and does not report them.
 pub(crate) fn leave_out_taken<'a>(
     parser: &mut AnnotationParser,
     context: &PlanContext<'a>,
@@ -386,8 +386,9 @@ impl PortReader<'_, '_> {
     }
 
     /// Returns the IDs of the certificates that the annotation `http-certificates` of the port names. Reports a problem
-    /// when a certificate does not exist. Also reports when an `https` port has no certificate, except in profile
-    /// `hcloud`, where somebody may have set the certificate of an existing port by hand.
+    /// when a certificate does not exist. Also reports when an `https` port has no certificate. Profile `hcloud`, which
+    /// behaves like hcloud-cloud-controller-manager, does not report this, because somebody may have set the
+    /// certificate by hand.
     fn uploaded(&mut self) -> Option<Sourced<Vec<u64>>> {
         let context = self.context;
         if is_managed(self.parser, context, self.port).is_some_and(|managed| managed.value) {
@@ -493,7 +494,8 @@ impl PortReader<'_, '_> {
             }
         }
         // A health check can expect a certain text in the response, but no annotation sets this text. So a text that
-        // somebody set by hand is removed, except in profile `hcloud`.
+        // somebody set by hand is removed. Only profile `hcloud`, which behaves like hcloud-cloud-controller-manager,
+        // keeps it.
         let usual = (!project.preserves_unset()).then_some(BY_API);
         self.set(F::CheckResponse, None::<Sourced<String>>, "", usual);
     }

@@ -343,9 +343,9 @@ fn check_ways_in(parser: &mut AnnotationParser, context: &PlanContext, desired: 
     }
 }
 
-/// Returns whether new targets are reached by their private IPs. On an external load balancer, the oldest Service that
-/// has a port there decides for all Services. In all other cases the result is `own`, the value from the planned
-/// Service.
+/// Returns whether new targets are reached by their private IPs. On an external load balancer (one that another owner
+/// made), the oldest Service that has a port there decides for all Services. In all other cases the result is `own`,
+/// the value of the Service for which the plan is made.
 fn way_to_targets(
     parser: &mut AnnotationParser,
     context: &PlanContext,
@@ -386,8 +386,9 @@ enum AskedNodes {
 }
 
 /// Returns which nodes the Services on the load balancer ask for as targets, with one entry for each Service. On an
-/// external load balancer, every Service with a port there counts, unless its annotation `external-targets` is `false`.
-/// On any other load balancer, there is one entry, for the planned Service.
+/// external load balancer (one that another owner made), every Service with a port there counts, unless its annotation
+/// `external-targets` is `false`. On any other load balancer, the only entry is for the Service for which the plan is
+/// made.
 fn asked_targets(
     parser: &mut AnnotationParser,
     context: &PlanContext,

@@ -20,8 +20,8 @@ use std::net::{IpAddr, Ipv4Addr};
 /// and not directly to the pods of the Service.
 const PROXY: &str = "Proxy";
 
-/// Returns the entries that the status of the Service should have. They are empty when a Service that uses a shared or
-/// external load balancer gets no port there.
+/// Returns the entries that the status of the Service should have. There are none when the load balancer is shared, or
+/// is one that another owner made, and the Service can have no port there.
 pub(crate) fn wanted(
     balancer: &LoadBalancer,
     desired: &Desired,

@@ -54,8 +54,8 @@ fn targets_of_nodes(
     let group = &context.group;
     let is_node = |target: &TargetId| match target {
         // On a load balancer of this cluster, every server counts as a node, even when its node was deleted. So the
-        // target can be removed. On an external load balancer, a server without a node of this cluster belongs to
-        // another owner.
+        // target can be removed. On an external load balancer (one that another owner made), a server without a node of
+        // this cluster belongs to somebody else.
         TargetId::Server(_) => !group.is_external() || target.node(context.cluster).is_some(),
         TargetId::Address(ip) => context.cluster.dedicated.contains_key(ip) || is_wanted(*ip),
     };
@@ -348,8 +348,7 @@ impl Diff<'_, '_> {
                 self.report_lack(name, target.is_some());
             }
             let Some(target) = target else { continue };
-            // When a node is already a target that another owner of the external load balancer added, this target is
-            // not changed.
+            // When another owner of the load balancer already added this target, it is not changed.
             let is_of_another = self.balancer.is_some_and(|balancer| {
                 let mut there = balancer.single_targets();
                 self.context.group.is_before(balancer, target)
@@ -430,8 +429,8 @@ impl Diff<'_, '_> {
         }
     }
 
-    /// Warns that new targets of an external load balancer get the traffic of all its ports, also of the ports of other
-    /// owners.
+    /// Warns that the nodes become targets for all ports of a load balancer that another owner made, and so also get
+    /// the traffic of ports of other owners.
     fn report_shared_targets(&mut self, adds: bool) {
         let group = &self.context.group;
         let Some(balancer) = self.balancer.filter(|_| adds && group.is_external()) else {

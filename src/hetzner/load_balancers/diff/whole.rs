@@ -85,9 +85,9 @@ impl Diff<'_, '_> {
         adopts: Option<Finding>,
         zone: Option<&str>,
     ) {
-        // On a shared or external load balancer, a label names the owner of each port. When a port is removed, its
-        // label must still exist, because a port without a label looks like the port of somebody else. So ports are
-        // removed first.
+        // When other Services or owners use the load balancer, too, a label names the owner of each port. A port
+        // without a label looks like the port of somebody else. So when a port is removed, its label must still exist,
+        // and labels are changed after the ports are removed.
         let is_own = self.context.group.is_own();
         if !is_own {
             self.remove_ports();
@@ -97,7 +97,8 @@ impl Diff<'_, '_> {
             Some(whole) if self.parser.whole_problems.is_empty() => self.compare_whole(whole, zone),
             _ => self.services(),
         }
-        // On an external load balancer, no settings are compared, but its targets are.
+        // On an external load balancer (one that another owner made), the settings are not compared, but the targets
+        // are.
         if self.desired.whole.is_none() && self.parser.whole_problems.is_empty() {
             self.targets(self.kind.max_targets);
         }

@@ -15,8 +15,8 @@ pub(crate) fn is_allowed(balancer: Labelled, service: &Service) -> bool {
         && namespace.is_some_and(|name| name.is_empty() || *name == service.namespace)
 }
 
-/// Returns the UID of another cluster whose Services have used this external load balancer. The result is `None` when
-/// this cluster has used it as well, or when a node of this cluster is a target.
+/// Returns the UID of another cluster whose Services have used this external load balancer (one that another owner
+/// made). The result is `None` when this cluster has used it as well, or when a node of this cluster is a target.
 pub(crate) fn cluster_on_external<'a>(
     balancer: Labelled<'a>,
     cluster: &Cluster,
@@ -59,10 +59,10 @@ pub(crate) fn is_of(
     }
 }
 
-/// Whether a port of an external load balancer belongs to this Service although no label says so. Terraform can remove
-/// all labels of this program at the same time. So the port belongs to the Service when no label of this cluster is
-/// left, port and node port are those of the Service, and the Service's status shows that this load balancer serves the
-/// Service.
+/// Whether a port of an external load balancer (one that another owner made) belongs to this Service although no label
+/// says so. Terraform can remove all labels of this program at the same time. So the port belongs to the Service when
+/// no label of this cluster is left, port and node port are those of the Service, and the Service's status shows that
+/// this load balancer serves the Service.
 pub(crate) fn is_recognised(
     service: &Service,
     balancer: Labelled,
@@ -75,7 +75,8 @@ pub(crate) fn is_recognised(
         && is_served_by(service, balancer)
 }
 
-/// Whether an external load balancer has none of the labels that this cluster writes on a load balancer that it uses.
+/// Whether an external load balancer (one that another owner made) has none of the labels that this cluster writes when
+/// it uses such a load balancer.
 fn has_lost_labels(balancer: Labelled, cluster: &Cluster) -> bool {
     let is_ours = |uid: &String| cluster.service_uids.contains(uid);
     let ownership = balancer.ownership;
@@ -105,8 +106,8 @@ pub(crate) fn is_used_by_others(balancer: Labelled, uid: &str, cluster: &Cluster
     let mut on_ports = balancer.ownership.ports.values();
     let keys = external_keys(balancer);
     let mut asking = keys.iter().flat_map(|key| cluster.groups.of_key(key));
-    // A Service that asks for an external load balancer counts only when its status shows that it is served by this
-    // load balancer. Otherwise it has no ports and targets there yet.
+    // A Service that asks for an external load balancer (one that another owner made) counts only when its status shows
+    // that this load balancer serves it. Otherwise it has no ports and targets there yet.
     let is_served = |service: &Service| {
         service.uid != uid && is_allowed(balancer, service) && is_served_by(service, balancer)
     };

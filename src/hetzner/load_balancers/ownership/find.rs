@@ -20,8 +20,8 @@ use crate::text::shell_command;
 /// The load balancer that was found for a Service, if there is one.
 #[derive(Debug)]
 pub(crate) enum FoundBalancer<'a> {
-    /// The load balancer belongs to the Service already. Either a label has the Service's UID, or it is the load
-    /// balancer of the Service's group, or it is the external load balancer that the Service uses.
+    /// The load balancer belongs to the Service already. Either a label has the Service's UID, or the Service's group
+    /// uses this load balancer, or it is an external load balancer (one that another owner made) that the Service uses.
     Own(Labelled<'a>),
     /// The Service adopts this existing load balancer. Either nobody owns it, or an operator asked for the adoption by
     /// a label.
@@ -131,8 +131,8 @@ fn adopt<'a>(
     }
 }
 
-/// Returns the load balancer that the Service uses already: its own, that of its group, or the external one. `None`
-/// means that the Service has no load balancer yet.
+/// Returns the load balancer that the Service uses already: its own, the shared one of its group, or the external one
+/// (made by another owner) that it asks for. `None` means that the Service has no load balancer yet.
 fn by_role<'a>(context: &PlanContext<'a>) -> Result<Option<FoundBalancer<'a>>, Unfound> {
     let (service, cluster) = (context.service, context.cluster);
     let own = match context.group.of {
@@ -143,8 +143,8 @@ fn by_role<'a>(context: &PlanContext<'a>) -> Result<Option<FoundBalancer<'a>>, U
                 .map(FoundBalancer::Own));
         }
         GroupUse::External(Some(balancer)) => return Ok(Some(FoundBalancer::Own(balancer))),
-        // The Service is not allowed to use the external load balancer that it asks for. No other load balancer is used
-        // or created instead. `Group::refused` has the reason.
+        // The Service is not allowed to use the load balancer of another owner that its annotation `external` names. No
+        // other load balancer is used or created instead. `Group::refused` has the reason.
         GroupUse::External(None) => {
             let name = Sourced::new(String::new(), Source::Rule("external"));
             return Ok(Some(FoundBalancer::Nothing(name)));
@@ -338,8 +338,8 @@ pub(crate) fn why_asked_too_late(
 }
 
 /// Plans the labels by which a person assigns the load balancer to the Service. Returns the ownership after the change,
-/// and the description of the change, if one is needed. When other Services use the load balancer, or it is external,
-/// no label can assign it. The Service must then ask for it by an annotation.
+/// and the description of the change, if one is needed. When other Services use the load balancer, or another owner
+/// made it, labels can't assign it. The Service must then ask for it by an annotation.
 pub(crate) fn assign(
     balancer: Labelled,
     service: &Service,

@@ -40,9 +40,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The port on which the load balancer itself answers when it redirects HTTP to HTTPS.
 pub(crate) const HTTP_PORT: u16 = 80;
 
-/// A value of the label `targets-before`, which lists the targets that an external load balancer had before this
-/// cluster used it. This value means that the list is not known, or is too long for a label. Every target is then
-/// treated as one that was there before.
+/// A value of the label `targets-before`. The label lists the targets that an external load balancer (one that another
+/// owner made) had before this cluster used it. This value means that the list is not known, or is too long for a
+/// label. Every target is then treated as one that was there before.
 const ALL: &str = "all";
 const NONE: &str = "none";
 
@@ -50,18 +50,18 @@ const NONE: &str = "none";
 pub(crate) struct Group<'a> {
     pub(crate) of: GroupUse<'a>,
     /// The Services that are allowed to share the load balancer, the oldest first. The Service for which the plan is
-    /// made is always among them. Other Services can have ports on the load balancer without being members: their
+    /// made is always among them. Other Services can have ports on the load balancer without being in this list: their
     /// management has ended, another controller manages them, they could not be read, or the group does not allow their
     /// namespace any more.
     pub(crate) members: Vec<&'a Service>,
     /// The Services whose annotations decide about the settings that do not belong to a port, the oldest first. They
-    /// are the members in the group's own namespace. The list is empty when the load balancer is external, when there
-    /// is no such member, or when `undecided` is set.
+    /// are those Services in `members` that are in the group's own namespace. The list is empty when another owner made
+    /// the load balancer, when there is no such Service, or when `undecided` is set.
     pub(crate) deciders: Vec<&'a Service>,
     /// Whether Services of several namespaces have ports on the shared load balancer, or will get ports there.
     pub(crate) is_of_several_namespaces: bool,
-    /// The group's own namespace, but only when no Service there allows the namespace of the planned Service any more.
-    /// The planned Service keeps its ports then, but gets no new ones.
+    /// The group's own namespace, but only when no Service there allows the namespace of the Service for which the plan
+    /// is made. That Service then keeps its ports on the load balancer, but gets no new ones.
     closed_by: Option<&'a str>,
     /// The reason why the Service can't have the load balancer that it asks for. `None` when it can.
     pub(crate) refused: Option<String>,
@@ -75,13 +75,14 @@ pub(crate) struct Group<'a> {
     balancers: Option<Balancers<'a>>,
 }
 
-/// The kind of load balancer that the Service uses: its own, a shared one, or an external one.
+/// The kind of load balancer that the Service uses: its own, one that it shares with other Services, or an external one
+/// (made by another owner).
 #[derive(Clone, Copy)]
 pub(crate) enum GroupUse<'a> {
     Own,
     Shared(GroupName<'a>),
-    /// The external load balancer. `None` when only a manifest is checked. Also `None` when the Service is not allowed
-    /// to use it, which is reported as a problem.
+    /// An external load balancer, which another owner made. `None` when only a manifest is checked. Also `None` when
+    /// the Service is not allowed to use it, which is reported as a problem.
     External(Option<Labelled<'a>>),
 }
 
@@ -90,9 +91,9 @@ pub(crate) enum GroupUse<'a> {
 pub(crate) enum Owner {
     /// The Service for which the plan is made.
     This,
-    /// Another Service that is a member of the group.
+    /// Another Service that is allowed to share the load balancer.
     Member,
-    /// A Service of this cluster that was deleted.
+    /// A Service of this cluster that was deleted, and whose label still exists.
     Gone,
     /// Somebody else, for example another cluster or a person, or an owner that is not known.
     Other,
@@ -166,8 +167,8 @@ fn has_guest(balancer: Labelled, namespace: &str, cluster: &Cluster) -> bool {
     balancer.ownership.ports.values().any(is_guest)
 }
 
-/// Whether the labels say that the load balancer is external, or that a Service from outside the group's own namespace
-/// has a port on it.
+/// Whether the labels say that another owner made the load balancer, or that a Service from outside the group's own
+/// namespace has a port on it.
 pub(crate) fn is_of_several_owners(balancer: Labelled, cluster: &Cluster) -> bool {
     let ownership = balancer.ownership;
     let namespace = ownership.group.as_deref().and_then(namespace_of);
@@ -175,8 +176,8 @@ pub(crate) fn is_of_several_owners(balancer: Labelled, cluster: &Cluster) -> boo
         || namespace.is_some_and(|namespace| has_guest(balancer, namespace, cluster))
 }
 
-/// Returns how a Service uses this load balancer according to its labels, as its own, as a shared or as an external
-/// one. Also returns the Services that are allowed to share it.
+/// Returns how a Service uses this load balancer according to its labels: as its own, as a shared one, or as an
+/// external one (made by another owner). Also returns the Services that are allowed to share it.
 fn as_labelled<'a>(
     balancer: Labelled<'a>,
     service: &Service,
@@ -197,8 +198,8 @@ fn as_labelled<'a>(
     (GroupUse::Shared(GroupName { namespace, name }), Vec::new())
 }
 
-/// Returns the external load balancer that the Service's annotation `external` names. The error says why the Service
-/// can't use it.
+/// Returns the load balancer of another owner that the Service's annotation `external` names. The error says why the
+/// Service can't use it.
 fn external<'a>(
     service: &Service,
     all: Balancers<'a>,
@@ -255,7 +256,7 @@ fn external_members<'a>(
 }
 
 impl<'a> Group<'a> {
-    /// Makes the Service a member of the group that its annotation `share` names. If this is not allowed, sets
+    /// Lets the Service share the load balancer that its annotation `share` names. If this is not allowed, sets
     /// `refused` to the reason.
     fn join_shared(&mut self, parser: &mut AnnotationParser, share: GroupName<'a>) {
         let service = self.service;
@@ -289,8 +290,8 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Makes the Service a user of the external load balancer with the ID or name `text`. If this is not allowed, sets
-    /// `refused` to the reason.
+    /// Makes the Service a user of the external load balancer (one that another owner made) with the ID or name `text`.
+    /// If this is not allowed, sets `refused` to the reason.
     fn join_external(&mut self, text: &str) {
         let (service, cluster) = (self.service, self.cluster);
         let found = self.balancers.map(|all| external(service, all, text, cluster));
@@ -303,9 +304,10 @@ impl<'a> Group<'a> {
         self.members.extend(members.into_iter().flatten());
     }
 
-    /// Completes and sorts the list of members, the oldest first, and determines the deciders. If the planned Service
-    /// is in the list in an older version, the newer one replaces it. When the Service must stay on the load balancer
-    /// `stays_on` although it asks for another one, it is a decider only if no other Service uses `stays_on`.
+    /// Completes the list of Services that share the load balancer, sorts it by age, and determines which of them
+    /// decide about settings. If the Service for which the plan is made is in the list in an older version, the newer
+    /// one replaces it. When this Service must stay on the load balancer `stays_on` although it asks for another one,
+    /// it decides only if no other Service uses `stays_on`.
     fn order(&mut self, stays_on: Option<Labelled>) {
         let (uid, cluster) = (&self.service.uid, self.cluster);
         let is_released = |service: &Service| {
@@ -325,8 +327,8 @@ impl<'a> Group<'a> {
             };
             self.undecided =
                 self.made(share).find(|balancer| balancer.ownership.uids().any(may_decide));
-            // A Service of another namespace can have ports on the load balancer without being a member, for example
-            // when the group does not allow its namespace any more.
+            // A Service of another namespace can have ports on the load balancer although the group does not allow its
+            // namespace any more. So the labels of the ports count as well.
             self.is_of_several_namespaces =
                 self.members.iter().any(|member| member.namespace != namespace)
                     || self.made(share).any(|made| has_guest(made, namespace, cluster));
@@ -388,8 +390,8 @@ impl<'a> Group<'a> {
         matches!(self.of, GroupUse::External(_))
     }
 
-    /// Returns the external load balancer that the Service uses. `None` when it uses another kind, or is not allowed to
-    /// use the external one.
+    /// Returns the external load balancer (one that another owner made) that the Service uses. `None` when the Service
+    /// uses another kind of load balancer, or is not allowed to use this one.
     pub(crate) fn balancer(&self) -> Option<Labelled<'a>> {
         match self.of {
             GroupUse::External(balancer) => balancer,
@@ -397,8 +399,8 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Whether the load balancer is shared, but no Service decides about its settings. This happens when the group's
-    /// own namespace has no member, or when a Service there could not be read.
+    /// Whether the load balancer is shared, but no Service decides about its settings. This happens when no Service of
+    /// the group's own namespace shares it, or when a Service there could not be read.
     pub(crate) fn has_no_decider(&self) -> bool {
         matches!(self.of, GroupUse::Shared(_)) && self.deciders.is_empty()
     }
@@ -431,8 +433,8 @@ impl<'a> Group<'a> {
         self.members.iter().any(|member| member.uid == uid)
     }
 
-    /// Returns the Services that have a port on this external load balancer, the oldest first. A Service that asks for
-    /// another load balancer by now is among them as long as it has a port here.
+    /// Returns the Services that have a port on this external load balancer (one that another owner made), the oldest
+    /// first. A Service that asks for another load balancer by now is among them as long as it has a port here.
     pub(crate) fn served_on(&self, balancer: Labelled) -> Vec<&'a Service> {
         let is_served = |service: &&Service| {
             let mut ports = balancer.services.iter();
@@ -448,8 +450,9 @@ impl<'a> Group<'a> {
         all
     }
 
-    /// Whether other Services than this one decide about settings of the load balancer. On an external load balancer
-    /// these are the other members that have a port there. A member without a port there plans no targets.
+    /// Whether other Services than this one decide about settings of the load balancer. When another owner made the
+    /// load balancer, these are the Services of the group that have a port there. A Service without a port there plans
+    /// no targets.
     pub(crate) fn others_decide(&self, balancer: Labelled, service: &Service) -> bool {
         let served = self.served_on(balancer);
         let has_port = |uid: &str| served.iter().any(|served| served.uid == uid);
@@ -457,8 +460,9 @@ impl<'a> Group<'a> {
         others.any(|other| !self.is_external() || has_port(&other.uid))
     }
 
-    /// Returns the member to which a port of the load balancer belongs when the port has no label. It is the member
-    /// with the same port number and node port. On an external load balancer, [`is_recognised`] must also be true.
+    /// Returns the Service of the group to which a port of the load balancer belongs when the port has no label. It is
+    /// the Service with the same port number and node port. On a load balancer that another owner made,
+    /// [`is_recognised`] must also be true.
     pub(crate) fn recognised(&self, balancer: Labelled, port: &Listener) -> Option<&'a Service> {
         self.members.iter().copied().find(|member| {
             if self.is_external() {
@@ -482,8 +486,8 @@ impl<'a> Group<'a> {
     }
 
     /// Returns the UID of the Service that owns a port of the load balancer. The label of the port names it. Without
-    /// this label, the owner is the member with the same port number and node port, or else the Service in the load
-    /// balancer's label `service-uid`.
+    /// this label, the owner is the Service of the group with the same port number and node port, or else the Service
+    /// in the load balancer's label `service-uid`.
     fn owner_uid<'b>(&'b self, balancer: Labelled<'b>, port: &Listener) -> Option<&'b String> {
         let ownership = balancer.ownership;
         let by_label = ownership.ports.get(&port.listen_port);
@@ -491,24 +495,24 @@ impl<'a> Group<'a> {
         by_label.or_else(by_numbers).or(ownership.service_uid.as_ref())
     }
 
-    /// Whether a label has the UID of a Service that is not in the list of existing Services. For an external load
-    /// balancer the result is always `false`, because other clusters can use it.
+    /// Whether a label has the UID of a Service that is not in the list of existing Services. When another owner made
+    /// the load balancer, the result is always `false`, because other clusters can use it, too.
     pub(crate) fn has_unknown_owner(&self, balancer: Labelled) -> bool {
         let is_known =
             |uid: &String| self.cluster.service_uids.contains(uid) || self.has_member(uid);
         !self.is_external() && !balancer.ownership.uids().all(is_known)
     }
 
-    /// Whether a Service that is not a member any more still has a port on the load balancer. The port is removed by a
-    /// plan for that Service, and not by this one.
+    /// Whether a Service that is not allowed to share the load balancer any more, or asks for another one, still has a
+    /// port on it. The port is removed by a plan for that Service, and not by this one.
     pub(crate) fn is_being_left(&self, balancer: Labelled) -> bool {
         let stays = |uid: &String| self.has_member(uid) || self.cluster.untouched.contains_key(uid);
         let leaves = |uid: &String| self.cluster.service_uids.contains(uid) && !stays(uid);
         !self.is_own() && balancer.ownership.ports.values().any(leaves)
     }
 
-    /// Whether this plan removes the port. This is so when its owner is the planned Service, which does not ask for it
-    /// any more, or a Service that was deleted.
+    /// Whether this plan removes the port. This is so when the owner of the port is the Service for which the plan is
+    /// made, which does not ask for the port any more, or a Service that was deleted.
     pub(crate) fn is_unwanted(&self, balancer: Labelled, port: &Listener) -> bool {
         match self.owner(balancer, port) {
             Owner::This => !tcp(self.service).any(|(number, _)| number == port.listen_port),
@@ -521,8 +525,8 @@ impl<'a> Group<'a> {
         self.members.iter().copied().take_while(|service| service.uid != self.service.uid)
     }
 
-    /// Returns the port numbers that this Service can't have on the load balancer. Older members ask for these ports,
-    /// or other members and owners already have them.
+    /// Returns the port numbers that this Service can't have on the load balancer. Older Services of the group ask for
+    /// these ports, or other Services and owners already have them.
     pub(crate) fn other_ports(&self, there: Option<Labelled>) -> BTreeSet<u16> {
         let older = self.older().flat_map(tcp).map(|(number, _)| number);
         let stays = |(balancer, port): &(Labelled, &Listener)| {
@@ -642,7 +646,7 @@ impl<'a> Group<'a> {
     }
 
     /// Returns, for each port that must have a label, the UID of its owner. These are the ports that this Service gets,
-    /// and the existing ports of other members. So a label that was removed by somebody is written again.
+    /// and the existing ports of other Services of the group. So a label that was removed by somebody is written again.
     fn labels_of_ports(
         &self,
         balancer: Option<Labelled>,
@@ -677,9 +681,9 @@ impl<'a> Group<'a> {
         ownership.ports.iter().filter(is_unwanted).map(|(number, _)| *number).collect()
     }
 
-    /// Returns the value of the label `targets-before`, which lists the targets that an external load balancer had
-    /// before this cluster used it. If the label does not exist, this cluster has not added a target yet. The value is
-    /// then made from the present targets.
+    /// Returns the value of the label `targets-before`, which lists the targets that an external load balancer (one
+    /// that another owner made) had before this cluster used it. If the label does not exist, this cluster has not
+    /// added a target yet. The value is then made from the present targets.
     fn targets_before(&self, balancer: Labelled) -> String {
         if let Some(value) = balancer.ownership.targets_before(self.cluster) {
             return value.clone();
@@ -698,15 +702,16 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Whether the external load balancer had this target before this cluster used the load balancer. When this is not
-    /// known, the result is `true`.
+    /// Whether an external load balancer (one that another owner made) had this target before this cluster used the
+    /// load balancer. When this is not known, the result is `true`.
     pub(crate) fn is_before(&self, balancer: Labelled, target: TargetId) -> bool {
         self.is_external() && is_in(&self.targets_before(balancer), target)
     }
 }
 
-/// Whether the external load balancer had this target before this cluster used the load balancer. Such a target must
-/// not be removed. When the label `targets-before` is missing, this is not known, and the result is `true`.
+/// Whether an external load balancer (one that another owner made) had this target before this cluster used the load
+/// balancer. Such a target must not be removed. When the label `targets-before` is missing, this is not known, and the
+/// result is `true`.
 pub(crate) fn was_before(balancer: Labelled, target: TargetId, cluster: &Cluster) -> bool {
     is_in(balancer.ownership.targets_before(cluster).map_or(ALL, String::as_str), target)
 }
@@ -722,7 +727,8 @@ fn in_label(target: TargetId) -> String {
     }
 }
 
-/// Returns the kind of load balancer that the labels describe: own, shared, external or released.
+/// Returns the kind of load balancer that the labels describe: for one Service, shared by Services, external (made by
+/// another owner), or released (not managed any more).
 pub(crate) fn use_of(balancer: Labelled) -> BalancerUse {
     let ownership = balancer.ownership;
     if ownership.external.is_some() {
@@ -741,8 +747,8 @@ pub(crate) fn name(balancer: Labelled) -> Option<String> {
     Some(balancer.ownership.group.as_ref()?.replacen('.', "/", 1))
 }
 
-/// Returns the owner of each port of a shared or external load balancer. For any other load balancer, the list is
-/// empty.
+/// Returns the owner of each port, when several Services or other owners use the load balancer. For the load balancer
+/// of one Service, the list is empty.
 pub(crate) fn port_owners(balancer: Labelled, cluster: &Cluster) -> Vec<PortOwner> {
     let ports = balancer.services.iter().map(|port| {
         let uid = balancer.ownership.ports.get(&port.listen_port);

@@ -57,7 +57,7 @@ impl Guard {
         self.change.values().flatten().count()
     }
 
-    /// Returns all labels after the write, as planned. Later changes by others are not included.
+    /// Returns all labels that the object has after the write, if nobody else changes its labels before the write.
     pub(crate) fn labels(&self) -> BTreeMap<String, String> {
         self.labels_now(&self.seen)
     }

@@ -161,7 +161,8 @@ pub(crate) fn stake<'a>(balancer: Labelled<'a>, service: &Service, cluster: &Clu
     }
 }
 
-/// Returns the load balancers that belong to the Service or have a port of it. A label or a recognised port shows this.
+/// Returns the load balancers that belong to the Service, or on which a port belongs to it. Labels say this, or the
+/// port is recognised without a label, by its numbers and the Service's status.
 pub(crate) fn owned<'a>(
     balancers: Balancers<'a>,
     service: &'a Service,
@@ -242,8 +243,8 @@ fn is_nobodys<'a>(
     }
 }
 
-/// Returns the reason why a load balancer is released, and not deleted, when its Service leaves it. `None` means that
-/// it is deleted.
+/// Returns the reason why a load balancer is released when its Service leaves it. Released means that it stays in the
+/// project without an owner. `None` means that it is deleted instead.
 pub(crate) fn why_it_stays(
     balancer: Labelled,
     service: &Service,

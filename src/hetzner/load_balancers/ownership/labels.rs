@@ -37,8 +37,8 @@ pub const GROUP: &str = "ccm-from-scratch/group";
 /// The beginning of the key of a label that names the owner of a port. The port number follows in the key.
 pub const PORT: &str = "ccm-from-scratch/port-";
 pub const EXTERNAL: &str = "ccm-from-scratch/external";
-/// The beginning of the key of a label that lists the targets that an external load balancer had before a cluster used
-/// it. The UID of that cluster follows in the key.
+/// The beginning of the key of a label that lists the targets that an external load balancer (one that another owner
+/// made) had before a cluster used it. The UID of that cluster follows in the key.
 pub const TARGETS_BEFORE: &str = "ccm-from-scratch/targets-before-";
 pub const RELEASED: &str = "ccm-from-scratch/released";
 pub const KEEP: &str = "ccm-from-scratch/keep";
@@ -85,8 +85,8 @@ pub(crate) struct Ownership {
     pub(crate) external: Option<String>,
     /// The UID of the Service that owns each port. The map's key is the port number.
     pub(crate) ports: BTreeMap<u16, String>,
-    /// The targets that an external load balancer had before a cluster used it. The key of the map is the UID of that
-    /// cluster. The value is the text of the label.
+    /// The targets that an external load balancer (one that another owner made) had before a cluster used it. The key
+    /// of the map is the UID of that cluster. The value is the text of the label.
     pub(crate) targets_before: BTreeMap<String, String>,
     /// Labels with the prefix of this program that this version of the program does not know. They are kept unchanged.
     unknown: BTreeMap<String, String>,
@@ -146,7 +146,7 @@ impl Ownership {
         ]
     }
 
-    /// Returns the labels that state this ownership.
+    /// Returns the labels that state this ownership. They can be written on a load balancer or certificate.
     pub(crate) fn labels(&self) -> BTreeMap<String, String> {
         let mut own = self.clone();
         let mut labels = own.unknown.clone();
@@ -168,7 +168,7 @@ impl Ownership {
         wanted
     }
 
-    /// Returns the labels that state this ownership, in the form of labels that a write sets.
+    /// Returns all labels that state this ownership, each as a label that a write must set.
     pub(crate) fn wanted(&self) -> impl Iterator<Item = (String, Option<String>)> + use<> {
         self.labels().into_iter().map(|(key, value)| (key, Some(value)))
     }
@@ -221,8 +221,8 @@ impl Ownership {
         self.cluster_uid.as_ref().filter(|uid| !cluster.is_known_by(uid))
     }
 
-    /// Returns the list of targets that an external load balancer had before this cluster used it, as the label states
-    /// it. `None` when the load balancer has no such label.
+    /// Returns the list of targets that an external load balancer (one that another owner made) had before this cluster
+    /// used it, as the label states it. `None` when the load balancer has no such label.
     pub(crate) fn targets_before(&self, cluster: &Cluster) -> Option<&String> {
         let of = self.targets_before.iter().find(|(uid, _)| cluster.is_known_by(uid));
         of.map(|(_, targets)| targets)
@@ -233,8 +233,8 @@ impl Ownership {
         self.adopt.as_ref() == Some(&service_value(service))
     }
 
-    /// Returns the key of a label which says that a controller manages the load balancer for Services. A load balancer
-    /// with such a label can't be used as an external one.
+    /// Returns the key of a label which says that a controller manages the load balancer for Services. With such a
+    /// label, other Services can't use the load balancer as an external one, i.e. as a load balancer of another owner.
     pub(crate) fn managed_by(&self) -> Option<&'static str> {
         self.service_uid.as_ref().map(|_| SERVICE_UID).or(self.group.as_ref().map(|_| GROUP))
     }

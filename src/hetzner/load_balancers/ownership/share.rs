@@ -8,8 +8,8 @@ use crate::hetzner::load_balancers::annotations::{self as a, PREFIX};
 use crate::provider::{Cluster, Service};
 use crate::text::is_label;
 
-/// The beginning of the group key that [`key`] returns for an external load balancer. The load balancer's ID or name
-/// follows.
+/// The beginning of the text by which [`key`] identifies an external load balancer (one that another owner made). The
+/// load balancer's ID or name follows.
 const OF_EXTERNAL: &str = "external:";
 
 /// The name of a group of Services that share one load balancer.
@@ -61,9 +61,9 @@ impl<'a> GroupName<'a> {
     }
 }
 
-/// Returns a key for the group to which a Service belongs by its annotations. All Services of a group have the same
-/// key; see `LoadBalancers::group`. For a shared load balancer, the key is also the value of the load balancer's label
-/// `group`. So the Services of a group can be found from this label.
+/// Returns a text that identifies the group to which a Service belongs by its annotations. It is equal for all Services
+/// of a group; see `LoadBalancers::group`. For a shared load balancer, it is also the value of the load balancer's
+/// label `group`. So the Services of a group can be found from this label.
 pub(in crate::hetzner) fn key(
     namespace: &str,
     annotations: &mut dyn Iterator<Item = (&str, &str)>,
@@ -81,9 +81,9 @@ pub(in crate::hetzner) fn key(
     set.last()
 }
 
-/// In a group key with the name of an external load balancer, replaces the name by the ID. So Services that use the
-/// name and Services that use the ID get the same key. When the project has no such load balancer, the key stays
-/// unchanged.
+/// In a text from [`key`] that has the name of an external load balancer (one that another owner made), replaces the
+/// name by the ID. So Services that use the name and Services that use the ID belong to the same group. When the
+/// project has no such load balancer, the text stays unchanged.
 pub(crate) fn known_key(key: String, balancers: Balancers) -> String {
     let named = key.strip_prefix(OF_EXTERNAL);
     let found = named.and_then(|text| external_named(text, balancers));
@@ -112,8 +112,8 @@ pub(crate) fn external_named<'a>(text: &str, balancers: Balancers<'a>) -> Option
     by_id.or_else(|| balancers.named(text).next())
 }
 
-/// Returns the two group keys for this external load balancer: one with its ID and one with its name. Services can ask
-/// for it in both ways; see [`key`].
+/// Returns the two texts by which [`key`] identifies this external load balancer (one that another owner made): one
+/// with its ID and one with its name. Services can ask for it in both ways.
 pub(crate) fn external_keys(balancer: Labelled) -> [String; 2] {
     let names = [balancer.id.to_string(), balancer.name.clone()];
     names.map(|name| format!("{OF_EXTERNAL}{name}"))

@@ -97,8 +97,8 @@ fn what_the_service_has_on_it() {
     for (row, balancer, has) in [
         (1, balancer(&[], &[]), "Nothing"),
         (1, balancer(&[(SERVICE_UID, LIVES)], &[NODE]), "Nothing"),
-        // The external load balancer has the port and node port of the Service. But the Service's status does not have
-        // its address, so the port is not recognised.
+        // The load balancer of another owner has the port and node port of the Service. But the Service's status does
+        // not have an address of the load balancer, so the port does not count as the Service's port.
         (1, with_port(balancer(&[(EXTERNAL, "")], &[NODE])), "Nothing"),
         (2, balancer(&[own, (CLUSTER_UID, "cluster-9")], &[]), "Copy(\"cluster-9\")"),
         (2, balancer(&[own, (CLUSTER_UID, "cluster-9")], &[NODE, FOREIGN]), "Copy(\"cluster-9\")"),
@@ -120,8 +120,8 @@ fn what_the_service_has_on_it() {
         let stake = judged(&balancer, |one| format!("{:?}", stake(one, &service(), &cluster())));
         assert_eq!(stake, has, "row {row}: {:?}", balancer.labels);
     }
-    // All labels of this cluster were removed from the external load balancer. Its address is in the Service's status,
-    // so its port is recognised.
+    // All labels of this cluster were removed from the load balancer of another owner. The Service's status has an
+    // address of the load balancer, so the port still counts as the Service's port.
     let mut lost = with_port(balancer(&[(EXTERNAL, "")], &[NODE]));
     lost.public_net.ipv4.ip = Some("203.0.113.7".parse().unwrap());
     let served = Service { addresses: vec!["203.0.113.7".to_owned()], ..service() };
