@@ -36,7 +36,8 @@ impl Profile {
         }
     }
 
-    /// Returns the values of the labels for instance type, zone and region. Each comes with its source.
+    /// Returns the values of the labels for instance type, zone and region. Each comes with its source, e.g. a field of
+    /// the server, for display.
     pub(super) fn topology(
         self,
         instance: &Instance,

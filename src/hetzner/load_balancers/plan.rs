@@ -279,8 +279,8 @@ impl<'a> Settled<'a> {
         })
     }
 
-    /// Returns the differences between the load balancer and its desired state. When other owners have all of the
-    /// Service's ports on the load balancer, the second value has the changes that take the Service off it.
+    /// Returns the differences between the load balancer and its desired state. When the Service can have none of its
+    /// ports on a load balancer of another owner, the second value has the changes that take the Service off it.
     fn differences(
         &mut self,
         found: &FoundBalancer<'a>,

@@ -57,7 +57,7 @@ pub(crate) struct Port {
     /// of the API.
     pub(crate) listener: Listener,
     /// The fields that are changed on an existing port if their values differ, each with the source of the desired
-    /// value. All other fields of an existing port are left unchanged.
+    /// value, e.g. an annotation. All other fields of an existing port are left unchanged.
     pub(crate) sources: BTreeMap<PortField, Source>,
     /// Whether the port needs a certificate that is not issued or not uploaded yet.
     pub(crate) waits: bool,

@@ -20,7 +20,8 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-/// The source that users see for a field that neither an annotation nor a setting sets. Such a field is left unchanged.
+/// The text that users see as the source of a field's value when neither an annotation nor a setting sets the field.
+/// Such a field is left unchanged.
 const UNSET: Source = Source::Rule("unset");
 
 /// The type of a new load balancer when no setting names a type.
@@ -56,7 +57,7 @@ pub(crate) struct Differences {
     pub(crate) is_unfinished: bool,
 }
 
-/// Returns the value as text, with its source.
+/// Returns the value as text, together with its source, e.g. an annotation.
 pub(crate) fn shown<T>(
     set: Option<&Sourced<T>>,
     text: impl Fn(&T) -> String,

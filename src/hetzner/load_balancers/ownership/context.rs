@@ -47,8 +47,8 @@ impl Project {
         self.profile == Profile::Hcloud
     }
 
-    /// Returns the source of the default value to which a field is reset when no annotation sets it. `None` means that
-    /// the field is then left unchanged.
+    /// Returns the source of the default to which a field is reset when no annotation sets the field. The source is for
+    /// display. `None` means that the field is then left unchanged.
     pub(crate) fn enforced(&self, annotation: &Annotation) -> Option<Source> {
         (!self.preserves_unset()).then(|| default_source(annotation))
     }
@@ -84,11 +84,11 @@ pub(crate) struct PlanContext<'a> {
     pub(crate) group: Group<'a>,
 }
 
-/// The source that users see for a value that is the default of Hetzner's API.
+/// The text that users see as the source of a value when it is the default of Hetzner's API.
 pub(crate) const BY_API: Source = Source::Rule("the default of the API");
 
-/// Returns the source of the value that a field has without its annotation. This is the environment variable with the
-/// default of the annotation, if there is one, and otherwise the API's default.
+/// Returns the source of the value that a field has without its annotation, for display. This is the environment
+/// variable with the default of the annotation, if there is one, and otherwise the API's default.
 pub(crate) fn default_source(annotation: &Annotation) -> Source {
     annotation.variable.map_or(BY_API, |variable| Source::Default(variable.to_string()))
 }

@@ -205,7 +205,7 @@ fn foreign_part(target: &ApiTarget, cluster: &Cluster) -> Option<String> {
 
 /// Whether the load balancer stays when its Services are deleted. The Service's annotation `keep` decides, and an
 /// invalid value counts as `true`. Without this annotation, the load balancer's label `keep` decides. On a shared load
-/// balancer, only the annotation of a Service in the group's own namespace counts.
+/// balancer, only the annotation of a Service in the group's own namespace (the namespace in the group's name) counts.
 pub(crate) fn is_kept(balancer: Labelled, service: &Service) -> bool {
     let is_guest = balancer.ownership.has_as_guest(service);
     match value_of(service, &a::KEEP).filter(|_| !is_guest) {

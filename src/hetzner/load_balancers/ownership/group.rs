@@ -55,19 +55,21 @@ pub(crate) struct Group<'a> {
     /// namespace any more.
     pub(crate) members: Vec<&'a Service>,
     /// The Services whose annotations decide about the settings that do not belong to a port, the oldest first. They
-    /// are those Services in `members` that are in the group's own namespace. The list is empty when another owner made
-    /// the load balancer, when there is no such Service, or when `undecided` is set.
+    /// are those Services in `members` that are in the group's own namespace (the namespace in the group's name). The
+    /// list is empty when another owner made the load balancer, when there is no such Service, or when `undecided` is
+    /// set.
     pub(crate) deciders: Vec<&'a Service>,
     /// Whether Services of several namespaces have ports on the shared load balancer, or will get ports there.
     pub(crate) is_of_several_namespaces: bool,
-    /// The group's own namespace, but only when no Service there allows the namespace of the Service for which the plan
-    /// is made. That Service then keeps its ports on the load balancer, but gets no new ones.
+    /// The group's own namespace (the namespace in the group's name), but only when no Service there allows the
+    /// namespace of the Service for which the plan is made. That Service then keeps its ports on the load balancer, but
+    /// gets no new ones.
     closed_by: Option<&'a str>,
     /// The reason why the Service can't have the load balancer that it asks for. `None` when it can.
     pub(crate) refused: Option<String>,
     /// The group's load balancer, but only when a Service of the group's own namespace has a port on it and could not
-    /// be read. Its annotations are then not known. So the group has no deciders, and the present targets of the load
-    /// balancer stay.
+    /// be read. Its annotations are then not known. So no Service decides about the settings of the load balancer, and
+    /// its present targets stay.
     pub(crate) undecided: Option<Labelled<'a>>,
     service: &'a Service,
     cluster: &'a Cluster,
@@ -168,7 +170,7 @@ fn has_guest(balancer: Labelled, namespace: &str, cluster: &Cluster) -> bool {
 }
 
 /// Whether the labels say that another owner made the load balancer, or that a Service from outside the group's own
-/// namespace has a port on it.
+/// namespace (the namespace in the group's name) has a port on it.
 pub(crate) fn is_of_several_owners(balancer: Labelled, cluster: &Cluster) -> bool {
     let ownership = balancer.ownership;
     let namespace = ownership.group.as_deref().and_then(namespace_of);
@@ -400,7 +402,8 @@ impl<'a> Group<'a> {
     }
 
     /// Whether the load balancer is shared, but no Service decides about its settings. This happens when no Service of
-    /// the group's own namespace shares it, or when a Service there could not be read.
+    /// the group's own namespace (the namespace in the group's name) shares it, or when a Service there could not be
+    /// read.
     pub(crate) fn has_no_decider(&self) -> bool {
         matches!(self.of, GroupUse::Shared(_)) && self.deciders.is_empty()
     }
@@ -629,7 +632,7 @@ impl<'a> Group<'a> {
     }
 
     /// Whether the shared load balancer must be without the label `service-uid`. This is so when several Services use
-    /// it or have used it, or when the Service is not in the group's own namespace. Otherwise,
+    /// it or have used it, or when the Service is not in the namespace in the group's name. Otherwise,
     /// hcloud-cloud-controller-manager and this program would regard the Service as the only owner, and would remove
     /// the ports of the other Services.
     fn is_of_several(&self, balancer: Option<Labelled>) -> bool {

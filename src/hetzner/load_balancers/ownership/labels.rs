@@ -65,7 +65,7 @@ const PROGRAM_DOMAINS: [&str; 3] = ["kubernetes.io", "hcloud", "hcloud-ccm"];
 /// label.
 pub(super) const STAGING: (&str, &str) = ("HC-Use-Staging-CA", "true");
 
-/// The source that users see, in a plan, for the values of the labels about the owner.
+/// The text that users see, in a plan, as the source of the labels about the owner.
 pub(crate) const WHOSE: &str = "labels name its owner";
 
 /// The present and earlier owners of a load balancer, as its labels state them. Each field is one label of the table at
