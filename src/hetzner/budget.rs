@@ -18,7 +18,7 @@ fn reserve(urgency: Urgency) -> (u64, &'static str) {
     }
 }
 
-/// The time after which the API allows one more call.
+/// The time in which the API's rate limit is refilled by one call.
 const REFILL: Duration = Duration::from_secs(1);
 
 /// The pause after the first answer with status 429. Each further 429 doubles the pause, up to `LONGEST_PAUSE`. When

@@ -512,7 +512,8 @@ impl provider::Change for BalancerChange {
             let (body, key) = (&mut change.request.body, pair.key.expose());
             body.insert("certificate".to_owned(), json!(pair.chain));
             body.insert("private_key".to_owned(), json!(key));
-            // Each line of the key is hidden separately, because an answer may repeat only a part of the key.
+            // Each line of the key is hidden separately, because an error text from the API may repeat only a part of
+            // the key.
             let is_long = |line: &&str| line.len() >= SHORTEST_KEY_LINE;
             secrets.extend(key.lines().filter(is_long).map(Secret::new));
         }

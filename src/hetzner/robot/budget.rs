@@ -1,5 +1,5 @@
-//! Limits the number of calls to the Robot web service. The limits are lower than those of Robot, because other
-//! programs use Robot's limits, too. When Robot answers that a limit is used up, no call is sent for some time.
+//! Limits the number of calls to the Robot web service. Robot has rate limits, which other programs use as well, so
+//! this program uses only a part of them. When Robot answers that a limit is used up, no call is sent for some time.
 
 use super::login::whole_second;
 use crate::metrics::{ROBOT_BLOCKED, ROBOT_REMAINING};

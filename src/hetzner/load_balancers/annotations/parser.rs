@@ -186,8 +186,8 @@ impl<'a> AnnotationParser<'a> {
     }
 
     /// Reports why the Service stays on its present load balancer although it asks for another one. When other Services
-    /// decide about the settings of the present load balancer, this is reported as a problem with these settings, so
-    /// that they are not changed for this Service.
+    /// decide about the settings of the present load balancer, this is reported as a problem with these settings. The
+    /// plan for this Service then changes only ports.
     pub(crate) fn stays(&mut self, why: Finding, others_decide: bool) {
         if others_decide {
             self.whole_problem(why.text().into_owned())

@@ -3,7 +3,7 @@
 use crate::provider::AnnotationKind;
 use crate::provider::variables::*;
 
-/// The prefix that the keys of all annotations of this program have.
+/// The prefix in the keys of all annotations of Services that this program reads.
 pub const PREFIX: &str = "load-balancer.hetzner.cloud/";
 
 /// Returns whether this program reads the annotation with this key. In the key, a dot and a port can follow the name.
@@ -257,8 +257,8 @@ table! {
 
     /// Make the HTTP check over TLS. The API does not validate the certificate.
     HEALTH_CHECK_HTTP_VALIDATE_CERTIFICATE = of(Port, "health-check-http-validate-certificate", BOOLEAN);
-    // hcloud-cloud-controller-manager documents the annotations `id`, `ipv4` and `ipv6` as written by itself. This
-    // program does not read them, but does not report them as unknown either.
+    // According to its documentation, hcloud-cloud-controller-manager writes the annotations `id`, `ipv4` and `ipv6`.
+    // This program does not read them, and does not report them as unknown.
     ID = of(Service, "id", "");
     IPV4 = of(Service, "ipv4", "");
     IPV6 = of(Service, "ipv6", "");

@@ -97,8 +97,8 @@ impl Port {
         merged
     }
 
-    /// Whether a new port is not added yet because none of its certificates can be used. An existing `https` port is
-    /// never put off: it keeps its present certificates.
+    /// Whether the port is not added or changed yet, because none of its certificates can be used. An existing `https`
+    /// port is never put off: it keeps its present certificates.
     pub(crate) fn is_put_off(&self, found: Option<&Listener>) -> bool {
         (self.waits || !self.refused.is_empty())
             && self.listener.certificates().is_empty()

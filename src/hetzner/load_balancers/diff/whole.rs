@@ -27,9 +27,9 @@ const UNSET: Source = Source::Rule("unset");
 /// The type of a new load balancer when no setting names a type.
 pub(crate) const USUAL_TYPE: &str = "lb11";
 
-/// The number of labels up to which labels from the annotation `labels` are added to a load balancer. A label stays on
-/// the load balancer when a user removes its key from the annotation. So without this limit the number of labels could
-/// grow without end.
+/// When a load balancer has this number of labels, no more labels from the annotation `labels` are added to it. A label
+/// stays on the load balancer when a user removes its key from the annotation. So without this limit the number of
+/// labels could grow without end.
 const LABELS_AT_MOST: usize = 100;
 
 /// One comparison of a load balancer with what its Service asks for.
@@ -484,7 +484,7 @@ impl Diff<'_, '_> {
     }
 
     /// Returns the port in its desired state, and a description of each field that changes. The result is `None` while
-    /// a new port has no certificate that it can use.
+    /// no certificate can be used for the port.
     fn compare_port(
         &mut self,
         port: &Port,

@@ -54,10 +54,9 @@ pub(crate) struct Group<'a> {
     /// management has ended, another controller manages them, they could not be read, or the group does not allow their
     /// namespace any more.
     pub(crate) members: Vec<&'a Service>,
-    /// The Services whose annotations decide about the settings that do not belong to a port, the oldest first. They
-    /// are those Services in `members` that are in the group's own namespace (the namespace in the group's name). The
-    /// list is empty when another owner made the load balancer, when there is no such Service, or when `undecided` is
-    /// set.
+    /// The Services whose annotations decide about the settings that do not belong to a port, the oldest first. On a
+    /// shared load balancer, these are the Services from the namespace in the group's name. The list is empty when
+    /// another owner made the load balancer, when there is no such Service, or when `undecided` is set.
     pub(crate) deciders: Vec<&'a Service>,
     /// Whether Services of several namespaces have ports on the shared load balancer, or will get ports there.
     pub(crate) is_of_several_namespaces: bool,

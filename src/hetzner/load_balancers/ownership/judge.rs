@@ -243,8 +243,8 @@ fn is_nobodys<'a>(
     }
 }
 
-/// Returns the reason why a load balancer is released when its Service leaves it. Released means that it stays in the
-/// project without an owner. `None` means that it is deleted instead.
+/// Returns the reason why a load balancer is not deleted when its Service leaves it, but released. This means that the
+/// load balancer stays, and that only the labels of the Service are removed. `None` means that it is deleted.
 pub(crate) fn why_it_stays(
     balancer: Labelled,
     service: &Service,
