@@ -2,10 +2,10 @@
 //! from the last to the first.
 //!
 //! The list is sorted by ID, so a new resource is always added at the end. When a resource is deleted, all resources
-//! behind it move one place forward. If the pages were read from the first to the last, a resource could move from page
-//! 3 to page 2 after page 2 was read, and would be missed. The number of resources would not show this if a new
-//! resource was created at the same time. When the pages are read from the last to the first, a resource can only move
-//! to a page that is still to be read. It may be read twice, but it is never missed.
+//! behind it move one place forward. Suppose that the pages were read from the first to the last. After page 2 was
+//! read, a resource could move from page 3 to page 2, and would be missed. The number of resources would not show this
+//! if a new resource was created at the same time. But when the pages are read from the last to the first, a resource
+//! only moves to pages that are still to be read. It may be read twice, but it is never missed.
 
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};

@@ -44,8 +44,8 @@ pub(super) fn kind<'a>(
     let wanted = match (desired.kind(), has) {
         (Some(wanted), _) => wanted.value.as_str(),
         (None, Some(has)) => has.name.as_str(),
-        // No load balancer is created when the Service asks for an external one (one that another owner made), or when
-        // no Service of the group decides about settings. So no type is needed.
+        // No load balancer is created when the Service asks for one of another owner, or when no Service of the group
+        // decides about settings. So no type is needed.
         (None, None) if context.group.is_external() || context.group.has_no_decider() => {
             return None;
         }

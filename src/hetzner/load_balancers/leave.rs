@@ -84,10 +84,10 @@ pub(super) fn leave_others(
     leaving
 }
 
-/// Adds changes to a plan for a Service that can't have what it asks for. They take the Service off load balancers that
-/// it does not use. A load balancer is unused when the Service does not ask for it, and when the status names another
-/// load balancer or has no address yet. When the status has only a host name, it is not known which load balancer
-/// serves the Service, so none counts as unused.
+/// Adds changes to a plan for a Service that can't have what it asks for. They take the Service off its unused load
+/// balancers. A load balancer is unused when two conditions are true: the Service does not ask for it, and the status
+/// names another load balancer or has no address yet. When the status has only a host name, it is not known which load
+/// balancer serves the Service, so none counts as unused.
 ///
 /// `there` is the load balancer that the Service asks for. When there are unused load balancers, the plan is not
 /// refused, and the reason for the refusal is only reported. The next plan, without unused load balancers, is refused.
@@ -136,8 +136,8 @@ fn unused<'a>(
     if !(is_named || service.addresses.is_empty()) || all().any(is_of_other_profile) {
         return Vec::new();
     }
-    // When the settings leave all of a load balancer's addresses out of the status, a status without addresses does not
-    // show that the load balancer is unused.
+    // The settings can leave all addresses of a load balancer out of the status. A status without addresses then does
+    // not show that the load balancer is unused.
     let would_be_named = |balancer: Labelled| !status::ingress(&balancer, desired).is_empty();
     let is_unused = |balancer: &Labelled| {
         Some(balancer.id) != there.map(|there| there.id)
@@ -175,8 +175,7 @@ pub(super) fn leave(
 }
 
 /// Returns the change that deletes the load balancer. Just before this write, the load balancer is read again. It is
-/// deleted only when it is not protected, has no new port or target, and still has the labels that it had when the plan
-/// was made.
+/// deleted only when it is not protected, has no new port or target, and has the same labels as when the plan was made.
 pub(super) fn removal(
     project: &Project,
     balancer: Labelled,
@@ -221,8 +220,8 @@ struct TakenOff<'a> {
     /// Whether no other Service uses the load balancer. A Service also counts as a user when a user has ended its
     /// management (`ccm lb release`), because its ports stay.
     is_last: bool,
-    /// Whether the load balancer stays in the project without ports, because its Service asked by the annotation `keep`
-    /// that another Service can use it later.
+    /// Whether the load balancer stays in the project without ports, so that a later Service can use it. The annotation
+    /// `keep` of its Service asked for this.
     is_kept: bool,
 }
 
@@ -338,7 +337,7 @@ pub(super) fn end_management(
 }
 
 /// Returns a finding which says that the load balancer is not changed, because its label names another cluster. A
-/// Service of this cluster has the same UID as a Service there, which happens when one of the clusters is a copy of the
+/// Service there has the same UID as a Service of this cluster. This happens when one of the clusters is a copy of the
 /// other.
 pub(super) fn left_to_its_cluster(balancer: Labelled, uid: &str) -> Finding {
     let message = format!(

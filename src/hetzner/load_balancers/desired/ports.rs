@@ -376,8 +376,8 @@ impl PortReader<'_, '_> {
             }
             None => self.uploaded(),
         };
-        // When one of the port's certificates is not issued yet or is refused, and no other certificate can be used,
-        // the port keeps its present certificates.
+        // Some certificates of the port are not issued yet or are refused. When no other certificate can be used
+        // either, the port keeps its present certificates.
         let is_as_found = self.wanted.waits || !self.wanted.refused.is_empty();
         let certificates = certificates.filter(|ids| !is_as_found || !ids.value.is_empty());
         let enforced = self.context.project.enforced(&a::HTTP_CERTIFICATES);

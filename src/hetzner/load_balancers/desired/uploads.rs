@@ -200,8 +200,8 @@ fn is_ours(certificate: &Certificate, cluster: &Cluster) -> bool {
 }
 
 /// Whether the certificate was uploaded from this Secret. Its labels, its type and its name must fit. The label with
-/// the name of the Secret is not enough, because long names are cut in it, so that two Secrets can have the same label.
-/// When `digest` is given, the certificate must have been uploaded from the content with this hash.
+/// the name of the Secret is not enough: long names are cut in it, so two Secrets can have the same label. When
+/// `digest` is given, the certificate must have been uploaded from the content with this hash.
 fn is_upload(
     certificate: &Certificate,
     cluster: &Cluster,

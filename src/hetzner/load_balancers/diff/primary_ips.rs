@@ -192,7 +192,8 @@ impl AskedIp {
     }
 
     /// Adds a warning when an existing load balancer does not have the Primary IP that the Service's annotation asks
-    /// for, or when Hetzner would delete this Primary IP together with the load balancer.
+    /// for. When the load balancer has it, but Hetzner would delete the Primary IP together with the load balancer, a
+    /// different warning is added.
     fn report(
         &self,
         parser: &mut AnnotationParser,

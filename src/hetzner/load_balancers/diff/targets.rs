@@ -1,9 +1,9 @@
-//! Decides which servers are added to a load balancer or removed from it as targets, and in which order, so that the
-//! load balancer always has a target.
+//! Decides which servers become targets of a load balancer, and which targets are removed. The order of these changes
+//! ensures that the load balancer always has a target.
 //!
 //! The settings say whether a load balancer reaches its targets by their private or by their public addresses. The API
-//! refuses a new target that does not have the desired kind of address. But when a server without this kind of address
-//! is a target already, by its other address, it stays a target, because traffic still reaches it.
+//! refuses a new target without the desired kind of address. An existing target that is reached by its other address
+//! stays in this case, because traffic still reaches its server.
 
 use super::whole::Diff;
 use crate::hetzner::load_balancers::annotations as a;
@@ -193,7 +193,8 @@ impl<'a> Ways<'a> {
     /// Returns the additions and removals in the order in which they are made. At the end the load balancer has exactly
     /// the targets `fit`. New targets are added before old ones are removed. But when `room`, the highest number of
     /// targets, is reached, an old target is removed before each addition. A target that is reached by the wrong kind
-    /// of address is removed and added again, because the API does not allow a server to be a target twice.
+    /// of address is removed and then added again. Both can't exist at the same time, because the API allows a server
+    /// to be a target only once.
     fn steps(&self, fit: &[TargetId], room: usize) -> Vec<(BalancerAction, TargetId)> {
         let set: BTreeSet<TargetId> = fit.iter().copied().collect();
         let new = fit.iter().filter(|id| !self.there.contains_key(id));
@@ -429,8 +430,8 @@ impl Diff<'_, '_> {
         }
     }
 
-    /// Warns that the nodes become targets for all ports of a load balancer that another owner made, and so also get
-    /// the traffic of ports of other owners.
+    /// Warns that the nodes become targets of a load balancer that another owner made. They then get the traffic of all
+    /// its ports, including the ports of other owners.
     fn report_shared_targets(&mut self, adds: bool) {
         let group = &self.context.group;
         let Some(balancer) = self.balancer.filter(|_| adds && group.is_external()) else {

@@ -101,8 +101,8 @@ macro_rules! port_fields {
     };
 }
 
-// Each row has the name of the field in messages, the part of the port's JSON in which the field is, the key in this
-// part, and the type of the value.
+// Each row describes a field of a port: its name in messages, the part of the port's JSON in which the field is, its
+// key in this part, and the type of its value.
 port_fields! {
     Protocol: "protocol", Port, "protocol", Text;
     DestinationPort: "destination port", Port, "destination_port", Number;

@@ -60,8 +60,8 @@ pub(crate) fn is_of(
 }
 
 /// Whether a port of an external load balancer (one that another owner made) belongs to this Service although no label
-/// says so. Terraform can remove all labels of this program at the same time. So the port belongs to the Service when
-/// no label of this cluster is left, port and node port are those of the Service, and the Service's status shows that
+/// says so. Terraform can remove all labels of this program at the same time. So there are three conditions. No label
+/// of this cluster is left. The port number and node port are those of the Service. The Service's status shows that
 /// this load balancer serves the Service.
 pub(crate) fn is_recognised(
     service: &Service,
@@ -106,8 +106,8 @@ pub(crate) fn is_used_by_others(balancer: Labelled, uid: &str, cluster: &Cluster
     let mut on_ports = balancer.ownership.ports.values();
     let keys = external_keys(balancer);
     let mut asking = keys.iter().flat_map(|key| cluster.groups.of_key(key));
-    // A Service that asks for an external load balancer (one that another owner made) counts only when its status shows
-    // that this load balancer serves it. Otherwise it has no ports and targets there yet.
+    // A Service that asks for a load balancer of another owner counts only when its status shows that this load
+    // balancer serves it. Otherwise it has no ports and targets there yet.
     let is_served = |service: &Service| {
         service.uid != uid && is_allowed(balancer, service) && is_served_by(service, balancer)
     };
@@ -128,7 +128,7 @@ pub(crate) fn is_released_by_another(balancer: Labelled, uid: &str) -> bool {
 
 /// Returns the UID of another cluster that owns the load balancer, according to a label. The result is `None` when all
 /// targets are nodes of this cluster: this cluster was then restored with a new UID. While the UID of this cluster is
-/// not known, a load balancer without targets, or with one node of this cluster as a target, also gives `None`.
+/// not known, less is required for `None`: that there is no target, or that one target is a node of this cluster.
 pub(crate) fn other_cluster<'a>(balancer: Labelled<'a>, cluster: &Cluster) -> Option<&'a str> {
     let Some(uid) = &balancer.ownership.cluster_uid else {
         return cluster_on_external(balancer, cluster);

@@ -21,7 +21,7 @@ use crate::text::shell_command;
 #[derive(Debug)]
 pub(crate) enum FoundBalancer<'a> {
     /// The load balancer belongs to the Service already. Either a label has the Service's UID, or the Service's group
-    /// uses this load balancer, or it is an external load balancer (one that another owner made) that the Service uses.
+    /// uses this load balancer, or another owner made it and the Service uses it.
     Own(Labelled<'a>),
     /// The Service adopts this existing load balancer. Either nobody owns it, or an operator asked for the adoption by
     /// a label.
@@ -191,9 +191,9 @@ fn by_name<'a>(
     }
 }
 
-/// Finds a load balancer with the default name, for a Service without the annotation `name`. When another load balancer
-/// has the default name, and the Service is not allowed to adopt it, the default name with a hash at its end is used
-/// instead.
+/// Finds a load balancer with the default name, for a Service without the annotation `name`. The default name may
+/// belong to a load balancer that the Service is not allowed to adopt. In this case, the default name with a hash at
+/// its end is used instead.
 fn by_default_name<'a>(context: &PlanContext<'a>) -> Result<FoundBalancer<'a>, Unfound> {
     let (service, cluster) = (context.service, context.cluster);
     let (first, hashed) = match context.group.of {

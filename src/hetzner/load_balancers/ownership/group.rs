@@ -168,8 +168,8 @@ fn has_guest(balancer: Labelled, namespace: &str, cluster: &Cluster) -> bool {
     balancer.ownership.ports.values().any(is_guest)
 }
 
-/// Whether the labels say that another owner made the load balancer, or that a Service from outside the group's own
-/// namespace (the namespace in the group's name) has a port on it.
+/// Whether the load balancer has users besides the group's own namespace, according to its labels: another owner made
+/// it, or a Service of another namespace has a port on it.
 pub(crate) fn is_of_several_owners(balancer: Labelled, cluster: &Cluster) -> bool {
     let ownership = balancer.ownership;
     let namespace = ownership.group.as_deref().and_then(namespace_of);
@@ -488,8 +488,8 @@ impl<'a> Group<'a> {
     }
 
     /// Returns the UID of the Service that owns a port of the load balancer. The label of the port names it. Without
-    /// this label, the owner is the Service of the group with the same port number and node port, or else the Service
-    /// in the load balancer's label `service-uid`.
+    /// this label, the owner is the Service of the group with the same port number and node port. If there is none, it
+    /// is the Service in the load balancer's label `service-uid`.
     fn owner_uid<'b>(&'b self, balancer: Labelled<'b>, port: &Listener) -> Option<&'b String> {
         let ownership = balancer.ownership;
         let by_label = ownership.ports.get(&port.listen_port);
@@ -513,8 +513,8 @@ impl<'a> Group<'a> {
         !self.is_own() && balancer.ownership.ports.values().any(leaves)
     }
 
-    /// Whether this plan removes the port. This is so when the owner of the port is the Service for which the plan is
-    /// made, which does not ask for the port any more, or a Service that was deleted.
+    /// Whether this plan removes the port. There are two cases. The owner of the port was deleted, or the owner is the
+    /// Service for which the plan is made, and it does not ask for the port any more.
     pub(crate) fn is_unwanted(&self, balancer: Labelled, port: &Listener) -> bool {
         match self.owner(balancer, port) {
             Owner::This => !tcp(self.service).any(|(number, _)| number == port.listen_port),
@@ -668,8 +668,8 @@ impl<'a> Group<'a> {
         labels
     }
 
-    /// Returns the port numbers whose labels the plan removes. The Service in such a label does not ask for the port
-    /// any more, was deleted, or has the load balancer for itself now, so that its ports need no labels.
+    /// Returns the port numbers whose labels the plan removes. The Service in such a label was deleted, or does not ask
+    /// for the port any more. When one Service has the load balancer for itself, its ports need no labels either.
     fn unwanted_labels(&self, ownership: &Ownership) -> BTreeSet<u16> {
         let (own, is_external) = (&self.service.uid, self.is_external());
         let has = |number: u16| tcp(self.service).any(|(own, _)| own == number);
@@ -683,9 +683,9 @@ impl<'a> Group<'a> {
         ownership.ports.iter().filter(is_unwanted).map(|(number, _)| *number).collect()
     }
 
-    /// Returns the value of the label `targets-before`, which lists the targets that an external load balancer (one
-    /// that another owner made) had before this cluster used it. If the label does not exist, this cluster has not
-    /// added a target yet. The value is then made from the present targets.
+    /// Returns the value of the label `targets-before`. It lists the targets that a load balancer of another owner had
+    /// before this cluster used it. If the label does not exist, this cluster has not added a target yet. The value is
+    /// then made from the present targets.
     fn targets_before(&self, balancer: Labelled) -> String {
         if let Some(value) = balancer.ownership.targets_before(self.cluster) {
             return value.clone();

@@ -101,8 +101,8 @@ const CLOCKS_DIFFER_BY: SignedDuration = SignedDuration::from_secs(60);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stake<'a> {
     Nothing,
-    /// Another cluster, with this UID, owns the load balancer. The load balancer only seems to belong to the Service,
-    /// because one of the two clusters is a copy of the other, and their Services have the same UIDs.
+    /// Another cluster, with this UID, owns the load balancer. The load balancer only seems to belong to the Service.
+    /// One of the two clusters is a copy of the other, so their Services have the same UIDs.
     Copy(&'a str),
     /// The Service is the only owner of the load balancer.
     Whole,

@@ -134,9 +134,9 @@ fn whether_the_service_may_adopt_it() {
     let (of_web, of_other, of_stranger) = ("default.web", "default.other", "shop.web");
     let ours = (CLUSTER_UID, "cluster-1");
     let port = port_80();
-    // The three letters are the answers when the adoption is asked for by the label `adopt`, by the annotation `name`,
-    // and only by the default name: `y` for yes, `n` for no, and `-` for a case that is not tested. Row 8 is also true
-    // for most load balancers of rows 1 to 5, but the lower number decides.
+    // Each text of three letters has the answers for three cases: the label `adopt` asks for the adoption, the
+    // annotation `name` does, or nobody does and there is only the default name. `y` means yes, `n` no, and `-` that
+    // the case is not tested. Row 8 is also true for most load balancers of rows 1 to 5, but the lower number decides.
     let left = [ours, (SERVICE_UID, GONE), (SERVICE, of_web)];
     let left_with = |more: &[(&str, &str)]| balancer(&[&left, more].concat(), &[]);
     for (row, balancer, may) in [
