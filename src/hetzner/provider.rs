@@ -134,9 +134,9 @@ impl Hetzner {
         }
     }
 
-    /// Returns the Network in the settings, or `None` when no Network is set. Each call looks it up in the project
-    /// until one call has found it. If `is_checked` is `true` in this call, it also checks that this machine is
-    /// attached to the Network.
+    /// Returns the Network in the settings, or `None` when no Network is set. Each call looks for the Network in the
+    /// project until one call has found it. If `is_checked` is `true`, the call that finds the Network also checks that
+    /// this machine is attached to it.
     fn find_network(&self, is_checked: bool) -> Result<Option<&ApiNetwork>, ProviderError> {
         let Some(selector) = &self.settings.network else {
             return Ok(None);

@@ -299,8 +299,8 @@ impl BalancerChange {
         let running = action.map_or(Ok(None), |action| action.running())?;
         let whole = balancer.filter(|balancer| self.is_whole(balancer));
         Ok(match (self.action, whole, running) {
-            // The answer contains the new load balancer. The Service's next plan needs only this load balancer, so it
-            // is planned from the answer, without another read.
+            // The answer contains the new load balancer. The Service's next plan needs only this load balancer, so the
+            // Service is planned again from this answer, without another read.
             (BalancerAction::Create, Some(balancer), running) => {
                 let observed = ObservedBalancers {
                     balancers: vec![*balancer],

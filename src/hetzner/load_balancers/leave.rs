@@ -148,8 +148,8 @@ fn unused<'a>(
     all().filter(is_unused).collect()
 }
 
-/// Returns the changes that delete a load balancer, or that take the Service off it when it must stay. The ports of
-/// other Services stay.
+/// Returns the changes that delete a load balancer. When the load balancer must stay, returns the changes that take the
+/// Service off the load balancer instead. The ports of other Services stay.
 pub(super) fn leave(
     context: &PlanContext,
     balancer: Labelled,

@@ -166,9 +166,9 @@ pub(crate) fn is_managed(
     Some(Sourced::new(is_managed, text.source))
 }
 
-/// Returns the existing certificate that these ports will use. When it does not belong to the Service yet, the plan
-/// takes it over. The result is `None` when there is no such certificate. A new certificate is then ordered, or a
-/// problem is reported.
+/// Returns the existing certificate that these ports will use. When this certificate does not belong to the Service
+/// yet, the plan takes it over. The result is `None` when there is no such certificate. A new certificate is then
+/// ordered, or a problem is reported.
 fn choose<'a>(
     parser: &mut AnnotationParser,
     context: &PlanContext<'a>,
@@ -190,7 +190,7 @@ fn choose<'a>(
     }
     let named = Certificate::with_name(context.certificates, &wanted.name);
     // The default name of a certificate contains the UID of the Service. A Service that was deleted and created again
-    // has a new UID. It can then use the certificate that was ordered before its deletion, under the old name.
+    // has a new UID. The new Service can then use the certificate that was ordered under the old name.
     let is_free = named.is_none() && !wanted.is_named;
     let left = context.certificates.iter().filter(|certificate| {
         is_free
@@ -200,8 +200,8 @@ fn choose<'a>(
     for one in named.into_iter().chain(left) {
         all.rests_on_services |= one.service_uid().is_some();
         let Some(why) = why_not_free(one, context, wanted) else {
-            // When the Service is not allowed to use the certificate, it does not take it over either. The caller of
-            // this function reports why.
+            // When the Service is not allowed to use the certificate, the certificate is not taken over either. The
+            // caller of this function reports why.
             if may_show(context, one).is_ok() {
                 take_over(context, one, all);
             }

@@ -253,8 +253,8 @@ fn allowed_labels(text: &str) -> Result<(Labels, Vec<String>), String> {
 }
 
 /// Returns the desired labels from the default in the settings and from the annotation. When both have a key, the
-/// annotation's value is used. A label by which another program finds its load balancers is not among them, so it stays
-/// as it is.
+/// annotation's value is used. A label by which another program finds its load balancers is left out, so an existing
+/// label with such a key stays unchanged.
 fn labels(
     parser: &mut AnnotationParser,
     context: &PlanContext,
@@ -380,8 +380,8 @@ fn way_to_targets(
 enum AskedNodes {
     All,
     Selected(Selector),
-    /// The nodes that are targets now. This is used when it can't be known which nodes another Service asks for, so
-    /// that none of its targets is removed.
+    /// The nodes that are targets now. This is used when it can't be known which nodes another Service asks for. No
+    /// present target of that Service is then removed.
     Present,
 }
 
@@ -480,8 +480,8 @@ fn machine(id: InstanceId, node: &OfferedNode, context: &PlanContext) -> NodeMac
         return NodeMachine::Server(id.number());
     };
     let is_reached = |ip: &Ipv4Addr| match &context.observed.subnets {
-        // When the subnets were not read, it is not known whether the load balancer can reach the address. It is
-        // assumed, and the API refuses the target if it is wrong.
+        // When the subnets were not read, this program assumes that the load balancer can reach the address. If this is
+        // wrong, the API refuses the target.
         None => context.project.network.is_some(),
         Some(subnets) => {
             subnets.iter().any(|subnet| subnet.is_of_vswitch() && subnet.ip_range.contains(ip))

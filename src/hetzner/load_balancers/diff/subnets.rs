@@ -1,6 +1,6 @@
 //! The subnets of the private Network to which a load balancer can be attached. When the API would refuse an
-//! attachment, this is reported early: before the load balancer is created, or before it is detached from its present
-//! subnet.
+//! attachment, this is reported before a new load balancer is created, or before an existing one is detached from its
+//! present subnet.
 
 use crate::hetzner::api::CachedList;
 use crate::hetzner::load_balancers::annotations::parser::AnnotationParser;
@@ -157,8 +157,8 @@ pub(crate) fn check(
         }
         _ => return,
     };
-    // The message does not list the subnets that exist, because users of the cluster read it. They must not learn about
-    // other parts of the project.
+    // Users of the cluster read the message, and must not learn about other parts of the project. So the message does
+    // not list the subnets that exist.
     parser.problem(format!(
         "{source}: {asked}{place} for load balancers; see {}",
         shell_command("hcloud network describe", &[&network])

@@ -135,7 +135,7 @@ impl<'a> Ways<'a> {
         let can = |one: &(TargetId, String)| match (self.is_right(one.0), reach.get(&one.0)) {
             (Some(true), _) => true,
             // This target should be removed and then added by its other address. But its server is not in the list of
-            // servers, so the API might refuse to add it again. So it is not changed.
+            // servers, so the API might refuse to add the target again. So the target is not changed.
             (Some(false), Some(Reach::Missing { .. })) => false,
             (_, found) => found.is_none_or(|found| self.reaches(found)),
         };
@@ -241,9 +241,9 @@ pub(crate) fn need_servers(
         match (ways.is_right(server), reach) {
             (Some(true), reach) => matches!(reach, Reach::Missing { .. }),
             (Some(false), _) => true,
-            // A new target is in the list of servers, but may have been deleted since. This matters only for an
-            // existing load balancer. When a load balancer is created, and the API refuses this because of such a
-            // server, the list is read again anyway.
+            // A server in the list may have been deleted after the list was read. So before a new target is added to an
+            // existing load balancer, the list is read again. Before a load balancer is created, this is not necessary:
+            // if the API refuses the creation because of a server, the list is read then.
             (None, Reach::By { .. }) => balancer.is_some(),
             (None, reach) => *reach != Reach::Missing { is_certain: true },
         }
@@ -309,8 +309,9 @@ impl Diff<'_, '_> {
     }
 
     /// Returns the desired targets that can have the desired kind of address, public or private. The second value has
-    /// the existing targets that must keep their other kind of address, because the API would refuse the change. It is
-    /// empty when the public interface will be turned off and other targets remain. These targets are then removed.
+    /// the existing targets that must keep their other kind of address, because the API would refuse the change. When
+    /// the public interface will be turned off and other targets remain, the second value is empty, and these existing
+    /// targets are removed instead.
     fn reached(&mut self, ways: &Ways) -> (NamedTargets, BTreeSet<TargetId>) {
         let desired = self.desired;
         let wanted = self.wanted_targets(ways);

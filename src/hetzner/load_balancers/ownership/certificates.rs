@@ -20,8 +20,8 @@ impl Certificate {
         self.labels.get(CLUSTER_UID)
     }
 
-    /// Returns the Secret from which the certificate was uploaded, as `namespace.name`. It is read from a label. `None`
-    /// for other certificates.
+    /// Returns the Secret from which the certificate was uploaded, as `namespace.name`, according to a label. `None`
+    /// for certificates that were not uploaded from a Secret.
     pub(crate) fn secret(&self) -> Option<&String> {
         self.labels.get(SECRET)
     }

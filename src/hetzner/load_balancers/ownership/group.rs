@@ -64,7 +64,8 @@ pub(crate) struct Group<'a> {
     /// namespace of the Service for which the plan is made. That Service then keeps its ports on the load balancer, but
     /// gets no new ones.
     closed_by: Option<&'a str>,
-    /// The reason why the Service can't have the load balancer that it asks for. `None` when it can.
+    /// The reason why the Service can't have the load balancer that it asks for. `None` when it can have this load
+    /// balancer.
     pub(crate) refused: Option<String>,
     /// The group's load balancer, but only when a Service of the group's own namespace has a port on it and could not
     /// be read. Its annotations are then not known. So no Service decides about the settings of the load balancer, and
@@ -101,9 +102,9 @@ pub(crate) enum Owner {
 }
 
 /// Finds out from the annotations which load balancer the Service asks for, and which Services share it. When the
-/// Service can't have it, [`Group::refused`] says why. `parser` collects other mistakes. `balancers` is `None` when
-/// only a manifest is checked. When a first attempt has shown that the Service must stay on its present load balancer,
-/// `stays_on` is that load balancer.
+/// Service can't have this load balancer, [`Group::refused`] says why. `parser` collects other mistakes. `balancers` is
+/// `None` when only a manifest is checked. When a first attempt has shown that the Service must stay on its present
+/// load balancer, `stays_on` is that load balancer.
 pub(crate) fn group<'a>(
     parser: &mut AnnotationParser<'a>,
     service: &'a Service,
@@ -329,7 +330,7 @@ impl<'a> Group<'a> {
             self.undecided =
                 self.made(share).find(|balancer| balancer.ownership.uids().any(may_decide));
             // A Service of another namespace can have ports on the load balancer although the group does not allow its
-            // namespace any more. So the labels of the ports count as well.
+            // namespace any more. So the labels of the ports are also searched for Services of other namespaces.
             self.is_of_several_namespaces =
                 self.members.iter().any(|member| member.namespace != namespace)
                     || self.made(share).any(|made| has_guest(made, namespace, cluster));
@@ -378,8 +379,8 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Returns the name for which the load balancer is made, as `namespace.name`: that of the group when it is shared,
-    /// and otherwise that of the Service.
+    /// Returns, as `namespace.name`, for whom the load balancer is made: for the group when it is shared, and otherwise
+    /// for the Service.
     pub(crate) fn made_for(&self) -> String {
         match self.of {
             GroupUse::Shared(share) => share.label(),

@@ -72,8 +72,8 @@ impl Guard {
     }
 
     /// Returns why the write is not allowed any more, or `None` when it is allowed. `now` is the state that was read
-    /// just before the write. `takes_all` means that the write concerns all ports and targets of the load balancer. It
-    /// is then also refused when a port or target was added after the plan was made.
+    /// just before the write. `takes_all` means that the write concerns all ports and targets of the load balancer.
+    /// Such a write is also refused when a port or target was added after the plan was made.
     pub(crate) fn refused(
         &self,
         now: &SeenState,

@@ -240,7 +240,7 @@ impl Ownership {
     }
 
     /// Returns the Service for which the load balancer was made, as `namespace.name`, if it is in another namespace
-    /// than this Service. It is read from the label `service`, or else from the label `keep`.
+    /// than this Service. The label `service` names it, or else the label `keep`.
     pub(crate) fn of_another_namespace(&self, service: &Service) -> Option<&String> {
         let made_for = self.service.as_ref().or(self.keep.as_ref())?;
         // A long value of a label was cut, perhaps even before the dot that follows the namespace. So the value is also
