@@ -117,8 +117,8 @@ pub(crate) fn find<'a>(
     }
 }
 
-/// Returns the load balancer as adopted, or an error when the Service is not allowed to adopt it. `named` is the
-/// annotation, if the Service asks for the load balancer by its name.
+/// Returns the load balancer if the Service is allowed to adopt it, and otherwise an error. `named` is the annotation,
+/// if the Service asks for the load balancer by its name.
 fn adopt<'a>(
     context: &PlanContext<'a>,
     balancer: Labelled<'a>,
@@ -287,8 +287,8 @@ pub(crate) fn rests_on_services(
     match found {
         Ok(FoundBalancer::Own(balancer)) => rests_on_owner(*balancer, context),
         Ok(FoundBalancer::Adopted(_)) | Err(_) => true,
-        // A load balancer of a deleted Service with the same name can be adopted. When its Service is not known to be
-        // deleted yet, a newer list of Services may show this.
+        // A load balancer of an earlier Service with the same name can be adopted as soon as the earlier Service is
+        // deleted. A newer list of Services may show that it was deleted.
         Ok(FoundBalancer::Nothing(_)) => {
             let name = names::service_value(context.service);
             let left = context.balancers.labelled(SERVICE, &name);
