@@ -61,7 +61,7 @@ macro_rules! actions {
 }
 
 // The property `FollowsAtOnce` allows a change to be sent while the action of the change before it still runs.
-// `RemoveTarget` lacks this property. The change before it may add the target that replaces the removed target, and
+// `RemoveTarget` lacks this property. The change before it can add the target that replaces the removed target, and
 // this addition must end first.
 actions! {
     Create: "create";

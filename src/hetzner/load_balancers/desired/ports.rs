@@ -538,8 +538,8 @@ impl PortReader<'_, '_> {
     fn check_protocol(&mut self, is_set: bool, asked: Option<&Source>) {
         let set = self.annotation(&a::HEALTH_CHECK_PROTOCOL, v::protocol);
         let http_is_set = of_http_checks().any(|annotation| self.has(annotation));
-        // In profile `hcloud`, the annotations for HTTP checks do not change the protocol of the check.
-        // hcloud-cloud-controller-manager does the same.
+        // In profile `hcloud`, the annotations for HTTP checks do not change the protocol of the check, because they do
+        // not in hcloud-cloud-controller-manager either.
         let follows_port = is_set || (http_is_set && !self.context.project.preserves_unset());
         let (name, source) = match (set, asked) {
             (Some(set), _) => (set.value, set.source),

@@ -257,7 +257,7 @@ impl Diff<'_, '_> {
     }
 
     /// Returns those labels from the annotation `labels` that the load balancer does not have yet, and adds their
-    /// descriptions to `parts`. `others` is the number of other labels that the same request sets.
+    /// descriptions to `parts`. `others` is the number of labels that the request already sets for other reasons.
     fn asked_labels(
         &mut self,
         others: usize,

@@ -117,7 +117,7 @@ impl<'a> Balancers<'a> {
         self.labelled(RELEASED, uid)
     }
 
-    /// Returns the load balancers that may belong to the Service. They have the Service's UID in a label, or have the
+    /// Returns the load balancers that can belong to the Service. They have the Service's UID in a label, or have the
     /// label `external`, by which another owner allows Services to use them.
     pub(crate) fn may_be_of(self, service: &Service) -> impl Iterator<Item = Labelled<'a>> {
         self.with(vec![Key::Uid(service.uid.clone()), Key::External])

@@ -201,7 +201,7 @@ pub(crate) fn adoption<'a>(
         ownership.cluster_uid.is_some() || ownership.keep.is_some(),
     ) {
         // DNS names of users in the other namespace may still point to the address of the load balancer. So only a
-        // Service of that namespace may get the load balancer.
+        // Service of that other namespace is allowed to get the load balancer.
         refused(format!("it belonged to Service {other} of another namespace"))
     } else if let Some(label) = owner {
         refused(format!("its label {label} says that another program owns it"))
