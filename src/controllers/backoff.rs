@@ -1,4 +1,5 @@
-//! Decides when an object is tried again after a failure. The waits of each object double, up to a limit.
+//! Decides when an object is tried again after a failure. The wait of an object doubles with each failure, up to a
+//! limit.
 
 use crate::provider::clock;
 use std::collections::HashMap;
@@ -10,10 +11,10 @@ pub(super) struct Backoff {
     failed: HashMap<String, Entry>,
     first: Duration,
     longest: Duration,
-    /// The start of a row of points in time with equal distances. The end of each wait is put off to the next of these
-    /// points, so that objects are tried together. `None` means that no end is put off.
+    /// The start of a row of times with equal distances. Each wait is prolonged to the next of these times, so that
+    /// objects which wait for about the same time are tried together. `None` means that no wait is prolonged.
     grid: Option<Instant>,
-    /// The factor by which each wait is multiplied. A factor above 1 makes retries rarer, e.g. to save API calls.
+    /// The factor by which each wait is multiplied. A larger factor makes retries rarer, e.g. to save API calls.
     pub(super) stretch: f64,
 }
 
@@ -24,7 +25,8 @@ struct Entry {
 }
 
 impl Default for Backoff {
-    /// Creates the backoff for failed objects. Its waits double from 5 seconds to 5 minutes.
+    /// Creates a backoff in which the first wait of an object is 5 seconds. Each further wait is twice as long, up to 5
+    /// minutes.
     fn default() -> Backoff {
         Backoff {
             grid: Some(clock::now()),
@@ -34,13 +36,13 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// Creates a backoff whose waits double from `first` to `longest`. The ends of the waits are not moved to common
-    /// points in time.
+    /// Creates a backoff in which the first wait of an object is `first`. Each further wait is twice as long, up to
+    /// `longest`. Each wait ends exactly after its length.
     pub(super) fn exact(first: Duration, longest: Duration) -> Backoff {
         Backoff { failed: HashMap::new(), first, longest, grid: None, stretch: 1.0 }
     }
 
-    /// Whether the object has failed and its wait is over.
+    /// Whether the object has failed and its wait is over, so that it must be tried again now.
     pub(super) fn is_retry_due(&self, uid: &str, now: Instant) -> bool {
         self.failed.get(uid).is_some_and(|entry| entry.next <= now)
     }
@@ -80,8 +82,9 @@ impl Backoff {
     }
 }
 
-/// Delays a try to the next of a row of points in time that starts at `origin`. The points are half a wait apart.
-/// Objects with equal waits are then tried together, and the data for them are read only once.
+/// Rounds the time `next` up, so that a whole number of steps of length `width` lies between `origin` and the result. A
+/// step is half as long as the wait of the object. Objects with equal waits are then tried together, and the data for
+/// them are read only once.
 fn on_grid(next: Instant, origin: Instant, width: Duration) -> Instant {
     let since = next.duration_since(origin).as_secs_f64();
     let cells = (since / width.as_secs_f64()).ceil();

@@ -1,5 +1,5 @@
-//! The trait of all controllers. A controller works in ticks. Each tick checks some objects, makes the necessary
-//! changes, and returns a report.
+//! The trait of all controllers. A controller works in ticks, i.e. sync passes. Each tick checks some objects, makes
+//! the necessary changes, and returns a report.
 
 use crate::cache::{self, Apis, Poll, ReadFrom};
 use crate::provider::{Description, Reason};
@@ -9,22 +9,23 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
-/// A message in the log or in an event is cut to this length.
+/// The length to which a message in the log or in an event is cut, in characters.
 pub(super) const MESSAGE_CHARACTERS_AT_MOST: usize = 1000;
 
-/// A control loop of a cloud-controller-manager.
+/// A control loop of this cloud-controller-manager, e.g. the node controller.
 pub trait Controller: Send {
-    /// Returns the canonical name, e.g. `cloud-node-controller`.
+    /// Returns the name of the controller, e.g. `cloud-node-controller`. Upstream Kubernetes uses the same names.
     fn name(&self) -> &'static str;
 
-    /// Returns the time between the ends of two ticks.
+    /// Returns how long the daemon waits after the end of one sync pass before it begins the next sync pass.
     fn interval(&self) -> Duration;
 
-    /// Checks the selected objects and makes the changes that they need. Work with the outcome `Progress::Unfinished`
-    /// continues in the next tick.
+    /// Checks the selected objects and makes the changes that they need. A change that is not finished, with the
+    /// outcome `Progress::Unfinished`, is continued in the next tick.
     fn tick(&mut self, apis: &Apis, selection: &Selection) -> Report;
 
-    /// Reads and plans as a tick does, but writes nothing. Returns the changes that a tick would make now.
+    /// Reads the state and makes plans as a tick does, but writes nothing. Returns the changes that a tick would make
+    /// now.
     fn propose(
         &self,
         apis: &Apis,
@@ -32,19 +33,19 @@ pub trait Controller: Send {
     ) -> Result<Vec<Proposal>, cache::CacheError>;
 }
 
-/// The changes that a tick would make to one object, as text.
+/// The changes that a sync pass would make to one object, as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proposal {
     /// The name of the object, e.g. `node/worker-1`.
     pub object: String,
     pub changes: Description,
-    /// The reason why a part of the necessary changes can't be made. `None` means that nothing stands in the way.
+    /// The reason why some necessary changes can't be made. `None` means that all of them can be made.
     pub obstacle: Option<String>,
 }
 
 impl Proposal {
-    /// Adds the changes of another proposal for the same object. When both proposals have an `obstacle`, only that of
-    /// the first is kept.
+    /// Adds the changes of another proposal for the same object. When both proposals have an `obstacle`, only the first
+    /// obstacle is kept.
     pub fn and(mut self, other: Proposal) -> Proposal {
         self.changes = [self.changes, other.changes].into_iter().collect();
         self.obstacle = self.obstacle.or(other.obstacle);
@@ -52,14 +53,14 @@ impl Proposal {
     }
 }
 
-/// The objects that a tick of a controller works on.
+/// The objects that a sync pass of a controller works on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selection {
-    /// The objects whose time for a check or a retry has come.
+    /// Only the objects that need a check or a retry now.
     Due,
-    /// All objects, even those that need no check yet.
+    /// All objects, even those that need no check yet. A person has asked for them.
     All,
-    /// The objects with these names, even those that need no check yet.
+    /// Only the objects with these names, even those that need no check yet. A person has asked for them.
     Names(BTreeSet<String>),
 }
 
@@ -74,9 +75,9 @@ impl Selection {
         *self != Selection::Due
     }
 
-    /// Returns all nodes from the cache. When a person selected nodes, complete Node objects are read again if they are
-    /// older than `table_max_age`. Otherwise a table with a few columns of each node is enough, as long as the last
-    /// complete read is younger than `whole_max_age`.
+    /// Returns all nodes. For objects that a person selected, complete Node objects are needed, and they are read again
+    /// if they are older than `table_max_age`. Otherwise a table with a few columns of each node is read again after
+    /// `table_max_age`, and complete objects only after `whole_max_age`.
     pub(super) fn nodes(
         &self,
         apis: &Apis,
@@ -97,36 +98,37 @@ impl Selection {
     }
 }
 
-/// The results of one tick. The counts of changed, unchanged and failed objects are derived from `objects` and
+/// The results of one sync pass. The numbers of changed, unchanged and failed objects are counted from `objects` and
 /// `failures`.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// The changes that were made, in their order. Each is the name of the object and a line of text about the change.
+    /// The changes in the order in which they were made. Each has the name of the object, and a line of text about the
+    /// change.
     pub changes: Vec<(String, String)>,
     /// The objects that failed and why, in the order in which they failed.
     pub failures: Vec<Failure>,
     /// The outcome for each object, by its name, e.g. `node/worker-1`.
     pub(super) objects: BTreeMap<String, Progress>,
-    /// The number of changes in all plans of the tick, including changes that were not made.
+    /// The number of changes in all plans of the sync pass, including changes that were not made.
     pub planned: usize,
-    /// The number of load balancers of this cluster that have no Service. `None` means that this tick did not look for
-    /// such load balancers.
+    /// The number of load balancers of this cluster whose Service does not exist. `None` means that this sync pass did
+    /// not search for such load balancers.
     pub orphans: Option<usize>,
-    /// The error of an API that did not answer, because of which this tick could do nothing.
+    /// Set when an API did not answer, so that some or all of the work could not be done in this sync pass.
     pub outage: Option<Outage>,
 }
 
-/// The outcome for one object that did not fail. The variants are in rising order: when two outcomes are reported for
-/// an object, the later variant counts.
+/// The outcome for one object that did not fail. When several outcomes are reported for an object, the one that comes
+/// last in this list counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Progress {
-    /// The object was as it should be.
+    /// The object was already as it should be.
     Unchanged,
-    /// The object is as it should be now, and was not before.
+    /// The object was changed, and is as it should be now.
     Changed,
-    /// Changes of the object are still being carried out by the cloud. The next tick follows at once.
+    /// The cloud is still carrying out changes of the object. The next sync pass begins at once.
     Unfinished,
-    /// The tick ended before it began or finished the work on the object.
+    /// The sync pass ended before the work on the object was begun or finished.
     Unreached,
 }
 
@@ -140,33 +142,34 @@ pub struct Counts {
     pub unreached: usize,
 }
 
-/// An object that is not as it should be after the tick.
+/// An object for which the sync pass could not do what is necessary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// The name of the object, e.g. `node/worker-1`.
     pub object: String,
     pub why: String,
-    /// A finding is a message for the operator in the log and the events. When a finding already describes this
-    /// failure, this is the reason of that finding. Otherwise it is `None`.
+    /// The reason of the finding (a message for the operator in the log and the events) that has already reported this
+    /// failure. `None` means that no finding has reported it.
     pub finding: Option<Reason>,
 }
 
 impl Failure {
-    /// Returns the reason of the failure, cut to the greatest length of a log message.
+    /// Returns why the object failed, cut to the greatest length of a message in the log.
     pub fn short_why(&self) -> Cow<'_, str> {
         text::cut(&self.why, MESSAGE_CHARACTERS_AT_MOST)
     }
 }
 
-/// The error of an API that did not answer, and the work that waits for this API.
+/// The error of an API that did not answer, and the work that could not be done because of it.
 #[derive(Debug)]
 pub struct Outage {
     pub error: cache::CacheError,
-    /// The work that waits, e.g. `2 nodes wait to be initialised`. The text is empty when nothing waits.
+    /// The work that could not be done, e.g. `2 nodes wait`. The text is empty when no work was left.
     pub waiting: String,
 }
 
-/// Returns a text such as `2 nodes wait`. The text is empty when nothing waits.
+/// Returns a text such as `2 nodes wait`, or an empty text when `count` is 0. `what` is the word for one object, e.g.
+/// `node`.
 pub(super) fn waiting(count: usize, what: &str) -> String {
     match count {
         0 => String::new(),
@@ -176,7 +179,7 @@ pub(super) fn waiting(count: usize, what: &str) -> String {
 }
 
 impl From<cache::CacheError> for Outage {
-    /// Returns an outage for which no work waits.
+    /// Returns an outage with this error and an empty text about waiting work.
     fn from(error: cache::CacheError) -> Outage {
         Outage { error, waiting: String::new() }
     }
@@ -202,7 +205,7 @@ impl Report {
         *known = progress.max(*known);
     }
 
-    /// Adds the report of another controller that worked on the same objects in the same tick.
+    /// Adds the objects, changes and failures of another report to this report.
     pub fn merge(&mut self, other: Report) {
         self.outage = self.outage.take().or(other.outage);
         self.orphans = other.orphans.or(self.orphans);
@@ -230,7 +233,8 @@ impl Report {
         counts
     }
 
-    /// Whether the tick worked on every object, and no change is still being carried out by the cloud.
+    /// Whether the sync pass has finished the work on every object, and the cloud is not carrying out any change any
+    /// more.
     pub fn is_complete(&self) -> bool {
         !self.has(Progress::Unfinished) && !self.has(Progress::Unreached)
     }
@@ -256,7 +260,8 @@ impl std::ops::AddAssign for Counts {
     }
 }
 
-/// Writes a text such as `2 changed, 98 unchanged, 0 failed`.
+/// Writes a text such as `2 changed, 98 unchanged, 0 failed`. If the sync pass did not reach some objects, their number
+/// follows.
 impl std::fmt::Display for Counts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (changed, unchanged, failed) = (self.changed, self.unchanged, self.failed);

@@ -1,12 +1,13 @@
 //! Makes the changes of many objects in the cloud at the same time.
 //!
-//! Each object has an [`Execution`], which holds its changes in their order. A change that the cloud carries out as an
-//! action counts as made when the action has ended. An execution waits only for its own requests and actions. Each
-//! request runs on a thread of its own. A slow request therefore uses one of the `--concurrent-service-syncs` places,
-//! but delays no other object. One API request asks about the state of all running actions.
+//! Each object has an [`Execution`], which contains its changes in their order. Some changes are carried out by the
+//! cloud as an action. Such a change counts as made when the action has ended. Each request runs on a thread of its
+//! own, and an execution waits only for its own requests and actions. A slow request therefore delays no other object,
+//! although it counts for the limit `--concurrent-service-syncs`. A single API request asks about the state of all
+//! running actions.
 //!
-//! Routes are different, because the cloud changes only one route of a network at a time. The executor for them makes
-//! one execution after the other, see [`Executor::in_turn`].
+//! Routes are different, because the cloud changes only one route of a network at a time. For routes, one execution is
+//! made after the other, see [`Executor::in_turn`].
 
 use super::controller::Progress;
 use super::report::{Report, count_change, log_change};
@@ -20,55 +21,57 @@ use std::sync::Arc;
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
-/// How long the executor waits after the start of an action before it asks whether the action has ended, or sends a
-/// change that need not wait for the action. Each further wait is longer, up to [`LONGEST_PAUSE`]. Most actions take
-/// about a second, so an earlier request would be wasted.
+/// How long the executor waits after the start of an action before it asks whether the action has ended, or before it
+/// sends the next change that does not have to wait for the action. Each further wait is longer, up to
+/// [`LONGEST_PAUSE`]. Most actions take about a second, so an earlier request would be wasted.
 const FIRST_PAUSE: Duration = Duration::from_millis(1200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(3);
 
-/// When no further change waits for the end of an action, the cloud is asked about the action only after this time.
+/// How long the executor waits before it asks about an action when no other change has to wait for the end of this
+/// action.
 const ASKED_AFTER: Duration = Duration::from_secs(30);
 
-/// How long an action may run. After that, the object of the action has failed, and its remaining changes are dropped.
+/// How long an action may run. When it runs longer, its object has failed, and the remaining changes of the object are
+/// dropped.
 const LONGEST_ACTION: Duration = Duration::from_secs(120);
 
-/// How often a change is sent again at most. This happens when the cloud answers "busy", or when few API calls are left
-/// under the rate limit.
+/// How often a change is sent again at most, after the cloud has answered "busy" or while few API calls are left under
+/// the rate limit.
 const TRIES_AT_MOST: u32 = 10;
 
-/// A change is delayed by this many times [`FIRST_PAUSE`] at most when few API calls are left under the rate limit.
-/// When it would have to wait longer, the change fails.
+/// The longest delay of a change while few API calls are left under the rate limit, as a multiple of [`FIRST_PAUSE`]. A
+/// change that would have to wait longer fails.
 const PUT_OFF_AT_MOST: u32 = 8;
 
-/// When this many requests in a row for the state of running actions have failed, every object that has a running
-/// action has failed, and its remaining changes are dropped.
+/// How many requests for the state of running actions can fail one after the other. After that, each object with a
+/// running action has failed, and its remaining changes are dropped.
 const QUESTIONS_AT_MOST: u32 = 5;
 
-/// A wait is cut into parts of this length, so that the process notices soon that it should end. The length is real
-/// time, even in tests that simulate the clock.
+/// The longest single wait. Longer waits are split into parts of this length, so that the process notices soon when it
+/// should end. The length is real time, even in tests that simulate the clock.
 const SLICE: Duration = Duration::from_millis(100);
 
-/// All executions of one controller. An execution makes the changes of one object. It can begin in one tick and
-/// continue in the next tick.
+/// All executions of one controller. An execution makes the changes of one object, and can continue from one sync pass
+/// into the next.
 pub(super) struct Executor<T> {
     controller: &'static str,
     executions: Vec<Execution<T>>,
     last_id: u64,
-    /// How many requests for the state of actions have failed in a row.
+    /// How many requests for the state of actions have failed since the last one that was answered.
     unanswered: u32,
-    /// Whether the objects are changed one after the other, see [`Executor::in_turn`].
+    /// Whether the changes of one object are sent only after those of the object before, see [`Executor::in_turn`].
     is_in_turn: bool,
-    /// Whether the cloud has answered "busy" to any change so far.
+    /// Whether the cloud has ever answered "busy" to a change of this executor.
     was_busy: bool,
 }
 
 /// The changes of one object, and how many of them have been made.
 pub(super) struct Execution<T> {
     pub(super) id: u64,
-    /// A value of the caller that belongs to the object's changes, e.g. the plan that they come from.
+    /// Data of the caller about the object, e.g. the plan from which the changes come.
     pub(super) subject: T,
-    /// The share of API calls from which the calls for this object's changes are taken. When that share is used up, the
-    /// changes that were not sent yet are dropped, unless [`Payer::can_stop`] is false. `None` means that no share
+    /// The share of API calls from which the calls for this object's changes are subtracted. When the share is used up,
+    /// the changes that were not sent yet are dropped, unless [`Payer::can_stop`] is false. `None` means that no share
     /// limits the calls.
     pub(super) payer: Option<Payer>,
     controller: &'static str,
@@ -77,13 +80,13 @@ pub(super) struct Execution<T> {
     queue: VecDeque<Box<dyn Change>>,
     is_in_flight: bool,
     running: Vec<RunningAction>,
-    /// The next change is not sent before this moment.
+    /// The earliest time at which the next change can be sent.
     not_before: Instant,
     /// The latest time at which the first change may be sent. When it was not sent by then, all changes are dropped.
     /// `None` means that there is no limit.
     begins_by: Option<Instant>,
-    /// How often the next change was already sent and has to be sent again, because the cloud was busy or few API calls
-    /// were left.
+    /// How often the next change was already sent without success, because the cloud was busy or few API calls were
+    /// left.
     tries: u32,
     pub(super) result: ExecutionResult,
 }
@@ -93,12 +96,13 @@ pub(super) struct Execution<T> {
 pub(super) struct ExecutionResult {
     /// The changes that were made in the cloud.
     pub(super) made: Vec<Box<dyn Change>>,
-    /// The errors of changes that the cloud refused, although the changes after them were still made.
+    /// The errors of changes that the cloud refused. The changes after them were still made.
     pub(super) refused: Vec<ProviderError>,
-    /// Whether the cloud refused to add a target to a load balancer.
+    /// Whether the cloud refused to add a target to the load balancer of this object.
     is_target_refused: bool,
     pub(super) end: End,
-    /// Whether changes that were not sent yet were dropped by [`Executor::stop`].
+    /// Whether [`Executor::stop`] was called for this object. The changes that were not sent by then, if any, were
+    /// dropped.
     pub(super) is_stopped: bool,
 }
 
@@ -108,15 +112,15 @@ pub(super) enum End {
     /// All changes were made, except those that were refused.
     #[default]
     AllMade,
-    /// The remaining changes were dropped, because the change that was just made has changed the state from which the
-    /// plan was made. A new plan is needed. The value is a snapshot of the load balancer from the answer to its
-    /// creation, or `None` when there is no such snapshot.
+    /// A new plan is needed, because the change that was just made has altered the state for which the plan was made.
+    /// The remaining changes were dropped. The value is a snapshot that contains the new load balancer, when the answer
+    /// to a creation has shown it. Otherwise it is `None`.
     PlanAgain(Option<Arc<dyn Snapshot>>),
-    /// The remaining changes were dropped, because something in the cloud had changed since the plan was made. A new
-    /// plan is needed. The text describes the change that could not be made.
+    /// A new plan is needed, because something in the cloud had changed since the plan was made. The remaining changes
+    /// were dropped. The text describes the change that could not be made.
     Overtaken(String),
-    /// The API refused a creation because of a part of the request, e.g. a target whose server does not exist any more.
-    /// A new plan is needed, made from new lists. That plan can then leave out the refused part.
+    /// A new plan is needed, because the API refused a creation for a part of the request, e.g. a target whose server
+    /// does not exist any more. The new plan must be made from new lists, so that it can leave out the refused part.
     RefusedInPart(ProviderError),
     Failed(ProviderError),
 }
@@ -126,15 +130,17 @@ struct RunningAction {
     action: ActionId,
     change: Box<dyn Change>,
     since: Instant,
-    /// The time of the last request that asked whether the action has ended.
+    /// The time of the last request that asked whether the action has ended. `None` means that there was no such
+    /// request yet.
     asked: Option<Instant>,
-    /// The time from one request that asks whether the action has ended to the next one.
+    /// How long the executor waits after a question about this action before it asks again.
     pause: Duration,
-    /// While this value exists, the program's list of things that it waits for has an entry for the action.
+    /// An entry in the program's list of things that it waits for. The entry is removed when this value is dropped.
     _waiting: Waiting,
 }
 
-/// The requests in flight. Each request runs in a thread scope, which ends only after all its requests have ended.
+/// The requests that were sent and not answered yet. Each request runs on a thread in a thread scope, which ends only
+/// after all its threads.
 pub(super) struct Requests<'scope, 'env> {
     tasks: Tasks<'scope, 'env, Response>,
     actions: &'env dyn Actions,
@@ -165,18 +171,17 @@ impl<T> Executor<T> {
         }
     }
 
-    /// Creates an executor for objects that are parts of one larger object, where the cloud makes only one change at a
-    /// time, e.g. the routes of a network. All changes of an object are sent before those of the next object, in the
-    /// order in which the objects were added.
+    /// Creates an executor for objects of which the cloud changes only one at a time, e.g. the routes of a network. All
+    /// changes of an object are sent before those of the next object, in the order in which the objects were added.
     ///
-    /// Each change is sent a short pause after the change before it, because that change has usually ended by then.
-    /// Once the cloud has answered "busy", each change is sent only after the change before it has ended. When a
-    /// failure would also hit the changes of other objects, no more changes are sent.
+    /// Each change is sent a short pause after the change before it, which has usually ended by then. After the cloud
+    /// has answered "busy" once, each change is sent only when the change before it has ended. When an object fails for
+    /// a reason that would also let other objects fail, no more changes are sent.
     pub(super) fn in_turn(controller: &'static str) -> Executor<T> {
         Executor { is_in_turn: true, ..Executor::new(controller) }
     }
 
-    /// Adds the changes of one object, and returns them as an [`Execution`]. Its `payer` is `None`. When the first
+    /// Adds an object with its changes, and returns its [`Execution`], in which `payer` is still `None`. When the first
     /// change was not sent by `begins_by`, the plan is too old, and none of the changes is sent.
     pub(super) fn begin(
         &mut self,
@@ -209,9 +214,9 @@ impl<T> Executor<T> {
     }
 
     /// Drops the changes that were not sent yet, in each execution (the changes of one object) for which `is_stale`
-    /// returns `true`. Such an execution ends when its open request was answered and its running actions have ended.
-    /// Changes are always ordered so that a stop between two of them does no harm, because the process can also be
-    /// killed there.
+    /// returns `true`. The execution then ends as soon as its open request is answered and its running actions have
+    /// ended. Changes are always ordered so that the whole process could end between any two of them, so this stop does
+    /// no harm.
     pub(super) fn stop(&mut self, is_stale: impl Fn(&Execution<T>) -> bool) {
         for execution in &mut self.executions {
             if is_stale(execution) {
@@ -221,17 +226,17 @@ impl<T> Executor<T> {
         }
     }
 
-    /// Makes changes until all changes of at least one object have ended, and returns the finished objects as
-    /// executions. Returns an empty list when `until` has passed or when there are no changes. The next call goes on
-    /// with the remaining objects.
+    /// Makes changes until the changes of at least one object have ended, and returns the executions of such objects.
+    /// Returns an empty list when there are no changes, or when `until` has passed. The next call goes on with the
+    /// remaining objects.
     pub(super) fn work(
         &mut self,
         requests: &mut Requests,
         until: Option<Instant>,
     ) -> Vec<Execution<T>> {
         loop {
-            // Answers are handled even when `until` has passed. Otherwise no change would ever end in a controller
-            // whose ticks always use up their time before this call.
+            // Answers are handled even when `until` has already passed. A controller whose reads take the whole sync
+            // pass would otherwise never handle an answer.
             while let Some(response) = requests.next(Duration::ZERO) {
                 self.handle(response);
             }
@@ -248,9 +253,9 @@ impl<T> Executor<T> {
             }
             let why = format!("it still runs after {} s", LONGEST_ACTION.as_secs());
             self.abandon(ErrorKind::Unavailable, &why, |execution| execution.is_late(now));
-            // No question about actions is sent while another question is open, or while the process is ending. The
-            // time of the next question must not limit the wait then. When that time has passed, the wait would end at
-            // once, again and again.
+            // While a question about actions is open, or while the process is ending, no other question is sent. The
+            // time of the next question must not limit the wait below. After that time has passed, the wait would end
+            // at once, again and again.
             let may_ask = !requests.is_asking && requests.actions.may_wait();
             let question = self.next_question().filter(|_| may_ask);
             if question.is_some_and(|question| question <= now) {
@@ -260,8 +265,9 @@ impl<T> Executor<T> {
             if until.is_some_and(|until| until <= now) {
                 return over;
             }
-            // When the time for the next change has passed, the change was not sent because too many requests are in
-            // flight. The loop then waits for an answer, and this time must not end the wait.
+            // When the time to send the next change has passed, the change waits because too many requests are in
+            // flight. This time must not limit the wait for an answer, because the wait would end at once, again and
+            // again.
             let next = self.next_to_send().map(|(_, moment)| moment);
             let moments = [
                 until,
@@ -278,8 +284,8 @@ impl<T> Executor<T> {
         }
     }
 
-    /// Makes the changes of all objects until the end. Returns one execution for each object, in the order in which the
-    /// objects were added.
+    /// Makes the changes of all objects and returns when all have ended. Returns one execution for each object, in the
+    /// order in which the objects were added.
     pub(super) fn run(&mut self, actions: &dyn Actions, concurrency: usize) -> Vec<Execution<T>> {
         std::thread::scope(|scope| {
             let mut requests = Requests::new(scope, actions, concurrency);
@@ -292,8 +298,8 @@ impl<T> Executor<T> {
         })
     }
 
-    /// Sends changes until none can be sent, or until the allowed number of requests is in flight. The object that has
-    /// waited longest comes first.
+    /// Sends changes until no other change can be sent now, or until the allowed number of requests is in flight. The
+    /// change that could be sent earliest comes first.
     pub(super) fn send(&mut self, requests: &mut Requests) {
         let now = clock::now();
         self.stop(|execution| {
@@ -317,8 +323,8 @@ impl<T> Executor<T> {
         }
     }
 
-    /// Returns the index of the object whose change is sent next, and the time at which it is sent. Returns `None` when
-    /// no change can be sent before an answer or the end of an action.
+    /// Returns the index of the execution whose change is sent next, and the time at which it is sent. Returns `None`
+    /// when each change must wait for an answer or for the end of an action.
     fn next_to_send(&self) -> Option<(usize, Instant)> {
         let mut executions = self.executions.iter().enumerate();
         if !self.is_in_turn {
@@ -333,8 +339,8 @@ impl<T> Executor<T> {
         (next.can_send() && !must_wait).then_some((place, moment))
     }
 
-    /// Returns the time at which the cloud must be asked which actions have ended. Actions that start soon after each
-    /// other are asked about in one request.
+    /// Returns the time at which the executor must next ask the cloud which actions have ended. Actions that start
+    /// within a short time are asked about in one request.
     fn next_question(&self) -> Option<Instant> {
         let mut moments = Vec::new();
         let mut starts = Vec::new();
@@ -377,8 +383,8 @@ impl<T> Executor<T> {
         }
     }
 
-    /// Subtracts the API calls that asked about these actions from the shares of API calls of the objects that the
-    /// actions belong to. Every action counts equally.
+    /// Divides the API calls that asked about these actions equally among the actions. Each part is subtracted from the
+    /// share of API calls of the object to which the action belongs.
     fn share_out(&self, actions: &[ActionId], calls: u64) {
         let each = calls as f64 / actions.len().max(1) as f64;
         for execution in &self.executions {
@@ -414,7 +420,7 @@ impl<T> Executor<T> {
         }
     }
 
-    /// Gives up the objects for which `is_given_up` returns `true`, without waiting for their running actions. The
+    /// Gives up all objects for which `is_given_up` returns `true`, and does not wait for their running actions. The
     /// cloud still carries out these actions, and the next plan sees their results.
     fn abandon(&mut self, kind: ErrorKind, why: &str, is_given_up: impl Fn(&Execution<T>) -> bool) {
         for execution in self.executions.iter_mut().filter(|execution| is_given_up(execution)) {
@@ -433,7 +439,8 @@ impl<T> Executor<T> {
 }
 
 impl<T> Execution<T> {
-    /// Whether a change that was not sent yet removes a target, or deletes or releases the load balancer.
+    /// Whether one of the changes that were not sent yet takes something away: it removes a target, deletes the load
+    /// balancer, or ends its management.
     pub(super) fn takes_away(&self) -> bool {
         self.queue.iter().any(|change| match change.kind() {
             ChangeKind::Targets => !adds_target(&**change),
@@ -454,8 +461,8 @@ impl<T> Execution<T> {
         self.is_in_flight || !self.running.is_empty() || !self.result.made.is_empty()
     }
 
-    /// Whether the object failed for a reason because of which the changes of other objects would fail as well, e.g.
-    /// because the API does not answer.
+    /// Whether this object has failed for a reason that would let other objects fail as well, e.g. because the API does
+    /// not answer.
     fn fails_for_all(&self) -> bool {
         let kind = self.error().map(|error| &error.kind);
         !matches!(kind, None | Some(ErrorKind::Other | ErrorKind::NotFound))
@@ -487,23 +494,23 @@ impl<T> Execution<T> {
         !self.running.is_empty() && !self.is_in_flight && !self.can_send()
     }
 
-    /// Whether an action of the object has been running for longer than [`LONGEST_ACTION`]. An action counts only after
-    /// the cloud was asked about it at least once.
+    /// Whether an action of the object has been running for longer than [`LONGEST_ACTION`]. An action about which the
+    /// cloud was not asked yet does not count, because it may have ended long ago.
     fn is_late(&self, now: Instant) -> bool {
         let mut asked = self.running.iter().filter(|running| running.asked.is_some());
         !self.is_in_flight
             && asked.any(|running| now.saturating_duration_since(running.since) > LONGEST_ACTION)
     }
 
-    /// Takes the next change out of the queue. When that change must not be made, this function empties the queue and
-    /// returns `None`.
+    /// Takes the object's next change that was not sent yet, and returns it. When this change must not be made now,
+    /// drops all remaining changes and returns `None`.
     fn next_change(&mut self) -> Option<Box<dyn Change>> {
         let change = self.queue.pop_front()?;
         let has_no_other = self.result.is_target_refused
             && !self.result.made.iter().any(|change| adds_target(&**change));
         if change.needs_another_first() && has_no_other {
-            // This change would remove the last target of the load balancer, and no new target could be added before.
-            // Neither this change nor any later one is made.
+            // This change removes the last target of the load balancer, but no new target could be added before it.
+            // Neither this change nor a later one is made.
             self.queue.clear();
             let why = format!(
                 "{}: not done yet, because the targets that must be added before could not be added",
@@ -561,9 +568,9 @@ impl<T> Execution<T> {
     fn answered_with_error(&mut self, change: Box<dyn Change>, error: ProviderError) {
         let pause = match error.kind {
             ErrorKind::Busy => Some(FIRST_PAUSE),
-            // Few API calls are left under the rate limit, and calls for nodes come first. The change is sent again
-            // after `retry_in`. When this wait would be long, the change fails instead, because its plan would be too
-            // old afterwards.
+            // Few API calls are left under the rate limit, and they are kept for calls about nodes. The change is sent
+            // again after `retry_in`. When that is too long, the change fails instead, because its plan would be too
+            // old by then.
             ErrorKind::RateLimited { retry_in, put_off: true } => {
                 Some(retry_in).filter(|pause| *pause <= FIRST_PAUSE * PUT_OFF_AT_MOST)
             }
@@ -577,7 +584,7 @@ impl<T> Execution<T> {
         }
         match error.kind {
             ErrorKind::InPart => self.end(End::RefusedInPart(error)),
-            // Such an error concerns only this change. The object's remaining changes are still made.
+            // Such an error concerns only this change, so the remaining changes of the object are still made.
             ErrorKind::Other | ErrorKind::NotFound | ErrorKind::Busy if change.may_fail_alone() => {
                 self.tries = 0;
                 self.refuse(&*change, error);
@@ -619,7 +626,7 @@ impl<T> Execution<T> {
         count_change(self.controller, change.word(), outcome);
     }
 
-    /// Adds the outcome of the object's changes to the report of the tick.
+    /// Adds the outcome of the object's changes to the report of the sync pass.
     pub(super) fn note_in(self, report: &mut Report) {
         for made in &self.result.made {
             report.add_changes(&self.object, &made.description());
@@ -635,8 +642,8 @@ impl<T> Execution<T> {
         self.result.refused.push(error);
     }
 
-    /// Drops the object's changes that were not sent yet, and stores the reason. When the object has already failed,
-    /// that failure stays the reason.
+    /// Drops the object's changes that were not sent yet, and stores the reason. When an error is already stored, it
+    /// stays the reason.
     fn end(&mut self, end: End) {
         self.queue.clear();
         if self.error().is_none() {
@@ -646,8 +653,8 @@ impl<T> Execution<T> {
 }
 
 impl<'scope, 'env> Requests<'scope, 'env> {
-    /// Creates an empty set of requests. At most `concurrency` changes are in flight at the same time, and in addition
-    /// one request that asks about running actions.
+    /// Creates an empty set of requests. At most `concurrency` changes can be in flight at the same time. One request
+    /// that asks about running actions is allowed in addition.
     pub(super) fn new(
         scope: &'scope Scope<'scope, 'env>,
         actions: &'env dyn Actions,

@@ -1,6 +1,6 @@
-//! Decides on which server a node runs. The provider ID decides first, then the name, then an address. When these leave
-//! a doubt, the node gets no server. [`keeper`] decides which of several nodes gets a server or an address that all of
-//! them name.
+//! Decides on which server a node runs. The provider ID decides first, then the name, and then an address. When none of
+//! them gives a certain answer, no server is assigned to the node. When several nodes name the same server or address,
+//! [`keeper`] decides which of them gets it.
 
 use crate::kube::KubeNode;
 use crate::provider::{
@@ -13,24 +13,24 @@ use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
 
-/// The taint that a kubelet with `--cloud-provider=external` sets. No pod lands on the node before the taint is gone.
+/// The taint that a kubelet with `--cloud-provider=external` sets on its new node. Pods are scheduled to the node only
+/// after this taint was removed.
 pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 
 pub fn is_uninitialized(node: &KubeNode) -> bool {
     node.taint(UNINITIALIZED).is_some()
 }
 
-/// Returns the server that a node's provider ID names. That server may belong to another node whose provider ID names
-/// it as well, see [`Claims::server_of`].
+/// Returns the server that a node's provider ID names. Another node can name the same server, and the server can belong
+/// to that node, see [`Claims::server_of`].
 pub(super) fn server_of(node: &KubeNode, provider: &dyn Provider) -> Option<InstanceId> {
     provider.parse_provider_id(&node.spec.provider_id).ours()
 }
 
-/// Returns the node that keeps a server or an address which all these nodes name. The kubelet itself writes the
-/// provider ID and the addresses, so they prove nothing. The oldest initialised node is chosen, because kubelets can't
-/// change the creation time. Without an initialised node, a node that is alone in the list is chosen, or else the node
-/// with this `name`. The UID decides between nodes that were created in the same second, because nobody can choose a
-/// UID.
+/// Returns the node that keeps a server or an address which all these nodes name. A kubelet itself writes the provider
+/// ID and the addresses of its node, so these prove nothing. A kubelet can't change the creation time, so the oldest
+/// initialised node is chosen. Without an initialised node, the only node in the list is chosen, or else the node with
+/// this `name`. Between nodes that were created in the same second, the UID decides, because nobody can choose a UID.
 fn keeper<'a>(nodes: &[&'a KubeNode], name: Option<&str>) -> Option<&'a KubeNode> {
     fn age(node: &KubeNode) -> impl Ord {
         let created = node.metadata.creation_timestamp;
@@ -65,13 +65,13 @@ impl<'a> Claims<'a> {
         Claims { provider, nodes: claims }
     }
 
-    /// Returns the nodes whose provider ID names this server.
+    /// Returns all nodes whose provider ID names this server.
     fn of(&self, id: InstanceId) -> &[&'a KubeNode] {
         self.nodes.get(&id).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// Returns the node to which this server belongs. Returns `None` when only uninitialised nodes name the server and
-    /// there are several of them. The node controller later decides between these nodes.
+    /// Returns the node to which this server belongs. Returns `None` when several nodes name the server and none of
+    /// them is initialised. The node controller decides later which of these nodes gets the server.
     pub(super) fn keeper(&self, id: InstanceId) -> Option<&'a KubeNode> {
         keeper(self.of(id), None)
     }
@@ -84,8 +84,8 @@ impl<'a> Claims<'a> {
         self.keeper(id).is_some_and(is_keeper).then_some(id)
     }
 
-    /// Whether the provider ID names a server that this node does not get. Either the server belongs to another node,
-    /// or it is not decided yet to which node the server belongs.
+    /// Whether the provider ID names a server that this node does not get, because the server belongs to another node,
+    /// or because it is not decided yet to which node the server belongs.
     pub(super) fn is_second(&self, node: &KubeNode) -> bool {
         server_of(node, self.provider).is_some() && self.server_of(node).is_none()
     }
@@ -98,30 +98,32 @@ pub struct MatchIndex<'a> {
     by_id: HashMap<InstanceId, &'a Instance>,
     /// Each server by its name. The value is `None` when several servers have the same name.
     by_name: HashMap<&'a str, Option<&'a Instance>>,
-    /// The nodes whose provider ID names no server of this cloud and whose name is not that of a server. Each has the
-    /// addresses that the node reports.
+    /// The nodes whose provider ID names no server of this cloud and whose name is not that of a server. Each is listed
+    /// with the addresses in its status.
     unmatched: Vec<(&'a KubeNode, Vec<IpAddr>)>,
     by_node_name: HashMap<&'a str, &'a KubeNode>,
     claims: Claims<'a>,
-    /// For each address that a kubelet asks for, the nodes that report this address in their status or name it in an
+    /// For each address that some kubelet asks for, all nodes that have this address in their status or in an
     /// annotation.
     asked_for: HashMap<IpAddr, Vec<&'a KubeNode>>,
 }
 
-/// The answer to the question which server a node runs on.
+/// The answer to the question on which server a node runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MatchOutcome<'a> {
     /// The node runs on this server.
     Matched(&'a Instance, MatchedBy),
-    /// The provider ID names a server of this cloud, but the list of servers does not hold that server.
+    /// The provider ID names a server of this cloud, but the list of servers does not contain that server.
     Gone(InstanceId),
-    /// The API that would know the server did not answer, so it is not known whether the server exists.
+    /// The API that must be asked about this server did not answer, so it is not known whether the server exists.
     Unclear(&'a ProviderError),
     /// The provider ID is that of another cloud, so this program does not change the node.
     Foreign,
-    /// The provider ID has the prefix of this cloud, but its server can't be looked up. The text says why.
+    /// The provider ID has the prefix of this cloud, but the server that it names can't be looked up. The text says
+    /// why.
     Unknown(String),
-    /// The node has no provider ID, and no server certainly belongs to it. The finding tells the operator why.
+    /// The node has no provider ID, and no server could be assigned to it with certainty. The finding tells the
+    /// operator why.
     Unmatched(Finding),
 }
 
@@ -205,8 +207,8 @@ impl<'a> MatchIndex<'a> {
         }
     }
 
-    /// Returns the server with the name of this node. Returns `None` when several servers have that name, or when the
-    /// provider ID of another node names the server.
+    /// Returns the server that has the same name as this node. Returns `None` when several servers have that name, or
+    /// when the provider ID of another node names the server.
     pub fn named_as(&self, node: &KubeNode) -> Option<&'a Instance> {
         let named = self.by_name.get(node.name()).copied().flatten();
         let is_of_another = |instance: &Instance| {
@@ -215,15 +217,15 @@ impl<'a> MatchIndex<'a> {
         named.filter(|instance| !is_of_another(instance))
     }
 
-    /// Whether the list of servers holds a server that the provider ID of any node names. This proves that the token
-    /// belongs to the right project.
+    /// Whether the list of servers contains a server that the provider ID of some node names. Such a server proves that
+    /// the token belongs to the right project.
     pub fn any_claim_exists(&self) -> bool {
         self.claims.nodes.keys().any(|id| self.by_id.contains_key(id))
     }
 
     /// Returns a finding (a message for the operator) when `instance` was found for this node, but the node must not
-    /// get this server, because other nodes name it as well. A new node without a provider ID counts as naming the
-    /// server that has its name.
+    /// get this server, because another node names the server as well. A new node without a provider ID counts as
+    /// naming the server that has its name.
     pub fn claimed_twice(&self, instance: &Instance, node: &KubeNode) -> Option<Finding> {
         let namesake = self.by_node_name.get(instance.name.as_str()).copied();
         let is_new = |node: &&KubeNode| node.spec.provider_id.is_empty() && is_uninitialized(node);
@@ -247,9 +249,9 @@ impl<'a> MatchIndex<'a> {
         Some(Finding::warning(Reason::ServerClaimedTwice, message))
     }
 
-    /// Returns the first of the addresses `ips` that another node has or asks for. An initialised node keeps an address
-    /// that it already has, whatever another node's kubelet writes. A new node can't take an address from an
-    /// initialised node. When two new nodes ask for the same address, neither node gets it.
+    /// Returns the first of the addresses `ips` that another node also has or asks for. When an initialised node
+    /// already has the address, the node keeps it, whatever other kubelets write. A new node can't take an address from
+    /// an initialised node. When two new nodes ask for the same address, neither of them gets it.
     pub fn shared_address(
         &self,
         node: &KubeNode,
@@ -290,8 +292,8 @@ impl<'a> MatchIndex<'a> {
         }
     }
 
-    /// Returns the name of another node because of which `node` must not get this server. The other node also has an
-    /// address of the server.
+    /// Returns the name of another node that also has an address of this server, so that `node` must not get the
+    /// server. Returns `None` when there is no such node.
     fn rival_by_address(&self, instance: &Instance, node: &KubeNode) -> Option<&'a str> {
         let nets = self.provider.instances()?.recognised_by(instance);
         let has_one = |ips: &[IpAddr]| ips.iter().any(|ip| nets.iter().any(|net| net.contains(ip)));
@@ -299,8 +301,8 @@ impl<'a> MatchIndex<'a> {
         Some(rival(all.map(|(node, _)| *node), node, None)?.node.name())
     }
 
-    /// Returns the servers that have one of the reported addresses and that belong to no node by provider ID or name.
-    /// Each is returned with that address.
+    /// Returns the servers that have one of the `reported` addresses, each with that address. Servers that already
+    /// belong to a node by its provider ID or name are left out.
     fn recognised(
         &self,
         instances: &dyn Instances,
@@ -352,20 +354,23 @@ pub struct SharedAddress<'a> {
     pub ip: IpAddr,
     /// The name of the other node, which has the address or asks for it as well.
     pub other: &'a str,
-    /// Whether the address is already in the status of the node whose kubelet asks for it.
+    /// Whether the address is already in the status of the node whose kubelet asks for it. The node then keeps the
+    /// address.
     pub is_kept: bool,
 }
 
-/// A node because of which another node does not get a server or an address.
+/// The rival of a node, i.e. another node that names the same server or address. Because of the rival, the node does
+/// not get the server or address.
 struct Rival<'a> {
     node: &'a KubeNode,
-    /// Whether the rival (the other node) keeps the server or address that both nodes name. If not, all nodes that name
-    /// it are new, and none of them gets it.
+    /// Whether the rival (the other node) gets the server or address that both nodes name. Otherwise all nodes that
+    /// name the server or address are new, and none of them gets it.
     is_keeper: bool,
 }
 
-/// Returns the node because of which `node` does not get a server or an address. All nodes in `all`, and `node` itself,
-/// name that server or address, and [`keeper`] decides between them. Returns `None` when `node` gets it.
+/// Returns another node because of which `node` does not get a server or an address. All nodes in `all`, and `node`
+/// itself, name that server or address, and [`keeper`] decides which of them gets it. Returns `None` when `node` gets
+/// it.
 fn rival<'a>(
     all: impl Iterator<Item = &'a KubeNode>,
     node: &KubeNode,
@@ -381,9 +386,9 @@ fn rival<'a>(
     Some(Rival { node: keeper, is_keeper: true })
 }
 
-/// Returns the addresses that a kubelet asks for. These are the addresses in the annotation for internal IPs. The
-/// addresses in the annotation `provided-node-ip` count as well, unless an initialised node already has them. In a new
-/// node, the addresses in its status count, too.
+/// Returns the addresses that a kubelet asks for. The annotation for internal IPs contains such addresses. The
+/// annotation `provided-node-ip` does so as well, but an initialised node does not ask for an address that it already
+/// has. A new node also asks for the addresses in its status.
 fn asked_ips(node: &KubeNode) -> impl Iterator<Item = IpAddr> {
     let reported = reported_ips(node);
     let (known, asked) =
@@ -392,7 +397,8 @@ fn asked_ips(node: &KubeNode) -> impl Iterator<Item = IpAddr> {
     annotated_ips(node, INTERNAL_IP).chain(provided).chain(asked)
 }
 
-/// Returns the addresses in an annotation of the node. The value of the annotation is one IP address or two.
+/// Returns the IP addresses in an annotation of the node. The value of the annotation must be one IP address, or two
+/// addresses joined by a comma.
 fn annotated_ips(node: &KubeNode, annotation: &str) -> impl Iterator<Item = IpAddr> {
     node.metadata.annotations.get(annotation).and_then(one_ip_or_two).into_iter().flatten()
 }
@@ -415,7 +421,7 @@ fn ambiguous(node: &KubeNode, candidates: &[(&Instance, IpAddr)]) -> Finding {
 }
 
 impl MatchedBy {
-    /// Returns the word that stands for this value in JSON output.
+    /// Returns the word for JSON output that says how the server of a node was found, e.g. `providerID`.
     pub fn word(&self) -> &'static str {
         match self {
             MatchedBy::ProviderId => "providerID",

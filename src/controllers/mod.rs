@@ -1,9 +1,9 @@
-//! The controllers. In each tick, a controller reads the state (observe), decides what to do (plan), and writes
-//! (apply). It uses the cloud through the traits in `provider`, and the data that `cache` has read.
+//! The controllers. In each sync pass, a controller reads the state (observe), decides what to do (plan), and writes
+//! (apply). A controller uses the cloud through the traits in `provider`, and reads data through `cache`.
 //!
 //! The controllers know the rules of Kubernetes for nodes and Services. They must never import a provider, `daemon` or
-//! `cli`. The function `plan` makes no call, reads no clock and has no side effect. The daemon, `sync`, `--dry-run` and
-//! `inspect` can therefore all use it.
+//! `cli`. The function `plan` makes no call, reads no clock and has no side effect. Therefore the daemon, the commands
+//! `sync` and `inspect`, and the option `--dry-run` can all use it.
 
 mod backoff;
 mod controller;

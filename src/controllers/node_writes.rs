@@ -1,6 +1,5 @@
-//! Makes the writes to Node objects for all controllers that write to nodes: those of nodes, of their lifecycle and of
-//! routes. Each write names the resource version for which it was planned. After a conflict, the node is read and
-//! planned again.
+//! Makes the writes to Node objects for the node controller, the lifecycle controller and the route controller. Each
+//! write contains the resource version for which it was planned. After a conflict, the node is read and planned again.
 
 use super::controller::Progress;
 use super::plan::Plan;
@@ -15,13 +14,14 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// The node condition that says whether the pods of the node can't be reached.
+/// The node condition that says whether the pods of the node can't be reached over the network.
 pub const NETWORK_UNAVAILABLE: &str = "NetworkUnavailable";
 
-/// The reason in the condition `NetworkUnavailable` that means that a route controller has made the routes of the node.
+/// The reason in the node condition `NetworkUnavailable` which means that a route controller has created the routes of
+/// the node.
 pub(super) const ROUTE_CREATED: &str = "RouteCreated";
 
-/// Labels or annotations by their keys. A key with `None` is removed from the node.
+/// The keys and new values of labels or annotations. The value `None` removes the key from the node.
 pub type Values = BTreeMap<String, Option<String>>;
 
 /// One write to a node.
@@ -34,7 +34,7 @@ pub enum NodeChange {
         #[serde(skip)]
         description: Description,
     },
-    /// A patch that sets labels, annotations and the provider ID, and replaces the list of taints.
+    /// Sets labels, annotations and the provider ID, and replaces the list of taints, all in one patch.
     Update {
         #[serde(skip_serializing_if = "BTreeMap::is_empty")]
         labels: Values,
@@ -49,24 +49,25 @@ pub enum NodeChange {
         #[serde(skip)]
         description: Description,
     },
-    /// Adds the taint that means that the server of the node is off. `taints` is the new list of all taints.
-    AddShutdownTaint { taints: Vec<Taint> },
-    /// Removes the taint that means that the server of the node is off, because the node is ready again. `taints` is
+    /// Adds the taint `node.cloudprovider.kubernetes.io/shutdown`, because the server of the node is off. `taints` is
     /// the new list of all taints.
+    AddShutdownTaint { taints: Vec<Taint> },
+    /// Removes the taint `node.cloudprovider.kubernetes.io/shutdown`, because the node is ready again. `taints` is the
+    /// new list of all taints.
     RemoveShutdownTaint { taints: Vec<Taint> },
     /// Deletes the node, because its server does not exist any more.
     DeleteNode { server: InstanceId },
-    /// Sets the condition that says whether the pods of the node can be reached. Other conditions stay unchanged.
+    /// Sets a condition of the node, e.g. `NetworkUnavailable`. The other conditions stay unchanged.
     SetCondition { r#type: &'static str, status: &'static str },
 }
 
 impl NodeChange {
-    /// Whether the change removes the taint `uninitialized`, so that the node counts as initialised.
+    /// Whether this write removes the taint `uninitialized`, after which the node counts as initialised.
     pub(super) fn removes_taint(&self) -> bool {
         matches!(self, NodeChange::Update { taints, .. } if taints.is_some())
     }
 
-    /// Returns the change that sets the condition `NetworkUnavailable` to this value.
+    /// Returns the write that sets the condition `NetworkUnavailable` to `unavailable`.
     pub(super) fn condition(unavailable: bool) -> NodeChange {
         NodeChange::SetCondition { r#type: NETWORK_UNAVAILABLE, status: status(unavailable) }
     }
@@ -81,7 +82,8 @@ impl NodeChange {
     ) -> Result<Option<KubeNode>, kube::KubeError> {
         let name = &object.name;
         let metadata = json!({ "resourceVersion": version });
-        // The bodies are merge patches: a list replaces the whole list of the node, and a null value removes its key.
+        // The bodies are merge patches. A list in the patch replaces the whole list of the node, and a null value
+        // removes its key.
         match self {
             NodeChange::SetAddresses { addresses, .. } => {
                 let body = json!({ "metadata": metadata, "status": { "addresses": addresses } });
@@ -184,24 +186,25 @@ impl Write for NodeChange {
     }
 }
 
-/// The outcome of making the writes of one node's plan.
+/// What came of the writes in one node's plan.
 pub(super) struct AppliedPlan<Facts> {
-    /// The number of writes in the plan as it was before anything was written.
+    /// The number of writes in the first plan for the node.
     planned: usize,
-    /// What was changed, with one description for each write that was made.
+    /// The writes that were made, as descriptions for people.
     pub(super) made: Vec<Description>,
-    /// The plan that was used last, because the node can be planned again between two tries. `None` means that the node
-    /// does not exist any more.
+    /// The last plan for the node. It can differ from the first plan, because the node is planned again after a
+    /// conflict. `None` means that the node does not exist any more.
     pub(super) plan: Option<Plan<NodeChange, Facts>>,
     /// The error that stopped the writes. `None` means that no write failed.
     pub(super) error: Option<kube::KubeError>,
-    /// The reason why the remaining writes were dropped: the node was read again, and no new plan could be made for it.
+    /// The reason why the remaining writes were dropped. This happens when the node was read again and no new plan
+    /// could be made for it.
     outdated: Option<&'static str>,
 }
 
 impl<Facts> AppliedPlan<Facts> {
-    /// Whether a write was refused by the program's own check before every write, e.g. because the process does not
-    /// hold the Lease. The caller then tries no other write.
+    /// Whether a write was refused by this program itself, because the process is not allowed to write now, e.g.
+    /// because it does not hold the Lease. The caller then tries no other write.
     pub(super) fn is_closed(&self) -> bool {
         self.error.as_ref().is_some_and(kube::KubeError::is_refused)
     }
@@ -211,8 +214,8 @@ impl<Facts> AppliedPlan<Facts> {
         self.error.is_none() && self.outdated.is_none()
     }
 
-    /// Adds the outcome for the node to the report. When the caller has already reported the error by a finding,
-    /// `reason` is the reason of that finding.
+    /// Adds the outcome for the node to the report. When the caller has already reported the error as a finding (a
+    /// message for the operator), `reason` is the reason of that finding.
     pub(super) fn note_in(&self, report: &mut Report, object: String, reason: Option<Reason>) {
         report.planned += self.planned;
         for made in &self.made {
@@ -230,8 +233,8 @@ impl<Facts> AppliedPlan<Facts> {
     }
 }
 
-/// Makes the writes of a plan in their order. With `reads_first`, the node is read and planned again even before the
-/// first try. After a conflict, this is always done. `replan` returns the new plan, or the reason why there is none.
+/// Makes the writes of a plan in their order. After a conflict, the node is read and planned again. When `reads_first`
+/// is true, this is also done before the first write. `replan` returns the new plan, or the reason why there is none.
 /// Without a new plan, nothing more is written.
 pub(super) fn apply<Facts>(
     apis: &Apis,
@@ -250,8 +253,8 @@ pub(super) fn apply<Facts>(
     let written = retry_on_conflict(|is_first| {
         if reads_first || !is_first {
             let node = apis.kube.node(&object.name)?;
-            // When the node was deleted and another node with the same name exists, nothing is written. The next tick
-            // plans for that other node.
+            // A node with the same name but another UID is a new node. Nothing is written to it now. The next sync pass
+            // plans for it.
             let node = node.filter(|node| node.metadata.uid == object.uid);
             match node.map(|node| replan(&node)).transpose() {
                 Ok(plan) => applied.plan = plan,
@@ -270,8 +273,9 @@ pub(super) fn apply<Facts>(
     applied
 }
 
-/// Makes the writes of the last plan. The caller reads and plans the node again when this function returns a conflict.
-/// The error of a refused deletion is stored in `applied` instead, so that the deletion is not repeated.
+/// Makes the writes of the last plan in `applied`. When this returns a conflict, the caller reads and plans the node
+/// again. The error of a failed deletion is stored in `applied` instead, so that the deletion is not repeated in this
+/// sync pass.
 fn make<Facts>(
     apis: &Apis,
     controller: &'static str,
@@ -296,8 +300,8 @@ fn make<Facts>(
                 apis.nodes.written(node, begun);
             }
             Ok(None) => {}
-            // The kubelet may have written to the node at this moment, so that the deletion was refused. A deletion is
-            // tried again only in a later tick.
+            // The deletion can fail because the kubelet has written to the node at the same moment. The deletion is
+            // tried again only in a later sync pass.
             Err(error) if matches!(change, NodeChange::DeleteNode { .. }) => {
                 applied.error = Some(error);
                 return Ok(());

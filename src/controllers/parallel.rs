@@ -1,5 +1,5 @@
-//! Works on several nodes at the same time with short-lived threads. These threads only write to the APIs. The state of
-//! the controller is changed by its own thread alone.
+//! Works on several nodes at the same time with threads that end after the work. These threads only write to the APIs.
+//! Only the thread of the controller changes the state of the controller.
 
 use crate::provider::{clock, heartbeat, lock};
 use std::sync::Mutex;
@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 /// Calls `work` for each item, on at most `threads` threads. Returns the results in the order of the items. After a
-/// result for which `ends` returns `true`, no further item is begun, and the items that were not begun have no result.
+/// result for which `ends` returns `true`, no other item is begun. Items that were not begun have no result.
 ///
-/// The calling thread works, too, so no thread is started when `threads` is 1. When a thread can't be started, the
+/// The calling thread works, too. When `threads` is 1, no other thread is started. When a thread can't be started, the
 /// other threads do its work.
 pub(super) fn in_parallel<T: Sync, R: Send>(
     items: &[T],

@@ -1,5 +1,5 @@
-//! The plan for one object: the writes, the findings (messages for the operator), and data of the controller. All
-//! controllers have plans of this type.
+//! The plan for one object. It contains the writes, the findings (messages for the operator), and more data of the
+//! controller. The plans of all controllers have this type.
 
 use super::controller::Proposal;
 use crate::kube::ObjectReference;
@@ -7,13 +7,13 @@ use crate::provider::{Description, Finding, Reason, Severity, Write};
 use serde_json::Value;
 use std::ops::{Deref, DerefMut};
 
-/// The writes to one object, and what an operator should know about the object. The fields of `facts` can be used as if
-/// they were fields of the plan.
+/// The plan for one object: the writes to it, and what an operator should know about it. The fields of `facts` can be
+/// used as if they were fields of the plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan<W, Facts = ()> {
     pub object: ObjectReference,
-    /// The Kubernetes resource version of the object for which the plan was made. It is empty when the object is in the
-    /// cloud, not in Kubernetes.
+    /// The resource version in Kubernetes of the object for which the plan was made. The text is empty when the object
+    /// is in the cloud.
     pub version: String,
     /// The writes, in the order in which they are made.
     pub changes: Vec<W>,
@@ -58,7 +58,7 @@ impl<W: Write, Facts> Plan<W, Facts> {
         self.changes.iter().map(Write::json).collect()
     }
 
-    /// Returns the findings (messages for the operator) of severity `Warning`. They prevent no write.
+    /// Returns the findings (messages for the operator) with severity `Warning`. A warning does not prevent any write.
     pub fn warnings(&self) -> impl Iterator<Item = &Finding> {
         self.findings.iter().filter(|finding| finding.severity == Severity::Warning)
     }
@@ -78,7 +78,7 @@ impl<W: Write, Facts> Plan<W, Facts> {
         }
     }
 
-    /// Adds a warning for the operator to the findings. The plan can still be carried out in full.
+    /// Adds a warning for the operator. The warning does not prevent any write of the plan.
     pub(super) fn warn(&mut self, reason: Reason, message: impl Into<String>) {
         self.findings.push(Finding::warning(reason, message));
     }

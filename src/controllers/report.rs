@@ -1,5 +1,5 @@
-//! Writes findings (messages for the operator) to the log, to events and to metrics, and writes changes to the log and
-//! to metrics. No other code does this.
+//! Reports findings (messages for the operator) to the log, to events and to metrics, and reports changes to the log
+//! and to metrics. This is done only here.
 
 use super::controller::MESSAGE_CHARACTERS_AT_MOST;
 pub(super) use super::controller::{Outage, Report};
@@ -15,17 +15,17 @@ use crate::text;
 /// target.
 pub const FINDINGS: &str = "ccm::findings";
 
-/// The log target of the lines that each report a change that was made.
+/// The log target of lines about changes that were made, one line for each change.
 pub const CHANGES_MADE: &str = "ccm::changes";
 
-/// Logs one line that says what a change did.
+/// Logs one line that says what was changed.
 pub(super) fn log_change(controller: &str, object: &str, made: &Description) {
     let line = made.done().join(", ");
     log::info!(target: CHANGES_MADE, controller, object; "{object}: {line}");
 }
 
-/// Counts one write to Kubernetes in the metrics. A write that this program itself did not allow, e.g. without the
-/// Lease, was not sent and is not counted.
+/// Counts one write to Kubernetes in the metrics. A write that this program itself refused, e.g. because it does not
+/// hold the Lease, was never sent and is not counted.
 pub(super) fn count_write(controller: &str, kind: &str, outcome: Result<(), &kube::KubeError>) {
     let result = match outcome {
         Ok(()) => "ok",
@@ -36,8 +36,8 @@ pub(super) fn count_write(controller: &str, kind: &str, outcome: Result<(), &kub
     CHANGES.count(&[controller, kind, result]);
 }
 
-/// Counts one change in the cloud in the metrics. A change that this program itself did not allow, e.g. without the
-/// Lease, was not sent and is not counted.
+/// Counts one change in the cloud in the metrics. A change that this program itself refused, e.g. because it does not
+/// hold the Lease, was never sent and is not counted.
 pub(super) fn count_change(
     controller: &str,
     kind: &str,
@@ -52,13 +52,13 @@ pub(super) fn count_change(
     CHANGES.count(&[controller, kind, result]);
 }
 
-/// How many findings (messages for the operator) about one object are reported at once. For the remaining findings,
-/// only their number is reported.
+/// How many findings (messages for the operator) about one object are reported at once. If there are more, only the
+/// number of the rest is reported.
 const FINDINGS_AT_MOST: usize = 10;
 
-/// Reports findings (messages for the operator) about an object as log lines. Findings whose reason is meant for events
-/// also become events. A finding that was reported less than ten minutes ago is skipped. When there are more than
-/// `FINDINGS_AT_MOST` findings, failures come first, and only the number of the remaining findings is reported.
+/// Reports findings (messages for the operator) about an object as log lines, and as events if their reasons are meant
+/// for events. A finding that was reported less than ten minutes ago is skipped. When there are more than
+/// `FINDINGS_AT_MOST` findings, failures come first, and only the number of the rest is reported.
 pub fn publish(
     apis: &Apis,
     of: Subject,
@@ -91,8 +91,8 @@ pub fn recovered(apis: &Apis, of: Subject) -> bool {
     has_failed
 }
 
-/// Returns the component that events name as their source. This is `upstream`, the name that Kubernetes' own controller
-/// uses, when the provider has a component name of its own for events. Otherwise it is `own`.
+/// Returns the component that events name as their source. If the provider has a component name of its own for events,
+/// the result is `upstream`, the name that Kubernetes' own controller uses. Otherwise the result is `own`.
 pub(super) fn component(apis: &Apis, upstream: &'static str, own: &'static str) -> &'static str {
     if apis.provider.event_component().is_some() { upstream } else { own }
 }

@@ -5,15 +5,15 @@ use crate::provider::lock;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// The size of a full share: how many API calls the changes of one namespace's Services may use at once. A project has
-/// 3,600 calls an hour for all programs.
+/// The size of a full share: how many API calls the changes of one namespace's Services may use at once. The project
+/// has 3,600 calls an hour, which all programs share.
 const AT_ONCE: u32 = 900;
 
-/// A share that is not full gets one call back in each of these periods. That is 900 calls an hour.
+/// The time in which a share of API calls that is not full gets one call back. That is 900 calls an hour.
 const REFILL: Duration = Duration::from_secs(4);
 
-/// The reads for the next plan are expected to need at most this part of a full share. Without this limit, the reads in
-/// a project of many thousand servers would seem to leave no calls for changes.
+/// The part of a full share of API calls that the reads for the next plan are expected to cost at most. Without this
+/// limit, the reads in a project of many thousand servers would seem to leave no calls for changes.
 const READS_AT_MOST: f64 = 0.5;
 
 /// The API calls that the Services of one namespace may still use.
@@ -24,8 +24,8 @@ pub(super) struct CallShare {
 
 #[derive(Debug)]
 struct ShareBucket {
-    /// How many calls are left. The number can be negative, because calls that run when the share is used up are still
-    /// subtracted.
+    /// How many calls are left. The number can be negative, because calls that are already running when the share is
+    /// used up are still subtracted.
     left: f64,
     at: Instant,
     /// How many API calls the last plan needed to read its data. The next plan is expected to need as many.
@@ -36,24 +36,25 @@ struct ShareBucket {
 #[derive(Clone, Debug)]
 pub(super) struct Payer {
     pub(super) share: Arc<CallShare>,
-    /// Whether the changes of the object stop when the share is used up. They go on when the object is in another
-    /// namespace than the share, because that namespace has not caused the changes.
+    /// Whether the changes of the object stop when the share of API calls is used up. This is `false` when the share
+    /// belongs to another namespace than the object. The object's own namespace has not caused the changes then, so it
+    /// must not suffer from the empty share.
     pub(super) can_stop: bool,
 }
 
 impl CallShare {
-    /// Creates a full share.
+    /// Creates a share of API calls that is full.
     pub(super) fn full(now: Instant) -> CallShare {
         CallShare { bucket: Mutex::new(ShareBucket { left: AT_ONCE.into(), at: now, reads: 0.0 }) }
     }
 
-    /// Subtracts the calls that were made from the share.
+    /// Subtracts this number of API calls from the share.
     pub(super) fn charge(&self, calls: f64, now: Instant) {
         self.at(now, |bucket| bucket.left -= calls);
     }
 
-    /// Subtracts the calls that read the data for a plan from the share. Their number is stored, because the next plan
-    /// will probably need as many.
+    /// Subtracts the calls that have read the data for a plan from the share. Also stores their number, because the
+    /// next plan will probably need as many.
     pub(super) fn charge_reads(&self, calls: u64, now: Instant) {
         let calls = calls as f64;
         self.at(now, |bucket| {
@@ -62,8 +63,8 @@ impl CallShare {
         });
     }
 
-    /// Returns how many API calls of the share are left for changes after the reads that the next plan will probably
-    /// need.
+    /// Returns how many API calls the share has left for changes. The calls that the next plan will probably need for
+    /// its reads are already subtracted.
     pub(super) fn left_after_reads(&self, now: Instant) -> f64 {
         self.at(now, |bucket| bucket.left - bucket.reads)
     }
@@ -76,8 +77,8 @@ impl CallShare {
         self.at(now, |bucket| bucket.left >= AT_ONCE.into())
     }
 
-    /// First adds the calls that have come back by `now`. Then passes the updated numbers to `ask`, and returns the
-    /// result of `ask`.
+    /// Adds the calls that the share has got back by `now`. Then passes the bucket to `ask`, and returns the result of
+    /// `ask`.
     fn at<T>(&self, now: Instant, ask: impl FnOnce(&mut ShareBucket) -> T) -> T {
         let mut bucket = lock(&self.bucket);
         let passed = now.saturating_duration_since(bucket.at);
@@ -89,13 +90,13 @@ impl CallShare {
 }
 
 impl Payer {
-    /// Returns the same share for the changes of an object in another namespace. These changes do not stop when the
-    /// share is used up.
+    /// Returns a payer with the same share of API calls for an object in another namespace. The changes of that object
+    /// do not stop when the share is used up.
     pub(super) fn of_another(&self) -> Payer {
         Payer { share: Arc::clone(&self.share), can_stop: false }
     }
 
-    /// Whether the remaining changes of the object must be dropped, because the share is used up.
+    /// Whether the remaining changes of the object must be dropped because the share of API calls is used up.
     pub(super) fn must_stop(&self, now: Instant) -> bool {
         self.can_stop && self.share.is_used_up(now)
     }
@@ -110,8 +111,8 @@ mod tests {
         let start = Instant::now();
         let share = CallShare::full(start);
         let at = |seconds: u64| start + Duration::from_secs(seconds);
-        // The first number is how many calls are tried in each second. The second number is how many of them are
-        // allowed in one hour.
+        // The first number is how many calls a program tries to make in each second. The second number is how many of
+        // them the share allows in one hour.
         for (each_second, expected) in [(1, 900 + 900), (7, 900 + 900), (100, 900 + 900)] {
             let share = CallShare::full(start);
             let mut made = 0;
@@ -133,14 +134,14 @@ mod tests {
         share.charge_reads(10, at(405));
         let left = share.left_after_reads(at(405));
         assert!((-19.0..-18.0).contains(&left), "{left}");
-        // Threads can call this function in another order than they have read the clock. A time before the last one
-        // adds no calls to the share.
+        // Two threads can call this function in another order than they have read the clock. A charge with an earlier
+        // time adds no calls to the share.
         share.charge(1.0, start);
         assert!(!share.is_full(at(3600)));
     }
 
-    /// Whatever is charged and at whatever time, the number of calls is at most a full share, plus the calls that came
-    /// back, plus the last charge.
+    /// At any time, at most these calls were made: a full share, the calls that came back, and the calls of the largest
+    /// single charge.
     #[test]
     fn never_more_than_the_share_and_what_came_back() {
         let mut seed = 1_u64;

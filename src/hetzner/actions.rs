@@ -9,7 +9,7 @@ use std::collections::HashMap;
 /// The highest number of IDs that the API takes in one call.
 const IDS_AT_MOST: usize = 25;
 
-/// An action of the API.
+/// An action of the Cloud API, which Hetzner carries out after the API has accepted a write.
 #[derive(Debug, Deserialize)]
 pub(super) struct ApiAction {
     id: u64,
@@ -67,8 +67,9 @@ impl ApiAction {
     }
 }
 
-/// Returns an error while an action still runs on the load balancer with this API path. Until the action has ended, the
-/// API's description of the load balancer lacks what the action adds.
+/// Returns an error while an action still runs on the load balancer with this API path. Such an action can, for
+/// example, add a target. Until the action has ended, the API's answer about the load balancer does not show the
+/// target.
 pub(super) fn check_none_runs(api: &Api, path: &str) -> Result<(), ProviderError> {
     let running = format!("{path}/actions?status=running");
     let answer: ActionList = api.get(&running, Urgency::Needed)?;
@@ -81,7 +82,7 @@ pub(super) fn check_none_runs(api: &Api, path: &str) -> Result<(), ProviderError
     }
 }
 
-/// Asks the API once for these actions. Returns those that have ended, each with its result.
+/// Asks the API about these actions. Returns only the actions that have ended, each with its result.
 pub(super) fn ended(
     api: &Api,
     actions: &[ActionId],

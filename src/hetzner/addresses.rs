@@ -11,22 +11,23 @@ use crate::provider::{
 use ipnet::IpNet;
 use std::net::{IpAddr, Ipv6Addr};
 
-/// The annotation of a node that names its external IPv6 address. It is needed when the server does not use the first
-/// address of its IPv6 network.
+/// The key of the annotation of a node that contains the node's external IPv6 address. The annotation is needed when
+/// the server does not use the first address of its IPv6 network.
 pub const EXTERNAL_IPV6: &str = "instance.hetzner.cloud/external-ipv6";
 
 /// The settings that decide which addresses of its server a node gets.
 pub(super) struct AddressRules<'a> {
     pub(super) family: &'a Sourced<AddressFamily>,
-    /// The ID of the private Network.
+    /// The ID of the private Network in `HCLOUD_NETWORK`. The node gets its private address from this Network.
     pub(super) network: Option<u64>,
-    /// Whether the node keeps private addresses that the API does not list. For a cloud server these come from the
-    /// `--node-ip` of its kubelet. For a dedicated server its kubelet reported them.
+    /// Whether the node keeps private addresses that the Cloud API does not list. The kubelet knows these addresses: on
+    /// a cloud server from its flag `--node-ip`, and on a dedicated server because it reported them as InternalIPs.
     pub(super) keeps_reported: bool,
 }
 
-/// Returns the hostname, the public addresses and the private addresses, in this order, and adds findings about them to
-/// `findings`. The error says why the node can't get any address.
+/// Returns the hostname, the public addresses and the private addresses of the node, in this order. Problems with
+/// single addresses are added to `findings`, which are reported to the user. The error says why the node can't get any
+/// address.
 pub(super) fn addresses(
     instance: &Instance,
     node: &Node,
@@ -37,8 +38,8 @@ pub(super) fn addresses(
     let by_family = by_family(family);
     let takes_ipv4 = matches!(family.value, AddressFamily::Ipv4 | AddressFamily::Dualstack);
     let takes_ipv6 = matches!(family.value, AddressFamily::Ipv6 | AddressFamily::Dualstack);
-    // The hostname of a node on a dedicated server is the name of the node. The name of the server is not used, because
-    // a dedicated server with another name may serve another purpose by now.
+    // The hostname of a node on a dedicated server is the name of the node. The name of the server in Robot is not
+    // used: when it differs from the name of the node, the server may serve another purpose by now.
     let (name, name_field, ipv4_field, ipv6_field) = match instance.id {
         InstanceId::Cloud(_) => (&instance.name, "name", "public_net.ipv4", "public_net.ipv6"),
         InstanceId::Dedicated(_) => (&node.name, "server_name", "server_ip", "server_ipv6_net"),
@@ -66,7 +67,8 @@ pub(super) fn addresses(
             ),
         )),
         (None, Some(net)) if takes_ipv6 => {
-            // Hetzner routes a /64 network to each server. Hetzner's images give the server the first address of it.
+            // Hetzner routes an IPv6 network of the size /64 to each server. A server with an image of Hetzner uses the
+            // first address of this network, so this address is assumed.
             let first = Ipv6Addr::from_bits(net.network().to_bits() | 1);
             external(first.into(), by_server(ipv6_field));
         }
@@ -157,8 +159,8 @@ fn internal(ips: Vec<IpAddr>, annotation: &str) -> impl Iterator<Item = Sourced<
     })
 }
 
-/// Returns those InternalIPs that the kubelet reported and that the node may keep. Adds a finding
-/// about each other InternalIP.
+/// Returns the InternalIPs that the kubelet of a dedicated server reported, without those that are invalid, public, or
+/// of the wrong address family. For each address that is left out, a warning is added to `findings`.
 fn internal_ips(
     node: &Node,
     external: &[Sourced<NodeAddress>],
@@ -195,7 +197,8 @@ fn warning(reason: Reason, message: String) -> Finding {
     Finding::warning(reason, message).by_provider()
 }
 
-/// When a setting is the reason why the node does not get this address, returns a finding that says so.
+/// Returns a warning that names the setting because of which the node does not get the address `ip`. The result is
+/// `None` when no setting is the reason.
 pub(super) fn explain_missing(
     instance: &Instance,
     ip: IpAddr,
@@ -236,7 +239,7 @@ pub(super) fn explain_missing(
     Some(warning(Reason::InternalIPNotConfigured, message))
 }
 
-/// Whether this is a public address of the server. Every address in the server's IPv6 network is one.
+/// Whether this is a public address of the server. Every address in the server's IPv6 network counts as public.
 fn is_public(instance: &Instance, ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => instance.public_ipv4 == Some(ip),

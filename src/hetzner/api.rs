@@ -1,5 +1,6 @@
-//! Calls to the Cloud API. Each call is sent only when the rate limit allows it. The headers of each answer update what
-//! is known about the rate limit. Lists are read page by page, and every call is counted in metrics.
+//! Calls to the Cloud API. Each call is sent only when the rate limit allows it. Each answer reports the remaining
+//! calls in its headers, and the program remembers them. Lists are read page by page, and every call is counted in
+//! metrics.
 
 use super::budget::CloudBudget;
 pub(super) use super::error::CloudFailure;
@@ -20,7 +21,7 @@ use std::time::{Duration, Instant};
 pub(super) struct Api {
     pub(super) http: HttpClient,
     pub(super) budget: CloudBudget,
-    /// How urgent each write is.
+    /// The urgency of all writes to the Cloud API. An urgent call is sent even when few calls of the rate limit remain.
     urgency: Urgency,
 }
 
@@ -40,8 +41,8 @@ pub struct Location {
 pub(super) trait Resource: DeserializeOwned {
     /// The name of the list in the API's paths and JSON.
     const LIST: &'static str;
-    /// Whether the API can sort the list. The API sorts some short lists always by ID, and accepts no
-    /// parameter `sort` for them.
+    /// Whether the API accepts the parameter `sort` for this list. Some short lists are always sorted by ID, and the
+    /// API refuses the parameter for them.
     const TAKES_SORT: bool = true;
     fn id(&self) -> u64;
 }
@@ -83,8 +84,9 @@ pub(super) struct CachedList<T> {
 }
 
 impl<T> CachedList<T> {
-    /// Returns the cached list if `is_good` accepts its age and content. Otherwise the list is read again. When nothing
-    /// is cached yet, `first` may give a list that was read elsewhere, with the time of that read.
+    /// Returns the cached list if `is_good` accepts its age and content, and otherwise reads the list with `read`.
+    /// `first` is called when nothing is cached yet. It can return a list that was already read for another purpose,
+    /// with the time of that read.
     pub(super) fn get(
         &self,
         first: impl FnOnce() -> Option<(Instant, Vec<T>)>,
@@ -121,8 +123,8 @@ impl Api {
         self.noted(self.http.get(path)).map_err(|failed| failed.error)
     }
 
-    /// Checks that the rate limit allows a write and, before it, this number of reads. Otherwise the reads could use up
-    /// the calls that the write needs.
+    /// Checks that the rate limit allows this number of reads and then a write. The caller asks this before the first
+    /// read, so that the reads do not use up the last calls and leave none for the write.
     pub(super) fn admit_write(&self, reads: u64, what: &str) -> Result<(), ProviderError> {
         self.budget.admit_after(reads, what, self.urgency, clock::now())
     }
@@ -133,8 +135,9 @@ impl Api {
         admitted.is_err_and(|error| error.is_put_off())
     }
 
-    /// Sends a write once, when the gate and the rate limit allow it. A DELETE has no body. `secrets` are the
-    /// secrets in the body.
+    /// Sends a write to the API once, without retries. The write is refused when the rate limit does not allow it, or
+    /// when the gate does not allow it. The gate stops writes, for example in a dry run. A DELETE has no body.
+    /// `secrets` are the secrets in the body, which are kept out of logs.
     pub(super) fn write<T: DeserializeOwned>(
         &self,
         method: Method,
@@ -159,7 +162,7 @@ impl Api {
         self.noted(self.http.write(write, body))
     }
 
-    /// Reads one resource in its present state from the API.
+    /// Reads one resource from the API, and not from a cache.
     pub(super) fn one<T: Resource>(&self, id: u64, urgency: Urgency) -> Result<T, ProviderError> {
         let path = format!("/{}/{id}", T::LIST);
         let answer: ApiAnswer<T> = self.get(&path, urgency)?;
@@ -173,7 +176,8 @@ impl Api {
         Err(unavailable(format!("GET {path}: {why}")))
     }
 
-    /// Reads every page of a list. The result is the complete list or an error. [`Api::page`] describes `query`.
+    /// Reads all pages of a list. The result is the complete list or an error. [`Api::page`] describes the parameter
+    /// `query`.
     pub(super) fn list<T: Resource>(
         &self,
         query: &str,
@@ -190,15 +194,16 @@ impl Api {
         number: u32,
         urgency: Urgency,
     ) -> Result<pages::Part<T>, ProviderError> {
-        // The pages are sorted by ID. In any other order a resource could be missed, even when the pages are read from
-        // the last to the first. See `pages`.
+        // The pages must be sorted by ID, so that a new resource is always on the last page. In any other order, a
+        // resource that is created or deleted between two reads could make another resource be missed.
         let sort = if T::TAKES_SORT { "sort=id:asc&" } else { "" };
         let list = T::LIST;
         let path = format!("/{list}?{query}{sort}page={number}&per_page={PER_PAGE}");
         let answer: ApiAnswer<T> = self.get(&path, urgency).map_err(always_there)?;
         let part = match (answer.list, answer.meta) {
             (Some(items), Some(meta)) => {
-                // A resource that occurs twice on a page counts as one item of the page.
+                // When the API lists a resource twice on one page, the resource is counted once. The count is compared
+                // with the number of resources that the API reports for the page.
                 let different: HashSet<u64> = items.iter().map(T::id).collect();
                 let last = meta.pagination.last(number, different.len());
                 last.map(|last| (items, last))
@@ -215,7 +220,8 @@ impl Api {
         })
     }
 
-    /// Returns the answer or the error unchanged, and remembers what it says about the rate limit.
+    /// Remembers the rate limit from the headers of the answer. Returns the answer or the error. An error with status
+    /// 429 also gets the time of the next try.
     fn noted<T>(&self, answer: Result<Reply<T>, HttpError>) -> Result<T, CloudFailure> {
         let now = clock::now();
         let error = match answer {
@@ -241,8 +247,8 @@ fn unavailable(why: String) -> ProviderError {
     ProviderError::new(ErrorKind::Unavailable, why)
 }
 
-/// Turns the error "not found" into a misconfiguration of the API's URL. The path of a list exists even when
-/// the list is empty.
+/// Turns the error "not found" of a list into the error that the URL of the API is misconfigured. The API answers with
+/// an empty list when there are no resources, so "not found" means that the URL is wrong.
 fn always_there(error: ProviderError) -> ProviderError {
     if error.kind != ErrorKind::NotFound {
         return error;
@@ -251,14 +257,15 @@ fn always_there(error: ProviderError) -> ProviderError {
     ProviderError::new(ErrorKind::Misconfigured, message)
 }
 
-/// The method and path of a write that has no effect, by which the permission of the token is tested. No load balancer
-/// has this ID, because the API gives out low IDs first, and this is the highest ID that its documentation allows.
+/// The method and path of a write that has no effect. It is sent to test whether the token allows writes. The ID in the
+/// path is the highest that the API's documentation allows. The API gives out low IDs first, so no load balancer has
+/// this ID.
 pub const HARMLESS_WRITE: &str = "PUT /load_balancers/9007199254740991";
 
-/// Finds out whether the token may write. Hetzner's documentation says that a token with the permission Read may use
-/// only GET, and that every other method is refused. So when the API answers that the load balancer does not exist, the
-/// token is taken as one that may write. This conclusion is not certain, because the documentation does not say that
-/// the permission is checked before the path.
+/// Finds out whether the token allows writes, by a write to a load balancer that does not exist. According to Hetzner's
+/// documentation, every write with a read-only token is refused. So when the API answers that the load balancer does
+/// not exist, the token probably allows writes. This is not certain, because the documentation does not say that the
+/// API checks the permission first.
 pub(super) fn permission(api: &Api) -> Permission {
     let path = HARMLESS_WRITE.trim_start_matches("PUT ");
     let answer = api.write::<IgnoredAny>(Method::Put, path, Some(&json!({})), &[]);
@@ -273,8 +280,8 @@ pub(super) fn permission(api: &Api) -> Permission {
     }
 }
 
-/// Counts each try of a call in the metrics that users of hcloud-go know. A try that got no answer has no status code,
-/// and is counted in another metric, as in hcloud-go.
+/// Counts each try of a call in metrics that have the names and labels of hcloud-go's metrics. A try without an answer
+/// has no status code. Such a try is counted in a metric of its own, because hcloud-go's metric leaves it out.
 pub(super) fn watch(method: Method, path: &str, stage: TryStage) {
     let method = &method.lower_name();
     match stage {

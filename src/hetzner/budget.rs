@@ -7,8 +7,8 @@ use crate::provider::{ErrorKind, ProviderError, Urgency, clock, lock};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// Returns the percentage of the rate limit that must remain before a call of this urgency is sent. The text is for
-/// messages, and says which work is delayed when less remains.
+/// Returns the percentage of the rate limit that must remain before a call of this urgency is sent. The second value is
+/// a text for the message about a call that is not sent. The text says which work is delayed.
 fn reserve(urgency: Urgency) -> (u64, &'static str) {
     match urgency {
         Urgency::CanWait => (10, "this refresh can wait"),
@@ -18,7 +18,7 @@ fn reserve(urgency: Urgency) -> (u64, &'static str) {
     }
 }
 
-/// The time after which the API allows one more call.
+/// The time in which the API's rate limit is refilled by one call.
 const REFILL: Duration = Duration::from_secs(1);
 
 /// The pause after the first answer with status 429. Each further 429 doubles the pause, up to `LONGEST_PAUSE`. When
@@ -26,7 +26,8 @@ const REFILL: Duration = Duration::from_secs(1);
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// The longest pause that `Retry-After` can cause. After an hour the rate limit is fully available again.
+/// The longest pause that the header `Retry-After` of an answer can cause. The API's limit is per hour, so all calls
+/// are available again after an hour.
 const LONGEST_ASKED: Duration = Duration::from_secs(3600);
 
 /// What the API last reported about its rate limit.
@@ -39,15 +40,15 @@ pub(super) struct CloudBudget {
 struct State {
     /// The limit and the remaining calls that the API reported last, and the time of that report.
     seen: Option<(u64, u64, Instant)>,
-    /// The seconds by which the API's clock was ahead of this program's clock.
+    /// The number of seconds by which the clock of the API is ahead of the clock of this program.
     clock_ahead_s: Option<i64>,
     paused_until: Option<Instant>,
     pause: Duration,
 }
 
 impl CloudBudget {
-    /// Checks that this call may be made now. The error says when to try again. A call that is refused here does not
-    /// use up the rate limit.
+    /// Checks that the rate limit allows this call now. Otherwise the call is not sent, and the error says when to try
+    /// again.
     pub(super) fn admit(
         &self,
         what: &str,
@@ -57,7 +58,7 @@ impl CloudBudget {
         self.admit_after(0, what, urgency, now)
     }
 
-    /// Checks that the rate limit allows this call and, before it, `calls` other calls.
+    /// Checks that the rate limit allows `calls` other calls and, after them, this call.
     pub(super) fn admit_after(
         &self,
         calls: u64,
@@ -97,15 +98,16 @@ impl CloudBudget {
         Ok(())
     }
 
-    /// Returns the limit and the remaining calls of the last answer that reported them, and how far the API's clock was
-    /// ahead of this program's clock.
+    /// Returns the limit and the number of remaining calls that the API reported last. The second value is the number
+    /// of seconds by which the API's clock is ahead of this program's clock.
     pub(super) fn seen(&self) -> (Option<(u64, u64)>, Option<i64>) {
         let state = lock(&self.state);
         let rate_limit = state.seen.map(|(limit, remaining, _)| (limit, remaining));
         (rate_limit, state.clock_ahead_s)
     }
 
-    /// Remembers the rate limit, the time and the HTTP status of an answer.
+    /// Remembers the rate limit and the API's time from the headers of an answer. After an answer with status 429, a
+    /// pause begins. A successful answer ends the pause.
     pub(super) fn note(&self, head: &Head, now: Instant) {
         let mut state = lock(&self.state);
         if let Some((limit, remaining, _)) = head.rate_limit {

@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 pub struct Certificate {
     pub id: u64,
     pub name: String,
-    /// The labels. An answer without this field or without `used_by` is an error, because the certificate would seem to
-    /// have no owner or no user.
+    /// The labels of the certificate. The API must send `labels` and `used_by`: a certificate without them would look
+    /// as if nobody owned or used it. So a missing field is an error.
     pub labels: BTreeMap<String, String>,
     #[serde(default)]
     pub domain_names: Vec<String>,
@@ -35,7 +35,7 @@ pub struct CertificateStatus {
     pub error: Option<CertificateError>,
 }
 
-/// The reason why issuance or renewal failed.
+/// The reason why the issuance or the renewal of a managed certificate failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct CertificateError {
     #[serde(default)]
@@ -67,7 +67,7 @@ impl Certificate {
         status.is_none_or(|status| status.issuance == "completed")
     }
 
-    /// Returns the certificate with this ID. When there is none, returns the certificate with this name.
+    /// Returns the certificate whose ID is `text`, or else the certificate whose name is `text`.
     pub(super) fn named<'a>(all: &'a [Certificate], text: &str) -> Option<&'a Certificate> {
         let id = text.parse().ok().filter(|id: &u64| id.to_string() == text);
         let by_id = all.iter().find(|certificate| Some(certificate.id) == id);

@@ -8,9 +8,11 @@ use serde_json::Value;
 /// A failed call to the Cloud API.
 pub(super) struct CloudFailure {
     pub(super) error: ProviderError,
-    /// The API's error code. It is empty when the API did not answer with an error of its own.
+    /// The error code in the API's answer. It is empty when there was no answer, or when the answer contains no error
+    /// code.
     pub(super) code: String,
-    /// The names of the wrong fields for `invalid_input`, or of the limits for `resource_limit_exceeded`.
+    /// For the error code `invalid_input`, the names of the wrong fields. For the error code `resource_limit_exceeded`,
+    /// the names of the exceeded limits.
     pub(super) fields: Vec<String>,
 }
 
@@ -56,7 +58,8 @@ fn items(list: &Value) -> impl Iterator<Item = &Value> {
     list.as_array().into_iter().flatten()
 }
 
-/// Returns the kind of the error, which the error code of the API decides. Without such a code the HTTP status decides.
+/// Returns the kind of the error. The error code in the API's answer decides. When the answer contains no code, the
+/// HTTP status decides.
 fn kind(http: &HttpError, code: Option<&str>) -> ErrorKind {
     match (&http.kind, code, http.status()) {
         (HttpErrorKind::Refused(_), ..) => ErrorKind::Refused,
@@ -70,8 +73,8 @@ fn kind(http: &HttpError, code: Option<&str>) -> ErrorKind {
         | (_, Some("maintenance"), _)
         | (_, None, _) => ErrorKind::Unavailable,
         (_, Some(code), _) if is_busy(code) => ErrorKind::Busy,
-        // The code `robot_unavailable` is handled here, and not as an outage, because only targets on
-        // dedicated servers are affected.
+        // The error code `robot_unavailable` gets this kind, too. It is not an outage of the Cloud API, because only
+        // targets on dedicated servers are affected.
         (_, Some(_), _) => ErrorKind::Other,
     }
 }

@@ -1,4 +1,5 @@
-//! The provider for Hetzner Cloud and dedicated servers: their APIs, the rate limits, and the two profiles.
+//! The provider for Hetzner: cloud servers, dedicated servers, load balancers, routes, the rate limits of both APIs,
+//! and the two profiles (`ccm-from-scratch` and `hcloud`).
 //!
 //! This module knows the paths, errors and limits of the Cloud API, and which data of a server become data of its node.
 //! It must never import `controllers`, `cache` or `kube`.

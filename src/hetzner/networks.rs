@@ -1,6 +1,6 @@
-//! The private Network and its routes. The Network is found once, by ID or by name. Its routes are read together with
-//! the Network, and each change adds or deletes one route. The metadata service says whether this machine is attached
-//! to the Network.
+//! The private Network in the setting `HCLOUD_NETWORK`, and its routes. The Network is looked up once, by its ID or
+//! name. Each change adds or deletes one route. Hetzner's metadata service says whether this machine is attached to the
+//! Network.
 
 use super::actions::ApiAction;
 use super::api::{Api, Resource};
@@ -16,8 +16,8 @@ use serde::Deserialize;
 use serde_json::json;
 use std::time::{Duration, Instant};
 
-/// A private Network in the API's form. A field that is missing from the answer is an error, except for
-/// fields with a default.
+/// A private Network, as the API describes it. An answer without one of the fields is an error, except for fields with
+/// a default.
 #[derive(Deserialize)]
 pub(super) struct ApiNetwork {
     pub(super) id: u64,
@@ -27,12 +27,12 @@ pub(super) struct ApiNetwork {
     routes: Vec<Written>,
     #[serde(default)]
     expose_routes_to_vswitch: bool,
-    /// The time at which the Network was read.
+    /// The time at which the Network was read from the API.
     #[serde(skip, default = "clock::now")]
     pub(super) read: Instant,
 }
 
-/// A part of a Network, which belongs to one network zone.
+/// A subnet of a Network. It belongs to one network zone.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct Subnet {
     #[serde(rename = "type")]
@@ -68,8 +68,8 @@ impl Resource for ApiNetwork {
     }
 }
 
-/// Finds the Network that the settings name. All Networks are read, so that one list serves for an ID or a name, and
-/// the error can say which Networks exist.
+/// Finds the Network that the settings name by its ID or name. All Networks of the project are read, so that the error
+/// can list them.
 pub(super) fn find(api: &Api, selector: &NetworkSelector) -> Result<ApiNetwork, ProviderError> {
     let networks = api.list::<ApiNetwork>("", Urgency::Needed)?;
     let there = match networks.as_slice() {
@@ -91,7 +91,7 @@ pub(super) fn find(api: &Api, selector: &NetworkSelector) -> Result<ApiNetwork, 
 /// The highest number of routes that a Network can have.
 const ROUTES_AT_MOST: usize = 100;
 
-/// A route in the API's form.
+/// A route, as the API describes it.
 #[derive(Deserialize)]
 struct Written {
     destination: String,
@@ -122,8 +122,8 @@ pub(super) fn routes(
     })
 }
 
-/// Adds or deletes a route. The API identifies a route by its destination and its gateway
-/// together, so that no other route can be deleted.
+/// Adds or deletes a route. A request names both the destination and the gateway of the route, so no other route can be
+/// deleted by mistake.
 pub(super) fn change_route(
     api: &Api,
     id: u64,
@@ -137,7 +137,7 @@ pub(super) fn change_route(
     });
     match api.write(Method::Post, &path, Some(&body), &[]) {
         Ok(Begun { action }) => Ok(action.running()?.map_or(Applied::Done, Applied::Running)),
-        // The route is already gone, because another program or an earlier process deleted it.
+        // The route does not exist any more. Somebody else deleted it, or an earlier attempt did.
         Err(failed) if change.is_deletion && failed.error.kind == ErrorKind::NotFound => {
             Ok(Applied::Done)
         }
@@ -146,7 +146,7 @@ pub(super) fn change_route(
 }
 
 impl Written {
-    /// Returns the route. `None` when its destination or gateway is not an IPv4 address.
+    /// Returns the route. `None` when the destination is not an IPv4 range, or the gateway is not an IPv4 address.
     fn read(&self) -> Option<Route> {
         Some(Route {
             destination: self.destination.parse().ok()?,
@@ -155,23 +155,24 @@ impl Written {
     }
 }
 
-/// The URL of the metadata service, which tells a cloud server about itself. The service runs on the host of the cloud
-/// server, and its address is link-local. Other machines have no such service. No proxy is used for this URL.
+/// The URL of Hetzner's metadata service, which tells a cloud server about itself. The address is link-local, so only
+/// cloud servers can reach the service. Requests to this URL never use a proxy.
 pub const METADATA_ENDPOINT: &str = "http://169.254.169.254/hetzner/v1/metadata";
 
-/// The timeout of the metadata service, in real time even during a simulation. It is short because the service is on
-/// the same host, and because a machine without the service should not wait for long.
+/// The timeout for the metadata service, in real time even in tests with a simulated clock. The service is on the same
+/// host, so it answers quickly. A machine that has no such service should not wait for long.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// An entry of the answer to `/private-networks`.
+/// One private Network in the metadata service's answer to `/private-networks`.
 #[derive(Default)]
 struct Attachment {
     network_id: u64,
     network_name: String,
 }
 
-/// Checks that this machine is attached to the Network. Logs a warning and returns success when the metadata service
-/// can't be asked. The program does not need the attachment itself, and this check only finds wrong settings.
+/// Returns an error when this machine is not attached to the Network, because the settings are then probably wrong.
+/// This program itself does not need the attachment. So when the metadata service can't be asked, a warning is logged,
+/// and the result is success.
 pub(super) fn check_attached(endpoint: &str, network: &ApiNetwork) -> Result<(), ProviderError> {
     let there = match attached(endpoint, network) {
         Attached::Yes => return Ok(()),
@@ -211,8 +212,9 @@ pub(super) fn attached(endpoint: &str, network: &ApiNetwork) -> Attached {
     Attached::No(if there.is_empty() { "none".to_owned() } else { text::some_of(&there) })
 }
 
-/// Parses a list of flat maps, and reads only two keys of each map. Text from outside is not parsed as full YAML,
-/// because YAML can refer to itself. `None` when the text is not such a list.
+/// Parses the answer of the metadata service, a YAML list of flat maps, and reads only two keys of each map. No full
+/// YAML parser is used for this text from outside: YAML can refer to itself, so a short text can need very much memory.
+/// `None` when the text is not such a list.
 fn attachments_in(text: &str) -> Option<Vec<Attachment>> {
     let mut all = Vec::new();
     for line in text.lines() {
@@ -239,7 +241,7 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::TcpListener;
 
-    /// Each case is an answer of the metadata service and the result of the check.
+    /// Each case has an answer of the metadata service, and the expected result of the check.
     #[test]
     fn only_hetzners_own_answer_counts() {
         let list = "- ip: 10.0.0.2\n  alias_ips:\n  - 10.0.0.3\n  network_id: 42\n  network_name: \"net: 1\"\n";

@@ -1,29 +1,30 @@
-//! Reads a list that may change while its pages are read. The order of the reads ensures that no resource is missed.
+//! Reads a list page by page while resources are created and deleted. No resource is missed, because the pages are read
+//! from the last to the first.
 //!
-//! The list is sorted by ID, so a new resource is always the last one. When a resource is deleted, all resources after
-//! it move one place forward. If the pages were read from first to last, a resource could move from page 3 to page 2
-//! after page 2 was read. It would be missed, and a count would not show this if another resource was created
-//! meanwhile. When the pages are read from last to first, a resource only moves to pages that are still to be read. It
-//! may be read twice, but it is never missed.
+//! The list is sorted by ID, so a new resource is always added at the end. When a resource is deleted, all resources
+//! behind it move one place forward. Suppose that the pages were read from the first to the last. After page 2 was
+//! read, a resource could move from page 3 to page 2, and would be missed. The number of resources would not show this
+//! if a new resource was created at the same time. But when the pages are read from the last to the first, a resource
+//! only moves to pages that are still to be read. It may be read twice, but it is never missed.
 
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The number of items asked for on each page. The API allows no more.
+/// The number of items on each page that the API is asked for. This is the highest number that the API allows.
 pub(super) const PER_PAGE: u32 = 50;
 
-/// The highest number of pages that are read, which hold 20,000 resources. A project can't have nearly as many.
+/// The highest number of pages that are read. They hold 20,000 resources, far more than a project can have.
 const PAGES_AT_MOST: u32 = 400;
 
-/// The `pagination` object in the API's answer. A missing field is an error, even a field that may be null. Otherwise
-/// any JSON with an empty list would look like a project without resources.
+/// The object `pagination` in the API's answer. A missing field is an error, even if the field is allowed to be null.
+/// Otherwise an answer that is not from the API could look like an empty list.
 #[derive(Debug, Deserialize)]
 pub(super) struct Pagination {
     page: u32,
     per_page: u64,
     #[serde(deserialize_with = "Option::deserialize")]
     next_page: Option<u32>,
-    /// The number of the last page. The API may leave it null in the answer with the last page.
+    /// The number of the last page. It can be null in the answer with the last page.
     #[serde(deserialize_with = "Option::deserialize")]
     last_page: Option<u32>,
     /// The number of items in the whole list, or `None` when the API does not count them.
@@ -34,8 +35,9 @@ pub(super) struct Pagination {
 /// The items of one page, and the number of the last page of the list. The first page has the number 1.
 pub(super) type Part<T> = (Vec<T>, u32);
 
-/// Returns all resources that existed during all of the reads. Each resource is returned once, as it was last read, and
-/// sorted by ID. A list of one page needs one read, and a list of n pages needs n + 1 reads.
+/// Reads a list, and returns all resources that existed from the first read to the last one. They are sorted by ID. A
+/// resource that was read twice is returned once, as it was read last. A list of one page needs one read. A list of n
+/// pages needs n + 1 reads, because page 1 is read twice.
 pub(super) fn whole<T, E>(
     id: impl Fn(&T) -> u64,
     mut read: impl FnMut(u32) -> Result<Part<T>, E>,
@@ -46,7 +48,8 @@ pub(super) fn whole<T, E>(
     if last == 1 {
         keep(first);
     } else {
-        // Page 1 is read again at the end, because resources of page 2 may have moved to page 1 after its first read.
+        // Page 1 was already read, to find out the number of pages. It is read again at the end, because resources of
+        // page 2 may have moved to it since.
         for number in (1..=last).rev() {
             keep(read(number)?.0);
         }
@@ -54,19 +57,20 @@ pub(super) fn whole<T, E>(
     Ok(items.into_values().collect())
 }
 
-/// Returns the number of calls that are needed to read a list of this many resources.
+/// Returns the number of API calls that are needed to read a list with this many resources.
 pub(super) fn calls(count: usize) -> u32 {
     let pages = u32::try_from(count.div_ceil(PER_PAGE as usize)).unwrap_or(u32::MAX);
     if pages <= 1 { 1 } else { pages.saturating_add(1) }
 }
 
-/// Looks for resources with these IDs, and reads only the pages where they should be. Returns all resources of these
-/// pages. When an ID is not in the result, no such resource existed at the time when its page was read. `place`
-/// estimates how many resources have a lower ID. A wrong estimate only causes more reads. When the search has read as
-/// many pages as the list has, it stops, and the whole list is read instead.
+/// Looks for resources with these IDs, and reads only the pages on which they should be. Returns all resources on these
+/// pages. When one of the IDs is not in the result, no such resource existed when its page was read. `place` estimates
+/// how many resources have a lower ID. If this is wrong, more pages are read. After as many reads as the list has
+/// pages, the whole list is read instead.
 ///
-/// A page shows which IDs exist between its first and its last ID. No ID between two neighbouring pages is missed when
-/// the later page was read first, because resources only move to earlier pages.
+/// A page shows which IDs exist between its first and its last ID. An ID can also be between the last ID of one page
+/// and the first ID of the next page. To be sure that it does not exist, the later of the two pages must be read first,
+/// because resources only move to earlier pages.
 pub(super) fn around<T, E>(
     ids: &BTreeSet<u64>,
     per_page: usize,
@@ -77,8 +81,8 @@ pub(super) fn around<T, E>(
     let mut items: BTreeMap<u64, T> = BTreeMap::new();
     let mut open = ids.clone();
     let (mut reads, mut last) = (0, PAGES_AT_MOST);
-    // The difference between the estimated place and the real place of the resources that were read last. It
-    // comes from deleted resources.
+    // The number of places by which the resources on the last page that was read are before their estimated places.
+    // They move forward when resources with lower IDs are deleted.
     let mut moved = 0;
     while let Some(wanted) = open.first().copied() {
         let expected = |moved: usize| {
@@ -86,7 +90,7 @@ pub(super) fn around<T, E>(
             u32::try_from(page).unwrap_or(PAGES_AT_MOST)
         };
         let mut number = expected(moved).min(last);
-        // The lowest ID of the page after this one, if that page was read just before. Otherwise `None`.
+        // The lowest ID on the next page, if the next page was read just before this one. Otherwise `None`.
         let mut next_low = None;
         let mut steps = 0;
         while open.contains(&wanted) {
@@ -99,8 +103,8 @@ pub(super) fn around<T, E>(
             let part: BTreeMap<u64, T> = part.into_iter().map(|item| (id(&item), item)).collect();
             let bounds = part.first_key_value().zip(part.last_key_value());
             let Some((low, high)) = bounds.map(|((low, _), (high, _))| (*low, *high)) else {
-                // The page is empty because the list is empty, or because so many resources were deleted that the list
-                // has fewer pages now.
+                // The page is empty. Either the whole list is empty, or the list has fewer pages now because resources
+                // were deleted.
                 if number == 1 {
                     return Ok(Vec::new());
                 }
@@ -117,8 +121,8 @@ pub(super) fn around<T, E>(
                 (next_low, number) = (None, number.saturating_add(1).min(last));
             } else {
                 let previous = number.saturating_sub(1).max(1);
-                // After two reads, the search may skip pages. It assumes that the wanted ID has moved as far as the
-                // resources on this page.
+                // After the second read, the search skips pages once. It assumes that the wanted resource has moved
+                // forward by as many places as the resources on this page.
                 let jump = if steps == 1 { expected(moved_here) } else { previous };
                 next_low = (jump >= previous).then_some(low);
                 number = jump.min(previous);
@@ -130,11 +134,11 @@ pub(super) fn around<T, E>(
 }
 
 impl Pagination {
-    /// Returns the number of the last page. The error says that the API answered another page than `number`, or that
-    /// this page does not have as many items as it should.
+    /// Returns the number of the last page. The error says that the API sent another page than page `number`, or that
+    /// the page does not have as many items as it should.
     ///
-    /// Only the numbers within one answer are compared, because resources may be created or
-    /// deleted between two answers.
+    /// Only the numbers within one answer are compared with each other. Between two answers, resources may be created
+    /// or deleted.
     pub(super) fn last(&self, number: u32, items: usize) -> Result<u32, String> {
         if self.page != number {
             return Err(format!("answered page {} instead", self.page));
@@ -146,7 +150,8 @@ impl Pagination {
         let before = u64::from(number - 1).saturating_mul(self.per_page);
         let expected = match (self.next_page, self.total_entries) {
             (Some(_), _) => self.per_page,
-            // The total may be smaller than the number of items before this page. Then the page should be empty.
+            // The total can be smaller than the number of items on the pages before this one. This page should then be
+            // empty.
             (None, Some(total)) => total.saturating_sub(before),
             (None, None) => items.min(self.per_page),
         };
@@ -156,7 +161,7 @@ impl Pagination {
         let last = match (self.next_page, self.last_page) {
             (None, None) => return Ok(number),
             (None, Some(last)) if last == number => last,
-            // The list may have become shorter because of deletions, so that this page is after the last page.
+            // Resources were deleted, so that the list has become shorter, and this page is now behind the last page.
             (None, Some(last)) if last < number && items == 0 => last.max(1),
             (Some(next), Some(last)) if next == number + 1 && next <= last => last,
             (next, last) => {
@@ -168,7 +173,7 @@ impl Pagination {
             }
         };
         match self.total_entries {
-            // The API counts an empty list as one empty page.
+            // For the API, an empty list has one page, which is empty.
             Some(total) if total.div_ceil(self.per_page).max(1) != u64::from(last) => Err(format!(
                 "answered that page {last} is the last, and that there are {total} items"
             )),
@@ -195,11 +200,12 @@ mod tests {
     use std::collections::BTreeSet;
     use std::convert::Infallible;
 
-    /// Small pages, so that a few resources fill several.
+    /// The pages in these tests are small, so that a few resources fill several pages.
     const PER_PAGE: usize = 3;
     const RUNS: u64 = 20_000;
 
-    /// A list of resources in pages. An item is an ID and the number of the read that returned it.
+    /// A list of resources, which is returned in pages. Each item has the ID of the resource, and the number of the
+    /// read that returned the item.
     struct Model {
         ids: Vec<u64>,
         next_id: u64,
@@ -229,7 +235,7 @@ mod tests {
         }
     }
 
-    /// Anything may be created and deleted between any two reads.
+    /// In this test, resources are created and deleted at random between any two reads.
     #[test]
     fn what_is_there_all_the_time_is_never_missed() {
         for seed in 0..RUNS {
@@ -264,7 +270,8 @@ mod tests {
         }
     }
 
-    /// Anything may be created and deleted between any two reads, and the known places may be old or wrong.
+    /// In this test, resources are created and deleted at random between any two reads, and the estimated places can be
+    /// old or wrong.
     #[test]
     fn what_the_pages_around_an_id_do_not_show_does_not_exist() {
         let (mut few, mut all) = (0, 0);
@@ -312,7 +319,8 @@ mod tests {
         assert!(few * 2 < all, "{few} reads instead of {all}");
     }
 
-    /// A list of 1,200 resources was known, of which 300 in a row, or every tenth, have been deleted since.
+    /// The search knows a list of 1,200 resources. Since then, 300 neighbouring resources or every tenth resource were
+    /// deleted.
     #[test]
     fn deleted_neighbours_are_a_few_reads() {
         let known: Vec<u64> = (0..1200).collect();

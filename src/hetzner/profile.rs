@@ -1,9 +1,11 @@
-//! The two profiles. A profile decides what is written to nodes, and which provider IDs are understood.
+//! The two profiles, `ccm-from-scratch` and `hcloud`. The profile decides which provider IDs are understood, and what
+//! is written to nodes. With `hcloud`, nodes get what hcloud-cloud-controller-manager would write.
 
 use crate::provider::{Instance, InstanceId, Profile, ProviderId, Source, Sourced, TopologyLabel};
 use std::collections::BTreeMap;
 
-/// The prefix of the provider IDs of dedicated servers. Both profiles use it.
+/// The scheme of the provider IDs of dedicated servers, e.g. `hrobot://42`. Both profiles, `ccm-from-scratch` and
+/// `hcloud`, use it.
 const DEDICATED: &str = "hrobot";
 
 impl Profile {
@@ -11,7 +13,8 @@ impl Profile {
         if self == Profile::Hcloud { Profile::CcmFromScratch } else { Profile::Hcloud }
     }
 
-    /// Returns the provider ID of a server. The ID of a dedicated server is the same in both profiles.
+    /// Returns the provider ID of a server. For a cloud server, the scheme is the name of the profile, e.g.
+    /// `hcloud://42`. For a dedicated server, it is `hrobot` in both profiles.
     pub(super) fn provider_id(self, id: InstanceId) -> String {
         match id {
             InstanceId::Cloud(number) => format!("{}://{number}", self.name()),
@@ -25,15 +28,16 @@ impl Profile {
         };
         match (scheme, rest.strip_prefix("bm-")) {
             (DEDICATED, _) => read_id(rest, InstanceId::Dedicated),
-            // An older fork of hcloud-cloud-controller-manager wrote provider IDs of this form, with the number of a
-            // dedicated server. Such a number must never be taken for the ID of a cloud server.
+            // An old fork of hcloud-cloud-controller-manager wrote such provider IDs for dedicated servers, e.g.
+            // `hcloud://bm-42`. The number must not be taken for the ID of a cloud server.
             ("hcloud", Some(number)) => read_id(number, InstanceId::Dedicated),
             _ if scheme == self.name() => read_id(rest, InstanceId::Cloud),
             _ => ProviderId::Foreign,
         }
     }
 
-    /// Returns the labels for instance type, zone and region, each with the source of its value.
+    /// Returns the values of the labels for instance type, zone and region. Each comes with its source, e.g. a field of
+    /// the server, for display.
     pub(super) fn topology(
         self,
         instance: &Instance,
@@ -87,8 +91,8 @@ fn read_id(text: &str, id: fn(u64) -> InstanceId) -> ProviderId {
     }
 }
 
-/// Returns the data center name that the API reported until July 2026. Zone labels in existing
-/// clusters contain this name.
+/// Returns the name of the location's data center, which the API reported until July 2026. In profile `hcloud`, nodes
+/// still get this name as their zone.
 fn legacy_datacenter(location: &str) -> String {
     match location {
         "nbg1" => "nbg1-dc3",

@@ -1,4 +1,4 @@
-//! The implementation of the provider for Hetzner Cloud.
+//! Implements the provider's traits for Hetzner Cloud.
 
 use super::actions;
 use super::addresses::{AddressRules, addresses, check_ranges, explain_missing};
@@ -28,9 +28,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// The timeout of a read. Even a slow API answers a page within some hundred milliseconds.
+/// The timeout of a read from the API. Normally the API answers within some hundred milliseconds.
 pub const READ_TIMEOUT: Duration = Duration::from_secs(20);
-/// The largest body of an answer, in bytes. A page with 50 servers has about 300 kB.
+/// The highest number of bytes in the body of an answer. A page with 50 servers has about 300 kB.
 const BODY_LIMIT_BYTES: u64 = 16 << 20;
 
 /// The settings of the provider.
@@ -38,17 +38,18 @@ pub struct HetznerSettings {
     pub profile: Profile,
     pub connection: CloudConnection,
     pub network: Option<NetworkSelector>,
-    /// The URL of the metadata service, which says whether this machine is attached to the Network. `None` means that
-    /// this is not checked.
+    /// The URL of Hetzner's metadata service, which says whether this machine is attached to the Network. `None` means
+    /// that the attachment is not checked.
     pub metadata: Option<String>,
     pub nodes: NodeSettings,
     /// The settings of Robot, or `None` when `ROBOT_ENABLED` is false.
     pub robot: Option<robot::RobotSettings>,
-    /// The defaults for load balancers, or `None` when `HCLOUD_LOAD_BALANCERS_ENABLED` is false.
+    /// The default settings for load balancers, or `None` when `HCLOUD_LOAD_BALANCERS_ENABLED` is false.
     pub load_balancers: Option<Arc<load_balancers::Defaults>>,
-    /// The gate that allows or refuses each write.
+    /// The gate. Before each write it is asked whether writes are allowed now. For example, it refuses all writes in a
+    /// dry run.
     pub gate: Arc<dyn Gate>,
-    /// How urgent each write is.
+    /// The urgency of all writes. An urgent write is sent even when few calls of the API's rate limit remain.
     pub urgency: Urgency,
 }
 
@@ -56,11 +57,11 @@ pub struct HetznerSettings {
 pub struct CloudConnection {
     /// The value of `HCLOUD_ENDPOINT`, without a trailing slash.
     pub endpoint: String,
-    /// The certificates of the authorities that are trusted.
+    /// The certificate authorities that are trusted for the connection.
     pub tls: Tls,
     pub proxies: Proxies,
     pub token: SecretSource,
-    /// Whether bodies are logged (`HCLOUD_DEBUG`).
+    /// Whether the bodies of requests and answers are logged (`HCLOUD_DEBUG`).
     pub debug: bool,
     pub timing: Timing,
 }
@@ -81,11 +82,11 @@ pub struct NodeSettings {
 pub struct Hetzner {
     settings: HetznerSettings,
     api: Arc<Api>,
-    /// The Network that the settings name, after it was found.
+    /// The Network in the settings, as soon as it was found in the project.
     found: OnceLock<ApiNetwork>,
     finding: std::sync::Mutex<()>,
     polls: load_balancers::EarlierPolls,
-    /// The client of the Robot web service, or `None` when the credentials are not set.
+    /// The client of the Robot web service, or `None` when no credentials for it are set.
     robot: Option<Robot>,
 }
 
@@ -123,7 +124,7 @@ impl Hetzner {
         }
     }
 
-    /// Returns what a plan needs to know about the project, with the ID of this Network.
+    /// Returns the settings and the API client that a plan needs. `network` is the ID of the private Network.
     pub fn project(&self, network: Option<u64>) -> Project {
         Project {
             profile: self.settings.profile,
@@ -133,8 +134,9 @@ impl Hetzner {
         }
     }
 
-    /// Returns the Network that the settings name, or `None` when they name none. The first successful call looks for
-    /// the Network. When `is_checked` is `true`, that call also checks that this machine is attached to the Network.
+    /// Returns the Network in the settings, or `None` when no Network is set. Each call looks for the Network in the
+    /// project until one call has found it. If `is_checked` is `true`, the call that finds the Network also checks that
+    /// this machine is attached to it.
     fn find_network(&self, is_checked: bool) -> Result<Option<&ApiNetwork>, ProviderError> {
         let Some(selector) = &self.settings.network else {
             return Ok(None);
@@ -162,8 +164,9 @@ impl Hetzner {
         servers.into_iter().map(|server| server.instance(labels)).collect()
     }
 
-    /// Returns a snapshot of a project without load balancers, with which manifests are checked without a cluster. When
-    /// `reads` is `true`, the resources that the Services name are read from the API. Otherwise every name is accepted.
+    /// Returns a snapshot without load balancers, for checks of manifest files without a cluster. When `reads` is
+    /// `true`, the certificates and other resources that the Services name are read from the API. Otherwise every name
+    /// is accepted.
     pub fn for_manifests(
         &self,
         services: &[&Service],
@@ -177,8 +180,8 @@ impl Hetzner {
         };
         observed.balancers.clear();
         observed.is_for_manifests = true;
-        // The settings of a command may lack the Network that the cluster has. So a Network without a
-        // real ID is assumed.
+        // A cluster may have a Network that is not in the settings of this command. So a Network with the ID 0 is
+        // assumed, and settings that need a Network are accepted.
         project.network = project.network.or(Some(0));
         Ok(Arc::new(load_balancers::BalancerSnapshot::new(project, observed)))
     }
@@ -188,7 +191,8 @@ impl Hetzner {
         services: &[&Service],
         urgency: Urgency,
     ) -> Result<load_balancers::BalancerSnapshot, ProviderError> {
-        // The settings name this Network, and a plan without it would be wrong.
+        // Plans need the Network in the settings. So when it can't be found, nothing is read, and the error is
+        // returned.
         let network = self.find_network(true)?;
         let project = self.project(network.map(|network| network.id));
         load_balancers::observe(project, &self.polls, network, services, urgency)
@@ -251,7 +255,7 @@ impl Provider for Hetzner {
 }
 
 impl Hetzner {
-    /// Asks the APIs what the token may do, and about the private Network.
+    /// Asks the API which permission the token has, and looks up the private Network.
     fn asked(&self) -> Checkup {
         let network = self.find_network(false);
         let attached = match (&network, &self.settings.metadata) {
@@ -292,7 +296,7 @@ fn routed(network: Option<u64>) -> Result<u64, ProviderError> {
     })
 }
 
-/// A change of the Network's routes.
+/// A change that adds or deletes a route of the Network.
 struct RouteWrite {
     api: Arc<Api>,
     network: Option<u64>,
@@ -452,10 +456,10 @@ impl Instances for Hetzner {
         })
     }
 
-    /// Returns the public addresses of a cloud server, and in our own profile its private address. A node that reports
-    /// one of these is recognised as this server. In the other profile private addresses are not used, because
-    /// hcloud-cloud-controller-manager does not compare them. The result is empty for a dedicated server, which is
-    /// recognised by its name alone.
+    /// Returns the addresses by which a node is recognised as running on this cloud server. These are the server's
+    /// public addresses, and in profile `ccm-from-scratch` also its private address. hcloud-cloud-controller-manager
+    /// does not compare private addresses, so profile `hcloud` does not either. A dedicated server is recognised only
+    /// by its name, so the result is empty.
     fn recognised_by(&self, instance: &Instance) -> Vec<IpNet> {
         if instance.id.dedicated().is_some() {
             return Vec::new();
@@ -478,9 +482,9 @@ impl Instances for Hetzner {
     }
 }
 
-/// Returns a finding about a dedicated server whose name is not the name of its node. The server may belong to another
-/// customer after the end of a contract, or serve another purpose. In this case hcloud-cloud-controller-manager deletes
-/// the node. This program does not, because the number of the server alone does not prove that the node is gone.
+/// Returns a warning about a dedicated server whose name is not the name of its node. The server may have got another
+/// purpose, or belong to another customer after the end of a contract. hcloud-cloud-controller-manager deletes the node
+/// in this case. This program does not, because a different name does not prove that the node is gone.
 fn renamed(instance: &Instance, node: &Node) -> Finding {
     let (server, name, node) = (instance.id, &instance.name, &node.name);
     let delete = shell_command("kubectl delete node", &[node]);

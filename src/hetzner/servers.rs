@@ -1,4 +1,4 @@
-//! Cloud servers: the fields that are read from the API, and their conversion to [`Instance`].
+//! Cloud servers: the fields that this program reads from the API, and the conversion of a server to an [`Instance`].
 
 use super::api::{Location, Resource};
 use crate::provider::{Instance, InstanceId, Interned, LabelPrefixes, PrivateAddress};
@@ -15,10 +15,11 @@ pub(super) struct CloudServer {
     server_type: ServerType,
     location: Location,
     public_net: ServerPublicNet,
-    /// The private networks. An answer without this field is an error, because the server would seem to have no private
-    /// address, and its routes would be deleted.
+    /// The private networks of the server. An answer without this field is an error. Otherwise the server would seem to
+    /// have no private address, and the routes to its node would be deleted.
     private_net: Vec<ServerPrivateNet>,
-    /// The labels. An answer without this field is an error, because nodes would lose their labels.
+    /// The labels of the server. An answer without this field is an error, because nodes would lose the labels that
+    /// they have from their servers.
     #[serde(deserialize_with = "with_domain")]
     labels: BTreeMap<Interned, Interned>,
     #[serde(default)]
@@ -27,8 +28,8 @@ pub(super) struct CloudServer {
     locked: bool,
 }
 
-/// Keeps only the labels whose key has a domain. No other label can become a label of a node, and thousands of servers
-/// with many labels would take much memory.
+/// Keeps only the labels whose key has a domain, because no other label of a server can become a label of a node. This
+/// saves memory when there are thousands of servers with many labels.
 fn with_domain<'de, D: Deserializer<'de>>(d: D) -> Result<BTreeMap<Interned, Interned>, D::Error> {
     let all: BTreeMap<String, String> = Deserialize::deserialize(d)?;
     let kept = all.into_iter().filter(|(key, _)| key.contains('/'));
@@ -67,7 +68,7 @@ impl Resource for CloudServer {
 }
 
 impl CloudServer {
-    /// Converts the server to an instance. Keeps the labels that these prefixes allow.
+    /// Converts the server to an instance. Only the server's labels with a prefix in `labels` are kept.
     pub(super) fn instance(self, labels: &LabelPrefixes) -> Instance {
         let private = self.private_net.into_iter().map(|private| PrivateAddress {
             network: private.network,

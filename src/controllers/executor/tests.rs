@@ -1,6 +1,6 @@
-//! Tests the executor with a fake cloud, which gives each change the answers that the test lists. Most tests simulate
-//! the clock, and each call then takes a second of simulated time. Tests of what happens at the same time use real
-//! threads and real time.
+//! Tests the executor with a fake cloud. Each change in a test lists the answers that the cloud gives to it. Most tests
+//! simulate the clock, and each change then takes one second of simulated time. Tests about concurrent requests use
+//! real threads and real time.
 
 mod fake;
 
@@ -16,8 +16,8 @@ impl<T> Execution<T> {
     }
 }
 
-/// The name of a case, its changes, the names of the changes that are sent, the names of the changes that are made, how
-/// many refused changes did not stop the changes after them, and the error that stopped the changes.
+/// The name of a case, its changes, the changes that must be sent, the changes that must be made, how many refused
+/// changes must not stop the changes after them, and the error that must stop the changes.
 type Case = (
     &'static str,
     Vec<Step>,
@@ -149,8 +149,8 @@ fn what_comes_of_one_services_changes() {
     }
 }
 
-/// Each change has its own count of tries. The tries of a first target, to which the cloud always answers "busy", must
-/// not reduce the tries of the second target.
+/// Each change has its own count of tries. The cloud answers "busy" to each try of the first target. This must not
+/// reduce the number of tries for the second target.
 #[test]
 fn each_change_has_its_own_tries() {
     let _simulated = simulated();
@@ -182,7 +182,7 @@ fn what_may_follow_at_once_does_and_a_removal_waits() {
         step("remove 3", &[Answer::Done]),
     ]]);
     let log = fake.log();
-    // Both additions of targets run at the same time, so one request asks about two actions.
+    // The actions of both additions run at the same time, so one request asks about two actions.
     assert!(log.contains(&"ask 2".to_owned()), "{log:?}");
     let made = log.iter().filter(|line| !line.starts_with("ask"));
     assert_eq!(made.collect::<Vec<_>>(), ["add 1", "add 2", "remove 3"]);
@@ -253,9 +253,9 @@ fn who_is_to_end_does_not_wait() {
     assert!(fake.log().iter().all(|line| !line.starts_with("ask")));
 }
 
-/// The process is about to end. The next check of one object's running action is due, and a change of another object
-/// was sent but not answered yet. The executor must wait for this answer without a busy loop. A randomised test (seed
-/// 86) found this case.
+/// The process is about to end. It is time to ask about the running action of one object, and a change of another
+/// object was sent but not answered yet. The executor must wait for this answer without a busy loop. A randomised test
+/// (seed 86) found this case.
 #[test]
 fn who_is_to_end_waits_for_an_answer_without_spinning() {
     let fake = Fake::default();
@@ -267,8 +267,8 @@ fn who_is_to_end_waits_for_an_answer_without_spinning() {
     assert!(rounds < 100, "{rounds} rounds in 300 ms");
 }
 
-/// One request is slower than all other requests together. Two requests may be in flight at the same time, so all the
-/// other requests share one place.
+/// One request takes longer than all other requests together. Two requests can be in flight at the same time, so the
+/// slow request leaves room for one other request at a time.
 #[test]
 fn a_slow_request_holds_up_no_other_one() {
     let fake = Fake::default();
@@ -290,8 +290,8 @@ fn a_slow_request_holds_up_no_other_one() {
     assert_eq!(fake.most_in_flight.load(Relaxed), 2);
 }
 
-/// An action is still running when a tick ends. The changes that wait for this action are made in the next tick.
-/// Changes of other objects that begin in that tick do not wait for it.
+/// An action is still running when a sync pass ends. The changes that wait for this action are made in a later sync
+/// pass. Changes of other objects that begin in the meantime do not wait for the action.
 #[test]
 fn what_runs_at_the_end_of_a_tick_goes_on_in_the_next() {
     let _simulated = simulated();
@@ -327,8 +327,8 @@ fn what_runs_at_the_end_of_a_tick_goes_on_in_the_next() {
     );
 }
 
-/// A tick whose reads take longer than its interval calls `work` with an `until` that has already passed. Answers must
-/// be handled even then.
+/// When the reads of a sync pass take longer than its interval, `work` is called with an `until` that has already
+/// passed. Answers must be handled even then.
 #[test]
 fn answers_are_seen_and_actions_asked_about_when_the_time_is_over() {
     for answer in [Answer::Done, Answer::Runs(2)] {
@@ -354,7 +354,7 @@ fn ends_when_the_time_is_over(answer: Answer) {
     assert_eq!(over.len(), 1, "{answer:?}");
 }
 
-/// The change is put off by the rate limit every time. After the maximum number of tries, the change fails.
+/// The rate limit delays the change each time it is sent. After the greatest number of tries, the change fails.
 #[test]
 fn a_change_that_is_put_off_again_and_again_fails() {
     let _simulated = simulated();
@@ -364,8 +364,8 @@ fn a_change_that_is_put_off_again_and_again_fails() {
     assert_eq!(fake.sent().len(), TRIES_AT_MOST as usize + 1);
 }
 
-/// The changes of one object are stopped while its first change runs. The action of the first change is awaited, and
-/// the second change is never sent.
+/// The changes of one object are stopped while its first change runs. The executor waits for the end of the first
+/// change, and never sends the second one.
 #[test]
 fn a_stopped_execution_ends_with_what_it_has_sent() {
     let _simulated = simulated();
@@ -391,25 +391,26 @@ fn a_stopped_execution_ends_with_what_it_has_sent() {
     assert!(!fake.sent().contains(&"b".to_owned()));
 }
 
-/// 150 targets are added without waiting for the actions before, which takes longer in total than one action may take.
-/// No action counts as late, because each has already ended when the cloud is asked about it.
+/// 150 targets are added, one each second, and none waits for the action of the target before. Together they take
+/// longer than a single action may run. No action may count as late, because each has already ended when the cloud is
+/// asked about it.
 #[test]
 fn an_action_is_not_late_before_it_was_asked_about() {
     let _simulated = simulated();
     let fake = Fake::default();
     let begun = clock::now();
-    // A second passes between two targets, which makes 150 s in total. A single action may take 120 s.
+    // The executor sends one target each second, so all targets take 150 s. A single action may run for 120 s.
     let many = (0..150).map(|n| target(&n.to_string(), &[Answer::Runs(1)]));
     let works = fake.run(vec![many.collect()]);
     assert_eq!((works[0].error(), works[0].lines().len()), (None, 150));
     let asked = fake.log().iter().filter(|line| line.starts_with("ask")).count();
-    // The cloud is asked about running actions once in each of these periods.
+    // How many questions are due in this time, with one question in each period of `ASKED_AFTER`.
     let due = clock::since(begun).div_duration_f64(ASKED_AFTER);
     assert!((asked as f64) < due + 15.0, "{asked} questions, {due} due");
 }
 
-/// The first load balancer gets 200 targets, one after the other. The second load balancer has one action, and the
-/// cloud must be asked about that action before all the targets are sent.
+/// One load balancer gets 200 targets, one after the other, and a second load balancer has only one action. The cloud
+/// must be asked about this one action before all the targets were sent.
 #[test]
 fn the_question_about_one_action_is_not_put_off_by_others() {
     let _simulated = simulated();
@@ -426,8 +427,8 @@ fn the_question_about_one_action_is_not_put_off_by_others() {
     assert!(fake.sent().len() < 100, "{}", fake.sent().len());
 }
 
-/// Changes of different objects are sent without waiting for each other's actions. The second change of an object waits
-/// for the action of its first change.
+/// Changes of different objects are sent without waiting for each other's actions. The second change of the same object
+/// waits until the action of its first change has ended.
 #[test]
 fn executions_in_turn_are_sent_in_their_order() {
     let _simulated = simulated();
@@ -480,7 +481,7 @@ fn what_fails_for_all_stops_the_executions_in_turn() {
     }
 }
 
-/// The limit `begins_by` is only for the first change of an object. The second change is sent at any time.
+/// The limit `begins_by` concerns only the first change of an object. The second change can be sent after this time.
 #[test]
 fn an_execution_that_begins_too_late_is_stopped() {
     let _simulated = simulated();

@@ -1,11 +1,12 @@
 //! The node lifecycle controller deletes a node whose server was deleted, and taints a node whose server is off.
 //!
-//! A tick has three parts. `evaluate` finds the nodes that need a check, asks the cloud about their servers, and plans.
-//! `node_writes::apply` makes the writes of the plans. `note` reports the outcomes.
+//! A sync pass has three parts. `evaluate` finds the nodes that need a check, asks the cloud about their servers, and
+//! plans. `node_writes::apply` makes the writes of the plans. `note` reports the outcomes.
 //!
 //! Deleting a node is the most dangerous thing that this program does. `plan` deletes a node only when two API answers
-//! agree that its server does not exist. `apply` reads the node again before the deletion, and the deletion names the
-//! node's UID and version. A node that another program has changed or replaced in between is therefore not deleted.
+//! agree that its server does not exist. `apply` reads the node again before the deletion. The request for the deletion
+//! contains the node's UID and resource version, so the API server refuses it when another program has changed or
+//! replaced the node in the meantime.
 
 mod observe;
 mod plan;
@@ -41,15 +42,15 @@ pub struct LifecycleSettings {
     /// The greatest age of complete Node objects. Between two complete reads, only a table with a few columns is read,
     /// which does not show e.g. taints. This is the setting `--node-status-update-frequency`.
     pub node_max_age: Duration,
-    /// How old a list of servers may be when the state of servers (on, off, deleted) is taken from it. This
-    /// is the setting `HCLOUD_SERVER_CACHE_MAX_AGE`.
+    /// The greatest age of a list of servers from which the controller learns whether a server is on, off or deleted.
+    /// This is the setting `HCLOUD_SERVER_CACHE_MAX_AGE`.
     pub server_cache_max_age: Duration,
-    /// Whether a node is only deleted when the list of servers holds the server of another node, which proves that the
-    /// token belongs to the right project. This is the setting `--node-deletion-guard`.
+    /// Whether a node is deleted only when the list of servers contains the server of another node. Such a server
+    /// proves that the token belongs to the right project. This is the setting `--node-deletion-guard`.
     pub deletion_guard: bool,
 }
 
-/// Returns the advice to switch this server on, with the command for it.
+/// Returns a text for the operator that advises to switch this server on, with the command for it.
 pub fn switch_on(server: InstanceId) -> String {
     let command = shell_command("hcloud server poweron", &[&server]);
     format!(
@@ -61,7 +62,7 @@ pub struct LifecycleController {
     settings: LifecycleSettings,
     /// The pauses between two reads of the server of a node that is not ready.
     pauses: Backoff,
-    /// The waits of ready nodes before the next try to remove their shutdown taint, after a try has failed.
+    /// The waits before the next try to remove the shutdown taint from a node that is ready, after a try has failed.
     backoff: Backoff,
 }
 
@@ -102,20 +103,21 @@ impl LifecycleController {
         self.plan(apis, selection).map(|(plans, ..)| plans)
     }
 
-    /// Makes one tick. Returns its report, and the plans that were made before the first write.
+    /// Makes one sync pass. Returns its report, and the plans as they were made before the first write of the sync
+    /// pass.
     pub fn sync(&mut self, apis: &Apis, selection: &Selection) -> (Report, Vec<LifecyclePlan>) {
         let (plans, facts, outage) = match self.plan(apis, selection) {
             Ok(planned) => planned,
             Err(error) => return (Report::outage(error, String::new()), Vec::new()),
         };
         self.forget(apis);
-        // In a large project, reads after these pauses would use up the API calls. The pauses are therefore lengthened.
+        // In a large project, reads in such short intervals would use up the API calls, so the pauses are lengthened.
         let longest = apis.look_period(LONGEST_PAUSE);
         self.pauses.stretch = longest.div_duration_f64(LONGEST_PAUSE);
         let mut report = Report { outage: outage.map(Outage::from), ..Report::default() };
         let guard = self.settings.deletion_guard;
-        // A new plan in this tick uses what was read about the servers before. A server that was found to be deleted
-        // stays deleted, because its ID is never used again.
+        // When a node is planned again in this sync pass, the facts about its server are used again. A server that was
+        // deleted stays deleted, because the cloud never uses its ID again.
         let plan_again = |node: &KubeNode| Ok(plan(node, &facts, &*apis.provider, guard));
         let write = |plan: &LifecyclePlan| apply(apis, NAME, plan.clone(), true, plan_again);
         // A deletion is made alone, not in parallel with another write.
@@ -151,13 +153,13 @@ impl LifecycleController {
         };
         let known: HashSet<String> = due.iter().map(|node| node.metadata.uid.clone()).collect();
         if !selection.is_explicit() {
-            // The nodes are read again only after the cloud has answered. Without an answer of the cloud nothing can be
-            // decided, and the read would be useless.
+            // The nodes are read again only after the cloud has answered. Without that answer, nothing can be decided
+            // about them, and the read would be useless.
             let names: Vec<String> = due.iter().map(|node| node.name().to_owned()).collect();
             nodes = apis.nodes.again(&names, table_max_age)?;
         }
-        // A node that has replaced a node of the same name since the first read of the nodes is left out, because
-        // nothing was read about its server.
+        // A node can replace a node of the same name between the two reads of the nodes. The new node is left out,
+        // because the cloud was not asked about its server.
         let mut due = self.due(apis, &nodes.value, selection);
         due.retain(|node| known.contains(&node.metadata.uid));
         let guard = self.settings.deletion_guard;
@@ -166,8 +168,8 @@ impl LifecycleController {
     }
 
     /// Returns the nodes that need work now: nodes that are not ready, and nodes whose shutdown taint may have to be
-    /// removed. A node that must still wait for its next try is left out, unless a person selected it. A node whose
-    /// server belongs to another node is left out as well, because it must be neither tainted nor deleted.
+    /// removed. A node that must wait for its next try is left out, unless a person selected it. A node that names a
+    /// server which belongs to another node is also left out, because it must be neither tainted nor deleted.
     fn due<'a>(
         &self,
         apis: &Apis,
@@ -216,8 +218,9 @@ impl LifecycleController {
         applied.note_in(report, object, finding.map(|finding| finding.reason));
     }
 
-    /// Forgets the wait of a node that is ready again or does not exist any more. When that node is not ready the next
-    /// time, its server is read at once. Also forgets the wait of a node that has no shutdown taint to remove.
+    /// Forgets the waits of nodes that are ready again or do not exist any more. When such a node becomes not ready
+    /// later, its server is read at once. Also forgets the failed tries for nodes that have no shutdown taint to remove
+    /// any more.
     fn forget(&mut self, apis: &Apis) {
         let Some(nodes) = apis.nodes.last() else {
             return;
@@ -232,7 +235,7 @@ impl LifecycleController {
     }
 }
 
-/// Whether the node is not ready or has the shutdown taint.
+/// Whether the node is not ready or has the shutdown taint. The controller checks only such nodes.
 fn concerns_us(node: &KubeNode) -> bool {
     !node.is_ready() || node.taint(SHUTDOWN).is_some()
 }

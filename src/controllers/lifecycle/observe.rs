@@ -10,12 +10,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// When more nodes than this are not ready, a list of servers is read instead of each single server, unless the list
-/// would take more calls.
+/// When more nodes than this are not ready, their servers are read by one list and not one by one, unless the list
+/// would take more API calls.
 const READ_AT_MOST: usize = 20;
 
-/// How many dedicated servers the list must have before the absence of a server from it counts. A list with only one
-/// server may come from a login for that server, which sees no other server.
+/// How many dedicated servers a list must contain before a server that is missing in it counts as deleted. A list with
+/// only one server may come from a login for that server alone, which sees no other server.
 const SEEN_AT_LEAST: usize = 2;
 
 /// After this many failed reads of single servers, the API counts as not answering, and no more servers are read.
@@ -61,7 +61,7 @@ struct Observation<'a> {
     claimed: BTreeSet<InstanceId>,
     /// The IDs of the cloud servers of all nodes that are not ready.
     not_ready: BTreeSet<u64>,
-    /// The greatest age of a list of servers from which the state of a server (on, off, deleted) is taken.
+    /// The greatest age of a list of servers from which the controller learns whether a server is on, off or deleted.
     list_max_age: Duration,
 }
 
@@ -72,8 +72,8 @@ impl Observation<'_> {
         if numbers.is_empty() {
             return Ok(found.facts);
         }
-        // A list of servers is read instead of each single server when that takes fewer calls. The servers of all
-        // not-ready nodes count here as well, because each of them will soon have to be read.
+        // A list of servers is read when it takes fewer calls than reading the servers one by one. The servers of all
+        // nodes that are not ready are counted for this, because each of them will have to be read soon.
         let pages = apis.pages_around(&self.not_ready);
         let is_listed = numbers.len() > 2 * apis.pages_around(numbers)
             || self.not_ready.len() > pages.max(READ_AT_MOST);
@@ -102,10 +102,10 @@ impl Observation<'_> {
         Ok(facts)
     }
 
-    /// Confirms by a list of servers from this tick that the servers in `missing` are deleted, which single reads did
-    /// not find. In a large project, the pages of the list on which the servers would be are enough, if they show the
-    /// server of another node. Otherwise the list of all servers is read. `around` has these pages if this tick has
-    /// already read them.
+    /// Looks in a list of servers from this sync pass for the servers in `missing`, which the API did not find by their
+    /// IDs. A server that is not in the list either counts as deleted. In a large project, only the pages of the list
+    /// are read on which these servers would be, if these pages also show the server of another node. Otherwise all
+    /// servers are listed. `around` contains these pages when this sync pass has already read them.
     fn cloud_witness(
         &self,
         missing: Vec<InstanceId>,
@@ -131,8 +131,8 @@ impl Observation<'_> {
     }
 
     /// Returns the facts about dedicated servers. The list of all dedicated servers, which other controllers read as
-    /// well, shows which servers exist. A further call asks about each single server, and only a few such calls are
-    /// allowed in an hour. When no such call is left, there is no fact about the server in this tick.
+    /// well, shows which servers exist. Then one more call is made for each server, and only a few such calls are
+    /// allowed in an hour. When no such call is left, the result has no fact about the server.
     fn of_dedicated(&self, numbers: BTreeSet<u64>) -> Result<Facts, provider::ProviderError> {
         let apis = self.apis;
         if numbers.is_empty() || apis.provider.dedicated().is_none() {
@@ -144,8 +144,8 @@ impl Observation<'_> {
         for number in numbers {
             let id = InstanceId::Dedicated(number);
             let is_off = apis.ask_dedicated(|api| match listed.contains(&id) {
-                // When the API does not say whether the server is off, the server is treated as on, so that
-                // nothing is done.
+                // When the API does not say whether the server is off, the server counts as on, because then nothing is
+                // done to its node.
                 true => api.is_off(number).map(|off| off == Some(true)),
                 false => api.get(number).map(|()| false),
             });
@@ -158,8 +158,8 @@ impl Observation<'_> {
                 list => list?,
             };
             match list.value.is_empty() {
-                // Robot answers with an error when an account has no server, so an empty list does not show that a
-                // server was deleted.
+                // Robot answers with an error when an account has no server. An empty list is therefore unexpected, and
+                // does not prove that a server was deleted.
                 true => {
                     let why = format!("the account of {ROBOT_USER} has no servers");
                     let unclear = |id| (id, Fact::Unclear(why.clone()));
@@ -171,9 +171,9 @@ impl Observation<'_> {
         Ok(facts)
     }
 
-    /// Returns facts about the servers in `missing`, which single reads did not find. A server counts as deleted only
-    /// when `list` does not hold it either. When `list` has fewer than `at_least` servers, it may be from another
-    /// account, so the fact says that no server of another node is visible.
+    /// Returns facts about the servers in `missing`, which the API did not find by their IDs. A server that is not in
+    /// `list` either counts as deleted. When `list` has fewer than `at_least` servers, it may come from another
+    /// account. The fact then says that no server of another node is visible.
     fn second_witness(
         &self,
         missing: Vec<InstanceId>,
@@ -200,7 +200,7 @@ impl Observation<'_> {
 #[derive(Default)]
 struct FoundServers {
     facts: Facts,
-    /// The servers for which the API answered "not found". Only this error is a sign that a server was deleted.
+    /// The servers for which the API answered "not found". Only this answer is a sign that a server was deleted.
     missing: Vec<InstanceId>,
     failures: usize,
 }
@@ -213,8 +213,8 @@ impl FoundServers {
         self.facts.extend(listed);
     }
 
-    /// Stores whether a server is off, or that the API did not find it. Stores nothing when the call was put off by the
-    /// rate limit. Returns an error when calls for other servers would fail as well.
+    /// Stores whether a server is off, or that the API did not find it. Stores nothing when the call was delayed
+    /// because of the rate limit. Returns an error when calls for other servers would fail as well.
     fn note(
         &mut self,
         id: InstanceId,

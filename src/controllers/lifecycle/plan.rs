@@ -1,5 +1,5 @@
-//! Plans what should be done to nodes that are not ready. The plan is a pure function of the node and of what the cloud
-//! says about its server.
+//! Plans what should be done to nodes that are not ready. The plan depends only on the node and on what the cloud has
+//! said about its server.
 
 use crate::controllers::matching::server_of;
 use crate::controllers::{NodeChange, Plan};
@@ -8,10 +8,10 @@ use crate::provider::variables::ROBOT_USER;
 use crate::provider::{Finding, InstanceId, Provider, Reason};
 use std::collections::BTreeMap;
 
-/// The taint of a node whose server is off.
+/// The key of the taint that marks a node whose server is off.
 pub const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 
-/// The facts about servers, by server ID.
+/// What is known about servers, by the ID of the server.
 pub type Facts = BTreeMap<InstanceId, Fact>;
 
 /// What the cloud's APIs say about a server.
@@ -20,11 +20,11 @@ pub enum Fact {
     Exists {
         is_off: bool,
     },
-    /// The server does not exist. A read of this server found nothing, and a list of servers from this tick does not
-    /// hold it.
+    /// The server does not exist: a read by its ID did not find it, and a list of servers from this sync pass does not
+    /// contain it.
     Gone {
-        /// Whether the list of servers that lacks this server holds the server of another node. This proves that the
-        /// token belongs to the right project.
+        /// Whether the list of servers in which this server is missing contains the server of another node. Such a
+        /// server proves that the token belongs to the right project.
         others_are_visible: bool,
     },
     /// It is not known whether the server exists. The text says why.
@@ -34,8 +34,8 @@ pub enum Fact {
 /// The plan for a node that is not ready, or that has the shutdown taint.
 pub type LifecyclePlan = Plan<NodeChange>;
 
-/// Plans for a node that is not ready, or that has the shutdown taint. When `guard` is set, the node is deleted only if
-/// the list of servers holds the server of another node.
+/// Makes the plan for a node that is not ready, or that has the shutdown taint. When `guard` is set, the node is
+/// deleted only if the list of servers contains the server of another node.
 pub fn plan(node: &KubeNode, facts: &Facts, provider: &dyn Provider, guard: bool) -> LifecyclePlan {
     let mut plan = Plan::new(node.object(), &node.metadata.resource_version, ());
     if node.metadata.deletion_timestamp.is_some() {

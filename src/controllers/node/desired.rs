@@ -1,8 +1,8 @@
-//! The addresses and labels a node should have.
+//! Decides which addresses and labels a node should have.
 //!
-//! The addresses are those of the server, ordered by the IP that the kubelet was given. The rules are those of
-//! k8s.io/cloud-provider's node helpers: a provided IP must be an IP of the server, comes first, and is the only one of
-//! its type. The addresses of other types follow.
+//! The addresses are those of the node's server. An annotation can contain the IP that the kubelet was started with
+//! (`--node-ip`). That IP must be an IP of the server. It comes first, and other addresses of the same type are left
+//! out. The addresses of other types follow. These are the rules of k8s.io/cloud-provider's node helpers.
 
 use crate::kube::{KubeNode, Taint};
 use crate::provider::variables::HCLOUD_INSTANCES_LABEL_PREFIXES;
@@ -14,17 +14,19 @@ use crate::text::{self, is_label_key, is_label_value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-/// How many labels of one node its server may set.
+/// How many labels a node can get from the labels of its server.
 const SERVER_LABELS_AT_MOST: usize = 16;
 
-/// How many bytes these labels may have together. The annotation that lists them has about the same size.
+/// How many bytes the server's labels for a node may have together. An annotation of the node lists these labels, and
+/// has about the same size.
 const SERVER_LABELS_BYTES_AT_MOST: usize = 2_000;
 
 /// The prefix of a server label that asks for a taint. The label `DOMAIN/taint.KEY` asks for the taint `DOMAIN/KEY`.
 const TAINT: &str = "taint.";
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
-/// Returns the addresses in their order on the node. The error says why the addresses are not changed.
+/// Returns the addresses that the node should have, in their order. An error says why the addresses of the node are not
+/// changed.
 pub(super) fn addresses(
     node: &KubeNode,
     instance: &Instance,
@@ -32,8 +34,8 @@ pub(super) fn addresses(
     metadata: &Metadata,
 ) -> Result<Vec<Sourced<NodeAddress>>, Finding> {
     let mut addresses = metadata.addresses.clone();
-    // Within each type, the addresses of the cluster's primary IP family come first. The first pod range of the node
-    // shows which family that is.
+    // Among the addresses of one type, those of the cluster's primary IP family come first. The first pod CIDR of the
+    // node shows which family that is.
     if let Some(pods) = node.spec.pod_cidrs.iter().flatten().next() {
         let is_other = |ip: IpAddr| ip.is_ipv4() != pods.addr().is_ipv4();
         let kinds: Vec<AddressKind> =
@@ -77,7 +79,7 @@ pub(super) fn addresses(
     Ok(preferred)
 }
 
-/// When the cloud names no host name, keeps the host name that the kubelet reported.
+/// Keeps the host name that the kubelet has reported, if the cloud names no host name.
 fn keep_hostname(node: &KubeNode, addresses: &mut Vec<Sourced<NodeAddress>>) {
     if addresses.iter().any(|address| address.value.kind == AddressKind::Hostname) {
         return;
@@ -102,12 +104,12 @@ fn with_annotation(mut finding: Finding) -> Finding {
     finding
 }
 
-/// The key and the desired value of a label, or of the annotation that lists the server's labels. `None` means that the
-/// key is removed.
+/// The key and the desired value of a label, or of the annotation that lists the labels from the server. The value
+/// `None` means that the key must be removed.
 pub(super) type WantedLabel = (String, Sourced<Option<String>>);
 
-/// Returns the labels that a node gets at its initialisation. Each topology value is set under both of its keys. A
-/// label that the provider itself adds is set only when the node has no label with that key.
+/// Returns the labels that a node gets at its initialisation. Each topology value gets two labels, one with the stable
+/// key and one with the beta key. A label that the provider adds does not replace a label that the node already has.
 pub(super) fn labels_at_initialisation(node: &KubeNode, metadata: &Metadata) -> Vec<WantedLabel> {
     let topology = metadata.topology.iter().flat_map(|(label, wanted)| {
         [label.beta_key(), label.stable_key()].map(|key| (key.to_owned(), wanted.clone()))
@@ -124,9 +126,9 @@ pub(super) fn labels_at_initialisation(node: &KubeNode, metadata: &Metadata) -> 
         .collect()
 }
 
-/// Returns the labels of an initialised node, as k8s.io/cloud-provider wants them. The stable label follows its
-/// beta twin, so that an operator who wants another value changes the beta label. A stable label without a beta
-/// twin is left unchanged.
+/// Returns the topology labels that an initialised node should have. Like k8s.io/cloud-provider, this gives the stable
+/// label the value of the beta label of the same meaning. An operator who wants another value therefore changes the
+/// beta label. A stable label without a beta label is left unchanged.
 pub(super) fn labels_afterwards(node: &KubeNode) -> Vec<WantedLabel> {
     let twin = |label: TopologyLabel| {
         let beta = node.metadata.labels.get(label.beta_key())?;
@@ -136,19 +138,21 @@ pub(super) fn labels_afterwards(node: &KubeNode) -> Vec<WantedLabel> {
     TopologyLabel::ALL.into_iter().filter_map(twin).collect()
 }
 
-/// The labels and taints that the labels of a server ask for on its node.
+/// The labels and taints that the labels of a server request for its node.
 #[derive(Default)]
 pub(super) struct FromServer {
-    /// The labels that the node gets, and the annotation that lists those which come from its server.
+    /// The labels that the node should have, and the annotation that lists which of them come from its server.
     pub values: Vec<WantedLabel>,
     pub taints: Vec<Taint>,
     pub findings: Vec<Finding>,
 }
 
-/// Returns the labels and taints for the node that the labels of its server ask for. A label of the node counts as the
-/// server's while it has the value that the annotation lists. All other labels are a person's, and stay. `allows` says
-/// whether a server may set a label now. Anybody who can write the annotation could otherwise make this program remove
-/// a label that Kubernetes protects from kubelets. Such a label is therefore removed only while `allows` accepts it.
+/// Returns the labels and taints that the labels of the server request for its node. An annotation of the node lists
+/// the labels that came from the server. A label with the key and value in that annotation counts as the server's
+/// label. All other labels belong to people and stay.
+///
+/// `allows` says whether a server may set a label. A label that Kubernetes protects from kubelets is removed only if
+/// `allows` accepts it. Otherwise anybody who can write the annotation could have this program remove such a label.
 pub(super) fn from_server(
     node: &KubeNode,
     instance: &Instance,
@@ -165,7 +169,7 @@ pub(super) fn from_server(
         found.findings = vec![Finding::warning(Reason::InvalidServerLabel, message)];
         return found;
     }
-    // `None` means that the server's value is not valid, so that the label of the node stays as it is.
+    // `None` means that the value in the server's label is not valid. The label of the node then stays as it is.
     let mut wanted: BTreeMap<&str, Option<&str>> = BTreeMap::new();
     for (key, value) in &instance.labels {
         let (domain, name) = key.split_once('/').unwrap_or(("", key));
@@ -212,14 +216,15 @@ fn by_prefix() -> Source {
     Source::server_because("labels", HCLOUD_INSTANCES_LABEL_PREFIXES)
 }
 
-/// Returns the labels that are listed in the annotation about labels. A pair that this controller can't have written
-/// is left out.
+/// Returns the keys and values in the annotation that lists the labels from the server. A pair that this controller
+/// would never write is left out.
 fn parse_owned(text: &str) -> impl Iterator<Item = (&str, &str)> {
     let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
     pairs.filter(|(key, value)| key.contains('/') && is_label_key(key) && is_label_value(value))
 }
 
-/// Returns the taint for a text such as `EFFECT` or `VALUE_EFFECT`.
+/// Returns the taint with this key. `text` is the value of the server's label, with the form `EFFECT` or
+/// `VALUE_EFFECT`.
 fn taint_of(key: String, text: &str) -> Option<Taint> {
     let (value, effect) = match text.rsplit_once('_') {
         Some((value, effect)) => (Some(value), effect),

@@ -1,11 +1,12 @@
-//! The node controller gives nodes their identity, addresses and labels, and keeps these right.
+//! The node controller gives nodes their provider ID, addresses and labels, and corrects the addresses and labels
+//! later.
 //!
-//! The way from a node to its patch is all in this file: `tick` → `observe` (finds which nodes are due, and reads a
-//! list of servers that is young enough) → `write_all` (takes a few nodes at a time: `plan_node`, `apply`) → `note`.
-//! `plan` decides what should be done, with the addresses and labels of `desired`. `apply` writes.
+//! A sync pass begins with `observe`, which finds the nodes that need a check and reads a list of servers that is new
+//! enough. `write_all` then takes a few nodes at a time, and calls `plan_node` and `apply` for each of them. `note`
+//! reports the outcome. `plan` decides what should be done, `desired` which addresses and labels a node should have.
 //!
-//! Addresses are written first. Removing the `uninitialized` taint is the commit point, because pods must not land on a
-//! node whose addresses are not there yet.
+//! Addresses are written first. The removal of the `uninitialized` taint is the last write, because pods must not be
+//! scheduled to a node that has no addresses yet.
 
 mod desired;
 mod plan;
@@ -34,24 +35,29 @@ use std::time::{Duration, Instant};
 
 pub const NAME: &str = "cloud-node-controller";
 
-/// The lowest limit for the age of a list of servers. A tick may always use the list that it has read, even when
-/// `HCLOUD_SERVER_CACHE_MAX_AGE` is shorter.
+/// A list of servers that is younger than this is always new enough for a write. Without this limit, a very short
+/// `HCLOUD_SERVER_CACHE_MAX_AGE` would make even the list that the sync pass has just read too old.
 const YOUNGEST: Duration = Duration::from_secs(1);
 
-/// How many plans are kept in memory for each concurrent writer.
+/// How many nodes are planned and written in one batch, for each thread that writes. The limit keeps few plans in
+/// memory at the same time.
 const NODES_FOR_EACH_WRITER: usize = 10;
 
-/// How long a new node that no server matches may be not ready, because its machine may be slow to come up.
+/// How long a new node without a matching server can stay not ready before it is reported as probably left over. Its
+/// machine may be slow to start.
 const NOT_READY_PATIENCE: Duration = Duration::from_secs(600);
 
 /// Settings of the node controller.
 #[derive(Clone, Debug)]
 pub struct NodeControllerSettings {
-    /// The setting `--node-sync-interval`.
+    /// How long the daemon waits after a sync pass of this controller before the next sync pass. This is the setting
+    /// `--node-sync-interval`.
     pub sync_interval: Duration,
-    /// How often initialised nodes are compared. This is the setting `--node-status-update-frequency`.
+    /// How often initialised nodes are compared with their servers. This is the setting
+    /// `--node-status-update-frequency`.
     pub status_update_frequency: Duration,
-    /// How old a list of servers may be on which a write rests. This is the setting `HCLOUD_SERVER_CACHE_MAX_AGE`.
+    /// The greatest age of a list of servers from which a write to a node is planned. This is the setting
+    /// `HCLOUD_SERVER_CACHE_MAX_AGE`.
     pub server_cache_max_age: Duration,
 }
 
@@ -60,11 +66,12 @@ pub struct NodeController {
     schedule: Schedule,
 }
 
-/// The answers of both APIs: all nodes, and servers when they are needed.
+/// What the APIs of Kubernetes and the cloud have answered in a sync pass: all nodes, and the servers if they were
+/// needed.
 struct ObservedNodes {
     nodes: cache::ListedNodes,
     servers: Option<AllServers>,
-    /// The moment when the tick began.
+    /// The moment when the sync pass began.
     begun: Instant,
 }
 
@@ -100,7 +107,7 @@ impl NodeController {
         NodeController { settings, schedule: Schedule::default() }
     }
 
-    /// Returns the plans for the nodes that are due or selected.
+    /// Returns the plans for the nodes that need a check now, or that a person selected.
     pub fn evaluate(
         &self,
         apis: &Apis,
@@ -112,15 +119,15 @@ impl NodeController {
         Ok(wanted.iter().map(plan).collect())
     }
 
-    /// Makes one tick. Returns the report, and the plans with which the tick ended.
+    /// Makes one sync pass. Returns the report, and the last plan of each node.
     pub fn sync(&mut self, apis: &Apis, selection: &Selection) -> (Report, Vec<NodePlan>) {
         let mut plans = Vec::new();
         let report = self.tick_with(apis, selection, |plan| plans.push(plan));
         (report, plans)
     }
 
-    /// Makes one tick. Calls `done` with each plan after the plan was applied for the last time, so that thousands of
-    /// plans are not kept in memory until the tick ends.
+    /// Makes one sync pass. Calls `done` with the last plan of each node as soon as the plan was carried out. Thousands
+    /// of plans are therefore not kept in memory until the end of the sync pass.
     fn tick_with(
         &mut self,
         apis: &Apis,
@@ -146,7 +153,7 @@ impl NodeController {
         apis.recorder.first(write)
     }
 
-    /// Returns all nodes. An evaluation within half of the sync interval gets the same list again.
+    /// Returns all nodes. A list that is younger than half of the sync interval is used again.
     pub fn nodes(
         &self,
         apis: &Apis,
@@ -156,8 +163,8 @@ impl NodeController {
         selection.nodes(apis, self.settings.sync_interval / 2, whole_max_age)
     }
 
-    /// Returns what both APIs say, and the nodes that are due or selected. Servers are read only when there are such
-    /// nodes, and are then as new as the plans for these nodes need.
+    /// Reads the nodes and, if a node needs a check or is selected, the servers. Also returns the nodes that need a
+    /// check or are selected. The servers are as new as the plans for these nodes need.
     fn observe(
         &self,
         apis: &Apis,
@@ -185,22 +192,23 @@ impl NodeController {
             Some(named) => AllServers::named(named, apis.dedicated(None, urgency)),
             None => apis.servers(None, &ServerNeeds::max_age(max_age), urgency)?,
         };
-        // The nodes are read after the cloud has answered, because without that answer they would not be needed. They
-        // are read whole, because a poll of the nodes shows no taints.
+        // The nodes that need a check are read again, because the list of nodes may come from a poll, which shows no
+        // taints. This is done only after the cloud has answered. Without that answer, the nodes would not be needed.
         let nodes = if selection.is_explicit() {
             nodes
         } else {
             apis.nodes.again(&names, self.settings.sync_interval / 2)?
         };
-        // A node that appeared during this tick would need a list of its own, so it is left to the next tick.
+        // A node that appeared during this sync pass needs a list of servers that is read after its appearance, so it
+        // is left to the next sync pass.
         let is_late = |node: &KubeNode| apis.nodes.first_seen(node).is_some_and(|seen| seen > now);
         let is_wanted = |node: &&Arc<KubeNode>| {
             selection.names(node.name()) && (is_refresh || is_due(node)) && !is_late(node)
         };
         let wanted: Vec<Arc<KubeNode>> = nodes.value.iter().filter(is_wanted).cloned().collect();
         let mut observed = ObservedNodes { nodes, servers: Some(servers.clone()), begun: now };
-        // These plans rest on the data that were read last. They only show which data must be read for the plans
-        // that are applied.
+        // These plans only show which data must still be read. The plans that are carried out are made later, from
+        // those data.
         let index = observed.index(&*apis.provider);
         let plans = wanted.iter().map(|node| plan_node(node, &index, self.overdue()));
         let needs = plans.map(|plan| needs_of(&plan, apis, self.young(), now));
@@ -213,9 +221,10 @@ impl NodeController {
         Ok((observed, wanted))
     }
 
-    /// Returns the last list of all servers, with the servers of these new nodes read again by name. `None` means that
-    /// all servers must be listed, because that takes fewer calls, or because the server of a node may have another
-    /// name than the node. The latter is likely when the node has failed before, or when no server has its name.
+    /// Reads the servers of these new nodes by their names, and returns the last list of all servers together with
+    /// these servers. Returns `None` when all servers must be listed instead: because that takes fewer calls, or
+    /// because the name of a node can differ from that of its server. It probably differs when the node has failed
+    /// before.
     fn read_by_name(
         &self,
         apis: &Apis,
@@ -231,8 +240,8 @@ impl NodeController {
         apis.instances_named(&names)
     }
 
-    /// Plans and writes a few nodes at a time. The list of servers is read again when it becomes too old for a write,
-    /// because the work on thousands of nodes takes longer than that.
+    /// Plans and writes a few nodes at a time. The work on thousands of nodes takes so long that the list of servers
+    /// can become too old for a write. The list is then read again.
     fn write_all(
         &mut self,
         apis: &Apis,
@@ -263,8 +272,8 @@ impl NodeController {
         report
     }
 
-    /// Plans and writes until the list of servers is not new enough for the next plan. Returns what that plan needs, or
-    /// `None` when nothing is left to write. A thread plans for a node just before it writes to the node, because
+    /// Plans and writes nodes until the list of servers is too old for the next plan. Returns how new the list must be
+    /// for that plan, or `None` when nothing is left to write. Each plan is made just before its writes, because
     /// thousands of plans at once would need too much memory.
     fn write_while_satisfied(
         &mut self,
@@ -314,7 +323,7 @@ impl NodeController {
         None
     }
 
-    /// Reports the outcome for a node, and decides when the node is tried again. Returns the plan that was made last.
+    /// Reports the outcome for a node, and decides when the node is tried again. Returns the last plan for the node.
     fn note(
         &mut self,
         apis: &Apis,
@@ -327,15 +336,15 @@ impl NodeController {
         let is_made = applied.is_made();
         let last = applied.plan.as_ref();
         let is_blocked = last.is_some_and(|plan| plan.obstacle.is_some());
-        // An initialised node with an obstacle is not tried again by its backoff, but with the next
-        // comparison of all nodes.
+        // An initialised node with an obstacle (a reason why something can't be done) gets no retry of its own. It is
+        // planned again at the next comparison of all nodes.
         let is_new = last.is_some_and(|plan| is_uninitialized(&plan.node));
         let is_tried_again = !is_made || (is_blocked && is_new);
         if is_tried_again || !is_blocked {
             self.schedule.backoff.ended(uid, is_tried_again);
         }
         let mut plan = applied.plan?;
-        // Removing the taint is the last change.
+        // The removal of the taint `uninitialized` is the last write, so the node is completely initialised now.
         if is_made && plan.changes.iter().any(NodeChange::removes_taint) {
             let synced = Finding::info(Reason::Synced, "Node synced successfully");
             plan.findings.push(synced);
@@ -347,13 +356,13 @@ impl NodeController {
         Some(plan)
     }
 
-    /// Returns how old a list of servers may be when a write rests on it.
+    /// Returns the greatest age of a list of servers from which a write to a node is planned.
     fn young(&self) -> Duration {
         self.settings.server_cache_max_age.max(YOUNGEST)
     }
 
-    /// Returns the moment that decides about nodes which no server matches. A node that has been not ready since before
-    /// this moment is reported as left over.
+    /// Returns the time since which a new node without a matching server must have been not ready, before it is
+    /// reported as probably left over.
     fn overdue(&self) -> Timestamp {
         let patience = clock::to_machine(NOT_READY_PATIENCE);
         let now = clock::timestamp();
@@ -368,8 +377,9 @@ impl NodeController {
         self.schedule.is_comparison_due(self.refresh_period(apis), now)
     }
 
-    /// Returns how old the last list of whole nodes may be. A refresh needs a list that was read since the refresh
-    /// became due, or within one sync interval before, when another controller read it.
+    /// Returns the greatest age of a list of complete Node objects. While no comparison of all nodes is due, an older
+    /// list is enough. When the comparison is due, the list must have been read after that time. A list that another
+    /// controller has read up to one sync interval earlier is also new enough.
     fn whole_max_age(&self, now: Instant) -> Duration {
         let frequency = self.settings.status_update_frequency;
         let since_last = self.schedule.compared.map(|last| now.duration_since(last));
@@ -377,8 +387,8 @@ impl NodeController {
         overdue.map_or(frequency, |time| frequency.min(time + self.settings.sync_interval))
     }
 
-    /// Whether a node waits for its initialisation or has failed before, and its backoff is over. A node that is being
-    /// deleted, or that belongs to another cloud, gets nothing, so that no call is made for it.
+    /// Whether a new node must be initialised now, or a failed node must be tried again now. A new node that is being
+    /// deleted, or that belongs to another cloud, is left alone, so that no call is made for it.
     fn is_due(&self, node: &KubeNode, apis: &Apis, now: Instant) -> bool {
         let uid = &node.metadata.uid;
         let is_new = is_uninitialized(node)
@@ -388,7 +398,7 @@ impl NodeController {
         backoff.is_retry_due(uid, now) || (is_new && !backoff.has_failed(uid))
     }
 
-    /// Returns what waits for the end of the outage, for a log line.
+    /// Returns how many nodes wait for the end of an outage, as text for a log line.
     fn waiting(&self, apis: &Apis, now: Instant) -> String {
         let nodes = apis.nodes.last();
         let nodes = nodes.iter().flat_map(|view| view.value.iter());
@@ -407,9 +417,9 @@ fn has_foreign_id(node: &KubeNode, provider: &dyn Provider) -> bool {
     !id.is_empty() && !matches!(provider.parse_provider_id(id), ProviderId::Ours(_))
 }
 
-/// Counts the nodes in each state for the metrics.
+/// Sets the metrics that count the nodes in each state.
 fn count_states(nodes: &[Arc<KubeNode>], provider: &dyn Provider, backoff: &Backoff) {
-    // A node that is in several of these states is counted in the first one.
+    // The states are tested in this order. A node is counted only in the first state that fits.
     let state = |node: &KubeNode| match node {
         _ if has_foreign_id(node, provider) => "foreign",
         _ if is_uninitialized(node) && backoff.has_failed(&node.metadata.uid) => "unmatched",
@@ -426,7 +436,7 @@ fn count_states(nodes: &[Arc<KubeNode>], provider: &dyn Provider, backoff: &Back
     }
 }
 
-/// The reason why a changed node is not planned again: another node may have its name now, and the old list of servers
-/// may lack the server of that node.
+/// The message for a node that has changed when the list of servers is too old for a new plan. Another node may have
+/// this name now, and the old list may lack the server of that node.
 const TOO_OLD: &str =
     "another program changed the node, and the list of servers is too old to plan again";

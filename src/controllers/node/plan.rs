@@ -1,4 +1,5 @@
-//! Plans what should be done to nodes, as a pure function of a view. A plan consists of values and writes.
+//! Plans what should be done to nodes. A plan depends only on the nodes and servers that were read. It contains the
+//! writes, and for each field of the node the present and the desired value.
 
 use super::desired::{self, FromServer};
 use crate::cache::{Covers, ServerNeeds};
@@ -23,10 +24,10 @@ const UNINITIALIZED_TAINT: &str = "taint uninitialized";
 
 const DELETE_NODE: &str = "kubectl delete node";
 
-/// The writes to one node, and the facts on which they rest.
+/// The plan for one node: the writes, and the facts from which they were planned.
 pub type NodePlan = Plan<NodeChange, NodeFacts>;
 
-/// The facts on which the writes to a node rest.
+/// The facts from which the writes to a node were planned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeFacts {
     /// The node for which the plan was made.
@@ -48,7 +49,7 @@ pub enum ServerMatch {
     Unknown,
     #[default]
     Unmatched,
-    /// The server is not known, because an API that may know the server did not answer.
+    /// It is not known which server the node has, because an API that may know the server did not answer.
     Unclear,
 }
 
@@ -58,8 +59,8 @@ impl ServerMatch {
     }
 }
 
-/// Plans for all nodes with all servers. A new node that no server matches is reported as left over when it became not
-/// ready before `overdue`.
+/// Makes the plans for all nodes. `servers` are all servers. A new node without a matching server is reported as
+/// probably left over when it has not been ready since before `overdue`.
 pub fn plan<'a, N: Borrow<KubeNode>>(
     nodes: &'a [N],
     servers: impl Into<Servers<'a>>,
@@ -72,7 +73,8 @@ pub fn plan<'a, N: Borrow<KubeNode>>(
     nodes.map(plan).collect()
 }
 
-/// Plans for one node as it is now. The other nodes of the cluster are taken into account.
+/// Makes the plan for one node, as it is now. `index` contains all nodes and servers, because other nodes can name the
+/// same server.
 pub(super) fn plan_node(node: &KubeNode, index: &MatchIndex, overdue: Timestamp) -> NodePlan {
     let provider = index.provider;
     let facts = NodeFacts { node: node.clone(), ..NodeFacts::default() };
@@ -106,7 +108,7 @@ pub(super) fn plan_node(node: &KubeNode, index: &MatchIndex, overdue: Timestamp)
             plan.server = ServerMatch::Matched(Box::new(instance.clone()), by);
             plan.note_match(instance, by);
             if let Some(finding) = index.claimed_twice(instance, node) {
-                // Nothing of the node is changed.
+                // Another node names the same server, so nothing is changed on this node.
                 plan.block_if_new(finding);
             } else if let Some(instances) = provider.instances() {
                 plan.note_other_name(instance, by);
@@ -115,7 +117,7 @@ pub(super) fn plan_node(node: &KubeNode, index: &MatchIndex, overdue: Timestamp)
         }
     }
     if node.metadata.deletion_timestamp.is_some() {
-        // A user who deletes a node wants nothing more of it.
+        // The node is being deleted, so nothing is written to it any more.
         plan.changes.clear();
         plan.obstacle = None;
     }
@@ -123,7 +125,7 @@ pub(super) fn plan_node(node: &KubeNode, index: &MatchIndex, overdue: Timestamp)
 }
 
 impl NodePlan {
-    /// Returns the plan for a server alone, when Kubernetes does not answer. The plan has no changes.
+    /// Returns a plan that only shows a server. It is used when Kubernetes does not answer. The plan has no changes.
     pub fn of_server(instance: &Instance) -> NodePlan {
         let object = ObjectReference::without_namespace("Server", &instance.name, instance.id);
         let external = instance.public_ipv4.iter();
@@ -145,9 +147,9 @@ impl NodePlan {
         self.fields().filter(|field| field.have != field.want)
     }
 
-    /// Returns how new the lists of servers must be before the plan is carried out. For a write, a list may have at
-    /// most the age `young`. `begun` is the start of the tick, and `first_seen` is the moment when the node was seen
-    /// for the first time.
+    /// Returns how new the lists of servers must be before this plan is carried out. `young` is the greatest age of a
+    /// list for a write, `begun` is the start of the sync pass, and `first_seen` is the time when the node was seen for
+    /// the first time.
     pub(super) fn needs(
         &self,
         young: Duration,
@@ -162,9 +164,8 @@ impl NodePlan {
         match &self.server {
             ServerMatch::Matched(instance, by) if has_changes => match instance.id {
                 InstanceId::Cloud(_) => {
-                    // A server with the node's name or address may be an earlier machine that the node's
-                    // own machine has replaced. The list of servers must therefore have been read after the
-                    // node was seen for the first time.
+                    // A list that was read before the node was first seen can still contain an earlier server with the
+                    // same name or address, which the node's server has replaced. A newer list is therefore needed.
                     let is_guess = !matches!(by, MatchedBy::ProviderId);
                     needs.since = is_guess.then_some(first_seen);
                     needs.covers = Covers::One(instance.id);
@@ -175,7 +176,7 @@ impl NodePlan {
                 }
             },
             // The list may have been read before the node's server was created. A list that is read after the node was
-            // seen for the first time shows the server.
+            // seen for the first time contains the server if it exists.
             ServerMatch::Gone(_) => needs.since = Some(first_seen),
             ServerMatch::Unmatched => needs.dedicated_since = Some(first_seen),
             ServerMatch::Matched(..)
@@ -186,7 +187,8 @@ impl NodePlan {
         let misses_its_server =
             matches!(self.server, ServerMatch::Unmatched | ServerMatch::Gone(InstanceId::Cloud(_)));
         if misses_its_server && self.obstacle.is_some() {
-            // The node waits to be initialised. Its server may have been created after the list was read.
+            // The node waits for its initialisation. Its server may have been created after the list was read, so a
+            // list from this sync pass is needed.
             needs.since = Some(begun);
             needs.covers = Covers::All;
         }
@@ -229,8 +231,9 @@ impl NodePlan {
         self.follow_labels(FromServer::default());
     }
 
-    /// Plans for a node whose server is not known because an API does not answer. One finding reports the outage for
-    /// all nodes. A new node gets a finding of its own, because it has to wait.
+    /// Makes the plan for a node whose server is not known, because an API does not answer. The outage itself is
+    /// reported once for all nodes. A new node also gets a finding (a message for the operator) of its own, because it
+    /// has to wait.
     fn unclear(&mut self, error: &ProviderError) {
         self.server = ServerMatch::Unclear;
         if is_uninitialized(&self.node) {
@@ -240,8 +243,9 @@ impl NodePlan {
         self.follow_labels(FromServer::default());
     }
 
-    /// Returns the finding for a node whose server was replaced. When the project has no server of any other node, the
-    /// finding adds that the token may be that of another project, which has a server with the same name.
+    /// Returns the finding (a message for the operator) about a node whose server was replaced by a server of the same
+    /// name. When the project has no server of any other node, the finding adds that the token may belong to another
+    /// project.
     fn replaced(&self, old: InstanceId, new: &Instance, is_right_project: bool) -> Finding {
         let (name, id, new) = (self.node.name(), &self.node.spec.provider_id, new.id);
         let condition = if is_right_project {
@@ -267,10 +271,10 @@ impl NodePlan {
         });
     }
 
-    /// Returns the finding for a node that is probably left over. k8s.io/cloud-provider deletes such a node by its
-    /// name alone. The name is only a guess, so the node is only reported. This finding replaces `finding`, because
-    /// one trouble is reported once. The message says since when and not for how long, because another message would
-    /// be another event.
+    /// Returns the finding (a message for the operator) that a node is probably left over. k8s.io/cloud-provider would
+    /// delete such a node because of its name, but a name is only a guess, so this program only reports it. The new
+    /// finding replaces `finding`, so that one problem is reported once. The message says since when the node is not
+    /// ready, and not how long, because each new message would be a new event.
     fn left_over(&self, finding: &Finding, since: Timestamp) -> Finding {
         let (name, why) = (self.node.name(), &finding.message);
         let delete = shell_command(DELETE_NODE, &[&name]);
@@ -281,8 +285,8 @@ impl NodePlan {
         Finding::warning(Reason::PossibleNodeDeletion, message)
     }
 
-    /// Adds a finding. For a node that is not initialised, the finding is the reason why nothing is written yet. For
-    /// other nodes it is a message only.
+    /// Adds a finding (a message for the operator). When the node is not initialised yet, the finding also counts as
+    /// the obstacle because of which nothing is written.
     fn block_if_new(&mut self, finding: Finding) {
         if is_uninitialized(&self.node) {
             self.obstacle = Some(finding);
@@ -300,8 +304,9 @@ impl NodePlan {
         self.warn_if_not_external();
     }
 
-    /// Adds a finding when the provider ID of a new node names a server with another name, because whoever registers a
-    /// node can write any provider ID. The names of dedicated servers are compared by the provider.
+    /// Adds a finding (a message for the operator) when the provider ID of a new node names a cloud server that has
+    /// another name than the node. Whoever registers a node can write any provider ID. For dedicated servers, the
+    /// provider compares the names.
     fn note_other_name(&mut self, instance: &Instance, by: MatchedBy) {
         let (name, id) = (&instance.name, instance.id);
         let is_other = by == MatchedBy::ProviderId && name != self.node.name();
@@ -359,8 +364,9 @@ impl NodePlan {
         }
     }
 
-    /// Returns why the node does not get an address for which its kubelet asks, when that is so. A node always gets the
-    /// addresses that the cloud names for it.
+    /// Returns a finding (a message for the operator) when the node must not get an address that its kubelet asks for,
+    /// because another node has that address or asks for it. Addresses that the cloud names for the node are not
+    /// checked.
     fn address_of_another(&mut self, metadata: &Metadata, index: &MatchIndex) -> Option<Finding> {
         let is_asked = |address: &&Sourced<NodeAddress>| match address.source {
             Source::Annotation(_) | Source::Kept => address.value.kind != AddressKind::Hostname,
@@ -388,15 +394,15 @@ impl NodePlan {
         }
     }
 
-    /// Sets the obstacle, because of which the addresses stay unchanged, and the taint of a new node stays. Labels of
-    /// an initialised node are still corrected.
+    /// Makes the finding (a message for the operator) the obstacle of the plan. The addresses stay unchanged, and a new
+    /// node keeps its taint `uninitialized`. The labels of an initialised node are still corrected.
     fn blocked(&mut self, finding: Finding, from_server: FromServer) {
         self.obstacle = Some(finding);
         self.follow_labels(from_server);
     }
 
-    /// Plans the labels of an initialised node. Only the addresses and labels of such a node are kept in order. When
-    /// `from_server` is the default, the node keeps the labels that its server asked for before.
+    /// Plans the labels of an initialised node. Its provider ID and taints are not changed any more. When `from_server`
+    /// is empty, the labels that came from the server before stay as they are.
     fn follow_labels(&mut self, from_server: FromServer) {
         if is_uninitialized(&self.node) || self.node.spec.provider_id.is_empty() {
             return;
@@ -408,7 +414,7 @@ impl NodePlan {
     fn set_addresses(&mut self, wanted: Vec<Sourced<NodeAddress>>) {
         self.address_fields = address_fields(&self.node.status.addresses, &wanted);
         let description = describe(&self.address_fields);
-        // The order of the addresses alone is no difference.
+        // The addresses are not written when only their order differs.
         if !description.is_empty() {
             let addresses = wanted.into_iter().map(|address| address.value).collect();
             self.changes.push(NodeChange::SetAddresses { addresses, description });
@@ -446,9 +452,9 @@ impl NodePlan {
         self.update(wanted, from_server, provider_id, Some(taints));
     }
 
-    /// Plans the write of the labels and annotations that differ from the desired ones, if there are any. The provider
-    /// ID and the taints are written as well when they are given, which removes the taint `uninitialized`. Adds a field
-    /// for each label and annotation, and for that taint.
+    /// Plans the write that sets all labels and annotations which differ from the desired ones. When `provider_id` and
+    /// `taints` are given, they are written as well, and the taint `uninitialized` is removed. Adds each label, each
+    /// annotation and that taint to the fields that the plan displays.
     fn update(
         &mut self,
         wanted: Vec<desired::WantedLabel>,
@@ -474,7 +480,7 @@ impl NodePlan {
             }
         }
         if taints.is_some() {
-            // The removal of the taint is the last change.
+            // The plan displays this text, because the taint is removed in the last write.
             let source = Source::Rule("removed when everything else is set");
             other_fields.push(Field::new(UNINITIALIZED_TAINT, Some("set".into()), None, source));
         }
@@ -487,7 +493,8 @@ impl NodePlan {
     }
 }
 
-/// Returns a finding when the state of the server explains why its node does not work. The finding leads to no write.
+/// Returns a finding (a message for the operator) when the state of the server explains why the node does not work.
+/// Nothing is written because of it.
 fn impairment(server: &Instance) -> Option<Finding> {
     let why = [
         (server.state == "migrating", "is being migrated"),
@@ -511,8 +518,8 @@ fn impairment(server: &Instance) -> Option<Finding> {
     (!why.is_empty()).then(|| finding.with_fix(fix))
 }
 
-/// Returns the steps that give a node another provider ID. The provider ID of an existing node can't be changed, so the
-/// node has to join again.
+/// Returns the steps by which a node gets another provider ID, as text for the operator. The provider ID of an existing
+/// node can't be changed, so the node must be deleted and must join again.
 pub fn join_anew(node: &KubeNode) -> String {
     let name = node.name();
     format!(
@@ -522,8 +529,8 @@ pub fn join_anew(node: &KubeNode) -> String {
     )
 }
 
-/// Returns a field for each desired address, beside the address of the same type that it replaces, and then for each
-/// address that is removed.
+/// Returns the changes of the addresses for display. Each desired address is paired with the present address of the
+/// same type that it replaces. The addresses that are only removed follow.
 fn address_fields(have: &[NodeAddress], wanted: &[Sourced<NodeAddress>]) -> Vec<Field> {
     let mut left: Vec<&NodeAddress> =
         have.iter().filter(|h| !wanted.iter().any(|w| w.value == **h)).collect();
@@ -547,7 +554,7 @@ fn address_fields(have: &[NodeAddress], wanted: &[Sourced<NodeAddress>]) -> Vec<
     fields
 }
 
-/// Returns the description of a write that changes the fields whose values differ.
+/// Returns a description of the write that changes all fields with a difference between present and desired value.
 fn describe(fields: &[Field]) -> Description {
     let described = |field: &Field| {
         let name = &field.field;

@@ -1,15 +1,15 @@
-//! The route controller adds a route for each node to the private Network, so that packets to the node's pods arrive at
-//! the node's server.
+//! The route controller adds a route for each node to the private Network of Hetzner Cloud. Packets to the node's pods
+//! then arrive at the node's server.
 //!
 //! | file | its one job |
 //! |---|---|
-//! | `observe` | reads both APIs, remembers earlier comparisons, and decides when routes are compared |
+//! | `observe` | reads Kubernetes and the cloud, remembers earlier comparisons, and decides when routes are compared |
 //! | `plan` | decides which routes each node needs and which changes must be made, as a pure function |
 //! | `types` | holds the types of a plan and its texts, and decides nothing |
 //! | `sync` | reads and plans again, makes the changes, and sets the conditions of nodes |
 //!
-//! The Network can contain routes that other owners need, and the kubeconfig can be that of another cluster by mistake.
-//! `plan` therefore has rules that keep routes from being deleted.
+//! Other owners may need routes in the same Network, or the kubeconfig may belong to another cluster by mistake.
+//! Therefore `plan` has rules by which it keeps routes that may be needed.
 
 mod observe;
 mod plan;
@@ -30,7 +30,7 @@ use observe::{Ages, NETWORK, POLL_INTERVAL};
 use std::time::Duration;
 use sync::RouteSync;
 
-/// The source of the controller's events. The route controller of Kubernetes uses this name, too.
+/// The component that the events name as their source. The route controller of Kubernetes uses the same name.
 const EVENT_COMPONENT: &str = "route_controller";
 
 impl Controller for RouteController {
@@ -55,14 +55,14 @@ impl Controller for RouteController {
 }
 
 impl RouteController {
-    /// Returns the plan, made from API answers that are at most `max_age` old. When a route would be deleted or can't
-    /// be made, the servers are listed again before the plan is made.
+    /// Returns the plan, made from API answers that are at most `max_age` old. When the plan deletes a route, or when a
+    /// needed route can't be made, the servers are listed again and a new plan is made.
     pub fn evaluate(&self, apis: &Apis, max_age: Duration) -> Result<RoutePlan, CacheError> {
         Ok(self.observe_all(apis, max_age)?.plan)
     }
 
-    /// Returns the routes that the nodes need, without asking the cloud. This is for a cloud that does not answer. The
-    /// result contains no changes.
+    /// Returns the routes that the nodes need. This is used when the cloud does not answer, so the cloud is not asked.
+    /// The result contains no changes.
     pub fn by_kubernetes(&self, apis: &Apis) -> Result<RoutePlan, CacheError> {
         let nodes = apis.nodes.whole(Duration::ZERO, ReadFrom::Latest)?.value;
         let network = Network { routes_at_most: usize::MAX, ..Network::default() };
@@ -71,8 +71,8 @@ impl RouteController {
         Ok(plan)
     }
 
-    /// Returns the routes of the Network, without asking Kubernetes. This is for an API server that does not answer.
-    /// The result contains no changes.
+    /// Returns the routes of the Network. This is used when the Kubernetes API does not answer, so Kubernetes is not
+    /// asked. The result contains no changes.
     pub fn by_cloud(&self, apis: &Apis) -> Result<RoutePlan, CacheError> {
         let ages =
             Ages { network: Duration::ZERO, instances: Duration::ZERO, urgency: Urgency::Asked };
@@ -95,8 +95,8 @@ impl RouteController {
     }
 
     /// If a comparison is due, compares the routes of the Network with the routes that the nodes need. The data come
-    /// from the cache if they are young enough. When something must be written, both APIs are read again and `sync`
-    /// makes the changes.
+    /// from the cache if they are young enough. When something must be written, the APIs of Kubernetes and the cloud
+    /// are read again and `sync` makes the changes.
     fn compare(&mut self, apis: &Apis) -> Result<Report, CacheError> {
         let Some((nodes, ages)) = self.due(apis)? else {
             return Ok(Report::default());
@@ -104,8 +104,8 @@ impl RouteController {
         let observed = self.observe(apis, &nodes, &ages)?;
         let plan = &observed.plan;
         let planned = plan.changes.len();
-        // When a node has changed and its route can't be made, a sync is needed although nothing can be written yet.
-        // The sync reads a newer list of servers, which may hold the node's server.
+        // A sync is needed even when nothing can be written yet: a node has changed, and its route can't be made. The
+        // sync reads a newer list of servers, which may contain the node's server.
         let is_changed = ages.urgency == Urgency::Changed;
         let has_writes = plan.has_writes() || plan.nodes.iter().any(NodeRoutePlan::has_writes);
         let needs_sync = has_writes || (is_changed && plan.is_blocked());
@@ -119,8 +119,8 @@ impl RouteController {
         }
         let report = synced.report;
         let is_done = report.outage.is_none() && report.is_complete();
-        // A failure that was reported as a finding (a message for the operator) can be fixed only by an operator. It is
-        // not tried again before the next regular comparison.
+        // A failure with a finding (a message for the operator) can be fixed only by the operator. It is tried again
+        // only at the next regular comparison.
         let has_failed = report.failures.iter().any(|failure| failure.finding.is_none());
         if is_done {
             self.compared(apis, &nodes, &synced.instances);

@@ -1,6 +1,6 @@
-//! Reads both APIs, and plans from these data and from what is remembered. The routes of the Network are compared with
-//! the routes that the nodes need: when nodes or the addresses of their servers have changed, when the last try failed,
-//! and otherwise once in each period.
+//! Reads the APIs of Kubernetes and the cloud, and plans from these data and from what is remembered. The routes of the
+//! Network are compared with the routes that the nodes need in three cases: when nodes or the addresses of their
+//! servers have changed, when the last try failed, and otherwise once in each period.
 
 use super::plan::{Inputs, plan};
 use super::types::{RoutePlan, RouteRow, RouteStep, State};
@@ -19,26 +19,26 @@ use std::time::{Duration, Instant};
 /// The time after which the routes of the Network are compared with the nodes again, even when no node has changed.
 const COMPARE_PERIOD: Duration = Duration::from_secs(300);
 
-/// How many routes that nodes of this cluster needed are remembered at most. A Network can have only 100 routes. An
-/// unneeded route to a server without a node is deleted only if it is remembered. Otherwise it is reported, because
-/// nothing shows that this program made it.
+/// How many routes that nodes of this cluster have needed are remembered at most. A Network can have only 100 routes.
+/// When no node needs a route any more and its server has no node, the route is deleted only if it is remembered.
+/// Otherwise nothing shows that this program has made the route, so it is only reported.
 const REMEMBERED_AT_MOST: usize = 1000;
 
 /// How often the list of nodes is checked for changes. The other controllers use the same reads.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// A node that was deleted and created again with the same name is noticed after this time at the latest.
+/// How long it can take until the controller notices that a node was deleted and created again with the same name.
 const METADATA_MAX_AGE: Duration = Duration::from_secs(30);
 
-/// How many nodes without pod CIDRs are read again before each comparison of routes. The remaining nodes are not read
-/// again.
+/// How many nodes without pod CIDRs are read again before each comparison of routes. When there are more such nodes,
+/// the rest is not read again.
 const UNASSIGNED_AT_MOST: usize = 10;
 
-/// Up to this age, a node without a pod CIDR is read again and again, because kube-controller-manager will probably set
-/// its pod CIDR soon. An older node without a pod CIDR is not expected to get one.
+/// How long after its creation a node without a pod CIDR is read again and again. In this time, kube-controller-manager
+/// will probably set its pod CIDR. An older node without a pod CIDR is not expected to get one.
 const NEW_FOR: Duration = Duration::from_secs(600);
 
-/// The key in the backoff under which a failed sync of the Network is stored.
+/// The name under which a failed sync of the routes is stored, so that the sync is tried again after a wait.
 pub(super) const NETWORK: &str = "network";
 
 type SharedNodes = Arc<Vec<Arc<KubeNode>>>;
@@ -49,7 +49,7 @@ pub struct RouteSettings {
     /// The pod ranges of the cluster. The controller changes only routes to destinations within these ranges. This is
     /// the setting `--cluster-cidr`.
     pub cluster_cidrs: Vec<IpNet>,
-    /// The shortest time between two comparisons of the Network's routes with the nodes. This is the setting
+    /// The shortest time from the beginning of one comparison of the routes to the next. This is the setting
     /// `--route-reconciliation-period`.
     pub reconciliation_period: Duration,
     /// How old the list of servers may be from which a sync plans its writes. This is the setting
@@ -62,12 +62,12 @@ pub struct RouteController {
     pub(super) settings: RouteSettings,
     pub(super) memory: RouteMemory,
     pub(super) schedule: Schedule,
-    /// A hash of the nodes and servers for which routes were last compared. While the hash stays the same, nothing has
-    /// changed for which routes must be compared again.
+    /// A hash of the nodes and servers at the last comparison of the routes. While the hash stays the same, no change
+    /// of a node or server makes a new comparison necessary.
     compared: Option<u64>,
     begun: Option<Instant>,
-    /// Whether the last sync deleted a route and could not add its replacement. The next try then need not wait for
-    /// `reconciliation_period`.
+    /// Whether the last sync deleted a route and could not add its replacement. Then the next try does not have to wait
+    /// for `reconciliation_period`.
     pub(super) is_interrupted: bool,
 }
 
@@ -80,7 +80,7 @@ pub(super) struct ObservedRoutes {
     pub(super) complete: Instant,
 }
 
-/// The greatest ages of the API answers from which a plan is made, and the urgency of the API calls for new answers.
+/// How old the API answers may be from which a plan is made, and how urgent the API calls for new answers are.
 pub(super) struct Ages {
     pub(super) network: Duration,
     pub(super) instances: Duration,
@@ -90,12 +90,12 @@ pub(super) struct Ages {
 /// What the route controller remembers from earlier reads and plans.
 #[derive(Debug, Default)]
 pub(super) struct RouteMemory {
-    /// The routes that nodes of this cluster needed. When such a node is deleted, its server's address can be given to
-    /// another server, and then nothing else shows that the route belongs to this cluster. A route is forgotten when
-    /// the Network does not contain it any more.
+    /// The routes that nodes of this cluster have needed. When such a node and its server are deleted, a new server can
+    /// get the same address. Only this memory then shows that the route belongs to this cluster. A route is forgotten
+    /// when the Network does not contain it any more.
     pub(super) routes: HashSet<Route>,
-    /// The time since which routes of nodes have been blocked by routes that may belong to another cluster. `None` when
-    /// there is no such route.
+    /// The time since which needed routes have been blocked by routes that may belong to another cluster. `None` when
+    /// no route is blocked in this way.
     in_doubt_since: Option<Instant>,
 }
 
@@ -111,15 +111,16 @@ impl RouteController {
         }
     }
 
-    /// Reads both APIs, and plans. The nodes and the network are at most `max_age` old. The list of servers is allowed
-    /// to be older, but it is read again when the plan deletes a route or when a route can't be made.
+    /// Reads the APIs of Kubernetes and the cloud, and makes a plan. The nodes and the network are at most `max_age`
+    /// old. The list of servers can be older, but it is read again when the plan deletes a route or when a route can't
+    /// be made.
     pub(super) fn observe_all(
         &self,
         apis: &Apis,
         max_age: Duration,
     ) -> Result<ObservedRoutes, CacheError> {
-        // A missing node leads to the deletion of its route. A list from the API server's cache can lack a node that
-        // exists, so the cache is not used.
+        // When a node is missing in this list, its route is deleted. A list from the API server's cache can lack a node
+        // that exists, so the list is read from etcd.
         let nodes = apis.nodes.whole(max_age, ReadFrom::Latest)?.value;
         let mut ages = Ages {
             network: max_age,
@@ -130,14 +131,14 @@ impl RouteController {
         if !observed.plan.needs_all_servers() {
             return Ok(observed);
         }
-        // The servers are listed again after the network was read. The list then holds every server that a route of the
-        // network leads to.
+        // The servers are listed again after the network was read, so that the list contains every server to which a
+        // route of the network leads.
         ages.network = Duration::MAX;
         ages.instances = observed.network.time_in_use();
         self.observe(apis, &nodes, &ages)
     }
 
-    /// Reads the network and the servers, and plans for the given nodes.
+    /// Reads the network and the servers, and makes a plan for the given nodes.
     pub(super) fn observe(
         &self,
         apis: &Apis,
@@ -181,8 +182,8 @@ impl RouteController {
         let now = clock::now();
         let poll = Poll {
             table_max_age: self.interval() / 2,
-            // When the node controller runs, it reads complete Node objects more often than this, so this limit then
-            // causes no read.
+            // When the node controller runs, it reads complete Node objects more often than this. Then no extra read is
+            // needed here.
             whole_max_age: COMPARE_PERIOD * 2,
             metadata_max_age: Some(METADATA_MAX_AGE),
         };
@@ -191,12 +192,12 @@ impl RouteController {
         let is_ours = |node: &KubeNode| server_of(node, provider).is_some();
         let has_pods = |node: &Arc<KubeNode>| !node.spec.pod_cidrs.is_empty() && is_ours(node);
         if !nodes.iter().any(has_pods) {
-            // No node of this cloud has a pod CIDR, so no node needs a route. This can be a mistake, so nothing is
-            // compared and no route is deleted.
+            // No node on a server of this cloud has a pod CIDR, so no node seems to need a route. This can be a
+            // mistake, so nothing is compared and no route is deleted.
             return Ok(None);
         }
         let is_time = self.schedule.is_comparison_due(COMPARE_PERIOD, now);
-        // The servers come from the last list that any controller has read. No API call is made for them.
+        // The servers come from the last list that any controller has read, so no API call is needed.
         let servers = apis.instances_last().unwrap_or_default();
         let print = fingerprint(&nodes, &servers, provider);
         let is_retried = self.schedule.backoff.is_retry_due(NETWORK, now);
@@ -214,15 +215,15 @@ impl RouteController {
         }
         self.begun = Some(now);
         let Reads { max_age, urgency } = self.schedule.reads(whys, COMPARE_PERIOD);
-        // The node controller reads the list of servers once in each of these periods. With a longer maximum age here,
-        // the route controller can use the same list.
+        // The node controller lists the servers once in each refresh period. The maximum age is longer than this
+        // period, so that the route controller can use the same list.
         let instances = apis.refresh_period(COMPARE_PERIOD) * 3 / 2;
         Ok(Some((nodes, Ages { network: max_age, instances, urgency })))
     }
 
-    /// Reads new nodes again that have no pod CIDR yet. Kubernetes sets the pod CIDR some time after the registration,
-    /// and the table of nodes that is polled does not show it. Older nodes may never get a pod CIDR, so they are not
-    /// read again.
+    /// Reads new nodes without a pod CIDR again, and returns all nodes. Kubernetes sets the pod CIDR some time after
+    /// the registration of a node, and the table of nodes that is polled does not show it. Older nodes may never get a
+    /// pod CIDR, so they are not read again.
     fn with_new_ranges(
         &self,
         apis: &Apis,
@@ -240,7 +241,7 @@ impl RouteController {
         Ok(apis.nodes.again(&lacking, self.interval() * 2)?.value)
     }
 
-    /// Records that the routes of these nodes and servers were compared with the Network now.
+    /// Records that the routes for these nodes and servers were just compared with the Network.
     pub(super) fn compared(&mut self, apis: &Apis, nodes: &[Arc<KubeNode>], servers: &[Instance]) {
         self.compared = Some(fingerprint(nodes, servers, &*apis.provider));
         self.schedule.compared = Some(clock::now());
@@ -248,7 +249,8 @@ impl RouteController {
 }
 
 impl RouteMemory {
-    /// Remembers the needed routes of a plan. Forgets the routes that the network does not contain any more.
+    /// Remembers the routes that the plan says are needed. Forgets the routes that the network does not contain any
+    /// more.
     pub(super) fn note_routes(&mut self, plan: &RoutePlan, network: &Network) {
         let there: HashSet<&Route> = network.routes.iter().collect();
         self.routes.retain(|route| there.contains(route));
@@ -259,17 +261,17 @@ impl RouteMemory {
         }
     }
 
-    /// Records whether the plan has a route that is blocked by a route which may belong to another cluster. When
-    /// earlier plans had such a route as well, the time of the first of them is kept.
+    /// Records whether a needed route in the plan is blocked by a route that may belong to another cluster. When this
+    /// was already so in earlier plans, the time at which it began is kept.
     pub(super) fn note_doubt(&mut self, plan: &RoutePlan) {
         let since = self.in_doubt_since.unwrap_or_else(clock::now);
         self.in_doubt_since = plan.is_in_doubt.then_some(since);
     }
 }
 
-/// Returns the route that the node of this row of the plan needs, if the route exists or is about to be added. Any
-/// other route to the node's server is not returned. Its gateway may be another server's address by now, because the
-/// list of servers can be old.
+/// Returns the route that a node needs, if the route exists or is about to be added. Other routes to the node's server
+/// are not returned. The list of servers can be old, and the gateway of such a route may already be the address of
+/// another server.
 fn of_node(row: &RouteRow) -> Option<Route> {
     let is_its = row.state == State::Ok || matches!(row.step, RouteStep::Add | RouteStep::Replace);
     row.want.filter(|_| is_its)

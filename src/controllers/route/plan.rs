@@ -1,7 +1,7 @@
-//! Plans the routes of the Network, as a pure function of nodes, servers and the Network.
+//! Plans the routes of the Network. The plan depends only on the nodes, the servers and the Network.
 //!
-//! The controller is responsible only for routes to destinations within the CIDRs of `--cluster-cidr`. The deletion of
-//! a route stops packets, so a route that may belong to another owner is kept.
+//! The controller is responsible only for routes to destinations within the CIDRs of `--cluster-cidr`. When a needed
+//! route is deleted, packets are lost. Therefore a route that may belong to another owner is kept.
 
 use super::types::{NodeRoutePlan, NodeRoutes, RouteFacts, RoutePlan, RouteRow, RouteStep, State};
 use crate::controllers::NETWORK_UNAVAILABLE;
@@ -19,7 +19,8 @@ use std::fmt::Display;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-/// When the network can take at most this many more routes, this is reported, because new nodes will soon get no route.
+/// When the network can take only this many more routes or fewer, a warning is reported, because new nodes will soon
+/// get no route.
 const ROOM_FOR_FEW: usize = 10;
 
 /// The data from which routes are planned.
@@ -31,17 +32,17 @@ pub struct Inputs<'a> {
     pub cluster_cidrs: &'a [IpNet],
     /// The routes that nodes of this cluster needed in earlier comparisons.
     pub remembered: &'a HashSet<Route>,
-    /// Whether routes of nodes have been blocked for some time by routes that may belong to another cluster.
+    /// Whether needed routes have been blocked for some time by routes that may belong to another cluster.
     pub is_in_doubt_for_long: bool,
 }
 
 /// The routes that one node needs, and what is known about its server.
 struct DesiredRoutes {
-    /// The plan for the node. When a route of the node can't be made, the plan's field `obstacle` gives the reason.
+    /// The plan for the node. When a route of the node can't be made, the field `obstacle` of the plan says why.
     plan: NodeRoutePlan,
     server: InstanceId,
-    /// The name of the other node to which this node's server belongs, because that node's provider ID names the server
-    /// as well. No new route is added for this node then. `None` when the server belongs to this node.
+    /// The name of the other node to which the server of this node belongs. Both provider IDs name the server, and no
+    /// new route is added for this node. `None` when the server belongs to this node.
     kept_by: Option<String>,
     /// Whether the node's server is in the list of servers.
     has_server: bool,
@@ -50,10 +51,10 @@ struct DesiredRoutes {
     gateway: Option<Ipv4Addr>,
     /// The node's IPv4 pod CIDRs that are within `--cluster-cidr`.
     cidrs: Vec<Ipv4Net>,
-    /// Whether the pod CIDRs of the node are set and valid. If they are not, any route to the node's server could be
-    /// needed by the node, so no such route is deleted.
+    /// Whether the pod CIDRs of the node are set and valid. Otherwise the node may need any route to its server, so no
+    /// such route is deleted.
     is_settled: bool,
-    /// Whether the node has an IPv6 pod CIDR. The network supports only IPv4 routes.
+    /// Whether the node has an IPv6 pod CIDR. It gets no route, because the network supports only IPv4 routes.
     has_ipv6: bool,
 }
 
@@ -103,7 +104,7 @@ impl DesiredRoutes {
     }
 }
 
-/// The data and the interim results from which the state of each destination is decided.
+/// The data for a plan and what was found out from them. From both, the planner decides about each route.
 struct Planner<'a> {
     inputs: &'a Inputs<'a>,
     /// The servers by their addresses in the network. A server can have several addresses.
@@ -111,22 +112,22 @@ struct Planner<'a> {
     /// The routes that each node needs, sorted by the name of the node. Only nodes whose provider ID names a cloud
     /// server are included.
     desired: Vec<DesiredRoutes>,
-    /// The pod CIDRs of nodes whose provider ID names no cloud server, each with the node's name. Routes to these pods
-    /// are never changed, whoever made them.
+    /// The pod CIDRs of nodes whose provider ID names no cloud server, each with the name of the node. Routes to these
+    /// CIDRs are never changed.
     foreign: Vec<(Ipv4Net, &'a str)>,
-    /// The names of the nodes on dedicated servers. The Network accepts no route to a dedicated server behind a
-    /// vSwitch.
+    /// The names of the nodes on dedicated servers. They get no route, because a Network accepts no route to a
+    /// dedicated server behind a vSwitch.
     dedicated: Vec<&'a str>,
     /// The needed routes that can be made, by destination. The number is the index in `desired` of the node that needs
     /// the route.
     accepted: BTreeMap<Ipv4Net, (Route, usize)>,
-    /// Whether the server of any node that needs a route is attached to the network, which shows that the nodes and the
-    /// network belong together. If not, no route is deleted, because all routes may belong to another cluster.
+    /// Whether the server of at least one node that needs a route is attached to the network. This shows that the nodes
+    /// and the network belong together. Otherwise all routes may belong to another cluster, and none is deleted.
     is_anchored: bool,
-    /// Whether a needed route is blocked by a route that may belong to another cluster which uses the same Network.
+    /// Whether a needed route is blocked by a route that may belong to another cluster in the same Network.
     is_in_doubt: bool,
-    /// Whether the addition of the routes that are not blocked will probably show that the blocking routes belong to no
-    /// other cluster.
+    /// Whether the addition of the routes that are not blocked will probably prove that the Network belongs to this
+    /// cluster. The next plan can then replace the routes that block others.
     may_become_clear: bool,
 }
 
@@ -189,8 +190,8 @@ impl<'a> Planner<'a> {
         planner
     }
 
-    /// Decides for each destination which node gets the route. A node whose route already exists comes first. Among the
-    /// remaining nodes, a node to which its server belongs comes first, then a node that is not being deleted, then the
+    /// Decides which node gets the route to each destination that several nodes need. A node whose route already exists
+    /// comes first. Then comes a node to which its server belongs, then a node that is not being deleted, and then the
     /// first node by name.
     fn accept(&mut self) {
         let mut wanted = Vec::new();
@@ -264,7 +265,8 @@ impl<'a> Planner<'a> {
             ));
         }
         let others = network.routes.iter().filter(|other| {
-            // The API allows the route `0.0.0.0/0` beside any other route, so this route blocks no other route.
+            // The API allows the route `0.0.0.0/0` beside any other route, so this route is no reason to refuse another
+            // route.
             !self.is_ours(other) && other.destination.prefix_len() > 0
         });
         let mut others = others.filter(|other| hits(&other.destination));
@@ -275,36 +277,37 @@ impl<'a> Planner<'a> {
         })
     }
 
-    /// Whether the controller is responsible for the route. If not, it never deletes the route.
+    /// Whether the controller is responsible for the route. It never deletes a route for which it is not responsible.
     fn is_ours(&self, route: &Route) -> bool {
         is_within(route.destination, self.inputs.cluster_cidrs)
             && self.foreign_at(route.destination).is_none()
     }
 
-    /// Returns the name of a node whose provider ID names no cloud server and whose pod CIDR overlaps this range.
+    /// Returns the name of a node whose pod CIDR overlaps this range, and whose provider ID names no cloud server.
+    /// `None` when there is no such node.
     fn foreign_at(&self, net: Ipv4Net) -> Option<&'a str> {
         self.foreign.iter().find(|(theirs, _)| overlap(*theirs, net)).map(|(_, name)| *name)
     }
 
-    /// Returns the routes of the node whose provider ID names this server. When several nodes name the server, the node
-    /// to which the server belongs is chosen.
+    /// Returns the needed routes of the node whose provider ID names this server. When several nodes name the server,
+    /// the node to which the server belongs is chosen.
     fn of_server(&self, server: &Instance) -> Option<&DesiredRoutes> {
         let mut all = self.desired.iter().filter(|desired| desired.server == server.id);
         let first = all.clone().next();
         all.find(|desired| desired.kept_by.is_none()).or(first)
     }
 
-    /// Gives up needed routes that are blocked by routes of what may be another cluster. This situation arises when two
-    /// clusters share a Network by mistake, or when the kubeconfig is that of another cluster. From the data alone, the
-    /// two clusters can look alike.
+    /// Gives up needed routes that are blocked by routes which may belong to another cluster. Two clusters may share a
+    /// Network by mistake, or the kubeconfig may belong to another cluster. The data alone do not show which routes
+    /// belong to which cluster.
     ///
-    /// A needed route that nothing blocks is added all the same, because an addition does no harm. A blocked route
-    /// replaces the other route only when it is certain that the Network belongs to this cluster. Routes that this
-    /// program has added in such a doubtful state are not counted as proof.
+    /// A needed route that nothing blocks is still added, because an addition does no harm. A blocked route replaces
+    /// the other route only when it is certain that the Network belongs to this cluster. Routes that this program has
+    /// added in such a doubtful state are no proof of that.
     fn withdraw_doubtful(&mut self) {
         let (inputs, network) = (self.inputs, self.inputs.network);
-        // These are the routes within `--cluster-cidr` that lead to existing servers which no node names, and that no
-        // node needed in an earlier comparison.
+        // The routes that may belong to another cluster: routes within `--cluster-cidr` to existing servers that no
+        // node names. Routes that a node needed in an earlier comparison are left out.
         let ours = network.routes.iter().filter(|route| self.is_ours(route));
         let theirs = ours.filter_map(|route| {
             let server = *self.servers.get(&route.gateway)?;
@@ -318,8 +321,8 @@ impl<'a> Planner<'a> {
             return;
         }
         // When all routes that may belong to another cluster lead to the same server, no other working cluster needs
-        // them, because a cluster with a single node needs no routes. They are probably left from an earlier cluster.
-        // They may be replaced as soon as the route of any node exists.
+        // them, because a cluster with a single node needs no routes. They are probably left from an earlier cluster,
+        // and can be replaced as soon as the route of any node exists.
         let servers: HashSet<InstanceId> = theirs.iter().map(|(_, server)| server.id).collect();
         let is_one = servers.len() == 1;
         let is_proof = |(route, place): &(Route, usize)| {
@@ -399,21 +402,21 @@ impl<'a> Planner<'a> {
             _ if is_wanted_elsewhere => State::Unwanted,
             Some(node) if node.is_settled => State::Unwanted,
             Some(_) => State::LeftAlone,
-            // In an earlier comparison a node needed this route, and now no node needs it. The server that has the
-            // gateway address now does not matter.
+            // A node needed this route in an earlier comparison, and no node needs it now. It is not wanted, even if
+            // its gateway is now the address of another server.
             None if self.inputs.remembered.contains(route) => State::Unwanted,
             None => State::Stale,
         }
     }
 
     /// Adds a row to the plan for each route that a node needs and that does not exist. The row says whether the route
-    /// is added, or can't be added, e.g. because the network has reached its limit of routes.
+    /// is added or can't be added. It can't be added, for example, when the network has reached its limit of routes.
     fn add_missing(&mut self, rows: &mut Vec<RouteRow>) {
         let network = self.inputs.network;
         let deleted = rows.iter().filter(|row| row.step == RouteStep::Delete).count();
         let mut there = network.routes.len() + network.other_routes - deleted;
-        // A route in the state `Stale` leads to a server that belongs to no node. When a node needs a route to the same
-        // destination, that needed route counts as missing.
+        // A route in the state `Stale` leads to a server that belongs to no node. A route that a node needs to the same
+        // destination counts as missing, in spite of the stale route.
         let rows_of_nodes = rows.iter().filter(|row| row.state != State::Stale);
         let known: HashSet<Ipv4Net> = rows_of_nodes.map(|row| row.destination).collect();
         for (place, desired) in self.desired.iter_mut().enumerate() {
@@ -465,17 +468,17 @@ impl<'a> Planner<'a> {
         let says = desired.plan.node.condition(NETWORK_UNAVAILABLE);
         match desired.plan.obstacle {
             _ if desired.cidrs.is_empty() => None,
-            // While routes may belong to another cluster, the condition is not set to `False`. That value would count
-            // in the next comparison as a proof that the Network belongs to this cluster.
+            // While routes may belong to another cluster, the condition is not set to `False`. In the next comparison,
+            // that value would wrongly prove that the Network belongs to this cluster.
             None if self.is_in_doubt && matches!(says, None | Some("False")) => None,
             None => Some(false),
-            // The server is not in the list. The lifecycle controller decides whether this node is deleted, so the
-            // condition stays as it is.
+            // The list of servers does not contain the node's server. The lifecycle controller decides whether the node
+            // is deleted, so its condition stays as it is.
             Some(_) if !desired.has_server => None,
-            // The node's route is blocked by a route that may belong to another cluster. The node is marked as
-            // unavailable in three cases: when it is marked already, when its route has been blocked for some time, or
-            // when its condition says that its route was made and no other added route can end the block. A short run
-            // with the kubeconfig of another cluster therefore marks no node.
+            // The node's route is blocked by a route that may belong to another cluster. The condition becomes `True`
+            // only in three cases: it is already `True`, the route has been blocked for some time, or the node had its
+            // route before and no other added route can end the block. A short run with the kubeconfig of another
+            // cluster therefore marks no node.
             Some(_) if desired.plan.is_in_doubt => {
                 let is_marked = says == Some("True")
                     || self.inputs.is_in_doubt_for_long
@@ -486,7 +489,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Returns the findings (messages for the operator) about the network, not about single nodes.
+    /// Returns the findings (messages for the operator) about the network as a whole.
     fn findings(&self, rows: &[RouteRow]) -> Vec<Finding> {
         let network = self.inputs.network;
         let mut findings = Vec::new();
@@ -501,8 +504,8 @@ impl<'a> Planner<'a> {
             let fix = "delete routes that are not needed, or use an overlay network";
             findings.push(Finding::warning(Reason::RouteLimitNear, why).with_fix(fix));
         }
-        // When a node's server is not in the network, the stale routes to its pods are not reported here. There is
-        // already a message about the node itself, which tells more.
+        // When a node's server is not in the network, stale routes to the node's pods are not reported. The message
+        // about the node itself already says more.
         let lost = self.desired.iter().filter(|desired| desired.gateway.is_none());
         let lost: Vec<&Ipv4Net> = lost.flat_map(|desired| &desired.cidrs).collect();
         let is_lost = |row: &RouteRow| lost.iter().any(|net| overlap(**net, row.destination));
@@ -579,8 +582,8 @@ fn no_route(why: &str) -> Finding {
 }
 
 /// Returns the changes in the order in which they are made. Deletions come first, because the number of routes in a
-/// network is limited. Replacements come next. Each is a deletion followed at once by an addition, so that the route is
-/// missing only for a short time. New routes come last.
+/// network is limited. Replacements come next, each a deletion followed at once by an addition, so that the destination
+/// has no route only for a short time. New routes come last.
 fn changes(rows: &[RouteRow]) -> Vec<RouteChange> {
     let mut changes = Vec::new();
     for step in [RouteStep::Delete, RouteStep::Replace, RouteStep::Add] {
@@ -605,8 +608,8 @@ fn changes(rows: &[RouteRow]) -> Vec<RouteChange> {
     changes
 }
 
-/// Whether the node's condition says that a route controller made the node's route. Network plugins write other reasons
-/// into this condition.
+/// Whether the condition `NetworkUnavailable` of the node says that a route controller has made the node's route.
+/// Network plugins write other reasons into this condition.
 fn had_its_route(node: &KubeNode) -> bool {
     node.status.conditions.iter().any(|condition| {
         condition.kind == NETWORK_UNAVAILABLE
@@ -615,7 +618,8 @@ fn had_its_route(node: &KubeNode) -> bool {
     })
 }
 
-/// Whether the range is within one of the CIDRs. For the range `0.0.0.0/0` the answer is always `false`.
+/// Whether the range is within one of these CIDRs. The range `0.0.0.0/0`, i.e. all addresses, never counts as within a
+/// CIDR.
 fn is_within(net: Ipv4Net, all: &[IpNet]) -> bool {
     net.prefix_len() > 0 && all.iter().any(|cidr| cidr.contains(&IpNet::V4(net)))
 }

@@ -1,6 +1,6 @@
-//! Makes the routes of the network as the nodes need them. A sync reads both APIs again, plans, and makes the changes
-//! of that plan. This is repeated when the data became too old before all changes were made, or when the cloud refused
-//! a change, because another program may have made it.
+//! Brings the routes of the network into the state that the nodes need. A sync reads the APIs of Kubernetes and the
+//! cloud again, plans, and makes the changes of that plan. It repeats this when the data became too old before all
+//! changes were made, or when the cloud refused a change, because another program may have made that change.
 
 use super::observe::{ObservedRoutes, RouteController};
 use super::types::{NAME, NodeRoutePlan, RoutePlan};
@@ -18,16 +18,16 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How many plans one sync makes at most. This is enough for a hundred deletions. Changes that are left then are made
-/// by the next sync.
+/// How many plans one sync makes at most. This is enough for a hundred deletions. The next sync makes the changes that
+/// are left.
 const PLANS_AT_MOST: u32 = 40;
 
-/// How old the data of a plan may be when a route is added. If the node was deleted in this time, the new route does no
-/// harm, because its pods do not exist any more. The next sync deletes the route.
+/// How old the data of a plan may be when a route is added. If the node was deleted in the meantime, the new route does
+/// no harm, because the node's pods do not exist any more. The next sync deletes the route.
 const ADDS_WITHIN: Duration = Duration::from_secs(60);
 
-/// How old the data of a plan may be when a route is deleted. A smaller value of `HCLOUD_SERVER_CACHE_MAX_AGE` counts
-/// instead.
+/// How old the data of a plan may be when a route is deleted. If the setting `HCLOUD_SERVER_CACHE_MAX_AGE` is shorter,
+/// it is used instead.
 const DELETES_WITHIN: Duration = Duration::from_secs(10);
 
 /// The result of a sync of the Network's routes.
@@ -36,9 +36,9 @@ pub struct Synced {
     pub report: Report,
     /// The last plan that was made in the sync.
     pub plan: RoutePlan,
-    /// The writes that were made. Each is the name of the object and the write as JSON.
+    /// The writes that were made, each with the name of the object and the write as JSON.
     pub made: Vec<(String, Value)>,
-    /// The routes that the network has now: the routes of the last read, with the changes that were made since then.
+    /// The routes of the network: as they were read last, with the changes that this sync has made since.
     pub(super) routes: HashSet<Route>,
     /// The list of servers from which the plan was made.
     pub(super) instances: Arc<Vec<Instance>>,
@@ -49,18 +49,18 @@ pub struct Synced {
 pub(super) struct RouteSync<'a> {
     apis: &'a Apis,
     controller: &'a mut RouteController,
-    /// The writes of conditions that were made, each with the name of the node.
+    /// The node conditions that were written, each with the name of the node.
     conditions: Vec<(String, NodeChange)>,
-    /// The UIDs of the nodes whose condition this sync has written or has tried to write. No condition is written
-    /// twice.
+    /// The UIDs of the nodes whose condition this sync has written or tried to write. No condition is written twice in
+    /// a sync.
     said: HashSet<String>,
-    /// The error because of which no more conditions are written: the API server did not answer, or this process is not
-    /// allowed to write any more.
+    /// The error that stops the writes of conditions: the API server did not answer, or this process is not allowed to
+    /// write any more.
     mute: Option<CacheError>,
     /// The changes that the cloud refused, each with the error. They are not tried again in this sync.
     refused: Vec<(RouteChange, provider::ProviderError)>,
-    /// The destinations whose route this sync has deleted, including those where the outcome of the deletion is not
-    /// known.
+    /// The destinations whose route this sync has deleted or may have deleted. A deletion whose outcome is not known
+    /// counts.
     deleted: HashSet<Ipv4Net>,
     /// The error that has ended the sync early: an API did not answer, or this process is not allowed to write any
     /// more.
@@ -99,8 +99,8 @@ impl<'a> RouteSync<'a> {
             }
             let is_complete = self.execute(cloud, complete);
             let is_clearer = self.synced.plan.is_in_doubt && self.synced.routes.len() > there;
-            // A change is often refused because another program has made it. A new plan finds that out, so after a
-            // refusal the sync plans once more.
+            // When the cloud refuses a change, another program has often made the same change. Only a new plan shows
+            // this, so the sync plans once more after a refusal.
             let is_over = is_complete && self.refused.len() == refused && !is_clearer;
             if is_over || self.stopped.is_some() {
                 break;
@@ -109,13 +109,14 @@ impl<'a> RouteSync<'a> {
         self.finish()
     }
 
-    /// Reads both APIs again, and makes a new plan. Returns the time at which the last of the data had been read.
+    /// Reads the APIs of Kubernetes and the cloud again, and makes a new plan. Returns the time at which all the data
+    /// had been read.
     fn observe(&mut self) -> Result<Instant, CacheError> {
         let mut observed = self.controller.observe_all(self.apis, Duration::ZERO)?;
         let (plan, network) = (&mut observed.plan, &observed.network.value);
         self.controller.memory.note_routes(plan, network);
-        // A refused change that is not in the new plan is not needed any more, e.g. because another program has made
-        // it. It then no longer counts as refused.
+        // When a refused change is missing in the new plan, it is not needed any more, e.g. because another program has
+        // made it. It then no longer counts as refused.
         self.refused.retain(|(change, _)| plan.changes.contains(change));
         for (change, error) in &self.refused {
             plan.block(change, error);
@@ -126,7 +127,8 @@ impl<'a> RouteSync<'a> {
         Ok(observed.complete)
     }
 
-    /// Returns the changes of the plan that were neither made nor refused, grouped by destination.
+    /// Returns the changes of the plan that were not made yet, grouped by destination. A destination with a refused
+    /// change is left out.
     fn left(&self) -> Vec<Vec<RouteChange>> {
         let is_left = |change: &&RouteChange| {
             let destination = change.route.destination;
@@ -155,8 +157,8 @@ impl<'a> RouteSync<'a> {
             } else {
                 ADDS_WITHIN
             };
-            // The changes of the first destination are made whatever the age of the data is. Otherwise a slow API would
-            // prevent every change.
+            // The changes for the first destination have no time limit. Otherwise a slow API would prevent every
+            // change.
             let begins_by = (place > 0).then_some(complete + within);
             let object = changes[0].object();
             let writes = changes.iter().map(|change| cloud.change(change.clone()));
@@ -176,8 +178,8 @@ impl<'a> RouteSync<'a> {
         is_complete
     }
 
-    /// Records the outcome of the changes for one destination. When a change has failed, that change and the changes
-    /// after it were not made.
+    /// Records the outcome of the changes for one destination. When one of the changes failed, the changes after it
+    /// were not made.
     fn ended(&mut self, over: Execution<Vec<RouteChange>>) {
         let (made, left) = over.subject.split_at(over.result.made.len());
         for change in made {
@@ -206,8 +208,8 @@ impl<'a> RouteSync<'a> {
         }
     }
 
-    /// Sets the condition `NetworkUnavailable` of nodes, at most once for each node in a sync. It is not set while a
-    /// later change of the plan could still make it wrong. `is_end` means that no other plan follows.
+    /// Sets the condition `NetworkUnavailable` of nodes, at most once for each node in a sync. A condition that a later
+    /// change of the plan can still make wrong is not set yet. `is_end` means that no other plan follows.
     fn set_conditions(&mut self, is_end: bool) {
         if self.mute.is_some() {
             return;
@@ -256,7 +258,7 @@ impl<'a> RouteSync<'a> {
         }
     }
 
-    /// Whether this sync deleted a route, or may have deleted it, and the replacement of that route does not exist.
+    /// Whether this sync has deleted or may have deleted a route whose replacement does not exist.
     fn is_interrupted(&self) -> bool {
         let mut changes = self.synced.plan.changes.iter();
         let is_deleted = |change: &RouteChange| self.deleted.contains(&change.route.destination);
@@ -280,8 +282,8 @@ impl<'a> RouteSync<'a> {
             made.push((object, change.json()));
         }
         for (change, error) in self.refused {
-            // A refused addition of a node's route is in the field `obstacle` of the node's plan, and is reported from
-            // there. It is left out here, so that the problem is not reported twice.
+            // When the addition of a node's route was refused, the plan of the node has the error in `obstacle`, and
+            // the error is reported from there. It is left out here, so that it is not reported twice.
             let mut nodes = plan.nodes.iter().filter(|node| node.obstacle.is_some());
             if change.is_deletion || !nodes.any(|node| node.name() == change.object()) {
                 report.fail(change.object(), error.message, None);
@@ -304,7 +306,7 @@ impl<'a> RouteSync<'a> {
 }
 
 impl Synced {
-    /// Returns the result when a comparison of the routes with the nodes found nothing to change.
+    /// Returns the result of a comparison of the routes with the nodes that found nothing to change.
     pub(super) fn nothing(observed: ObservedRoutes) -> Synced {
         let mut report = Report::default();
         note_outcomes(&mut report, &observed.plan);
@@ -318,7 +320,7 @@ impl Synced {
     }
 }
 
-/// Adds the outcome `Changed` or `Unchanged` for each node and each changed destination to the report.
+/// Adds the outcome `Changed` or `Unchanged` to the report, for each node and for each destination that was changed.
 fn note_outcomes(report: &mut Report, plan: &RoutePlan) {
     for node in &plan.nodes {
         report.note(node.object.for_people(), Progress::Unchanged);
@@ -329,7 +331,7 @@ fn note_outcomes(report: &mut Report, plan: &RoutePlan) {
     }
 }
 
-/// Whether the node's UID, provider ID and pod CIDRs are still those from which its plan was made.
+/// Whether the node still has the UID, the provider ID and the pod CIDRs for which the plan was made.
 fn is_as_planned(now: &KubeNode, then: &KubeNode) -> bool {
     now.metadata.uid == then.metadata.uid
         && now.spec.provider_id == then.spec.provider_id

@@ -1,4 +1,4 @@
-//! The types of which a plan for routes consists, and the texts about routes for people.
+//! The types that form a plan for routes, and the texts about routes for people.
 
 use crate::controllers::node_writes::status;
 use crate::controllers::{NETWORK_UNAVAILABLE, NodeChange, Plan, Proposal};
@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 pub const NAME: &str = "node-route-controller";
 
-/// The plan for the routes of the Network. To replace a route, it has a deletion and right after it an addition. The
-/// findings are about the Network, not about nodes.
+/// The plan for the routes of the Network. A route is replaced by two changes: a deletion, and an addition right after
+/// it. The findings (messages for the operator) are about the Network, not about nodes.
 pub type RoutePlan = Plan<RouteChange, RouteFacts>;
 
 /// The data of a route plan: the routes that exist or are needed, and a plan for each node.
@@ -24,16 +24,16 @@ pub struct RouteFacts {
     /// The plans for the nodes that need a route, or about which there is a message for the operator, sorted by the
     /// name of the node.
     pub nodes: Vec<NodeRoutePlan>,
-    /// Whether a needed route is blocked by a route that may belong to another cluster. After the routes that are not
-    /// blocked were added, the next comparison sometimes shows that there is no other cluster.
+    /// Whether a needed route is blocked by a route that may belong to another cluster. When the routes that are not
+    /// blocked were added, the next comparison sometimes shows that no other cluster uses the Network.
     pub is_in_doubt: bool,
 }
 
-/// The plan for one node whose pods need routes. Its only possible write sets the condition `NetworkUnavailable`. Its
-/// `obstacle` is the reason why a route of the node can't be made.
+/// The plan for one node whose pods need routes. Its only possible write sets the condition `NetworkUnavailable` of the
+/// node. Its `obstacle` says why a route of the node can't be made.
 pub type NodeRoutePlan = Plan<NodeChange, NodeRoutes>;
 
-/// The routes that one node needs, and the condition that the node must have.
+/// The routes that one node needs, and the value that its condition `NetworkUnavailable` must have.
 #[derive(Clone, Debug, Default)]
 pub struct NodeRoutes {
     pub node: Arc<KubeNode>,
@@ -46,7 +46,7 @@ pub struct NodeRoutes {
     pub is_in_doubt: bool,
 }
 
-/// One destination, with the route that exists and the route that is needed.
+/// One row of the plan for routes: a destination, the route that exists there, and the route that a node needs there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteRow {
     pub destination: Ipv4Net,
@@ -54,7 +54,8 @@ pub struct RouteRow {
     pub have: Option<Route>,
     /// The route that a node needs. `None` when no node needs a route to the destination.
     pub want: Option<Route>,
-    /// The name of the node that needs the route. When no node needs it, this is the node whose server is the gateway.
+    /// The name of the node that needs the route. When no node needs it, the name of the node to whose server the route
+    /// leads.
     pub node: Option<String>,
     /// The name of the server whose address is the gateway of the route.
     pub server: Option<String>,
@@ -74,19 +75,19 @@ named! {
         WrongGateway = "wrong gateway",
         /// The gateway of the route is not the address of any server, so packets are lost.
         Blackhole = "blackhole",
-        /// No node needs the route. It leads to the server of a node, overlaps a needed route, or was needed in an
-        /// earlier comparison.
+        /// No node needs the route, and it can be deleted. It leads to the server of a node, or overlaps a needed
+        /// route, or was needed in an earlier comparison.
         Unwanted = "unwanted",
-        /// The route leads to a server that belongs to no node.
+        /// The route leads to a server that belongs to no node. It is only reported.
         Stale = "stale",
-        /// The route is not changed, because a node may need it: the server or the pod CIDR of the node is not known.
+        /// The route is not changed, because a node may need it whose server or pod CIDR is not known.
         LeftAlone = "left alone",
         /// The destination is outside of `--cluster-cidr`, so the route is never changed.
         NotOurs = "not ours",
     }
 }
 
-/// What the plan does about a destination.
+/// What the plan does about the route to a destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RouteStep {
     Nothing,
@@ -99,7 +100,8 @@ pub enum RouteStep {
 
 impl RoutePlan {
     /// Whether the plan deletes a route, or can't give a node its route. Such a plan must be made from a list of
-    /// servers that is newer than the list of routes. An older list could lack a server that was created since then.
+    /// servers that is newer than the list of routes. An older list could lack a server that was created in the
+    /// meantime.
     pub(super) fn needs_all_servers(&self) -> bool {
         self.changes.iter().any(|change| change.is_deletion) || self.is_blocked()
     }
@@ -109,8 +111,8 @@ impl RoutePlan {
         self.nodes.iter().any(|node| node.obstacle.is_some())
     }
 
-    /// Records in the plan that the cloud refused this change. If the change adds the route of a node, the error is
-    /// stored as the reason why the node gets no route.
+    /// Records in the plan that the cloud refused this change. If the change adds the route of a node, the error
+    /// becomes the `obstacle` in the plan of the node.
     pub(super) fn block(&mut self, change: &RouteChange, error: &ProviderError) {
         let mut nodes = self.nodes.iter_mut();
         let node = nodes.find(|node| Some(&node.object.name) == change.node.as_ref());
@@ -122,8 +124,8 @@ impl RoutePlan {
         }
     }
 
-    /// Removes all changes and findings. They may be wrong when one of the two APIs did not answer while the plan was
-    /// made.
+    /// Removes all changes and findings from the plan. The changes and findings may be wrong, because the API of
+    /// Kubernetes or of the cloud did not answer and its data are missing.
     pub(super) fn forget_changes(&mut self) {
         self.changes.clear();
         self.findings.clear();
@@ -133,7 +135,8 @@ impl RoutePlan {
         }
     }
 
-    /// Returns a proposal for each node with a plan, and for each changed destination that belongs to no node.
+    /// Returns the changes of the plan as texts: one proposal for each node that has a plan, and for each changed
+    /// destination that belongs to no node.
     pub fn proposals(&self) -> Vec<Proposal> {
         let routes = self.changes.iter().map(|change| Proposal {
             object: change.object(),
@@ -153,8 +156,8 @@ impl RoutePlan {
 }
 
 impl RouteRow {
-    /// Returns the state of the destination when the network has exactly these routes. Returns `None` when the route
-    /// that existed is gone and no route is needed.
+    /// Returns the state of the destination when the network has exactly the given routes. Returns `None` when the
+    /// existing route was deleted and no node needs a route there.
     pub(super) fn state_with(&self, routes: &HashSet<Route>) -> Option<State> {
         let lacks = |route: Route| !routes.contains(&route);
         match (self.have, self.want) {
@@ -166,14 +169,15 @@ impl RouteRow {
 }
 
 impl State {
-    /// Returns the name of the state with `_` instead of spaces, as the value of a metric label.
+    /// Returns the name of the state for a metric label, with `_` instead of spaces.
     pub fn label(self) -> String {
         self.name().replace(' ', "_")
     }
 }
 
 impl NodeRoutePlan {
-    /// Plans the write that corrects the condition `NetworkUnavailable` of the node.
+    /// Plans the write that sets the condition `NetworkUnavailable` of the node, if it has another value than it must
+    /// have.
     pub(super) fn set_condition(&mut self) {
         self.version = self.node.metadata.resource_version.clone();
         let says = self.node.condition(NETWORK_UNAVAILABLE);
@@ -196,8 +200,8 @@ mod tests {
         let (old, new) = (route("10.0.0.9"), route("10.0.0.2"));
         let (has_old, wants_new) = (Some(old), Some(new));
         let [ok, missing] = [State::Ok, State::Missing].map(Some);
-        // Each case has the state, the route that existed, and the needed route. The array has the expected states:
-        // while the network has the old route, while it has no route, and while it has the new route.
+        // Each case has a state, the route that existed, and the route that is needed. The array has the states that
+        // must follow: while the network has the old route, while it has neither, and while it has the new route.
         let cases = [
             (State::WrongGateway, has_old, wants_new, [Some(State::WrongGateway), missing, ok]),
             (State::Blackhole, has_old, None, [Some(State::Blackhole), None, None]),

@@ -1,10 +1,10 @@
-//! Decides which changes of Services are taken up, and who pays for their calls. Each namespace has a share of
-//! the project's calls.
+//! Decides which changes of Services the controller works on now, and which namespace's share of API calls is charged
+//! for them. Each namespace has a share of the calls that the cloud project allows.
 //!
-//! A change is taken up while its namespace has calls left. A Service whose change waits is planned as it was before
-//! the change, so that everything is still done for which nodes, Secrets, comparisons and other Services ask. A new
-//! Service waits as a whole. Deletions never wait. The Services that are there at the first look after a start pay
-//! nothing for being taken up.
+//! The controller works on a change while the namespace has calls left. Otherwise the change waits, and the Service is
+//! planned with its spec and annotations from before the change, so that changes of nodes, Secrets and other Services
+//! are still carried out. A new Service without calls is not planned at all. Deletions never wait. Services that exist
+//! when the process starts cost their namespace nothing until they change.
 
 use super::agenda::{Agenda, News};
 use super::plan::{Want, want};
@@ -15,38 +15,42 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// How many calls most changes need: a list, one or two writes, and the questions whether the writes have ended. A
-/// change is begun only when the share has this many calls left.
+/// How many API calls most changes need: a list, one or two writes, and the requests that ask whether the writes have
+/// ended. A change is begun only when the namespace's share has this many calls left.
 const CALLS_OF_A_CHANGE: f64 = 5.0;
 
 #[derive(Default)]
 pub(super) struct Admission {
-    /// The share of each namespace. A share that is full again is dropped.
+    /// The share of API calls of each namespace, by the name of the namespace. A share that is full and unused is
+    /// removed.
     shares: HashMap<String, Arc<CallShare>>,
-    /// The Services that want a load balancer, by UID. A new Service that waits is not in this map.
+    /// The Services that want a load balancer, by UID. A new Service is added only when its namespace has API calls
+    /// left for it.
     admitted: HashMap<String, Admitted>,
-    /// The moment since which a change of the Service waits, by the UID of the Service.
+    /// The time since which a change of a Service has waited for API calls, by the UID of the Service.
     waiting: HashMap<String, Instant>,
-    /// How many more changes each namespace may begin until Kubernetes is read the next time.
+    /// How many more changes each namespace can begin before the Services are listed the next time.
     rooms: HashMap<String, usize>,
     has_looked: bool,
 }
 
 struct Admitted {
-    /// The Service as it may be planned. While a change waits, its annotations and its spec are those from
-    /// before that change.
+    /// The version of the Service for which the controller is allowed to plan. While a change waits for API calls, the
+    /// spec and the annotations are those from before that change.
     service: Arc<KubeService>,
-    /// The payer of the Service's calls until the Service is in order. `None` when the Service was in order since its
-    /// last change, or existed before this process started.
+    /// The share of API calls that is charged until the last change of the Service is carried out. `None` means that no
+    /// share is charged, because that change is already carried out, or because the Service existed when this process
+    /// started.
     payer: Option<Payer>,
-    /// The Service as it was before the change that is paid for. With this change, the Service may have left a load
-    /// balancer that other Services still use.
+    /// The Service as it was before the change that is being carried out. The change can move the Service away from a
+    /// load balancer that other Services share. The calls for those Services are then charged to the same share.
     before: Option<Arc<KubeService>>,
 }
 
 impl Admission {
-    /// Replaces each listed Service by the version that may be planned now. Returns the Services of which a change has
-    /// to wait from now on. `busy` are the payers of the changes that are being made.
+    /// Replaces each listed Service by the version for which the controller is allowed to plan now, and removes new
+    /// Services that have to wait. Returns the Services for which a change begins to wait for API calls. `busy` are the
+    /// payers (shares of calls) of the Services that are being worked on.
     pub(super) fn look(
         &mut self,
         services: &mut Vec<Arc<KubeService>>,
@@ -61,7 +65,7 @@ impl Admission {
         let changed = listed.iter().zip(&mut shown);
         let mut changed: Vec<_> =
             changed.filter(|(service, _)| self.is_changed(service, agenda)).collect();
-        // The Services are sorted by the time for which they have waited, the longest first.
+        // The Services whose change has waited longest come first.
         changed.sort_by_key(|(service, _)| {
             self.waiting.get(&service.metadata.uid).copied().unwrap_or(now)
         });
@@ -89,8 +93,8 @@ impl Admission {
         begin_to_wait
     }
 
-    /// Returns the version of a Service, which was just read again, that may be planned now. `None` when the Service
-    /// was created after Kubernetes was read for this tick. Such a Service waits for the next tick.
+    /// Takes a Service that was just read again, and returns the version of it for which the controller is allowed to
+    /// plan now. Returns `None` when the Service is new and its namespace has no API calls left for it.
     pub(super) fn again(
         &mut self,
         service: Arc<KubeService>,
@@ -104,9 +108,10 @@ impl Admission {
         self.admit(&service, agenda, has_room)
     }
 
-    /// Returns the payer of the present plan for the Service. When the plan is for a change of the Service itself, this
-    /// is the payer of that change. When it is for a change of another Service in the group, it is the payer of that
-    /// other change. `of_groups` is the result of [`Admission::payers_of_groups`].
+    /// Returns the payer, i.e. the share of API calls that is charged for the plan of this Service. When the Service
+    /// itself has an unfinished change, this is the payer of that change. Otherwise it is the payer of another Service
+    /// with an unfinished change that uses the same load balancer. `of_groups` is the result of
+    /// [`Admission::payers_of_groups`].
     pub(super) fn payer(
         &self,
         service: &KubeService,
@@ -124,7 +129,8 @@ impl Admission {
         })
     }
 
-    /// Returns the payer for each group in which a Service has an unfinished change that its namespace pays for.
+    /// Returns the payer (share of API calls) of an unfinished change for each group of Services that share a load
+    /// balancer. A group without an unfinished change is left out.
     pub(super) fn payers_of_groups(
         &self,
         group: impl Fn(&KubeService) -> Option<String>,
@@ -145,8 +151,8 @@ impl Admission {
         self.admitted.get(uid)?.payer.clone()
     }
 
-    /// Returns the UIDs of the Services whose own change is unfinished, and whose namespace has too few
-    /// calls left to continue it.
+    /// Returns the UIDs of the Services that have an unfinished change, but whose namespace has too few API calls left
+    /// to continue with it.
     pub(super) fn held_back(&self) -> impl Iterator<Item = &str> {
         self.admitted.keys().map(String::as_str).filter(|uid| self.is_held_back(uid))
     }
@@ -156,8 +162,7 @@ impl Admission {
         payer.is_some_and(|payer| payer.can_stop && calls_left(&payer.share) < CALLS_OF_A_CHANGE)
     }
 
-    /// Returns the UIDs of those given Services that have a waiting change, and are planned as they were
-    /// before that change.
+    /// Returns the UIDs of those given Services for which a change waits for API calls.
     pub(super) fn waiting_of(&self, services: &[Arc<KubeService>]) -> HashSet<String> {
         let uids = services.iter().map(|service| &service.metadata.uid);
         uids.filter(|uid| self.waiting.contains_key(*uid)).cloned().collect()
@@ -167,9 +172,9 @@ impl Admission {
         !self.waiting.is_empty()
     }
 
-    /// Notes that changes of the Service were stopped. `has_begun` means that some changes were already made, so that
-    /// the Service can't be planned any more as it was before its change. Returns whether the change of the Service
-    /// waits from now on.
+    /// Records that the work on a change of the Service was stopped, because its namespace has no API calls left.
+    /// `has_begun` means that a part of the change was already made. Otherwise the Service is planned again as it was
+    /// before the change. Returns whether the Service begins to wait now, and did not wait before.
     pub(super) fn stopped(&mut self, uid: &str, has_begun: bool) -> bool {
         if let Some(admitted) = self.admitted.get_mut(uid)
             && let Some(before) = admitted.before.take_if(|_| !has_begun)
@@ -180,8 +185,8 @@ impl Admission {
         self.waiting.insert(uid.to_owned(), clock::now()).is_none()
     }
 
-    /// Notes that the plan of the Service has ended. `unfinished` is who pays for the next try, if the Service is tried
-    /// again and anybody pays.
+    /// Records that the work on the Service has ended. `unfinished` is the payer (share of API calls) of the next try.
+    /// It is `None` when the Service is not tried again, or when no share is charged.
     pub(super) fn ended(&mut self, service: &Arc<KubeService>, unfinished: Option<Payer>) {
         if let Some(admitted) = self.admitted.get_mut(&service.metadata.uid)
             && !asks_otherwise(&admitted.service, service)
@@ -191,7 +196,8 @@ impl Admission {
         }
     }
 
-    /// Forgets Services that do not exist any more or want no load balancer any more, and shares that nobody uses.
+    /// Forgets Services that do not exist any more or want no load balancer any more. Also forgets shares of API calls
+    /// that are full and unused.
     fn forget(&mut self, listed: &[Arc<KubeService>], now: Instant) {
         let wanting = listed.iter().filter(|service| want(service) == Want::Ensure);
         let uids: HashSet<&str> = wanting.map(|service| &*service.metadata.uid).collect();
@@ -200,8 +206,8 @@ impl Admission {
         self.shares.retain(|_, share| !share.is_full(now) || Arc::strong_count(share) > 1);
     }
 
-    /// Whether the Service asks for something other than the version of it that was admitted last. When both ask for
-    /// the same, the given version is stored in its place.
+    /// Whether the Service has changed, in a way that needs API calls, since the controller was last allowed to plan
+    /// for it. When it has not changed in this way, the given version is stored in place of the earlier version.
     fn is_changed(&mut self, service: &Arc<KubeService>, agenda: &Agenda) -> bool {
         let uid = &service.metadata.uid;
         let known = self.admitted.get(uid);
@@ -213,8 +219,8 @@ impl Admission {
         if news == News::Old {
             return false;
         }
-        // The data of the Service could not be read completely. Nothing is changed for the Service, so it
-        // needs no calls.
+        // The large fields of this Service were dropped, because they exceed a limit. The controller changes nothing
+        // for the Service, so no API calls are needed.
         if service.above.is_some() {
             self.admitted.remove(uid);
             self.take(service, None);
@@ -229,8 +235,8 @@ impl Admission {
         }
     }
 
-    /// Admits the change when there is room, and returns the changed Service. When there is no room, returns the
-    /// Service as it was before the change, or `None` when the Service is new and has to wait.
+    /// When `has_room` is true, stores the changed Service and returns it. Otherwise returns the Service as it was
+    /// before the change, or `None` when the Service is new and has to wait for API calls.
     fn admit(
         &mut self,
         service: &Arc<KubeService>,
@@ -244,8 +250,8 @@ impl Admission {
         }
         let known = self.admitted.get_mut(&service.metadata.uid)?;
         known.service = as_before(service, &known.service);
-        // While one change waits, another part of the Service may change as well, e.g. the finalizer. Anybody could
-        // repeat such changes without end, so the namespace pays for them.
+        // While a change of the spec waits, another part of the Service can change as well, e.g. the finalizer. Anybody
+        // could repeat such changes without end, so their calls are charged to the namespace's share.
         if agenda.news(&known.service) == News::Changed {
             known.payer = Some(own);
         }
@@ -264,8 +270,8 @@ impl Admission {
         Arc::clone(self.shares.entry(namespace.to_owned()).or_insert_with(full))
     }
 
-    /// Takes one of the changes that the namespace may begin until Kubernetes is read the next time. Returns `false`
-    /// when none is left.
+    /// Counts one more change that the namespace begins. Returns `false` when the namespace can begin no more changes
+    /// until the Services are listed the next time.
     fn enter(&mut self, namespace: &str, busy: &[Payer]) -> bool {
         let share = self.share(namespace);
         let is_own = |payer: &&Payer| payer.can_stop && Arc::ptr_eq(&payer.share, &share);
@@ -280,7 +286,7 @@ impl Admission {
     }
 }
 
-/// Returns one payer for each share.
+/// Returns one payer for each share of API calls in the list, so that no share is charged twice.
 pub(super) fn different(payers: impl IntoIterator<Item = Payer>) -> Vec<Payer> {
     let mut different: Vec<Payer> = Vec::new();
     for payer in payers {
@@ -292,7 +298,8 @@ pub(super) fn different(payers: impl IntoIterator<Item = Payer>) -> Vec<Payer> {
     different
 }
 
-/// Charges all of these calls to each payer, because each of the payers alone would have caused them.
+/// Subtracts the full number of API calls from the share of each payer, because each payer alone would have caused all
+/// these calls.
 pub(super) fn charge(payers: &[Payer], calls: u64) {
     for payer in payers {
         payer.share.charge(calls as f64, clock::now());
@@ -303,13 +310,15 @@ fn calls_left(share: &CallShare) -> f64 {
     share.left_after_reads(clock::now())
 }
 
-/// Whether the Services differ in a field that their owner may change, and whose change needs calls.
+/// Whether two versions of a Service differ in their spec or annotations. The owner of the Service can change these
+/// fields, and a change of them needs API calls.
 fn asks_otherwise(one: &Arc<KubeService>, other: &Arc<KubeService>) -> bool {
     !Arc::ptr_eq(one, other)
         && (one.spec != other.spec || one.metadata.annotations != other.metadata.annotations)
 }
 
-/// Returns the Service in its present version, but with the spec and annotations from before the change that waits.
+/// Returns the Service as it was `before` a change that still waits, but with the resource version, finalizers and
+/// status of `now`.
 fn as_before(now: &Arc<KubeService>, before: &Arc<KubeService>) -> Arc<KubeService> {
     if before.metadata.resource_version == now.metadata.resource_version {
         return Arc::clone(before);
@@ -338,7 +347,8 @@ mod tests {
         Arc::new(service)
     }
 
-    /// Returns what was shown of these Services, and how many of them begin to wait.
+    /// Returns two values: a text with the Services that are allowed to be planned, each with its version and IP, and
+    /// the number of Services that begin to wait.
     fn look(
         admission: &mut Admission,
         agenda: &Agenda,
@@ -406,7 +416,7 @@ mod tests {
         assert_eq!(look(&mut admission, &agenda, &late).1, 1);
         let later = [service("a", "1", "x"), late[0].clone(), late[1].clone()];
         assert_eq!(look(&mut admission, &agenda, &later).1, 1);
-        // The share gets the calls for one change.
+        // A negative charge adds calls to the share of API calls. Afterwards the share has enough calls for one change.
         admission.share("a").charge(-107.0, clock::now());
         let (shown, _) = look(&mut admission, &agenda, &later);
         assert_eq!(shown, "b 1 x, failing 1 x");

@@ -1,8 +1,8 @@
-//! Decides when a Service is planned and why. The reason decides how old the list of load balancers for the plan may
-//! be, and how urgent its calls are.
+//! Decides when a plan for a Service is made, and for which reason. The reason decides how old the list of load
+//! balancers may be, and how urgent the API calls are.
 //!
-//! [`Agenda`] takes note of what was seen, planned, written, missed and ended. [`Agenda::next`] says which
-//! work is next.
+//! [`Agenda`] is told which objects were seen, which plans were made, and what was written. [`Agenda::next`] returns
+//! the Services for which plans are made next.
 
 use super::observe::{self, FullName, SeenObjects, candidates, full_name};
 use super::plan::{Want, want};
@@ -16,8 +16,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-/// How often load balancers are listed only to find orphans, while there are neither Services of ours nor orphans. This
-/// state ends when a Service is seen whose load balancer could become an orphan.
+/// How often load balancers are listed only to find orphans (load balancers whose Service does not exist), while this
+/// controller has no Services to manage and no orphans are known. As soon as there is a Service to manage, orphans are
+/// searched at the usual intervals again.
 const QUIET_PERIOD: Duration = Duration::from_secs(24 * 3600);
 
 /// How often a Service is planned again while a departing node stays a target, and for how long. Later, only the regular
@@ -25,28 +26,32 @@ const QUIET_PERIOD: Duration = Duration::from_secs(24 * 3600);
 const KEPT_PERIOD: Duration = Duration::from_secs(60);
 const KEPT_AT_MOST: Duration = Duration::from_secs(600);
 
-/// A list of load balancers that is older than this is too old for a write. The age is measured by the machine's clock,
-/// because plans and reads take as long in a test as elsewhere.
+/// A list of load balancers that is older than this is too old for a write. The time is real time, even when the
+/// program's clock runs faster in a test, because reads and plans take real time there, too.
 const LIST_MAX_AGE: Duration = Duration::from_secs(5);
 
-/// Decides when Services are planned, and when orphans are searched.
+/// Decides when plans for Services are made, and when to search for orphans (load balancers whose Service does not
+/// exist).
 #[derive(Default)]
 pub(super) struct Agenda {
-    /// The moments of the last comparison, the last failures and the last writes to load balancers.
+    /// The times of the last comparison with the cloud and of the last write to load balancers, and the failed Services
+    /// with the times of their next tries.
     pub(super) schedule: Schedule,
-    /// The facts for which each Service was planned last, by UID.
+    /// What is remembered about the last plan of each Service, by the UID of the Service.
     planned: HashMap<String, PlannedFacts>,
-    /// Name and resource version of each Service that was seen last, by UID.
+    /// The name and the resource version that each Service had in the last list, by UID.
     seen: HashMap<String, (FullName, String)>,
     pub(super) dependencies: Dependencies,
-    /// Whether any Service has or wants a load balancer of ours.
+    /// Whether any Service wants a load balancer from this controller, or still has one.
     has_services: bool,
-    /// The lists of Services and nodes from the last read at which no Service was due or in work.
+    /// The lists of Services and nodes that were read when no Service needed a plan and none was being worked on. While
+    /// a read returns the same lists, nothing has to be done.
     settled: Lists,
-    /// The UIDs of Services whose finalizer was removed because they are left alone. When such a Service has the
-    /// finalizer again, another daemon with another class or selector has added it.
+    /// The UIDs of Services that this controller must not manage, and whose finalizer it has removed. When such a
+    /// Service has the finalizer again, another instance of this program with another class or selector has added it.
     released: HashSet<String>,
-    /// The start of the last comparison of all Services, if no search for orphans has followed it yet.
+    /// The start of the last comparison of all Services with their load balancers. `None` when a search for orphans
+    /// (load balancers whose Service does not exist) has already followed that comparison.
     orphans_due: Option<Instant>,
     /// The Services on whose load balancers a departing node stays a target, by UID.
     kept: HashMap<String, KeptSince>,
@@ -74,58 +79,62 @@ pub(super) struct NextServices {
     pub(super) reads: Reads,
 }
 
-/// The difference between a Service in a list and the Service for which the last plan was made.
+/// How a Service in a list differs from the version for which its last plan was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum News {
-    /// The Service was not planned before.
+    /// No plan was made for the Service yet.
     New,
     Changed,
-    /// Nothing on which a plan depends has changed.
+    /// Nothing in the Service on which its plan depends has changed.
     Same,
-    /// The Service in the list is older than the version that was planned last. Several lists in a row may
-    /// be as old as this.
+    /// The list shows a version of the Service that is older than the version for which the last plan was made. The
+    /// next lists can show the older version, too.
     Old,
 }
 
-/// The conditions under which a pass may plan a Service.
+/// Says which Services a sync pass is allowed to plan.
 pub(super) struct PassScope<'a> {
     pub(super) selection: &'a Selection,
-    /// Whether Services that are left alone are planned, too.
+    /// Whether Services that this controller must not manage are planned as well, so that a person can see them.
     pub(super) shows_all: bool,
-    /// UIDs of Services that can't be planned now, because their changes are being made or wait for calls.
+    /// UIDs of Services that must not be planned now, because they are being changed, or because their changes wait for
+    /// API calls.
     pub(super) barred: HashSet<&'a str>,
-    /// How often all Services are compared.
+    /// The time between two comparisons of all Services with their load balancers.
     pub(super) period: Duration,
 }
 
-/// Lists of Services and nodes as they were read. Two lists are equal when they are at the same memory address, because
-/// a read without a change returns the same memory.
+/// References to a list of Services and to a list of nodes. A read that finds no change returns the same memory as the
+/// read before, so the lists are equal when their memory addresses are equal.
 type Lists = (Weak<Vec<Arc<KubeService>>>, Weak<Vec<Arc<KubeNode>>>);
 
-/// The facts for which a plan was made.
+/// What is remembered about the last plan of a Service: hashes of the objects from which the plan was made, and what
+/// happened since.
 struct PlannedFacts {
     service: u64,
     dependencies: u64,
-    /// The version in the last list of Services, when the planned or written version was newer than the list.
+    /// The version of the Service in the last list, when a newer version was planned or written. A list that still
+    /// shows the older version is old.
     superseded: Option<String>,
-    /// Whether the last plan was not carried out completely. The Service is then due at once, even when it
-    /// did not change.
+    /// Whether the last plan was not carried out completely. A new plan is then due at once, even when the Service did
+    /// not change.
     is_missed: bool,
 }
 
-/// Fingerprints of all objects in Kubernetes on which the plan of a Service depends, besides the Service itself.
+/// Hashes of the nodes, Secrets and other Services on which the plans of Services depend.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Dependencies {
     nodes: u64,
-    /// For each Service, a fingerprint of the Services of its group and of the Secrets that it names. The key is the
-    /// UID of the Service. A Service without a group and without Secrets has no entry.
+    /// For each Service, a hash of the Secrets that it names and of the Services that share its load balancer. The key
+    /// is the UID of the Service. A Service without such objects has no entry.
     others: HashMap<String, u64>,
     /// Whether any Services share a load balancer.
     pub(super) has_groups: bool,
 }
 
 impl Agenda {
-    /// Returns the Services that are planned next, out of those that Kubernetes has shown.
+    /// Returns the Services in `seen` that need a plan now, each with the reason, and how new the data for these plans
+    /// must be.
     pub(super) fn next(&self, seen: &SeenObjects, scope: &PassScope) -> NextServices {
         let now = clock::now();
         let may_be_planned = |service: &&Arc<KubeService>| {
@@ -142,22 +151,24 @@ impl Agenda {
         let services = seen.services.iter().filter(may_be_planned);
         let services = services.filter_map(|service| Some((Arc::clone(service), why(service)?)));
         let services: Vec<_> = services.collect();
-        // A comparison plans these Services too.
+        // When all Services are compared, the data must be new enough for a comparison, even if each Service here has
+        // another reason for its plan.
         let compared = seen.is_comparison.then_some(Why::Compared);
         let whys = services.iter().map(|(_, why)| *why).chain(compared);
         let reads = self.schedule.reads(whys, scope.period);
         NextServices { services, reads }
     }
 
-    /// Returns how the load balancers are read for plans that are carried out. A list must have been requested after
-    /// `since`, because changes of the same Services were being made until then.
+    /// Returns how old the list of load balancers may be for plans that are carried out, and how urgent its request is.
+    /// The list must have been requested after `since`, because the same Services were being changed until then.
     pub(super) fn reads_for_writes(since: Instant, for_people: bool) -> Reads {
         let max_age = clock::since(since).min(clock::from_machine(LIST_MAX_AGE));
         let urgency = if for_people { Urgency::Needed } else { Urgency::Changed };
         Reads { max_age, urgency }
     }
 
-    /// Returns the reason why the Service is due, when no person asked for it. `None` when the Service is not due.
+    /// Returns the reason why the Service needs a plan now, apart from the request of a person. `None` when it needs no
+    /// plan.
     fn why(&self, service: &KubeService, is_comparison: bool, now: Instant) -> Option<Why> {
         let uid = &service.metadata.uid;
         if self.released.contains(uid) {
@@ -170,7 +181,7 @@ impl Agenda {
             if self.kept.get(uid).is_some_and(|kept| kept.is_due(now)) {
                 return Some(Why::Kept);
             }
-            // A Service that failed is planned again by its backoff, and not by a comparison.
+            // A Service that failed and waits for its next try is left out of the comparison.
             let is_compared = is_comparison && !self.schedule.backoff.is_waiting(uid, now);
             is_compared.then_some(Why::Compared)
         })
@@ -187,7 +198,7 @@ impl Agenda {
         is_overtaken.then_some(Why::Overtaken)
     }
 
-    /// Returns how the Service differs from the Service for which its last plan was made.
+    /// Returns how the Service differs from the version for which its last plan was made.
     pub(super) fn news(&self, service: &KubeService) -> News {
         let version = Some(&service.metadata.resource_version);
         match self.planned.get(&service.metadata.uid) {
@@ -198,8 +209,9 @@ impl Agenda {
         }
     }
 
-    /// Whether the lists are the same as when no Service was due, and no Service is due now. Secrets, and Services of
-    /// other types, are not part of these lists, so the answer is `false` when there are any.
+    /// Whether nothing has to be done now. This is so when the lists of Services and nodes are the same as at a time
+    /// when no Service needed a plan, and no comparison or retry is due. Secrets, and Services whose type is not
+    /// LoadBalancer, are not part of these lists. When such objects matter, the answer is `false`.
     pub(super) fn is_settled(&self, seen: &SeenObjects, now: Instant) -> bool {
         let is_retry_due = |service: &Arc<KubeService>| {
             self.schedule.backoff.is_retry_due(&service.metadata.uid, now)
@@ -214,12 +226,12 @@ impl Agenda {
             && !self.kept.values().any(|kept| kept.is_due(now))
     }
 
-    /// Returns the names of the Services that, when they were last read, had type LoadBalancer or our finalizer.
+    /// Returns the names of the Services that had type LoadBalancer or our finalizer at the last read.
     pub(super) fn names(&self) -> BTreeSet<FullName> {
         self.seen.values().map(|(name, _)| name.clone()).collect()
     }
 
-    /// Notes the result of a look at Kubernetes. Services that do not exist any more are forgotten.
+    /// Records which Services and nodes Kubernetes has shown, and forgets Services that do not exist any more.
     pub(super) fn saw(&mut self, seen: &SeenObjects, dependencies: Dependencies) {
         let listed = seen.services.iter().map(|service| {
             let metadata = &service.metadata;
@@ -239,13 +251,13 @@ impl Agenda {
         self.quiet_since = self.quiet_since.filter(|_| !self.has_services);
     }
 
-    /// Takes note that no Service was due, and that no Service is worked on.
+    /// Records that, with these lists of Services and nodes, no Service needs a plan and none is being worked on.
     pub(super) fn settle(&mut self, seen: &SeenObjects) {
         self.settled = lists(seen);
     }
 
-    /// Notes that this version of the Service was planned, and that its plan used nodes at least as new as those that
-    /// Kubernetes showed last.
+    /// Records that a plan was made for this version of the Service, from nodes at least as new as those in the last
+    /// list.
     pub(super) fn planned(&mut self, service: &KubeService) {
         let planned = PlannedFacts {
             service: fingerprint(service),
@@ -256,7 +268,7 @@ impl Agenda {
         self.planned.insert(service.metadata.uid.clone(), planned);
     }
 
-    /// Takes note that a plan has written to the Service. `service` is the Service after the write.
+    /// Records that this controller has written to the Service. `service` is the Service after the write.
     pub(super) fn written(&mut self, service: &KubeService) {
         let superseded = self.superseded(service);
         if let Some(planned) = self.planned.get_mut(&service.metadata.uid) {
@@ -268,8 +280,7 @@ impl Agenda {
         }
     }
 
-    /// Returns the version that the Service has in the last list, when that version differs from the
-    /// version of `service`.
+    /// Returns the version that the Service has in the last list, if `service` has another version.
     fn superseded(&self, service: &KubeService) -> Option<String> {
         let (_, listed) = self.seen.get(&service.metadata.uid)?;
         let is_newer = *listed != service.metadata.resource_version;
@@ -288,15 +299,16 @@ impl Agenda {
         }
     }
 
-    /// Notes that the plan of the Service was not carried out completely. The Service is due at once.
+    /// Records that the plan of the Service was not carried out completely, so that a new plan is due at once.
     pub(super) fn missed(&mut self, uid: &str) {
         if let Some(planned) = self.planned.get_mut(uid) {
             planned.is_missed = true;
         }
     }
 
-    /// Notes that the work on the Service was stopped because its namespace has no calls left. `has_begun` means that a
-    /// part of the plan was carried out. Otherwise the Service is planned again as it was before its change.
+    /// Records that the work on the Service was stopped, because its namespace has no API calls left. `has_begun` means
+    /// that a part of the plan was carried out. Otherwise the next plan is made for the Service as it was before its
+    /// change.
     pub(super) fn stopped(&mut self, uid: &str, has_begun: bool) {
         if has_begun {
             self.missed(uid);
@@ -305,9 +317,9 @@ impl Agenda {
         }
     }
 
-    /// Returns the moment after which the data for a search of orphans must have been requested. `None` when no search
-    /// is due. A search is due after a comparison of all Services, and `compared` is the start of that comparison.
-    /// `is_free` means that no changes are being made.
+    /// Returns the time after which the data for a search for orphans (load balancers whose Service does not exist)
+    /// must have been requested. Returns `None` when no search is due. A search is due after a comparison of all
+    /// Services, which began at `compared`, as soon as no changes are being made (`is_free`).
     pub(super) fn next_orphan_search(
         &mut self,
         compared: Option<Instant>,
@@ -320,8 +332,8 @@ impl Agenda {
         self.orphans_due.take_if(|_| is_free)
     }
 
-    /// Notes that a search for orphans began at `begun`. `found` is the number of orphans, or `None` when the cloud did
-    /// not answer the search.
+    /// Records that a search for orphans (load balancers whose Service does not exist) began at `begun`. `found` is the
+    /// number of orphans, or `None` when the search failed.
     pub(super) fn searched_orphans(&mut self, begun: Instant, found: Option<usize>) {
         let is_quiet = !self.has_services && found == Some(0);
         self.quiet_since = is_quiet.then_some(begun);
@@ -336,7 +348,8 @@ impl Dependencies {
         departures.hash(&mut of_nodes);
         for (node, _) in candidates(&seen.nodes, provider) {
             node.name().hash(&mut of_nodes);
-            // A node that was deleted and registered again is another node with the same content.
+            // A node that was deleted and registered again is another node, even when its name and content are the
+            // same.
             node.metadata.uid.hash(&mut of_nodes);
             node.spec.provider_id.hash(&mut of_nodes);
             for label in node.metadata.labels.iter() {
@@ -369,8 +382,9 @@ fn lists(seen: &SeenObjects) -> Lists {
     (Arc::downgrade(&seen.list), Arc::downgrade(&seen.nodes))
 }
 
-/// For each Service in a group, returns a hash of all Services of the group. The map has the UIDs of the Services as
-/// keys. `key` returns the group of a Service.
+/// Returns a hash for each Service that shares a load balancer with other Services. All Services of such a group have
+/// the same hash, which is made from all of them. The keys are the UIDs of the Services. `key` returns the group of a
+/// Service.
 fn of_groups(
     services: &[Arc<KubeService>],
     key: impl Fn(&KubeService) -> Option<String>,
@@ -421,7 +435,7 @@ mod tests {
         service
     }
 
-    /// An agenda, and what Kubernetes shows to it.
+    /// The state of a test: the agenda, which decides what is planned next, and the objects that Kubernetes shows.
     struct World {
         _clock: SimulationGuard,
         agenda: Agenda,
@@ -432,7 +446,7 @@ mod tests {
     }
 
     impl World {
-        /// Services `a` and `b` are at version 1, were compared now, and are in order.
+        /// Creates a state in which Services `a` and `b` have version 1, were compared just now, and need no changes.
         fn in_order() -> World {
             let mut world = World {
                 _clock: simulated(),
@@ -455,7 +469,7 @@ mod tests {
             self.sees();
         }
 
-        /// Lets Kubernetes show `a` with this version and IP, and `b` unchanged.
+        /// Sets the version and the IP of Service `a` in the next list. Service `b` stays as it is.
         fn shows(&mut self, version: u32, ip: &str) {
             self.lists(&[service("a", version, ip), service("b", 1, "old")]);
         }
@@ -478,7 +492,8 @@ mod tests {
             clock::sleep(Duration::from_secs(seconds));
         }
 
-        /// Returns the Services that are planned next, how old the list of load balancers may be, and the urgency.
+        /// Returns, as text, the Services that are planned next with the reasons, how old the list of load balancers
+        /// may be, and how urgent its request is.
         fn next(&mut self) -> String {
             let now = clock::now();
             self.seen.is_comparison = self.agenda.schedule.is_comparison_due(PERIOD, now);
@@ -508,7 +523,7 @@ mod tests {
 
     type Story = fn(&mut World);
 
-    /// The events of each case, and what is planned next.
+    /// Each case has a name, its events, and the Services that must be planned next.
     #[rustfmt::skip] // A case is a line.
     const CASES: &[(&str, Story, &str)] = &[
         ("nothing happens", |_| {}, ""),
@@ -522,12 +537,12 @@ mod tests {
         ("a Service was away", |it| { it.lists(&[]); it.agenda.written(&service("a", 2, "old")); it.shows(2, "old"); }, "a Changed, b Changed: any age, Changed"),
         ("a node comes", |it| { it.nodes = 2; it.sees(); }, "a Overtaken, b Overtaken: any age, Changed"),
         ("a Service is neither ours nor ever was", |it| it.lists(&[KubeService::default()]), ""),
-        // The process died.
+        // The process was restarted, so the agenda does not remember any earlier plan.
         ("a new process begins", |it| it.agenda = Agenda::default(), "a Changed, b Changed: 150 s, Changed"),
-        // Many changes come.
+        // A Service changes many times.
         ("each of many changes was planned", |it| (2..99).for_each(|version| { it.shows(version, &version.to_string()); assert_eq!(it.next(), "a Changed: any age, Changed"); it.plans("a", version, &version.to_string()); }), ""),
         ("many changes come during work", |it| { it.at_work.insert("a"); (2..99).for_each(|version| it.shows(version, "new")); assert_eq!(it.next(), ""); it.at_work.clear(); }, "a Changed: any age, Changed"),
-        // A change comes during work.
+        // The Service or a node changes while the Service is worked on.
         ("work ended, and its Service changed meanwhile", |it| { it.shows(2, "new"); it.agenda.written(&service("a", 3, "new")); }, ""),
         ("work ended, and its Service was changed to something else", |it| { it.agenda.written(&service("a", 2, "old")); it.shows(3, "new"); }, "a Changed: any age, Changed"),
         ("a node comes during work, and a write of the plan does not make up for it", |it| { it.nodes = 2; it.sees(); it.agenda.written(&service("a", 2, "old")); it.plans("b", 1, "old"); }, "a Overtaken: any age, Changed"),
@@ -535,7 +550,7 @@ mod tests {
         ("a plan was not begun", |it| it.agenda.missed("a"), "a Overtaken: any age, Changed"),
         ("a plan that was not begun is made again", |it| { it.agenda.missed("a"); it.plans("a", 1, "old"); }, ""),
         ("nothing of a plan may count", |it| it.agenda.stopped("a", false), "a Changed: any age, Changed"),
-        // The list is old.
+        // The list of Services is older than the last plan.
         ("the list is older than the plan", |it| it.plans("a", 2, "new"), ""),
         ("the list is older than the plan, and a node comes", |it| { it.plans("a", 2, "new"); it.nodes = 2; it.sees(); it.plans("b", 1, "old"); }, "a Overtaken: any age, Changed"),
         ("the list is older than a write", |it| it.agenda.written(&service("a", 2, "new")), ""),
@@ -545,7 +560,7 @@ mod tests {
         ("after 410 the list is older than the one before", |it| { it.shows(2, "new"); it.plans("a", 2, "new"); it.shows(1, "old"); }, "a Changed: any age, Changed"),
         ("that list was read again, and is no news any more", |it| { it.shows(2, "new"); it.plans("a", 2, "new"); it.shows(1, "old"); it.plans("a", 2, "new"); }, ""),
         ("the load balancers were written to since they were listed", |it| { it.agenda.schedule.last_write = Some(clock::now()); it.passes(10); it.shows(2, "new"); }, "a Changed: 10 s, Changed"),
-        // Backoff.
+        // The Service failed, and waits before its next try.
         ("a try failed", |it| { it.fails(1); it.passes(4); }, ""),
         ("the wait is over", |it| { it.fails(1); it.passes(8); }, "a Retried: any age, Changed"),
         ("a Service changes during the wait", |it| { it.fails(1); it.shows(2, "new"); }, "a Changed: any age, Changed"),
@@ -581,7 +596,8 @@ mod tests {
         assert!(!is_settled(&world), "another list");
     }
 
-    /// Load balancers are not listed for orphans at each comparison when nothing is left.
+    /// Orphans (load balancers whose Service does not exist) are searched after each comparison of all Services. While
+    /// there are no Services and no orphans, one search a day is enough.
     #[test]
     fn orphans_are_searched_after_a_comparison_and_once_a_day_where_there_is_nothing() {
         let mut world = World::in_order();
@@ -609,7 +625,7 @@ mod tests {
 
     type Edit = fn(&mut Vec<KubeService>);
 
-    /// The namespace is the group in this test.
+    /// In this test, all Services of a namespace share a load balancer, i.e. are a group.
     #[test]
     fn a_change_of_a_group_is_news_for_its_members_alone() {
         let service = |(uid, group): (&str, &str)| {
@@ -625,7 +641,7 @@ mod tests {
             })
         };
         let before = numbers(&all);
-        // Each case has a change, and the Services for which the change is news.
+        // Each case has a change, and the UIDs of the Services that need a new plan because of it.
         let cases: [(&str, Edit, &[&str]); 5] = [
             ("nothing", |_| {}, &[]),
             ("a member", |all| all[0].spec.load_balancer_ip = "1".into(), &["a", "b"]),

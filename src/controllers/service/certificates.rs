@@ -14,31 +14,34 @@ use crate::kube::ObjectReference;
 use crate::provider::{Change, TlsSecrets, Urgency, calls::counted};
 use std::time::Duration;
 
-/// The kind of the object in a plan. All certificates are one object.
+/// The kind of object in the plan that deletes certificates. All certificates together are one object of this kind.
 const KIND: &str = "certificates";
 
 /// The certificates that Services want, and the state of the search for certificates that nothing uses.
 #[derive(Default)]
 pub(super) struct CertificateSearch {
-    /// The contents of the Secrets that Services named in the last tick.
+    /// The contents of the Secrets that Services named, as of the last sync pass.
     wanted: TlsSecrets,
-    /// Whether the certificates that Services want, or the load balancers that use them, may have changed.
+    /// Whether a search for unused certificates is due, because the wanted certificates or the load balancers may have
+    /// changed.
     pub(super) is_due: bool,
-    /// Whether the last search found no uploaded certificate at all, and none was uploaded since. The first value is
-    /// `false`, because an earlier process may have uploaded certificates.
+    /// Whether the last search found no certificate that was uploaded from a Secret, and no Service has named a Secret
+    /// since. This begins with `false`, because an earlier process may have uploaded certificates.
     none_exist: bool,
 }
 
 impl CertificateSearch {
-    /// Takes note of the current contents of the Secrets that Services name.
+    /// Stores the contents of the Secrets that Services name now. When they have changed, a search for unused
+    /// certificates is due.
     pub(super) fn saw(&mut self, wanted: &TlsSecrets) {
         self.is_due |= self.wanted != *wanted;
         self.none_exist &= wanted.is_empty();
         self.wanted.clone_from(wanted);
     }
 
-    /// Deletes the certificates that nothing uses, while no changes of load balancers are being made. `payers` are
-    /// those whose changes were made since the last search. Returns the plan with what was done.
+    /// Deletes the certificates that nothing uses, if a search is due. Must not be called while load balancers are
+    /// being changed. The calls of the search are charged to `payers`, the shares of API calls of the namespaces whose
+    /// changes ended in this sync pass. Returns the plan with what was done.
     pub(super) fn delete_unused(
         &mut self,
         apis: &Apis,
@@ -50,7 +53,7 @@ impl CertificateSearch {
         }
         let (found, calls) = counted(|| find(apis, &self.wanted, Urgency::CanWait));
         admission::charge(payers, calls);
-        // After an error, the next comparison of all Services finds these certificates.
+        // The error is only logged, because the search is repeated after the next comparison of all Services.
         let unused = found.inspect_err(|error| log::debug!("unused certificates: {error}")).ok()?;
         self.none_exist = unused.is_none();
         let mut plan = plan(unused?)?;
@@ -61,7 +64,7 @@ impl CertificateSearch {
 }
 
 /// Returns the deletions of certificates that nothing uses now. `wanted` are the contents of the Secrets that all
-/// Services name. `None` when there is no certificate that was uploaded from a Secret, used or not.
+/// Services name. Returns `None` when the cloud has no certificate that was uploaded from a Secret.
 pub(super) fn find(
     apis: &Apis,
     wanted: &TlsSecrets,
@@ -72,7 +75,8 @@ pub(super) fn find(
     };
     let all = observe::all_services(apis, Duration::MAX)?;
     let mut cluster = observe::cluster(apis, &all.value, &[])?;
-    // Nothing is deleted without an identity of the cluster.
+    // When the cluster's identity (a UID) is not known, nothing is deleted, because a certificate may belong to another
+    // cluster.
     if cluster.uid.is_empty() {
         return Ok(Some(Vec::new()));
     }
@@ -81,8 +85,8 @@ pub(super) fn find(
     unused.map_err(CacheError::Cloud)
 }
 
-/// Returns the plan of these deletions. Its object is not a Service, but commands display it like the plan of a
-/// Service. `None` when there are no deletions.
+/// Returns a plan with these deletions, or `None` when there are none. The object of the plan is not a Service, but
+/// commands display the plan like that of a Service.
 pub(super) fn plan(deletions: Vec<Box<dyn Change>>) -> Option<ServicePlan> {
     let object = ObjectReference { kind: KIND, ..ObjectReference::default() };
     let mut plan = ServicePlan::new(object, "", ServiceFacts::default());

@@ -1,5 +1,5 @@
-//! Reports the events of a Service: findings of its plan, and what was begun, made or failed in the cloud. Tells from
-//! past events how the last try went.
+//! Reports the events of a Service: the findings of its plan, and which changes in the cloud were begun, made or
+//! failed. Also finds out from past events whether the last try failed.
 
 use super::health::{Look, ServiceOutages};
 use super::observe::NAME;
@@ -15,7 +15,7 @@ use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The source of the events, which is the one that upstream's events have.
+/// The component that the events name as their source. Kubernetes' own service controller uses the same name.
 const EVENT_COMPONENT: &str = "service-controller";
 
 const ENSURED: &str = "Ensured load balancer";
@@ -44,27 +44,27 @@ pub(super) fn begin(apis: &Apis, plan: &ServicePlan, kind: ChangeKind) {
     report(apis, &plan.object, [Finding::info(reason, text)]);
 }
 
-/// Reports one change that is an event by itself.
+/// Reports a change that was made, if this change has an event of its own.
 pub(super) fn changed(apis: &Apis, plan: &ServicePlan, change: &dyn Change) {
     if let Some(finding) = change.event() {
         succeeded(apis, plan, &finding);
     }
 }
 
-/// Reports that the last change was made.
+/// Reports that all changes in the cloud were made. The kind of the changes decides which event it is.
 pub(super) fn done(apis: &Apis, plan: &ServicePlan, kind: ChangeKind) {
     let (reason, text) = match kind {
         ChangeKind::Settings => (Reason::EnsuredLoadBalancer, ENSURED),
         ChangeKind::Targets => (Reason::UpdatedLoadBalancer, UPDATED),
         ChangeKind::Removal => (Reason::DeletedLoadBalancer, "Deleted load balancer"),
-        // The function `changed` reports the last change of a release.
+        // The end of a load balancer's management has an event of its own, which `changed` has already reported.
         ChangeKind::Release => return,
     };
     succeeded(apis, plan, &Finding::info(reason, text));
 }
 
-/// Reports that the rest of a Service was synced. When a part of the Service was refused, the failure of that part is
-/// not reported as ended.
+/// Reports that a part of a Service was synced. When another part of the Service still fails, its failure is not
+/// reported as ended.
 fn succeeded(apis: &Apis, plan: &ServicePlan, finding: &Finding) {
     if fails(plan) {
         publish_beside_failures(apis, plan.object.seen_by(source(apis)), finding);
@@ -82,7 +82,7 @@ pub(super) fn failed(apis: &Apis, object: &ObjectReference, reason: Reason, why:
     report(apis, object, [finding]);
 }
 
-/// Reports that a change of the Service waits for calls.
+/// Reports that a change of the Service waits, because its namespace has used up its share of API calls.
 pub(super) fn waits(apis: &Apis, service: &KubeService) {
     report(apis, &service.object(), [plan::waiting(service)]);
 }
@@ -95,7 +95,7 @@ pub(super) fn outages(apis: &Apis, outages: &mut ServiceOutages, look: &Look) {
     }
 }
 
-/// Returns the reason of a failure.
+/// Returns the event reason for a failed change of this kind.
 pub(super) fn reason_of_failure(kind: ChangeKind) -> Reason {
     match kind {
         ChangeKind::Settings => Reason::SyncLoadBalancerFailed,
@@ -116,8 +116,9 @@ fn source(apis: &Apis) -> &'static str {
     component(apis, EVENT_COMPONENT, NAME)
 }
 
-/// Returns the events of ours, under either profile, about one Service or about all Services, with the oldest first.
-/// They are only displayed as history, because whoever may write events in a namespace can forge events there.
+/// Returns the events that this controller has written about one Service or about all Services, the oldest first.
+/// Events of both component names that the controller can use are included. The events are only displayed as history,
+/// because everybody who may write events in a namespace can forge them.
 pub fn past_events(
     apis: &Apis,
     one: Option<&ObjectReference>,

@@ -1,6 +1,8 @@
-//! Finds the Services that get no traffic. The cloud knows why a health check failed, unless the server is off.
+//! Finds the Services that get no traffic, and the causes of failed health checks. The cloud provider names each cause,
+//! except that a server is off: the list of servers shows this.
 //!
-//! One function decides what counts as healthy: [`Balancer::target_counts`](crate::provider::Balancer::target_counts).
+//! Which targets count as healthy is decided only in
+//! [`Balancer::target_counts`](crate::provider::Balancer::target_counts).
 
 use super::plan::{ServicePlan, Want, want};
 use crate::cache::Apis;
@@ -18,15 +20,16 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The time that the targets of a new Service may need to become healthy. During this time, they cause no
-/// failure and no event.
+/// How long the targets of a new Service may take to become healthy. During this time, a Service without a healthy
+/// target is not reported as an outage.
 const GRACE: Duration = Duration::from_secs(3 * 60);
 
 /// The number of targets with the same cause whose names are listed in a message.
 const NAMES_SHOWN: usize = 3;
 
-/// Adds the cause to each failed health check of ports that belong to the Services. Servers are taken from the last
-/// list. No call is made when no target is unhealthy. When the servers can't be read, no server counts as off.
+/// Adds the cause to each failed health check of the Services' ports. A server counts as off when the last list of
+/// servers says so. When that list can't be read, no server counts as off. When no target is unhealthy, nothing is
+/// read.
 pub(super) fn explain(apis: &Apis, nodes: &[Arc<KubeNode>], plans: &mut [ServicePlan]) {
     let mut found = plans.iter().filter_map(|plan| plan.cloud.found.as_ref());
     if found.all(|balancer| balancer.target_counts(None).unhealthy == 0) {
@@ -70,24 +73,25 @@ pub(super) fn explain(apis: &Apis, nodes: &[Arc<KubeNode>], plans: &mut [Service
     }
 }
 
-/// Returns the command that shows the Service beside its load balancer.
+/// Returns the command that shows a Service and its load balancer, e.g. `ccm lb inspect default/web`.
 pub fn inspect(service: &KubeService) -> String {
     shell_command("ccm lb inspect", &[&service.full_name()])
 }
 
-/// The trouble with the targets of a Service.
+/// What is wrong with the targets of a Service.
 pub struct Trouble {
     /// Whether no target is healthy although the Service is not new.
     pub is_outage: bool,
-    /// How many targets are healthy, and why the others are not.
+    /// Says how many targets are healthy, and why the other targets are not.
     pub message: String,
-    /// The advice for the most frequent cause. Causes that another check of `doctor` reports are left out. The text is
-    /// empty when no cause is left.
+    /// The advice for the most frequent cause. A server that is off does not count here, because another check of the
+    /// command `ccm doctor` gives advice for it. The text is empty when there is no other cause.
     pub fix: String,
 }
 
-/// Returns `None` when each checked target is healthy. Also returns `None` when some targets are healthy, and all
-/// others run no pod of a Service with traffic policy `Local`, so that they are expected to be unhealthy.
+/// Returns what is wrong with the targets of the plan's Service. Returns `None` when all checked targets are healthy.
+/// Also returns `None` when some targets are healthy, and the unhealthy targets are nodes without a pod of a Service
+/// with traffic policy `Local`. Such targets are expected to be unhealthy.
 pub fn trouble(plan: &ServicePlan) -> Option<Trouble> {
     let found = plan.cloud.found.as_ref()?;
     let uid = plan.object.uid.as_str();
@@ -128,7 +132,7 @@ pub fn trouble(plan: &ServicePlan) -> Option<Trouble> {
              become healthy"
         ));
     }
-    // A server that is off is left out, because the check `servers` reports what to do about it.
+    // A server that is off is left out, because the check `servers` of `ccm doctor` says what to do about it.
     let fixed_here = by_cause.values().filter(|(_, cause)| cause.kind != CauseKind::ServerOff);
     let most = fixed_here.max_by_key(|(names, _)| names.len());
     Some(Trouble {
@@ -144,41 +148,41 @@ fn is_young(service: &KubeService, at: Timestamp) -> bool {
     created.and_then(|created| created.checked_add(grace).ok()).is_some_and(|end| at < end)
 }
 
-/// The Services without a healthy target, as they were seen last. An event is written when a Service begins to be
-/// without a healthy target, and another event when that ends. A target counts as healthy when it is healthy on every
-/// port of the Service.
+/// The Services without a healthy target. An event is written when a Service has lost its last healthy target, and
+/// another event when it has one again. Here, a target counts as healthy only when it is healthy on every port of the
+/// Service.
 ///
-/// A new process does not know what the process before it saw. The new process reports what it finds, and leaves the
-/// event of the process before it is. An outage that ended between the two processes is not reported.
+/// This state is lost when the process restarts. The new process reports the outages that it finds, but leaves an event
+/// unchanged that the process before it has written. An outage that ended during the restart is not reported as ended.
 #[derive(Default)]
 pub(super) struct ServiceOutages {
     /// The UIDs of the Services without a healthy target.
     without_target: HashSet<String>,
-    /// Whether this process has looked at all Services at least once.
+    /// Whether this process has already looked at the health of all Services.
     has_looked: bool,
 }
 
-/// The results of the health checks when all load balancers were compared.
+/// The health of the targets, as a comparison of all load balancers has shown it.
 pub(super) struct Look<'a> {
     pub(super) services: &'a [Arc<KubeService>],
     pub(super) health: &'a [SeenHealth],
-    /// The age of the cloud's answer, by the wall clock.
+    /// How much real time has passed since the cloud's answer.
     pub(super) age: Duration,
-    /// How often all load balancers are compared.
+    /// The time between two comparisons of all load balancers.
     pub(super) period: Duration,
 }
 
 impl ServiceOutages {
-    /// Returns a finding for each Service whose state has changed since the last look. The second value is `true` when
-    /// there was no look before this one.
+    /// Returns a finding (a message for the operator) for each Service that has lost its last healthy target, or has a
+    /// healthy target again, since the last call. The second value is `true` at the first call.
     pub(super) fn changed<'a>(
         &mut self,
         look: &Look<'a>,
     ) -> (Vec<(&'a Arc<KubeService>, Finding)>, bool) {
         let mut counts: HashMap<&str, TargetCounts> = HashMap::new();
         for (uid, seen) in look.health.iter().flat_map(|health| &health.of_services) {
-            // A Service that moves is seen on two load balancers. The load balancer counts on which more targets of the
-            // Service are healthy.
+            // While a Service moves to another load balancer, it is seen on both. The health on the load balancer with
+            // more healthy targets of the Service is used.
             let most = counts.entry(uid).or_insert(*seen);
             if (seen.healthy, seen.serving) > (most.healthy, most.serving) {
                 *most = *seen;
@@ -231,8 +235,8 @@ impl Look<'_> {
         Finding::info(Reason::HealthyTarget, message)
     }
 
-    /// Returns when the health was seen, as a text for messages. The text has whole minutes, because each different
-    /// message would be another event.
+    /// Returns a text for messages that says how long ago the health was read. The text has whole minutes, because each
+    /// new text would create a new event.
     fn seen(&self) -> String {
         let age = match self.age.as_secs() / 60 {
             0 => "less than a minute ago".to_owned(),
@@ -250,7 +254,8 @@ mod tests {
     use crate::provider::BalancerUse;
     use serde_json::json;
 
-    /// Returns what is said of a Service whose only target is unhealthy, by an answer of this age.
+    /// Returns the message about a Service whose only target is unhealthy. `age_s` is the age of the cloud's answer in
+    /// seconds.
     fn said(age_s: u64) -> String {
         let service = json!({
             "metadata": { "name": "web", "namespace": "default", "uid": "u", "resourceVersion": "1" },

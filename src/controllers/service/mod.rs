@@ -1,26 +1,25 @@
-//! The service controller gives each Service of type LoadBalancer a load balancer, keeps it right, and takes it away.
+//! The service controller creates a load balancer for each Service of type LoadBalancer, keeps it in the desired state,
+//! and removes it.
 //!
-//! The way from a Service to its writes is `tick` → `take_up` → `sync`. `take_up` polls Services and nodes, and plans
-//! those that are due by what was read last (`observe`, `plan`). For what has to be written, `sync` reads everything
-//! again and plans once more. The finalizer is written, the executor makes the changes in the cloud, and then the
-//! status is written.
+//! In each `tick`, `take_up` polls Services and nodes, and makes a plan for each Service that needs one. These plans
+//! may use cached data (`observe`, `plan`). When a plan has a write, `sync` reads everything again and makes a new
+//! plan. Then it adds the finalizer, the executor makes the changes in the cloud, and `sync` writes the status.
 //!
 //! | file | its one job |
 //! |---|---|
 //! | `agenda` | decides when a Service is planned and why; how fresh the data must be, and how urgent the calls are |
-//! | `admission` | decides which changes are taken up, and who pays for their calls |
+//! | `admission` | decides which changes may begin now, and which namespace's share of API calls is charged for them |
 //! | `certificates` | deletes certificates from Secrets that nothing uses any more |
-//! | `departures` | notes which nodes will stop soon, and since when |
-//! | `observe` | reads what both APIs say, as new as a write demands |
+//! | `observe` | reads the data for plans from Kubernetes and from the cloud |
 //! | `plan` | decides what should be done, as a pure function |
-//! | `sync` | takes the plans of a tick to their end, for all Services |
+//! | `sync` | carries out the plans of a tick, for all Services |
 //! | `events` | reports what happens |
 //! | `health` | finds which Services get no traffic, and why |
 //! | `orphans` | finds and deletes load balancers whose Service does not exist |
 //!
-//! The provider decides what a load balancer should look like. This controller does what Kubernetes asks. The finalizer
-//! is there before anything is created, and the status is written after that. Nothing is written on an old view, and no
-//! Service waits for the changes of another one.
+//! The provider decides what a load balancer should look like. This controller does what Kubernetes asks. It adds the
+//! finalizer before it creates anything, and writes the status after that. It never writes because of old data. A
+//! Service waits for another Service only when both want the same object in the cloud.
 
 mod admission;
 mod agenda;
@@ -66,8 +65,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use sync::{ServiceSync, Task};
 
-/// After this time at the latest, it is noticed that a label was changed which makes a node a target, or no
-/// target any more.
+/// How old the labels of nodes may be. A label can make a node a target or exclude it, and such a change is noticed
+/// within this time.
 const METADATA_MAX_AGE: Duration = Duration::from_secs(30);
 
 impl Controller for ServiceController {
@@ -104,7 +103,8 @@ impl ServiceController {
         }
     }
 
-    /// Returns the plans of a pass over these Services, and the plans that delete what no Service needs any more.
+    /// Returns the plans that a sync pass would make now for these Services. Also returns the plans that delete unused
+    /// certificates and, when a setting asks for that, load balancers whose Service does not exist.
     pub fn evaluate_pass(
         &self,
         apis: &Apis,
@@ -122,8 +122,8 @@ impl ServiceController {
         Ok(plans)
     }
 
-    /// Returns the plans for the selected Services, made from what both APIs return. A Service that is left alone has a
-    /// plan only when it has a load balancer.
+    /// Returns the plans for the selected Services. A Service that this controller must not manage has a plan only when
+    /// it has a load balancer.
     pub fn evaluate(
         &self,
         apis: &Apis,
@@ -158,8 +158,8 @@ impl ServiceController {
         Ok((plans, seen.tls_secrets))
     }
 
-    /// Returns a plan without changes for each Service of ours, when the cloud does not answer. The annotations are
-    /// checked by `manifests`.
+    /// Returns a plan without changes for each Service that this controller manages. It is used when the cloud does not
+    /// answer. `manifests` is a snapshot without load balancers that checks the annotations.
     pub fn by_kubernetes(
         &self,
         apis: &Apis,
@@ -176,8 +176,8 @@ impl ServiceController {
         Ok(ours(&seen.services).map(plan).collect())
     }
 
-    /// Returns a plan without changes for each load balancer of a Service of any cluster, when Kubernetes
-    /// does not answer.
+    /// Returns a plan without changes for each load balancer in the cloud that was made for a Service of any cluster.
+    /// It is used when Kubernetes does not answer.
     pub fn by_cloud(&self, apis: &Apis) -> Result<Vec<ServicePlan>, CacheError> {
         let snapshot = apis.load_balancers(&[], Duration::ZERO, Urgency::Asked)?;
         let plan =
@@ -195,7 +195,8 @@ impl ServiceController {
         Ok(kept)
     }
 
-    /// Makes one tick. Returns the report and, when the tick is made `for_people`, the plans with which it ended.
+    /// Makes one sync pass over the selected Services. Returns the report and, when the pass is made `for_people`, the
+    /// last plan of each Service.
     pub fn sync(
         &mut self,
         apis: &Apis,
@@ -222,7 +223,8 @@ impl ServiceController {
         let ServiceSync { payers, mut report, mut plans, compared, is_closed, has_written, .. } =
             sync;
         if for_people {
-            // The plans end in any order. They are sorted, so that the lines of each Service stand together.
+            // The work on Services ends in any order. The sorted plans, changes and failures show all lines about a
+            // Service together.
             plans.sort_by_cached_key(|plan| plan.name());
             report.changes.sort_by(|one, other| one.0.cmp(&other.0));
             let failures = &mut report.failures;
@@ -232,8 +234,9 @@ impl ServiceController {
         let ServiceController { settings, agenda, certificates, .. } = self;
         certificates.is_due |= has_written || compared.is_some();
         if report.outage.is_none() {
-            // Orphans are searched after a tick without writes, because the last list of load balancers is usually
-            // still right then, so that no call is made for orphans alone.
+            // After a sync pass without writes, the search for orphans (load balancers whose Service does not exist)
+            // can use the list of load balancers that was just compared, so it needs no call of its own. After a sync
+            // pass with writes, the search is skipped, unless a setting asks for the deletion of orphans.
             let compared = compared.filter(|_| !has_written || settings.delete_orphans);
             if let Some(begun) =
                 agenda.next_orphan_search(compared, !report.has(Progress::Unfinished))
@@ -249,14 +252,15 @@ impl ServiceController {
         (report, plans)
     }
 
-    /// Returns the plans for load balancers of this cluster whose Service does not exist. The plans rest on data that
-    /// were read after `begun`.
+    /// Returns the plans for load balancers of this cluster whose Service does not exist. The plans are made from data
+    /// that were read after `begun`.
     pub fn orphans(&self, apis: &Apis, begun: Instant) -> Result<Vec<ServicePlan>, CacheError> {
         let found = orphans::find(apis, begun, Duration::ZERO, Urgency::Needed)?;
         Ok(found.into_iter().map(orphans::plan).collect())
     }
 
-    /// Deletes the load balancers with these IDs that are still orphans. Returns their plans, each with what was made.
+    /// Deletes those load balancers with the given IDs that are still orphans (their Service does not exist). Returns
+    /// their plans, which also say what was deleted.
     pub fn delete_orphans(&self, apis: &Apis, ids: &HashSet<u64>) -> (Report, Vec<ServicePlan>) {
         let mut report = Report::default();
         let is_chosen = |id| ids.contains(&id);
@@ -266,9 +270,10 @@ impl ServiceController {
 }
 
 impl ServiceSync<'_> {
-    /// Takes up the Services that are due at each interval, even while executions wait for something. At the end of the
-    /// interval, executions that only wait for actions are left to the next tick. When a person has selected the
-    /// Services, the work goes on until all executions have ended.
+    /// Begins the changes of the Services that need a sync, and works on them. At each interval, it also begins the
+    /// changes of more Services, even if earlier changes are not finished. In the daemon, changes that only wait for
+    /// the cloud at the end of the interval are continued in the next sync pass. When a person has selected the
+    /// Services, the work goes on until all changes have ended.
     fn run(&mut self, provider: &dyn LoadBalancers) {
         let concurrency = self.state.settings.concurrency;
         std::thread::scope(|scope| {
@@ -279,8 +284,8 @@ impl ServiceSync<'_> {
                 let until = (!self.selection.is_explicit()).then(|| begun + interval);
                 self.report.outage = self.take_up(begun, &mut requests).err();
                 self.execute(&mut requests, until);
-                // The loop goes on while a request is in flight, because the end of the thread scope would
-                // wait for that request.
+                // While a request is in flight, the end of the thread scope would wait for it, and no other Service
+                // would be worked on. Therefore the loop goes on.
                 if self.state.executor.executions().is_empty() || !requests.are_in_flight() {
                     break;
                 }
@@ -292,11 +297,11 @@ impl ServiceSync<'_> {
         }
     }
 
-    /// Plans for all Services that are due and have no execution yet, and begins the changes.
+    /// Makes plans for all Services that need a plan and are not being changed yet, and begins their changes.
     fn take_up(&mut self, begun: Instant, requests: &mut Requests) -> Result<(), Outage> {
         let mut seen = self.look_admitted().map_err(|error| {
-            // The state of the cluster is not known. It is therefore not certain that changes which remove something
-            // are still right.
+            // Kubernetes did not answer, so it is not certain that changes which remove something are still right.
+            // These changes are stopped.
             self.state.executor.stop(Execution::takes_away);
             Outage::from(error)
         })?;
@@ -333,21 +338,21 @@ impl ServiceSync<'_> {
             state.agenda.keeps_departing(&plan.object.uid, plan.cloud.keeps_departing());
         }
         measure(&seen);
-        // All nodes are read again for what has to be written, and two lists of thousands of nodes would take most
-        // of the memory.
+        // All nodes are read again before a write. The first list is dropped here, because two lists of thousands of
+        // nodes would take most of the memory.
         seen.nodes = Arc::default();
         let is_taken_up = |plan: &mut ServicePlan| plan.is_taken_up();
         let mut to_do: Vec<_> = in_order.extract_if(.., is_taken_up).collect();
-        // The list of all Services shows whether a Service exceeds the limit of its namespace. A read of that one
-        // Service can't show this.
+        // The list of all Services has shown that this Service exceeds a limit of memory. Another read of this Service
+        // alone could not show that, so no new plan is made.
         let is_above =
             |plan: &mut ServicePlan| plan.service.above.is_some() && plan.obstacle.is_some();
         for plan in to_do.extract_if(.., is_above) {
             self.leave_as_it_is(plan);
         }
         self.report.planned += to_do.iter().map(|plan| plan.changes.len()).sum::<usize>();
-        // Nothing was written for these Services since `begun`, so their first plans may rest on the same list of load
-        // balancers as these proposals.
+        // These Services were not written to since `begun`. Therefore `plan_and_begin` may use any list of load
+        // balancers that was requested after `begun`.
         let tasks = self.tasks(to_do, begun);
         let planned = self.plan_and_begin(tasks);
         self.state.executor.send(requests);
@@ -362,8 +367,8 @@ impl ServiceSync<'_> {
         Ok(())
     }
 
-    /// Reads Services and nodes. Services with a change that waits for calls are returned as they were
-    /// before that change.
+    /// Reads Services and nodes. A Service with a change that waits for API calls of its namespace is returned as it
+    /// was before that change.
     fn look_admitted(&mut self) -> Result<SeenObjects, CacheError> {
         let (apis, selection, state) = (self.apis, self.selection, &mut *self.state);
         let mut seen = state.list(apis, selection)?;
@@ -378,7 +383,7 @@ impl ServiceSync<'_> {
         Ok(seen)
     }
 
-    /// Returns a task for each plan, with the payer of its calls.
+    /// Returns a task for each plan. Each task says which share of API calls is charged for it.
     fn tasks(&self, plans: Vec<ServicePlan>, begun: Instant) -> Vec<Task> {
         let admission = &self.state.admission;
         let group = observe::known_group(self.apis);
@@ -393,14 +398,14 @@ impl ServiceSync<'_> {
 }
 
 impl ServiceController {
-    /// Reads Services, and what their plans depend on in Kubernetes. The cloud is not read.
+    /// Reads Services, and the nodes and Secrets on which their plans depend. Nothing is read from the cloud.
     fn look(&self, apis: &Apis, selection: &Selection) -> Result<SeenObjects, CacheError> {
         let mut seen = self.list(apis, selection)?;
         self.read_dependencies(apis, selection, &mut seen)?;
         Ok(seen)
     }
 
-    /// Returns how Services and nodes are read.
+    /// Returns how old the lists of Services and nodes may be, and whether the API server may answer from its cache.
     fn reads_of_kubernetes(&self, selection: &Selection) -> (Duration, ReadFrom) {
         let shared = self.settings.sync_interval / 2;
         if selection.is_explicit() {
@@ -408,14 +413,14 @@ impl ServiceController {
         } else if self.busy().is_empty() {
             (shared, ReadFrom::Cache)
         } else {
-            // The changes that are being made rest on data from an earlier tick, and must still fit the present state.
-            // An old list could hide that a Service wants the load balancer again that is about to be deleted.
+            // Changes from an earlier sync pass are still being made, and must fit the present state. An old list could
+            // hide that a Service wants the load balancer again that is about to be deleted.
             (Duration::ZERO, ReadFrom::Latest)
         }
     }
 
-    /// Reads the Services alone. A Service that is missing in this list and was in an earlier list may be of
-    /// another type now.
+    /// Reads the Services, but not their nodes and Secrets. A Service that was in the last list and is missing now can
+    /// have another type now. Such a Service is read by its name, and belongs to the result while it has our finalizer.
     fn list(&self, apis: &Apis, selection: &Selection) -> Result<SeenObjects, CacheError> {
         let period = apis.resync_period(self.settings.resync_period);
         let is_comparison = self.agenda.schedule.is_comparison_due(period, clock::now());
@@ -460,7 +465,8 @@ impl ServiceController {
         } else if !seen.services.is_empty() {
             let poll = Poll {
                 table_max_age: age,
-                // The node controller reads whole nodes more often than this when it runs.
+                // When the node controller runs, it reads whole nodes more often than this. Then no extra read is
+                // needed here.
                 whole_max_age: self.settings.resync_period * 2,
                 metadata_max_age: Some(METADATA_MAX_AGE),
             };
@@ -472,7 +478,8 @@ impl ServiceController {
         Ok(())
     }
 
-    /// Notes what Kubernetes has shown now, and drops the waiting changes that do not fit it any more.
+    /// Records which objects Kubernetes has shown, and drops the remaining changes of Services that do not fit these
+    /// objects any more.
     fn saw(&mut self, apis: &Apis, seen: &SeenObjects) {
         self.departures.saw(&*apis.provider, seen);
         let departures = self.departures.print(&seen.nodes);
@@ -481,9 +488,9 @@ impl ServiceController {
         self.stop_stale(&seen.services);
     }
 
-    /// Reads the data for the plans of the Services that are next. A person gets fresh data, and a tick may use the
-    /// data that were read last. Services whose changes are being executed are not planned. `shows_all` includes the
-    /// Services that want no load balancer from us.
+    /// Reads the data for the Services that need a plan next. Returns `None` when no Service needs one. A person's
+    /// request gets fresh data, while a sync pass can use data that were read earlier. Services that are being changed
+    /// are left out. With `shows_all`, Services that this controller must not manage are included.
     fn observe_next(
         &self,
         apis: &Apis,
@@ -528,7 +535,7 @@ impl ServiceController {
     }
 }
 
-/// Sets the metrics of Services by their state.
+/// Sets the metrics that count the Services in each state.
 fn measure(seen: &SeenObjects) {
     let state = |service: &Arc<KubeService>| match want(service) {
         Want::Nothing | Want::Release => "",
@@ -542,8 +549,8 @@ fn measure(seen: &SeenObjects) {
     }
 }
 
-/// Sets the metrics of load balancers by what was read for the plans, and returns the health that was read. The metrics
-/// stay as they are until the next read.
+/// Sets the metrics about the health, the use and the certificates of load balancers from the data that were read for
+/// the plans. Returns the health. Without new data, the metrics keep their values.
 fn measure_health(seen: &SeenObjects, observed: Option<&ObservedServices>) -> Vec<SeenHealth> {
     let wanted = ours(&seen.services).filter(|service| want(service) == Want::Ensure);
     let wanted: HashSet<&str> = wanted.map(|service| &*service.metadata.uid).collect();
@@ -561,7 +568,8 @@ fn measure_health(seen: &SeenObjects, observed: Option<&ObservedServices>) -> Ve
         LOAD_BALANCERS_USE.set(&[use_of.name()], such.count() as f64);
     }
     let certificates = observed.and_then(|observed| observed.snapshot.certificates(&wanted));
-    // A comparison of all Services reads the Secrets that Services name. When it found none, no Service names one.
+    // A comparison of all Services reads the certificates if any Service uses one. When it has not read them, no
+    // Service uses a certificate, and the metric becomes 0.
     if certificates.is_some() || seen.is_comparison {
         let all = certificates.iter().flatten();
         let first = all.filter_map(|certificate| certificate.not_valid_after).min();

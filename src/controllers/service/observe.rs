@@ -1,7 +1,8 @@
-//! Reads what both APIs say about Services, and decides to which nodes a load balancer may send traffic.
+//! Reads the state of Services and load balancers from Kubernetes and the cloud, and decides to which nodes a load
+//! balancer may send traffic.
 //!
-//! A node need not be ready, because the load balancer has health checks of its own, and nodes that flap must
-//! not churn targets.
+//! A node need not be ready for that, because the load balancer has health checks of its own. Otherwise a node that
+//! often changes between ready and not ready would be added and removed as a target each time.
 
 use super::departures::Departures;
 use crate::cache::{self, Apis, CacheError, View};
@@ -19,18 +20,21 @@ use std::time::{Duration, Instant};
 
 pub const NAME: &str = "service-lb-controller";
 
-/// The Service whose UID is the identity of the cluster, unless the Lease remembers another UID.
+/// The Service whose UID identifies the cluster. When a Lease has stored an earlier UID of this Service, that UID
+/// identifies the cluster.
 const IDENTITY: (&str, &str) = ("default", "kubernetes");
 
-/// The reason why nothing is created or deleted.
+/// The message for the operator when the cluster's identity is not known. Without the identity, nothing is created or
+/// deleted.
 pub(super) const NO_IDENTITY: &str = "the Service default/kubernetes, whose UID names this cluster on its load \
     balancers, does not exist, and no Lease remembers the UID: the API server creates the Service by itself within a \
     minute of its start";
 
 const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 
-/// How many Services of one namespace a group has at most. The largest load balancer has fewer ports than this. The
-/// plans of the other Services ignore the youngest Services beyond this number.
+/// How many Services of one namespace can be in a group, i.e. share a load balancer. The largest load balancer has
+/// fewer ports than this. When a namespace has more Services in a group, the youngest of them are ignored in the plans
+/// of the other Services.
 const GROUP_AT_MOST: usize = 100;
 
 /// Settings of the service controller.
@@ -38,15 +42,19 @@ const GROUP_AT_MOST: usize = 100;
 pub struct ServiceSettings {
     /// How often Services are read. This is the setting `--service-sync-interval`.
     pub sync_interval: Duration,
-    /// How often unchanged load balancers are compared. This is the setting `--load-balancer-resync-period`.
+    /// How often all load balancers are compared with their desired state, even when nothing has changed. This is the
+    /// setting `--load-balancer-resync-period`.
     pub resync_period: Duration,
-    /// The largest number of requests in flight. This is the setting `--concurrent-service-syncs`.
+    /// How many requests to the cloud can be in flight at the same time. This is the setting
+    /// `--concurrent-service-syncs`.
     pub concurrency: usize,
-    /// The name of the cluster, which only people read. This is the setting `--cluster-name`.
+    /// The name of the cluster. It occurs in names and labels of load balancers, so that people recognise them. This is
+    /// the setting `--cluster-name`.
     pub cluster_name: String,
     /// Whether a cordon alone makes a node depart. This is the setting `HCLOUD_LOAD_BALANCERS_DEPARTING_CORDONED`.
     pub departing_cordoned: bool,
-    /// Whether orphans are deleted at the resync. This is the setting `--delete-orphaned-load-balancers`.
+    /// Whether orphans (load balancers whose Service does not exist) are deleted after each regular comparison of all
+    /// load balancers. This is the setting `--delete-orphaned-load-balancers`.
     pub delete_orphans: bool,
 }
 
@@ -58,21 +66,22 @@ pub(super) fn full_name(service: &KubeService) -> FullName {
     (meta.namespace.clone(), meta.name.clone())
 }
 
-/// Everything on which a plan rests.
+/// The data from which the plans for Services are made.
 pub(super) struct ObservedServices {
     pub(super) services: Vec<Arc<KubeService>>,
     pub(super) nodes: Vec<OfferedNode>,
     pub(super) cluster: Cluster,
     pub(super) snapshot: Arc<dyn Snapshot>,
-    /// When the list of all load balancers was answered.
+    /// When the cloud answered with the list of all load balancers.
     pub(super) answered: Instant,
-    /// How urgent the calls are for these plans.
+    /// How urgent the API calls for these plans are.
     pub(super) urgency: Urgency,
-    /// Whether the project has a server of one of the cluster's nodes. A target of a load balancer proves it, and so
-    /// does a list of servers that was read after the load balancers. `None` when it is not known.
+    /// Whether the project has a server that is a node of the cluster. A load balancer with such a target proves it. A
+    /// list of servers proves it, too, when it was read after the load balancers. `None` means that it is not known.
     pub(super) has_own_servers: Option<bool>,
     pub(super) management: Management,
-    /// UIDs of Services with a change that waits for calls. These Services are planned as they were before that change.
+    /// UIDs of Services with a change that waits, because their namespace has no API calls left. A plan for such a
+    /// Service is made as if the change had not happened.
     pub(super) waiting: HashSet<String>,
 }
 
@@ -81,37 +90,41 @@ pub(super) struct ObservedServices {
 pub(super) struct SeenObjects {
     /// The Services of type LoadBalancer, as the API server listed them.
     pub(super) list: Arc<Vec<Arc<KubeService>>>,
-    /// Every Service that this controller may have to sync, by name.
+    /// Every Service that may need a sync, sorted by name. These also include Services that have another type now but
+    /// still have our finalizer.
     pub(super) services: Vec<Arc<KubeService>>,
     pub(super) nodes: Arc<Vec<Arc<KubeNode>>>,
-    /// The contents of the Secrets that these Services name. It is empty when a person has selected the Services.
+    /// The contents of the Secrets that these Services name. Empty when only Services with certain names were selected.
     pub(super) tls_secrets: TlsSecrets,
-    /// Whether this tick compares every Service with its load balancer, also the Services that did not change. Such a
-    /// tick is due in fixed intervals.
+    /// Whether this sync pass compares every Service with its load balancer, including the Services that did not
+    /// change. Such a sync pass is made at fixed intervals.
     pub(super) is_comparison: bool,
 }
 
-/// The request of a person to begin or to end the management of a load balancer. The Services need not ask for it.
+/// Whether a person has asked, by a command, to begin or to end the management of a load balancer. The Service needs no
+/// annotation for that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Management {
     #[default]
     Usual,
     /// From now on, this controller manages the load balancer with this ID for the Service.
     Begins(u64),
-    /// The management is to end, so that the controller changes nothing of the Service from then on.
+    /// This controller ends the management: it removes its finalizer, and changes nothing for the Service afterwards.
     Ends,
 }
 
 impl ObservedServices {
-    /// Stores the groups. Their Services count as existing, even when the list of all Services is older and lacks them.
+    /// Stores the groups of Services that share a load balancer. The Services of these groups count as existing, even
+    /// when the list of all Services is older and lacks them.
     fn set_groups(&mut self, groups: Groups) {
         let members = groups.services().map(|service| service.uid.clone());
         self.cluster.service_uids.extend(members);
         self.cluster.groups = groups;
     }
 
-    /// Reads again, from the APIs themselves, the data that plans for these Services need in addition. Returns `false`
-    /// when they need nothing more. Servers are not read when the cloud has no servers.
+    /// Reads the additional data that the plans for these Services need before they are carried out. The data come from
+    /// the APIs and not from a cache. Returns `false` when no plan needs more data. When the provider has no servers,
+    /// none are read.
     pub(super) fn read_needs(
         &mut self,
         apis: &Apis,
@@ -129,13 +142,14 @@ impl ObservedServices {
             self.cluster.tls_secrets = before.tls_secrets;
             self.set_groups(before.groups);
         }
-        // The read of one server takes fewer calls than a list of all.
+        // One existing server of the cluster already proves that the project is the right one. To read one server takes
+        // fewer calls than to read all.
         let is_one_enough = needs.project && !needs.servers;
         if is_one_enough && self.has_first_server(apis)? {
             self.has_own_servers = Some(true);
         } else if (needs.servers || needs.project) && apis.provider.instances().is_some() {
-            // The token of this project may be replaced by that of another project at any time. The list of servers
-            // must therefore come from the project of the load balancers, or be newer than the list of load balancers.
+            // The token can be replaced at any time by the token of another project. A list of servers that is older
+            // than the list of load balancers may come from another project, so it is not used.
             let since = since.max(self.answered);
             let servers = apis.instances(Some(since), Duration::MAX, self.urgency)?;
             let is_own = |server: &Instance| self.cluster.servers.contains_key(&server.id);
@@ -148,7 +162,7 @@ impl ObservedServices {
         Ok(needs != Needs::default())
     }
 
-    /// Whether the server with the lowest number of all servers of the cluster's nodes still exists.
+    /// Whether the server with the lowest ID among all servers of the cluster's nodes still exists.
     fn has_first_server(&self, apis: &Apis) -> Result<bool, CacheError> {
         let first = self.cluster.servers.keys().min();
         match first.map(|id| apis.instance(id.number())) {
@@ -158,15 +172,17 @@ impl ObservedServices {
     }
 }
 
-/// Returns the key of the load balancer that this Service shares with other Services.
+/// Returns the key of the group of Services that share a load balancer with this Service. `None` when the Service
+/// shares none.
 pub(super) fn group(provider: &dyn Provider, service: &KubeService) -> Option<String> {
     let metadata = &service.metadata;
     let balancers = provider.load_balancers()?;
     balancers.group(&metadata.namespace, &mut metadata.annotations.iter())
 }
 
-/// Returns a function that returns the key of a Service's group. When the last list shows the load balancer of the
-/// group, the key is that of this load balancer.
+/// Returns a function that finds the key of a Service's group. The Services of a group share a load balancer, but one
+/// Service can name it by its ID and another Service by its name. When the last list contains this load balancer, both
+/// Services get the same key.
 pub(super) fn known_group(apis: &Apis) -> impl Fn(&KubeService) -> Option<String> {
     let snapshot = apis.load_balancers_last();
     move |service| {
@@ -178,7 +194,7 @@ pub(super) fn known_group(apis: &Apis) -> impl Fn(&KubeService) -> Option<String
     }
 }
 
-/// Returns the namespace and name of each Secret that a port of these Services names.
+/// Returns the namespace and name of each TLS Secret that these Services name for their ports.
 pub(super) fn tls_secret_names<'a>(
     provider: &dyn Provider,
     services: impl IntoIterator<Item = &'a Arc<KubeService>>,
@@ -197,8 +213,8 @@ pub(super) fn tls_secret_names<'a>(
     names
 }
 
-/// Returns the Services that use load balancers together. Each Service is taken from the first of these lists
-/// that has it.
+/// Returns the groups of Services that share a load balancer. When a Service occurs more than once in `services`, the
+/// first version is used.
 pub fn groups<'a>(
     provider: &dyn Provider,
     services: impl IntoIterator<Item = &'a KubeService>,
@@ -217,7 +233,7 @@ pub fn groups<'a>(
     groups.into()
 }
 
-/// Keeps the oldest Services of each namespace, sorted by age.
+/// Sorts the Services of a group by age, and keeps only the oldest [`GROUP_AT_MOST`] Services of each namespace.
 fn limit(group: &mut Vec<provider::Service>) {
     group.sort_by(|one, other| (one.created, &one.uid).cmp(&(other.created, &other.uid)));
     let mut counts: HashMap<String, usize> = HashMap::new();
@@ -228,8 +244,8 @@ fn limit(group: &mut Vec<provider::Service>) {
     });
 }
 
-/// Reads the data on which plans for these Services rest. `seen` must hold the nodes and, when some of these Services
-/// share a load balancer, all Services of type LoadBalancer.
+/// Reads the data from which plans for these Services are made. `seen` must contain the nodes. When some of these
+/// Services share a load balancer, it must also contain all Services of type LoadBalancer.
 pub(super) fn observe(
     apis: &Apis,
     departures: &Departures,
@@ -238,7 +254,8 @@ pub(super) fn observe(
     reads: Reads,
 ) -> Result<ObservedServices, CacheError> {
     let all = services.iter().chain(&seen.services);
-    // Nothing of these Services is removed from a load balancer that several Services use.
+    // These Services must be left alone, or could not be read completely. When such a Service shares a load balancer
+    // with other Services, its ports stay there unchanged.
     let untouched = |service: &Arc<KubeService>| {
         let is_unread = service.too_large().is_some();
         let left =
@@ -252,10 +269,12 @@ pub(super) fn observe(
     let for_cloud: Vec<&provider::Service> = for_cloud.iter().chain(groups.services()).collect();
     let snapshot = apis.load_balancers(&for_cloud, reads.max_age, reads.urgency)?;
     let tls_secrets = apis.tls_secrets(&tls_secret_names(&*apis.provider, &services))?;
-    // These are the servers of the last list, whichever controller has read it. See `ObservedServices::read_needs`.
+    // The servers come from the last list, which another controller may have read. Plans that need a newer list get it
+    // from `ObservedServices::read_needs`.
     let servers = apis.instances_last();
     let servers = servers.as_deref().map(Vec::as_slice);
-    // This list may be old, because Services are seldom created or deleted, and only a take-over rests on the list.
+    // An old list of all Services is enough, because Services are seldom created or deleted. When a plan depends on
+    // whether another Service owns a load balancer, `read_needs` reads the list again.
     let all = all_services(apis, Duration::MAX)?;
     let mut observed = ObservedServices {
         cluster: cluster(apis, &all.value, &seen.nodes)?,
@@ -277,7 +296,7 @@ pub(super) fn observe(
     Ok(observed)
 }
 
-/// The dedicated servers of the last list, however old that list is.
+/// The dedicated servers, as they were listed last. The list can be of any age.
 struct DedicatedServers {
     servers: Option<cache::ListedServers>,
     /// Whether there are credentials for the API of dedicated servers.
@@ -292,14 +311,15 @@ impl DedicatedServers {
         }
     }
 
-    /// Returns the dedicated servers of the last list. Lists them now when there was no list yet, because only a list
-    /// proves which address belongs to which server.
+    /// Returns the dedicated servers as they were listed last. When there was no list yet and a node is a dedicated
+    /// server, lists them now, because only such a list proves which address belongs to which server.
     fn listed(apis: &Apis, nodes: &[Arc<KubeNode>]) -> DedicatedServers {
         let mut dedicated = DedicatedServers::of(apis);
         let number = |node: &Arc<KubeNode>| server_of(node, &*apis.provider)?.dedicated();
         let mut numbers = nodes.iter().filter_map(number);
         if dedicated.servers.is_none() && dedicated.is_known && numbers.next().is_some() {
-            // No address is proven while Robot does not answer.
+            // Without an answer from Robot, the API of dedicated servers, it is not proven to which server an address
+            // belongs.
             dedicated.servers = apis.dedicated(None, Urgency::Needed).ok();
         }
         dedicated
@@ -309,14 +329,14 @@ impl DedicatedServers {
         self.servers.iter().flat_map(|view| view.value.iter()).find(|server| server.id == id)
     }
 
-    /// Returns the address of a server in the list of dedicated servers. No kubelet wrote this address,
-    /// so it is proven.
+    /// Returns the public address of a dedicated server, as the list of dedicated servers has it. This address can be
+    /// trusted, because it does not come from a kubelet.
     fn proven(&self, id: InstanceId) -> Option<IpAddr> {
         self.server(id)?.public_ipv4.map(IpAddr::from)
     }
 
-    /// Returns the public address of a node's dedicated server. Until the servers are listed, this is the address that
-    /// the node got at its initialisation.
+    /// Returns the public address of a node's dedicated server. When the servers were not listed yet, this is the
+    /// address that the Node object got when the node was initialised.
     fn ipv4(&self, node: &KubeNode, id: InstanceId) -> Option<Ipv4Addr> {
         id.dedicated().filter(|_| self.is_known)?;
         if let Some(server) = self.server(id) {
@@ -328,7 +348,7 @@ impl DedicatedServers {
         })
     }
 
-    /// Returns all addresses by which a load balancer can reach this server as a target.
+    /// Returns all addresses by which a load balancer can have this dedicated server as a target.
     fn addresses(&self, node: &KubeNode, id: InstanceId) -> impl Iterator<Item = IpAddr> {
         let own = node.status.addresses.iter();
         let own = own.filter(|address| self.is_known && address.kind != AddressKind::Hostname);
@@ -344,9 +364,9 @@ pub(super) fn identity_in(all: &[Arc<AnyService>]) -> Option<&str> {
     found.map(|it| it.uid.as_str())
 }
 
-/// Returns every Service of any type, no older than `max_age`. A list without the Service `default/kubernetes` is right
-/// only when that Service was deleted. Otherwise the list is read again. An error means that the list still lacks that
-/// Service, and may lack others.
+/// Returns every Service of any type, from a list that is not older than `max_age`. When the list lacks the Service
+/// `default/kubernetes` although that Service exists, the list is incomplete and is read again. Returns an error when
+/// the new list lacks the Service, too.
 pub(super) fn all_services(
     apis: &Apis,
     max_age: Duration,
@@ -368,13 +388,12 @@ pub(super) fn all_services(
     ))
 }
 
-/// Returns the error that says that not enough is known of the cluster.
+/// Returns an error which says that too little is known about the cluster.
 pub(super) fn not_known(why: &str) -> CacheError {
     CacheError::Cloud(provider::ProviderError::new(ErrorKind::Other, why))
 }
 
-/// Returns the result of [`cluster`] for a caller that needs the cluster's identity, or an error when the
-/// identity is not known.
+/// Returns the result of [`cluster`], or an error when the identity of the cluster is not known.
 pub(super) fn known_cluster(
     apis: &Apis,
     all: &[Arc<AnyService>],
@@ -387,14 +406,14 @@ pub(super) fn known_cluster(
     Ok(cluster)
 }
 
-/// Returns the cluster's identity, its Services and its nodes. The name is left empty, because only plans for Services
-/// need it.
+/// Returns the identity of the cluster, its Services and its nodes. The cluster's name stays empty, because only plans
+/// for Services need it.
 pub(super) fn cluster(
     apis: &Apis,
     all: &[Arc<AnyService>],
     nodes: &[Arc<KubeNode>],
 ) -> Result<Cluster, CacheError> {
-    // The identity is empty when neither a Lease nor the list of all Services has one.
+    // The identity is empty when no Lease has stored it and the Service `default/kubernetes` does not exist.
     let known = apis.identities(identity_in(all))?.unwrap_or_default();
     let mut cluster = Cluster {
         uid: known.identity,
@@ -418,8 +437,8 @@ pub(super) fn cluster(
                 for ip in dedicated.addresses(node, server) {
                     cluster.dedicated.entry(ip).or_insert_with(|| name.clone());
                 }
-                // A proven address is noted with the name of the server's node, even when the kubelet of another node
-                // reports the same address.
+                // An address from the list of dedicated servers is stored with the name of its server's node, even when
+                // the kubelet of another node reports the same address.
                 cluster.dedicated.extend(proven.map(|ip| (ip, name)));
                 cluster.proven.extend(proven);
             }
@@ -428,7 +447,7 @@ pub(super) fn cluster(
             }
             ProviderId::Foreign | ProviderId::Unknown(_) => {}
         }
-        // A host name is not an address.
+        // Only IP addresses are kept. Host names are left out.
         let ips = node.status.addresses.iter();
         let ips = ips.filter(|address| {
             matches!(address.kind, AddressKind::InternalIP | AddressKind::ExternalIP)
@@ -438,8 +457,9 @@ pub(super) fn cluster(
     Ok(cluster)
 }
 
-/// Returns the nodes that a plan may use, and what is known of their servers. `servers` are all servers, or `None` when
-/// they were not read. `is_certain` means that the list of servers was requested after this pass began.
+/// Returns the nodes that a plan may use as targets, and what is known about their servers. `servers` is the list of
+/// all servers, or `None` when it was not read. `is_certain` means that the list was requested after this sync pass
+/// began.
 fn offered(
     apis: &Apis,
     nodes: &[Arc<KubeNode>],
@@ -472,9 +492,10 @@ fn offered(
         .collect()
 }
 
-/// Returns the nodes that may become targets, with their servers. A change of such a node starts a sync. A node that
-/// the cluster autoscaler is about to remove stays a target until its Node is deleted, unless a Service asks for less
-/// by `departing-delay`. Its health check ends its traffic (KEP-3836), and a target that is removed loses its connections.
+/// Returns the nodes that can become targets, with the IDs of their servers. When one of these nodes changes, the
+/// Services get new plans. A node that the cluster autoscaler is about to remove stays a target until its Node object
+/// is deleted. Its health check ends its traffic (KEP-3836), while the removal of the target would break its
+/// connections.
 pub(super) fn candidates<'a>(
     nodes: &'a [Arc<KubeNode>],
     provider: &'a dyn Provider,
@@ -487,8 +508,8 @@ pub(super) fn candidates<'a>(
     })
 }
 
-/// Whether the node has the label that excludes it from load balancers. The label has no effect when its value is a Go
-/// boolean that is false.
+/// Whether the node has the label that excludes it from load balancers. A value such as `false` or `0`, which Go reads
+/// as a false boolean, turns the label off.
 fn is_excluded(node: &KubeNode) -> bool {
     let value = node.metadata.labels.get(EXCLUDED);
     value.is_some_and(|value| !["0", "f", "F", "false", "FALSE", "False"].contains(&value))
@@ -499,7 +520,8 @@ mod tests {
     use super::*;
     use jiff::Timestamp;
 
-    /// Anyone may write the annotation, and it is not known here whether that is allowed.
+    /// Anyone who can create a Service can put it, by an annotation, into a group of Services that share a load
+    /// balancer. Many Services of one namespace must not push a Service of another namespace out of the group.
     #[test]
     fn many_services_of_one_namespace_leave_room_for_those_of_others() {
         let service = |namespace: &str, number: i64| provider::Service {

@@ -1,10 +1,9 @@
-//! Finds, counts and reports load balancers of this cluster whose Service does not exist. They are deleted
-//! on request only.
+//! Finds, counts and reports load balancers of this cluster whose Service does not exist. Deletes them only when a
+//! person or a setting asks for it.
 //!
-//! Nothing here may rest on an old or partial view. Services are read after the load balancers, all of them and
-//! never from a cache, so that a Service that appeared in the meantime is seen. They are read again just before
-//! the first deletion. Then each load balancer's own Service is read by its name. The provider reads the load
-//! balancer itself last.
+//! Old or incomplete data must never lead to a deletion. All Services are read after the load balancers and never from
+//! a cache, so that no new Service is missed. Everything is read again before the first deletion. Before each deletion,
+//! the Service of the load balancer is read by its name. Then the provider reads the load balancer itself.
 
 use super::observe::{self, NAME, ServiceSettings};
 use super::plan::{ServiceChange, ServiceFacts, ServicePlan, Want, want};
@@ -26,14 +25,14 @@ use std::time::{Duration, Instant};
 
 const KIND: &str = "load-balancer";
 
-/// Returns the load balancers of this cluster whose Service does not exist. `doctor` calls this, because it plans
-/// nothing itself. Data that were read after `begun` are not read again.
+/// Returns the load balancers of this cluster whose Service does not exist, for the command `ccm doctor`. Data that
+/// were read after `begun` are not read again.
 pub fn known_orphans(apis: &Apis, begun: Instant) -> Result<Vec<Orphan>, CacheError> {
     find(apis, begun, Duration::MAX, Urgency::Needed)
 }
 
-/// Returns the cluster, and the load balancers that their Services asked to keep before they were deleted. Both are as
-/// they were read last.
+/// Returns the cluster, and the load balancers that their Services asked to keep before they were deleted. The data
+/// come from the last reads.
 pub fn kept(apis: &Apis) -> Result<(Cluster, Vec<KeptObject>), CacheError> {
     let snapshot = apis.load_balancers(&[], Duration::MAX, Urgency::Needed)?;
     let all = observe::all_services(apis, Duration::MAX)?;
@@ -42,9 +41,9 @@ pub fn kept(apis: &Apis) -> Result<(Cluster, Vec<KeptObject>), CacheError> {
     Ok((cluster, kept))
 }
 
-/// Returns the orphans, found in the answers of both APIs. The first search uses answers as old as `age`. When it
-/// finds orphans, both APIs are read again, and only the orphans of answers that were requested after `begun` are
-/// returned.
+/// Returns the orphans (load balancers whose Service does not exist). The first search may use data that are as old as
+/// `age`. When it finds orphans, the APIs of Kubernetes and the cloud are read again after `begun`, and the second
+/// search decides.
 pub(super) fn find(
     apis: &Apis,
     begun: Instant,
@@ -72,8 +71,8 @@ pub(super) fn find(
         let snapshot = apis.load_balancers(&[], clock::since(begun), urgency)?;
         apis.any_services(clock::since(snapshot.answered))?;
         apis.load_balancer_services(clock::since(snapshot.answered), ReadFrom::Latest)?;
-        // A process whose cluster has no Services may not have read the nodes yet. They are needed now, because a
-        // target is ours only when its server is that of a node.
+        // When the cluster has no Services, this process may not have read the nodes yet. The nodes are needed now,
+        // because a target belongs to this cluster only when its server is the server of a node.
         if seen.is_none() {
             seen = Some(apis.nodes.whole(Duration::MAX, ReadFrom::Cache)?);
         }
@@ -81,9 +80,9 @@ pub(super) fn find(
     }
 }
 
-/// Returns the orphans. Also returns the load balancers of Services that exist, but have another type and
-/// no finalizer, as after the restore of a backup. These load balancers are only reported, because such a
-/// Service may want its load balancer again.
+/// Returns the load balancers whose Service does not exist. Also returns those whose Service exists, but has another
+/// type and no finalizer, e.g. after the restore of a backup. These load balancers are reported and never deleted,
+/// because the Service may want its load balancer again.
 fn orphans(
     snapshot: &dyn Snapshot,
     mut cluster: Cluster,
@@ -111,8 +110,8 @@ fn orphans(
     orphans
 }
 
-/// Counts and reports the orphans after the daemon has compared all Services. Deletes the orphans when a setting
-/// asks for that.
+/// Finds, counts and reports the orphans (load balancers whose Service does not exist) after the daemon has compared
+/// all Services. Deletes the orphans when a setting asks for that.
 pub(super) fn look_after(
     apis: &Apis,
     settings: &ServiceSettings,
@@ -122,7 +121,7 @@ pub(super) fn look_after(
     let age = apis.resync_period(settings.resync_period) / 2;
     let mut left: Vec<ServicePlan> = match find(apis, begun, age, Urgency::CanWait) {
         Ok(orphans) => orphans.into_iter().map(plan).collect(),
-        // Nothing waits for this search, so its error is not reported as a failure.
+        // The error is only logged, because the search is repeated after the next comparison of all Services.
         Err(error) => return log::debug!("orphaned load balancers: {error}"),
     };
     if settings.delete_orphans && left.iter().any(|plan| plan.has_writes()) {
@@ -165,8 +164,8 @@ pub(super) fn plan(orphan: Orphan) -> ServicePlan {
     plan
 }
 
-/// Returns a plan whose Service does not exist, so that its load balancer is displayed and deleted like those of other
-/// plans. `service` is the name in the labels of the load balancer.
+/// Returns a plan for a load balancer whose Service does not exist. Commands can then display and delete this load
+/// balancer like any other. `service` is the name of the Service in the labels of the load balancer.
 pub(super) fn plan_alone(service: &str, balancer: Balancer) -> ServicePlan {
     let mut of = KubeService::default();
     let (namespace, name) = service.split_once('.').unwrap_or(("", service));
@@ -180,14 +179,15 @@ pub(super) fn plan_alone(service: &str, balancer: Balancer) -> ServicePlan {
 }
 
 impl ServicePlan {
-    /// Whether the plan is about a load balancer that no Service wants. In this case, `service` is what the labels of
-    /// the load balancer say.
+    /// Whether the plan is about a load balancer that no Service wants. The field `service` then contains only what the
+    /// labels of the load balancer say.
     pub fn is_orphan(&self) -> bool {
         self.object.kind == KIND
     }
 }
 
-/// Deletes the chosen orphans one after the other. Returns a plan for each, with what was made.
+/// Deletes the chosen orphans (load balancers whose Service does not exist), one after the other. Returns a plan for
+/// each, which also says what was deleted.
 pub(super) fn delete(
     apis: &Apis,
     settings: &ServiceSettings,
@@ -237,7 +237,8 @@ pub(super) fn delete(
     done
 }
 
-/// Makes the changes of a plan whose object is not a Service. Returns the kind of the error when they failed.
+/// Makes the changes of a plan whose object is not a Service, e.g. the deletion of a load balancer without a Service.
+/// Returns the kind of the error when they failed.
 pub(super) fn carry_out(
     apis: &Apis,
     plan: &mut ServicePlan,
@@ -253,8 +254,9 @@ pub(super) fn carry_out(
     failed
 }
 
-/// Reads everything again from the APIs themselves. A load balancer that a Service is about to take over by its name is
-/// treated as that Service's, because operators keep an address by such a take-over.
+/// Reads everything again from the APIs, and returns the cluster and its orphans (load balancers whose Service does not
+/// exist). A load balancer that a Service is about to take over by its name is not an orphan. Operators take over load
+/// balancers in this way to keep an address.
 fn make_certain(
     apis: &Apis,
     name: &str,
@@ -285,8 +287,8 @@ fn make_certain(
     Ok((cluster, orphans))
 }
 
-/// Whether the Service of the load balancer exists after all. A new Service with the same name counts, too, when
-/// `cluster` does not have that Service yet.
+/// Whether the Service of this load balancer exists after all. This is also true when a new Service with the same name
+/// was created after `cluster` was read.
 fn came_up(apis: &Apis, orphan: &Orphan, cluster: &Cluster) -> Result<bool, CacheError> {
     let Some((namespace, name)) = orphan.service.split_once('.') else {
         return Ok(false);

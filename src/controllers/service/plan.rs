@@ -1,4 +1,4 @@
-//! Plans what should be done for Services, as a pure function of what both APIs say.
+//! Plans what should be done for Services, as a pure function of what the APIs of Kubernetes and the cloud say.
 
 use super::observe::{self, Management, NO_IDENTITY, ObservedServices};
 use crate::controllers::Plan;
@@ -14,73 +14,77 @@ use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// The wish of a Service that this controller fulfils.
+/// What a Service wants from this controller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Want {
     /// The Service wants a load balancer.
     Ensure,
-    /// The load balancer must be removed first, and then our finalizer.
+    /// The Service needs its load balancer no more. First the load balancer is removed, and then our finalizer.
     Remove,
-    /// The load balancer stays as it is, and our finalizer is removed. A person wants that, or the Service is not
-    /// ours any more.
+    /// The load balancer stays as it is, and only our finalizer is removed. Either a person has asked for that, or this
+    /// controller must not manage the Service any more.
     Release,
-    /// The Service wants nothing. It never had a load balancer from us, or belongs to another controller.
+    /// Nothing is done for the Service. It never had a load balancer from this controller, or it belongs to another
+    /// controller.
     #[default]
     Nothing,
 }
 
-/// The writes for one Service, to the Service itself and in the cloud, and the facts on which they rest.
+/// The plan for one Service: the writes to the Service object and in the cloud, and the facts from which they were
+/// planned.
 pub type ServicePlan = Plan<ServiceChange, ServiceFacts>;
 
-/// The facts on which the writes for a Service rest.
+/// Facts about one Service that belong to its plan.
 #[derive(Debug, Default)]
 pub struct ServiceFacts {
     pub service: Arc<KubeService>,
     pub want: Want,
-    /// The provider's plan without its findings, changes and status, which are moved into the plan of the Service.
+    /// The plan that the cloud provider made. Its findings, changes and status were moved from here into the plan of
+    /// the Service.
     pub cloud: LoadBalancerPlan,
     /// Every write that was made, as JSON. The list is filled only when a person asked for the plans.
     pub made: Vec<Value>,
-    /// The last events, the newest first. They are read for an inspection only.
+    /// The last events of the Service, the newest first. They are read only for the command `ccm lb inspect`.
     pub events: Option<Vec<Arc<PastEvent>>>,
 }
 
 /// One write in the plan for a Service.
 #[derive(Debug)]
 pub enum ServiceChange {
-    /// A write to the Service itself.
+    /// A write to the Service object in Kubernetes.
     Own(ServiceWrite),
     /// A change in the cloud.
     Cloud(Box<dyn Change>),
-    /// A change that takes the Service off a load balancer. It is made after all other writes and a new plan. When it
-    /// is the first write of a plan, it is made at once.
+    /// A change that removes the Service from a load balancer which it leaves. This change is made last: after all
+    /// other writes, the Service is planned again, and the new plan begins with this change.
     Leave(Box<dyn Change>),
-    /// The addition of the Service's ports to a load balancer that the plan of another Service creates. It is only
-    /// shown to people.
+    /// Adds the Service's ports to a load balancer that the plan of another Service creates. Such a write is only
+    /// displayed, and never made.
     AddToNew(AddToNew),
 }
 
-/// One write to a Service itself.
+/// One write to the Service object in Kubernetes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServiceWrite {
     /// The finalizer is added before anything is created for the Service.
     AddFinalizer,
     SetStatus(Vec<Ingress>),
-    /// The finalizer is removed, so that the Service may be deleted.
+    /// The finalizer is removed after the load balancer, so that Kubernetes can delete the Service.
     RemoveFinalizer {
-        /// Whether this write also empties the status. If not, an earlier write did.
+        /// Whether this write also empties the status. `false` means that an earlier write has emptied it.
         empties_status: bool,
     },
-    /// The finalizer is removed, and the status stays as it is.
+    /// This controller stops to manage the Service. The finalizer is removed, and the status stays as it is.
     EndManagement,
 }
 
-/// Plans for all observed Services. Only plans `for_people` keep each field and target, because those of twenty load
-/// balancers with a hundred targets would take most of a daemon's memory.
+/// Makes the plans for all observed Services. Plans `for_people` keep all fields and targets of the load balancers.
+/// Other plans drop them, because twenty load balancers with a hundred targets each would take most of the daemon's
+/// memory.
 pub(super) fn plan(observed: &ObservedServices, for_people: bool) -> Vec<ServicePlan> {
     let plan = |service| {
-        // A pass over thousands of Services takes time, so a heartbeat for each plan shows that the
-        // process does not hang.
+        // It takes time to make plans for thousands of Services, so a heartbeat for each plan shows that the process
+        // does not hang.
         heartbeat::beat();
         plan_for(observed, &*observed.snapshot, service, for_people)
     };
@@ -89,7 +93,7 @@ pub(super) fn plan(observed: &ObservedServices, for_people: bool) -> Vec<Service
     plans
 }
 
-/// Plans for one Service from this snapshot.
+/// Makes the plan for one Service from this snapshot of the load balancers.
 pub(super) fn plan_for(
     observed: &ObservedServices,
     snapshot: &dyn Snapshot,
@@ -141,7 +145,8 @@ pub(super) fn plan_for(
     plan
 }
 
-/// Returns the finding that a change of the Service waits, because its namespace has no calls left.
+/// Returns the finding (a message for the operator) that a change of the Service waits, because its namespace has no
+/// API calls left.
 pub(super) fn waiting(service: &KubeService) -> Finding {
     let namespace = &service.metadata.namespace;
     let message = format!(
@@ -154,9 +159,9 @@ pub(super) fn waiting(service: &KubeService) -> Finding {
     Finding::warning(Reason::CallLimitReached, message).with_fix(fix)
 }
 
-/// Returns what is wrong with the manifest of a Service, which need not be in any cluster. `None` when the Service
-/// wants no load balancer from us. `snapshot` shows a project without load balancers, and `cluster` has the known
-/// groups of Services.
+/// Returns what is wrong with the manifest of a Service, even if the Service exists in no cluster. `None` when the
+/// Service wants no load balancer from this controller. `snapshot` shows a project without load balancers. `cluster`
+/// contains the known groups of Services that share a load balancer.
 pub fn check(
     service: &KubeService,
     snapshot: &dyn Snapshot,
@@ -180,8 +185,9 @@ pub fn check(
     Some(findings)
 }
 
-/// Returns a finding when the Service is larger than what the controller reads of it. Such a Service is not fully
-/// known, so its load balancer is not changed. A deleted Service can still be ended when its finalizers were read.
+/// Returns a finding (a message for the operator) when the Service is too large to be read completely. The load
+/// balancer of such a Service is not changed. The finalizer of a deleted Service can still be removed, if all its
+/// finalizers were read.
 fn too_large(service: &KubeService, want: Want) -> Option<Finding> {
     let why = match want {
         Want::Nothing => None,
@@ -191,7 +197,7 @@ fn too_large(service: &KubeService, want: Want) -> Option<Finding> {
     why.map(|why| Finding::warning(want.failed(), why))
 }
 
-/// Returns how new the data must be on which these plans rest before they are applied.
+/// Returns which data must be read again before these plans are carried out.
 pub(super) fn needs(plans: &[ServicePlan]) -> Needs {
     plans.iter().map(|plan| plan.cloud.needs).fold(Needs::default(), |one, other| Needs {
         servers: one.servers || other.servers,
@@ -200,11 +206,11 @@ pub(super) fn needs(plans: &[ServicePlan]) -> Needs {
     })
 }
 
-/// Refuses plans when the token may belong to the wrong project. Such a token shows neither the load balancer of the
-/// Service nor the servers of the cluster. A new load balancer in the wrong project would get no traffic, and a Service
-/// without a need for a load balancer would leave its real one behind. Therefore a plan is refused when no load
-/// balancer of the Service was found, and the project has no server of the cluster's nodes. In a cluster without nodes
-/// on cloud servers, the projects can't be told apart.
+/// Refuses plans when the API token may belong to the wrong project. Such a project has neither the load balancer of
+/// the Service nor the servers of the cluster. A load balancer that is created there would get no traffic. When a
+/// finalizer is removed because no load balancer is found there, the real load balancer stays behind. Therefore a plan
+/// is refused when the project has neither a load balancer of the Service nor a server of the cluster's nodes. When no
+/// node of the cluster runs on a cloud server, this can't be checked.
 fn refuse_in_wrong_project(observed: &ObservedServices, plans: &mut [ServicePlan]) {
     let count = observed.cluster.servers.len();
     if count == 0 || observed.has_own_servers != Some(false) {
@@ -226,7 +232,8 @@ fn refuse_in_wrong_project(observed: &ObservedServices, plans: &mut [ServicePlan
     }
 }
 
-/// The addition of the ports of a Service to a load balancer after another Service of the group has created it.
+/// A planned write that adds the ports of a Service to a load balancer which it shares. The plan of another Service
+/// creates this load balancer first.
 #[derive(Debug)]
 pub struct AddToNew {
     name: String,
@@ -250,9 +257,10 @@ impl Write for AddToNew {
     }
 }
 
-/// Changes the plans for people so that they read as if they were carried out one after the other. When two Services
-/// ask for the same load balancer without an owner, the first Service gets it, and the plan of the second is refused. A
-/// change that all Services of a group need is kept only in the plan of the first Service.
+/// Changes the plans so that a person can read them as if they were carried out one after the other. When two Services
+/// ask for the same load balancer that no Service owns, the first Service gets it, and the plan of the second is
+/// refused. A change that several Services of a shared load balancer need is kept only in the plan of the first
+/// Service.
 pub(super) fn in_turn(provider: &dyn Provider, plans: &mut [ServicePlan]) {
     let mut claimed: HashMap<String, String> = HashMap::new();
     let mut created: HashMap<(String, String), String> = HashMap::new();
@@ -279,7 +287,8 @@ pub(super) fn in_turn(provider: &dyn Provider, plans: &mut [ServicePlan]) {
             }
         }
         let new = plan.new_name();
-        // A second Service without an annotation gets another name by itself.
+        // When the name does not come from an annotation, the second Service gets another name by itself, so its plan
+        // is not refused.
         let is_default = |new: &Sourced<String>| !matches!(new.source, Source::Annotation(_));
         let may_change = new.is_some_and(is_default);
         let new = new.map(|new| (format!("{}: ", new.source), new.value.clone()));
@@ -299,12 +308,12 @@ pub(super) fn in_turn(provider: &dyn Provider, plans: &mut [ServicePlan]) {
     }
 }
 
-/// Returns what a Service wants, by the fields of the Service alone. Other controllers use a finalizer with the same
-/// name as ours. Therefore the finalizer of a Service that is left alone is removed only when the labels of the load
-/// balancer show that it was ours, see `ServicePlan::leave_alone`.
+/// Returns what a Service wants, as the fields of the Service alone say it. The result can be `Release` although the
+/// finalizer is not ours, because other controllers use a finalizer with the same name. Therefore
+/// `ServicePlan::leave_alone` checks by the labels of the load balancer whether the finalizer is ours.
 pub fn want(service: &KubeService) -> Want {
-    // A Service of another type keeps the finalizer, so that its load balancer is removed when the Service
-    // is ours again.
+    // A Service that has another type now keeps the finalizer. If this controller manages the Service again later, the
+    // finalizer makes it remove the load balancer.
     let may_end =
         service.is_of_type_load_balancer() || service.metadata.deletion_timestamp.is_some();
     match service.left_alone {
@@ -316,7 +325,7 @@ pub fn want(service: &KubeService) -> Want {
 }
 
 impl Want {
-    /// Returns the reason of a failure.
+    /// Returns the event reason for a plan that could not be carried out.
     pub(super) fn failed(self) -> Reason {
         match self {
             Want::Remove => Reason::DeleteLoadBalancerFailed,
@@ -333,7 +342,7 @@ impl ServicePlan {
         Plan::new(service.object(), version, facts)
     }
 
-    /// Takes over the plan in the cloud, and adds what the Service itself gets.
+    /// Moves the provider's plan for the cloud into this plan, and adds the writes to the Service object.
     fn take_over(&mut self, mut cloud: LoadBalancerPlan) {
         let has_finalizer = self.service.has_our_finalizer();
         let has = &self.service.status.load_balancer.ingress;
@@ -366,8 +375,8 @@ impl ServicePlan {
         self.cloud = cloud;
     }
 
-    /// Plans no sync for a Service whose data could not be read completely. Only the mode of the addresses in its
-    /// status may change. When a person reads the plan, the plan shows the load balancer.
+    /// Refuses the sync of a Service whose data could not be read completely. Only the `ipMode` of the addresses in its
+    /// status can still change. A plan for a person also shows the load balancer.
     fn leave_unread(
         &mut self,
         observed: &ObservedServices,
@@ -385,10 +394,10 @@ impl ServicePlan {
         self.take_over(cloud);
     }
 
-    /// Leaves the load balancer and our labels on it unchanged. When this controller becomes responsible for the
-    /// Service again, the Service gets the load balancer back by these labels. When the Service does not exist any
-    /// more, the labels make the load balancer an orphan. Without a load balancer with these labels, it is not proven
-    /// that the finalizer of the Service is ours.
+    /// Makes the plan for a Service that this controller must not manage: the load balancer and our labels on it stay
+    /// unchanged. If the controller manages the Service again later, these labels give the load balancer back to the
+    /// Service. If the Service is deleted, these labels show that the load balancer has no Service any more. Without a
+    /// load balancer with these labels, the finalizer of the Service may belong to another controller, and stays.
     fn leave_alone(&mut self, snapshot: &dyn Snapshot, why: &str, cluster: &Cluster) {
         self.cloud.found = snapshot.left_on(&self.service.for_cloud(), cluster);
         self.cloud.carries_uid = self.cloud.found.is_some();
@@ -406,9 +415,10 @@ impl ServicePlan {
         }
     }
 
-    /// Whether the plan of the Service is made again on fresh data. That is so when the Service needs a write. A
-    /// blocked Service is also planned on fresh data, because the obstacle may be gone, an unfinished one, because the
-    /// missing object may exist now, and a released one, because it may have been adopted.
+    /// Whether a new plan for the Service is made from fresh data in this sync pass. This is so when the plan has a
+    /// write. It is also so when an obstacle (a reason why something can't be done) may be gone, when a missing object
+    /// of an unfinished plan may exist now, or when the management of the load balancer had ended and may have begun
+    /// again.
     pub(super) fn is_taken_up(&self) -> bool {
         let outcome = &self.cloud.outcome;
         self.has_writes()
@@ -428,9 +438,9 @@ impl ServicePlan {
         }
     }
 
-    /// Returns the changes in the cloud that can be made now. A change that takes the Service off a load balancer can
-    /// be made only after all other changes and the status were written. The labels of the new load balancer then
-    /// already name the Service.
+    /// Returns the changes in the cloud that can be made now. A change that removes the Service from the load balancer
+    /// which it leaves is not among them until all other changes were made and the status was written. By then, the
+    /// labels of the new load balancer name the Service.
     pub fn changes_now(&self) -> impl Iterator<Item = &dyn Change> {
         let now = &self.changes[usize::from(self.first_write().is_some())..];
         let leaves = matches!(now, [ServiceChange::Leave(_), ..]);
@@ -441,12 +451,13 @@ impl ServicePlan {
         })
     }
 
-    /// Whether the load balancer is deleted, and not only released.
+    /// Whether the plan deletes the load balancer. A plan that only ends the management of the load balancer does not
+    /// count.
     pub fn is_deletion(&self) -> bool {
         self.changes_now().any(|change| change.kind() == ChangeKind::Removal)
     }
 
-    /// Returns the name of the load balancer that the plan creates, with the source of the name.
+    /// Returns the name of the load balancer that the plan creates, and where the name comes from, e.g. an annotation.
     pub(super) fn new_name(&self) -> Option<&Sourced<String>> {
         self.changes.iter().find_map(|write| match write {
             ServiceChange::Cloud(change) => change.new_name(),
@@ -461,15 +472,15 @@ impl ServicePlan {
         self.want == Want::Ensure && has_status && lacks
     }
 
-    /// Whether the result of `rests_on_project` may still change to `true` when the data that the plan needs are read.
+    /// Whether `rests_on_project` can still become `true` after the data that the plan needs were read.
     fn may_rest_on_project(&self) -> bool {
         let cloud = &self.cloud;
         !cloud.carries_uid && (self.obstacle.is_none() || cloud.needs.services)
     }
 
-    /// Whether the plan rests on the assumption that the token is the right project's. That is so when the project has
-    /// neither a load balancer with the UID of the Service, nor one with an address from the Service's status, and the
-    /// plan creates a load balancer or removes the finalizer. See `refuse_in_wrong_project`.
+    /// Whether the plan is right only if the API token belongs to the right project. This is so when the plan creates a
+    /// load balancer or removes the finalizer, and the project has no load balancer with the UID of the Service or with
+    /// an address from its status. See `refuse_in_wrong_project`.
     fn rests_on_project(&self) -> bool {
         let status = &self.service.status.load_balancer.ingress;
         let mut found = self.cloud.found.iter().flat_map(|found| &found.addresses);
@@ -490,8 +501,8 @@ impl ServicePlan {
         self.cloud.outcome = PlanOutcome::default();
     }
 
-    /// Removes and returns the changes in the cloud that can be made now. The first write of the plan has
-    /// been made already.
+    /// Removes from the plan the changes in the cloud that can be made now, and returns them. The caller must already
+    /// have made the first write of the plan, if that is a write to the Service object.
     pub(super) fn take_changes(&mut self) -> Vec<Box<dyn Change>> {
         let count = self.changes_now().count();
         let now = self.changes.drain(..count);
@@ -542,7 +553,7 @@ impl Write for ServiceChange {
 }
 
 impl ServiceWrite {
-    /// Whether the Service does not belong to this controller any more after the write.
+    /// Whether this controller stops to manage the Service with this write.
     pub(super) fn ends_management(&self) -> bool {
         matches!(self, ServiceWrite::RemoveFinalizer { .. } | ServiceWrite::EndManagement)
     }
@@ -602,7 +613,8 @@ mod tests {
     use std::rc::Rc;
     use std::time::{Duration, Instant, SystemTime};
 
-    /// A clock that counts how often it is asked for the time, which each beat does.
+    /// A simulated clock that counts how often its time is read. The test counts heartbeats by it, because each
+    /// heartbeat reads the time.
     #[derive(Debug)]
     struct Counting(Instant, Cell<usize>);
 
@@ -629,7 +641,7 @@ mod tests {
         }
     }
 
-    /// A project without load balancers.
+    /// A snapshot of a project without load balancers.
     struct Empty;
 
     #[rustfmt::skip] // A method is a line.

@@ -1,9 +1,9 @@
-//! Takes the plans of a tick to their end. Everything is read again for what has to be written, and only a plan
-//! on these reads is executed. After a change that may have dropped other state, the Service is read and
-//! planned once more.
+//! Carries out the plans of a sync pass. Before a write, everything is read again, and only a plan that is made from
+//! these reads is executed. After some changes, e.g. the creation of a load balancer, the plan can be out of date. The
+//! Service is then read and planned once more.
 //!
-//! A Service is taken up, planned, executed and ended by itself. The Service waits for another Service only when that
-//! one already works on the load balancer, or takes the name that the Service wants.
+//! Each Service is planned, and its changes are made, independently of other Services. A Service waits only while the
+//! changes of another Service use the same load balancer or take the name that it wants.
 
 use super::admission::{self, Admission};
 use super::agenda::{self, Agenda};
@@ -31,93 +31,101 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// How many plans a Service gets in one tick. For example, the first plan creates a load balancer, the second one
-/// attaches it, and the third one finds nothing left to do. A Service that needs more plans than this is left to the
-/// next tick, and has failed when nothing was written by its plans.
+/// How many plans a Service gets in one sync pass. For example, the first plan creates a load balancer, the second one
+/// attaches it, and the third one finds nothing left to do. A Service that needs more plans is continued in the next
+/// sync pass. If its plans have written nothing, it counts as failed.
 const PLANS_AT_MOST: u32 = CONFLICT_TRIES;
 
-/// The controller of Services, with the state that is kept from one tick to the next.
+/// The controller of Services, with the state that is kept from one sync pass to the next.
 pub struct ServiceController {
     pub(super) settings: ServiceSettings,
     pub management: Management,
     pub(super) agenda: Agenda,
     pub(super) departures: Departures,
     pub(super) admission: Admission,
-    /// The executions that change the load balancers of Services. They are continued in the next tick.
+    /// The changes that are being made for Services, with one execution for each Service. An execution can continue in
+    /// the next sync pass.
     pub(super) executor: Executor<Work>,
-    /// The Services that wait for the end of an execution, because it claims the load balancer or the name
-    /// that they want.
+    /// The Services that wait until an execution (the changes of another Service) has ended, because that execution
+    /// uses the load balancer or the name that they want.
     pub(super) queued: Vec<Task>,
     pub(super) certificates: CertificateSearch,
-    /// The Services that get no traffic, as of the last comparison of all load balancers.
+    /// The Services that get no traffic, as the last comparison of all load balancers has shown.
     pub(super) outages: ServiceOutages,
 }
 
-/// The work on the Services in one tick.
+/// The work on the Services in one sync pass.
 pub(super) struct ServiceSync<'a> {
     pub(super) state: &'a mut ServiceController,
     pub(super) apis: &'a Apis,
     pub(super) selection: &'a Selection,
-    /// Whether a person reads the plans, see `plan::plan`. When a person reads them, the last plan of each
-    /// Service is kept.
+    /// Whether the plans are made for a person, see `plan::plan`. The last plan of each Service is then kept.
     pub(super) for_people: bool,
-    /// Whether changes of Services wait when their namespace has no calls left. A person's request never
-    /// waits for this.
+    /// Whether a change of a Service waits when its namespace has no API calls left. A person's request is never
+    /// delayed in this way.
     pub(super) is_limited: bool,
-    /// The payers of the changes that were made in this tick.
+    /// The payers (namespaces' shares of API calls) of the Services whose changes ended in this sync pass.
     pub(super) payers: Vec<Payer>,
     pub(super) report: Report,
     pub(super) plans: Vec<ServicePlan>,
-    /// When the comparison of all Services began, if this tick made one.
+    /// When the comparison of all Services with their load balancers began. `None` when this sync pass made no
+    /// comparison.
     pub(super) compared: Option<Instant>,
-    /// Whether the gate refused a write. Then no other write is tried.
+    /// Whether a write was refused because this process is not allowed to write any more, e.g. because it has lost the
+    /// Lease. No other write is tried then.
     pub(super) is_closed: bool,
-    /// Whether changes in the cloud have begun or ended in this tick.
+    /// Whether changes in the cloud have begun or ended in this sync pass.
     pub(super) has_written: bool,
 }
 
-/// A Service in work, from the moment when it is taken up until its work ends.
+/// A Service that is being worked on. The task exists from the first plan until the work on the Service ends.
 pub(super) struct Task {
     /// The Service as it was read or written last.
     pub(super) service: Arc<KubeService>,
-    /// The payer of the calls. `None` means that no change of a Service asked for them.
+    /// The share of API calls that is charged for the work on this Service. `None` means that no share is charged,
+    /// because no change of a Service has caused the work.
     payer: Option<Payer>,
-    /// The moment since which the list of load balancers for a plan must have been requested. Before this moment,
-    /// changes of this Service were being made.
+    /// A list of load balancers for a new plan must have been requested after this moment, because changes of this
+    /// Service were being made until then.
     since: Instant,
     plans: u32,
-    /// How many creations were refused in part. After the first, the servers are read again for the next plan. After
-    /// the second, the load balancer is created without what may be refused.
+    /// How many creations of a load balancer were refused because of a part of the request, e.g. a target. After the
+    /// first refusal, the servers are read again for the next plan. After the second, the load balancer is created
+    /// without the parts that can cause a refusal.
     refused: u32,
-    /// The kind of the change in the cloud with which the present plan began. `None` when no change was begun.
+    /// The kind of the changes in the cloud that are being made, which decides the event at their end. `None` when no
+    /// change was begun.
     kind: Option<ChangeKind>,
-    /// The name and the ID of the load balancer on which the Service is worked on.
+    /// The name and the ID of the load balancer that is being changed for the Service.
     balancer: Option<(String, u64)>,
-    /// Whether a write was made for the Service.
+    /// Whether anything was written for the Service, to Kubernetes or in the cloud.
     has_changed: bool,
-    /// The change of the last plan that was not made because the cloud had changed meanwhile, see `Applied::Overtaken`.
+    /// A description of the change that was not made in the last plan, because the cloud had changed after the plan was
+    /// made. See `Applied::Overtaken`.
     overtaken: Option<String>,
-    /// Every write that was made, as JSON for programs.
+    /// Every write that was made, as JSON for the output of a command.
     made: Vec<Value>,
-    /// The execution after whose end a queued Service is taken up.
+    /// The ID of the execution (the changes of another Service) for whose end this Service waits. `None` when it does
+    /// not wait.
     waits_for: Option<u64>,
 }
 
-/// The Service for which an execution makes changes, with the plan of these changes.
+/// What an execution works on: the Service, and the plan that contains its changes.
 pub(super) struct Work {
     task: Task,
     plan: ServicePlan,
-    /// The facts on which the plan rests, if the plan creates a load balancer. Other plans do not keep them, because
-    /// facts about thousands of nodes take much memory.
+    /// The data from which the plan was made, if the plan creates a load balancer. Other plans do not keep the data,
+    /// because data about thousands of nodes take much memory.
     observed: Option<Arc<ObservedServices>>,
     claims: HashSet<Claim>,
 }
 
-/// The plans, and the facts on which they rest. The facts are `None` when none of the Services exists any more.
+/// The data from which the plans were made, and the plans. The data are `None` when none of the Services exists any
+/// more.
 type Plans = (Option<Arc<ObservedServices>>, Vec<ServicePlan>);
 
 impl ServiceController {
-    /// Returns the Services whose changes are being made, or wait for the changes of another Service.
+    /// Returns the tasks of all Services whose changes are being made, or wait for the changes of another Service.
     pub(super) fn tasks(&self) -> impl Iterator<Item = &Task> {
         let executed = self.executor.executions().iter().map(|execution| &execution.subject.task);
         executed.chain(&self.queued)
@@ -128,17 +136,21 @@ impl ServiceController {
         self.tasks().map(Task::uid).collect()
     }
 
-    /// Returns the payers of the Services whose changes are being made, or wait for the changes of another Service.
+    /// Returns the payers (namespaces' shares of API calls) of the Services whose changes are being made, or wait for
+    /// the changes of another Service.
     pub(super) fn payers(&self) -> Vec<Payer> {
         self.tasks().filter_map(|task| task.payer.clone()).collect()
     }
 
-    /// Stops the executions whose plan is out of date, so that their remaining changes are dropped. This happens when
-    /// the Service was changed or deleted. When nodes have changed, or Services that share the load balancer, the
-    /// remaining changes are dropped only if they take something away, because the replacement must be added first, and
-    /// a target may be another owner's now. Changes that only add targets do no harm, and are followed by the next
-    /// plan. A Service that waits for a load balancer leaves the queue when the Service has changed, because it may
-    /// want another load balancer, and is due again.
+    /// Stops the executions whose plan is out of date, i.e. drops the changes that were not sent yet.
+    ///
+    /// An execution is stopped when its Service was changed or deleted. When only nodes, or other Services on the same
+    /// load balancer, have changed, it is stopped only if its changes take something away. Those changes may be wrong
+    /// now. For example, a new target may have to be added before an old one is removed, or a target may belong to
+    /// another owner. Changes that only add targets do no harm, and the next plan corrects them.
+    ///
+    /// A waiting Service that has changed leaves the queue, because it may want another load balancer now. It gets a
+    /// new plan at once.
     pub(super) fn stop_stale(&mut self, services: &[Arc<KubeService>]) {
         let agenda = &self.agenda;
         let services = by_uid(services);
@@ -156,8 +168,9 @@ impl ServiceController {
 }
 
 impl ServiceSync<'_> {
-    /// Works on all executions until none is left, or until the moment `until`. As soon as the execution of a Service
-    /// has ended, the Service is finished, or planned again if it needs a new plan.
+    /// Works on all executions (each has the changes of one Service) until none is left, or until the moment `until`.
+    /// As soon as an execution has ended, the status of its Service is written, or the Service gets a new plan if it
+    /// needs one.
     pub(super) fn execute(&mut self, requests: &mut Requests, until: Option<Instant>) {
         loop {
             let over = self.state.executor.work(requests, until);
@@ -182,8 +195,8 @@ impl ServiceSync<'_> {
         }
     }
 
-    /// Reads everything again for these Services, plans, and begins the changes, until no Service has to
-    /// be planned again.
+    /// Reads everything again for these Services, makes new plans, and begins the changes. Repeats this for the
+    /// Services that need another plan.
     pub(super) fn plan_and_begin(&mut self, mut tasks: Vec<Task>) -> Result<(), CacheError> {
         loop {
             let may_plan = |task: &mut Task| task.plans < PLANS_AT_MOST && !self.is_closed;
@@ -204,8 +217,8 @@ impl ServiceSync<'_> {
         }
     }
 
-    /// Returns the tasks whose namespaces have calls left. Work on the other tasks goes on when their namespaces
-    /// have calls again.
+    /// Returns the tasks whose namespaces have API calls left. The work on the other tasks is stopped until their
+    /// namespaces have calls again.
     fn without_stopped(&mut self, mut tasks: Vec<Task>) -> Vec<Task> {
         let now = clock::now();
         let must_stop =
@@ -219,8 +232,8 @@ impl ServiceSync<'_> {
         tasks
     }
 
-    /// Leaves the work on these Services for later, and makes them due at once. Otherwise the differences that were
-    /// found in a comparison would stay until the next comparison.
+    /// Puts off the work on these Services, and makes their next plans due at once. Without this, the differences that
+    /// a comparison has found would stay until the next comparison.
     fn leave(&mut self, tasks: &[Task]) {
         for task in tasks {
             let object = task.service.object().for_people();
@@ -229,8 +242,9 @@ impl ServiceSync<'_> {
         }
     }
 
-    /// Ends tasks that had as many plans as a tick allows, or whose writes the gate refuses. A task without any write
-    /// is tried again by the backoff, because otherwise it would be tried without a pause, and no comparison would end.
+    /// Ends tasks that have used all plans which a sync pass allows, or that are not allowed to write any more. A task
+    /// that has written nothing counts as failed and is tried again after a wait. Without the wait, it would be tried
+    /// again at once in each sync pass, and no comparison of all Services would count as complete.
     fn leave_or_fail(&mut self, tasks: Vec<Task>) {
         let is_closed = self.is_closed;
         let is_left = |task: &Task| is_closed || task.has_changed;
@@ -252,13 +266,14 @@ impl ServiceSync<'_> {
         }
     }
 
-    /// Reads both APIs again, and plans from what they show now. There is no plan for a Service that does
-    /// not exist any more.
+    /// Reads the APIs of Kubernetes and the cloud again, and makes a new plan for each task. A Service that does not
+    /// exist any more gets no plan.
     fn plan(&mut self, tasks: &mut [Task]) -> Result<Plans, CacheError> {
         let begun = clock::now();
         let apis = self.apis;
         let list = || apis.load_balancer_services(clock::since(begun), ReadFrom::Latest);
-        // When some Services share load balancers, all Services are needed. Otherwise each Service is read by itself.
+        // When some Services share load balancers, their plans need the list of all Services. Otherwise each Service is
+        // read by itself.
         let mut listed = Arc::default();
         if self.state.agenda.dependencies.has_groups {
             listed = list()?.value;
@@ -272,7 +287,8 @@ impl ServiceSync<'_> {
         if services.is_empty() {
             return Ok(Plans::default());
         }
-        // Targets are removed because of this list. An old list could lack a node that is there.
+        // A target whose node is missing in this list is removed. An old list could lack a node that exists, so the
+        // list is read from etcd.
         let nodes = apis.nodes.whole(clock::since(begun), ReadFrom::Latest)?;
         let listed_since = tasks.iter().map(|task| task.since).max().unwrap_or(begun);
         let reads = Agenda::reads_for_writes(listed_since, self.for_people);
@@ -298,8 +314,9 @@ impl ServiceSync<'_> {
         Ok((Some(Arc::new(observed)), plans))
     }
 
-    /// Returns the Service of a task as it is now, from the list when the list has the Service. `None` when the Service
-    /// does not exist any more. A new Service with the same name is planned in the next tick.
+    /// Returns the present version of a task's Service. It is taken from `listed`, or read by its name. Returns `None`
+    /// when the Service does not exist any more. A new Service with the same name does not count, and is planned in the
+    /// next sync pass.
     fn read_again(
         &mut self,
         task: &mut Task,
@@ -314,8 +331,8 @@ impl ServiceSync<'_> {
         let now = now.and_then(|now| self.admitted(now));
         let own = self.state.admission.own_payer(&meta.uid);
         task.payer = own.filter(|_| self.is_limited).or(task.payer.take());
-        // A Service that did not change shares its memory with the earlier version, because its annotations
-        // may have 32 kB.
+        // An unchanged Service uses the memory of the earlier version. A changed Service still uses that memory for
+        // unchanged annotations, because annotations can have 32 kB.
         Ok(now.map(|mut now| {
             if now == task.service {
                 return Arc::clone(&task.service);
@@ -325,8 +342,9 @@ impl ServiceSync<'_> {
         }))
     }
 
-    /// Returns the Service, which was just read again, as it may be planned now. When a change of the Service waits
-    /// because its namespace has no calls left, the Service is returned as it was before that change.
+    /// Takes a Service that was just read again, and returns the version of it for which the controller is allowed to
+    /// plan now. When a change of the Service waits, because its namespace has no API calls left, this is the version
+    /// before that change.
     fn admitted(&mut self, service: Arc<KubeService>) -> Option<Arc<KubeService>> {
         if !self.is_limited {
             return Some(service);
@@ -334,7 +352,7 @@ impl ServiceSync<'_> {
         self.state.admission.again(service, &self.state.agenda)
     }
 
-    /// Begins what was planned. Returns the Services that have to be planned again.
+    /// Begins the changes of these plans. Returns the Services that need a new plan.
     fn begin(&mut self, tasks: Vec<Task>, (observed, plans): Plans) -> Vec<Task> {
         let mut claimed = HashMap::new();
         let executions = self.state.executor.executions();
@@ -349,8 +367,8 @@ impl ServiceSync<'_> {
             };
             task.service = Arc::clone(&plan.service);
             self.state.agenda.planned(&task.service);
-            // Two Services may want one load balancer that no Service owns. The first Service gets the load balancer,
-            // and the second is planned again after that.
+            // Two Services can want the same load balancer, which no Service owns yet. The first Service gets it, and
+            // the second Service is planned again after that.
             let claims = claims(&plan);
             task.waits_for = claims.iter().filter_map(|claim| claimed.get(claim)).min().copied();
             if task.waits_for.is_some() {
@@ -379,7 +397,7 @@ impl ServiceSync<'_> {
     }
 
     /// Writes our finalizer and an event before the first change in the cloud, and then begins the changes. Returns the
-    /// task when the Service has to be planned again.
+    /// task when the Service needs a new plan.
     fn begin_one(&mut self, mut work: Work) -> Option<Task> {
         let Work { task, plan, .. } = &mut work;
         if plan.first_write().is_some() {
@@ -417,7 +435,8 @@ impl ServiceSync<'_> {
         None
     }
 
-    /// Ends an execution after its changes in the cloud. Returns the task when the Service has to be planned again.
+    /// Handles the end of an execution, i.e. of a Service's changes in the cloud. Returns the task when the Service
+    /// needs a new plan.
     fn end(&mut self, over: Execution<Work>) -> Option<Task> {
         let Work { mut task, plan, observed, .. } = over.subject;
         let result = over.result;
@@ -436,9 +455,9 @@ impl ServiceSync<'_> {
         if self.for_people {
             task.made.extend(result.made.iter().map(|made| made.json()));
         }
-        // The plan that shows that the new load balancer needs no more changes. It is made from the answer to the
-        // creation, and it is `None` when there was no creation or when changes are left. A Service that moves has no
-        // such plan, because the answer does not contain the load balancer that the Service leaves.
+        // A plan that is made from the answer to the creation of a load balancer, and shows that nothing is left to
+        // change there. `None` when nothing was created or when changes are left. A Service that moves gets no such
+        // plan, because the answer does not show the load balancer that the Service leaves.
         let mut in_order = None;
         if let (End::PlanAgain(Some(shown)), Some(observed)) = (&result.end, observed)
             && !plan.cloud.outcome.moves()
@@ -452,7 +471,7 @@ impl ServiceSync<'_> {
         }
         self.is_closed |=
             matches!(&result.end, End::Failed(error) if error.kind == ErrorKind::Refused);
-        // Some changes were not made, so nothing that depends on them is written.
+        // Some changes were dropped. The Service is planned again before anything that depends on them is written.
         if result.is_stopped {
             return Some(task);
         }
@@ -475,7 +494,7 @@ impl ServiceSync<'_> {
             return self.finish(task, plan);
         }
         if result.made.is_empty() {
-            // Nothing was done, so no event reports the end of a change.
+            // No change was made, so no event reports the end of a change.
             task.kind = None;
         }
         let Some(plan) = in_order else {
@@ -485,8 +504,8 @@ impl ServiceSync<'_> {
         self.finish(task, plan)
     }
 
-    /// Ends the work on a Service of which nothing can be synced. Only the mode of the addresses in its
-    /// status may change.
+    /// Ends the work on a Service that can't be synced, because of the given obstacle. Only the `ipMode` of the
+    /// addresses in its status can still be written.
     fn blocked(&mut self, mut task: Task, mut plan: ServicePlan, obstacle: &Finding) {
         if let Err(error) = self.write(&mut task, &mut plan) {
             log::debug!("{}: status not written: {error}", plan.name());
@@ -495,8 +514,8 @@ impl ServiceSync<'_> {
         self.ended(task, plan, true);
     }
 
-    /// Ends the work on a Service of which the cloud refused some changes. The status is written if the load balancer
-    /// has its address, unless another load balancer still serves the Service.
+    /// Ends the work on a Service for which the cloud refused some changes. The status that was planned is still
+    /// written. When the Service moves, its previous load balancer still serves it, and its status stays as it is.
     fn refused(&mut self, mut task: Task, mut plan: ServicePlan, why: String) -> Option<Task> {
         if !plan.cloud.outcome.moves() {
             match self.write(&mut task, &mut plan) {
@@ -508,8 +527,8 @@ impl ServiceSync<'_> {
         self.failed(task, plan, why)
     }
 
-    /// Writes to Kubernetes after the load balancer is as it should be. Returns the task when the Service has to
-    /// be planned again.
+    /// Writes to the Service object after all changes in the cloud were made. Returns the task when the Service needs a
+    /// new plan.
     fn finish(&mut self, mut task: Task, mut plan: ServicePlan) -> Option<Task> {
         task.works_on(&plan);
         match self.write(&mut task, &mut plan) {
@@ -529,8 +548,8 @@ impl ServiceSync<'_> {
         None
     }
 
-    /// Makes the next write of the plan if it is a write to the Service itself. Returns `false` when the
-    /// plan is out of date.
+    /// Makes the next write of the plan, if that is a write to the Service object. Returns `false` when the plan is out
+    /// of date.
     fn write(&mut self, task: &mut Task, plan: &mut ServicePlan) -> Result<bool, KubeError> {
         let Some(ServiceChange::Own(write)) = plan.changes.first() else {
             return Ok(true);
@@ -562,7 +581,7 @@ impl ServiceSync<'_> {
         Ok(true)
     }
 
-    /// Ends the work on a Service that needs no write, or of which too little is known for a write.
+    /// Ends the work on a Service that needs no write, or about which too little is known for a write.
     pub(super) fn leave_as_it_is(&mut self, plan: ServicePlan) {
         self.state.agenda.planned(&plan.service);
         events::findings(self.apis, &plan);
@@ -576,7 +595,7 @@ impl ServiceSync<'_> {
 
     fn not_written(&mut self, task: Task, plan: ServicePlan, error: &KubeError) -> Option<Task> {
         if error.is_not_found() {
-            // The Service does not exist any more, so nothing is left to be done.
+            // The Service does not exist any more, so nothing is left to do.
             task.warn_of_leftover();
             return None;
         }
@@ -595,8 +614,8 @@ impl ServiceSync<'_> {
         None
     }
 
-    /// Notes the end of a Service in this tick. When the Service failed, or waits for something in the cloud, the
-    /// backoff decides when it is taken up again, and the same payer pays for the next try.
+    /// Records the end of the work on a Service in this sync pass. When the Service failed, or waits for something in
+    /// the cloud, it is tried again after a wait. The same share of API calls is charged for the next try.
     fn ended(&mut self, task: Task, mut plan: ServicePlan, has_failed: bool) {
         let is_tried_again = has_failed || plan.cloud.outcome.is_unfinished();
         self.state.agenda.schedule.backoff.ended(&plan.object.uid, is_tried_again);
@@ -609,7 +628,7 @@ impl ServiceSync<'_> {
     }
 }
 
-/// Makes one write to the Service itself.
+/// Makes one write to the Service object.
 fn patched(
     kube: &KubeClient,
     service: &Arc<KubeService>,
@@ -623,14 +642,15 @@ fn patched(
             written.share_annotations(service);
             Ok(Arc::new(written))
         }
-        // The Service was already deleted.
+        // The Service is already deleted, so its finalizer need not be removed any more.
         Err(error) if error.is_not_found() && write.ends_management() => Ok(Arc::clone(service)),
         Err(error) => Err(error),
     }
 }
 
-/// Returns a merge patch for the status subresource, because the official role allows no other write. The patch names
-/// the version for which it was planned.
+/// Returns a merge patch for the status subresource of a Service, because the role in `manifests/base/role.yaml` allows
+/// no other write to Services. The patch contains the resource version of the planned Service, so that it fails when
+/// the Service has changed.
 fn patch(service: &KubeService, write: &ServiceWrite) -> Value {
     let own = LOAD_BALANCER_FINALIZER;
     let finalizers = service.metadata.finalizers.iter().map(String::as_str);
@@ -680,8 +700,8 @@ impl Task {
         }
     }
 
-    /// Warns that a Service was deleted without its finalizer while its load balancer was worked on. The Service can't
-    /// get an event any more, so this is only logged.
+    /// Warns that a Service was deleted without its finalizer while its load balancer was being changed. An event can't
+    /// be written for a deleted Service, so the warning is only logged.
     fn warn_of_leftover(&self) {
         if let Some((name, id)) = &self.balancer {
             log::warn!(
@@ -693,7 +713,7 @@ impl Task {
     }
 }
 
-/// Enters the ID of this execution for each of its claims.
+/// Stores the ID of this execution for each object in the cloud that its plan claims, i.e. wants to change or create.
 fn note(claimed: &mut HashMap<Claim, u64>, execution: &Execution<Work>) {
     claimed.extend(execution.subject.claims.iter().cloned().map(|claim| (claim, execution.id)));
 }

@@ -1,5 +1,5 @@
-//! Finds out why a health check fails and what a user can do. The fields `detail` and `http_status_code` in the
-//! API's answer show this.
+//! Finds out why the health check of a target fails, and what a user can do about it. The fields `detail` and
+//! `http_status_code` of the API's answer show the cause.
 
 use super::annotations::{
     HEALTH_CHECK, HEALTH_CHECK_HTTP_PATH, HTTP_STATUS_CODES, USES_PROXYPROTOCOL,
@@ -7,7 +7,7 @@ use super::annotations::{
 use crate::provider::{Cause, CauseKind, Service, TargetHealth, TrafficPolicy};
 use crate::text::shell_command;
 
-/// See [`LoadBalancers::cause`](crate::provider::LoadBalancers::cause).
+/// Returns why the health check of this target fails, and what a user can do about it.
 pub(crate) fn cause(health: &TargetHealth, service: &Service) -> Cause {
     let is_local = service.traffic_policy == TrafficPolicy::Local;
     let detail = health.detail.as_deref().unwrap_or_default();

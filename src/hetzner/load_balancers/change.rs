@@ -1,4 +1,5 @@
-//! A write to the API: the table of all actions, the request, the call, and the meaning of the answer.
+//! The changes of load balancers and certificates. Each change is one write to the Cloud API. This file lists the kinds
+//! of changes, sends the requests, and decides from the answer whether a change was made.
 
 use super::annotations::{self as a, Annotation};
 use super::model::balancer::{LoadBalancer, TargetInRequest};
@@ -22,15 +23,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A property of an action, besides its name.
+/// A property of a [`BalancerAction`], for example that it deletes something.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ActionTrait {
     FollowsAtOnce,
     FailsAlone,
     Deletes,
     OfCertificate,
-    /// The action can change the addresses and the targets of the load balancer. So the load balancer is read again
-    /// before the next change.
+    /// The action can change the addresses and the targets of the load balancer. So the caller reads the load balancer
+    /// again before it makes the next change.
     ReadAgain,
 }
 use ActionTrait::{Deletes, FailsAlone, FollowsAtOnce, OfCertificate, ReadAgain};
@@ -43,7 +44,7 @@ macro_rules! actions {
         }
 
         impl BalancerAction {
-            /// The API's name for the action.
+            /// Returns the API's name for the action.
             fn name(self) -> &'static str {
                 match self {
                     $(BalancerAction::$action => $name,)*
@@ -60,8 +61,9 @@ macro_rules! actions {
     };
 }
 
-// `RemoveTarget` does not have the property `FollowsAtOnce`. The change before it may add the target that replaces the
-// removed one, so the removal waits until that addition has ended.
+// The property `FollowsAtOnce` allows a change to be sent while the action of the change before it still runs.
+// `RemoveTarget` lacks this property. The change before it can add the target that replaces the removed target, and
+// this addition must end first.
 actions! {
     Create: "create";
     Edit: "edit";
@@ -84,24 +86,24 @@ actions! {
     DeleteCertificate: "delete_certificate" OfCertificate Deletes FailsAlone;
 }
 
-/// The larger step that a write belongs to.
+/// The reason for a write, when special rules apply to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     Usual,
     /// The Service adopts the load balancer. The write is not made when the load balancer has got a new port or target
-    /// since the plan was made.
+    /// since it was read for the plan.
     Adoption,
-    /// The Service leaves a load balancer that is not deleted. The write is not made when the load balancer has got a
-    /// new port or target since the plan was made.
+    /// The Service gives up a load balancer that is not deleted. The write is not made when the load balancer has got a
+    /// new port or target since it was read for the plan.
     Release,
-    /// The load balancer belongs to no Service, so no sync of a Service would plan this write again. When the load
-    /// balancer has changed in a way that forbids the write, the result is an error.
+    /// The load balancer belongs to no Service. When the write turns out not to be allowed any more, the result is an
+    /// error. If there were a Service, the Service would be planned again instead.
     Orphan,
-    /// The write removes a target, and all other existing targets are removed, too. So the write is made only after at
-    /// least one new target was added.
+    /// The write removes a target, and all other existing targets are removed as well. So that the load balancer does
+    /// not lose all targets, the write is made only after a new target was added.
     LastTarget,
-    /// The write uploads the last certificate of the plan. After this write all certificates are read again, because
-    /// the next changes need the IDs of the uploaded certificates.
+    /// The write uploads the last certificate of a plan. After this write all certificates are read again, because
+    /// changes of ports need the IDs of the uploaded certificates.
     LastUpload,
 }
 
@@ -109,7 +111,7 @@ pub(super) enum Purpose {
 pub struct BalancerChange {
     project: Project,
     pub(super) action: BalancerAction,
-    /// The ID of the load balancer or certificate. `None` when the write creates the load balancer or certificate.
+    /// The ID of the load balancer or certificate. `None` when the write creates it.
     id: Option<u64>,
     pub(super) request: Request,
     pub(super) description: Description,
@@ -117,8 +119,8 @@ pub struct BalancerChange {
     pub(super) event: Option<Finding>,
     guard: Option<Box<Guard>>,
     pub(super) departed: Option<Box<Departed>>,
-    /// The certificate to upload, with its private key. Both are added to the request just before it is sent, so that
-    /// no output shows the key.
+    /// The certificate to upload, with its private key. Both become part of the request only when it is sent, so that
+    /// logs and other outputs of the plan can't show the key.
     pub(super) pair: Option<Arc<TlsPair>>,
     /// The name of the load balancer that the write creates.
     new_name: Option<Sourced<String>>,
@@ -138,8 +140,8 @@ pub(super) struct Departed {
 /// health of the other targets may have changed. The age is measured by the machine's clock.
 const HEALTH_MAX_AGE: Duration = Duration::from_secs(10);
 
-/// The shortest line of a private key that is hidden in error texts. A shorter line reveals nothing, and might occur
-/// in any other text.
+/// A line of a private key with at least this number of characters is hidden in error texts. A shorter line reveals
+/// nothing about the key, and hiding it could hide other text by chance.
 const SHORTEST_KEY_LINE: usize = 16;
 
 #[derive(Clone, Default, Serialize)]
@@ -166,7 +168,7 @@ impl BalancerChange {
             Value::Object(body) => body,
             _ => Map::new(),
         };
-        // A field without a value is not sent, so that the API chooses its value.
+        // A field that is `null` is removed from the request, so that the API chooses the value.
         body.retain(|_, value| !value.is_null());
         BalancerChange {
             project: project.clone(),
@@ -256,16 +258,16 @@ impl BalancerChange {
         }
     }
 
-    /// Reads the load balancer or certificate again, and checks whether the write may still be made. If so, sets
-    /// the labels of the request from this read, and returns `None`. Otherwise returns the outcome, and the
-    /// write is not sent.
+    /// Reads the load balancer or certificate again, and checks whether the write is still allowed. If so, the labels
+    /// in the request are computed from this read, and the result is `None`. Otherwise the write must not be sent, and
+    /// the result says why: the object is already deleted, or everything must be planned again.
     fn rebase(&mut self) -> Result<Option<Applied>, ProviderError> {
         let Some((guard, id)) = self.guard.take().zip(self.id) else {
             return Ok(None);
         };
         let api = &self.project.api;
-        // These reads are made only when the rate limit also allows the write after them. Otherwise repeated attempts
-        // would use up the rate limit with reads, and the write would never be sent.
+        // The object is read again only when the rate limit has calls left for the reads and for the write. Otherwise
+        // each attempt could use the last calls for its reads, and the write would never be sent.
         let reads = 1 + u64::from(self.purpose == Purpose::Release);
         api.admit_write(reads, &self.description.to_string())?;
         if self.purpose == Purpose::Release {
@@ -301,8 +303,8 @@ impl BalancerChange {
     fn answered(&self, answer: Option<WriteAnswer>) -> Result<Applied, ProviderError> {
         let (action, balancer) = match answer {
             None => (None, None),
-            // The API's answer always has one of these fields, so an answer without them comes from another server,
-            // e.g. a proxy. It does not say whether the write was made.
+            // The answer of the API always has at least one of these fields. An answer without them comes from another
+            // server, e.g. a proxy, so it is not known whether the write was made.
             Some(WriteAnswer { action: None, load_balancer: None, certificate: None }) => {
                 let name = self.action.name();
                 let why =
@@ -314,8 +316,8 @@ impl BalancerChange {
         let running = action.map_or(Ok(None), |action| action.running())?;
         let whole = balancer.filter(|balancer| self.is_whole(balancer));
         Ok(match (self.action, whole, running) {
-            // The answer shows the new load balancer, and the Service's next plan needs no other load balancer. So a
-            // snapshot of this load balancer alone is enough.
+            // The answer contains the new load balancer. The Service's next plan needs only this load balancer, so the
+            // Service is planned again from this answer, without another read.
             (BalancerAction::Create, Some(balancer), running) => {
                 let observed = ObservedBalancers {
                     balancers: vec![*balancer],
@@ -337,7 +339,7 @@ impl BalancerChange {
         })
     }
 
-    /// Whether the load balancer in the answer already has all its addresses.
+    /// Whether the load balancer in the API's answer already has all addresses that it will get.
     fn is_whole(&self, balancer: &LoadBalancer) -> bool {
         let public = &balancer.public_net;
         let has_public = public.ipv4.ip.is_some() && public.ipv6.ip.is_some();
@@ -349,13 +351,14 @@ impl BalancerChange {
 
     fn failed(&self, failed: CloudFailure) -> Result<Applied, ProviderError> {
         match (self.action, failed.code.as_str()) {
-            // Another object already has the name. The caller reads the list again to see who owns this object.
+            // Another load balancer or certificate already has the name. The caller reads the list again to see who
+            // owns that object.
             (BalancerAction::Create | BalancerAction::Edit | BalancerAction::CreateCertificate, "uniqueness_error")
-            // The load balancer got delete protection after the last read, so it stays.
+            // Somebody turned on the load balancer's delete protection after the last read, so the load balancer stays.
             | (BalancerAction::Delete, "protected")
             // A load balancer began to use the certificate after the last read, so the certificate stays.
             | (BalancerAction::DeleteCertificate, "resource_in_use")
-            // The same change was made by another program after the last read.
+            // Somebody else made the same change after the last read.
             | (BalancerAction::AddTarget, "target_already_defined")
             | (BalancerAction::AddService, "source_port_already_used")
             | (BalancerAction::Attach, "load_balancer_already_attached")
@@ -377,8 +380,8 @@ impl BalancerChange {
         }
     }
 
-    /// Whether the API refused to create the load balancer because of a port, a certificate or a target. The load
-    /// balancer can then be created without ports and targets, which are added one by one afterwards.
+    /// Whether the API refused to create the load balancer because of one of its ports, certificates or targets. The
+    /// load balancer can then be created without ports and targets, and they are added one by one afterwards.
     fn is_refused_for_a_part(&self, failed: &CloudFailure) -> bool {
         const PARTS: [&str; 11] = [
             "server_not_attached_to_network",
@@ -408,8 +411,9 @@ impl BalancerChange {
         ];
         let has_parts = self.parts() != (0, 0);
         let CloudFailure { code, fields, .. } = failed;
-        // Examples of fields in the API's errors are `services[0].http.certificates` and `http.certificates`. An
-        // example of a limit is `load_balancer_targets`.
+        // The names of fields in the API's errors are paths such as `services[0].http.certificates`. The names of
+        // limits begin with `load_balancer_`, e.g. `load_balancer_targets`. The parts of the path, without this prefix,
+        // are looked up in `FIELDS`.
         let of_a_part = |field: &String| {
             let mut names = field.split(['.', '[', ']']);
             names.any(|name| FIELDS.contains(&name.strip_prefix("load_balancer_").unwrap_or(name)))
@@ -419,7 +423,7 @@ impl BalancerChange {
         has_parts && (PARTS.contains(&code.as_str()) || invalid_part)
     }
 
-    /// Returns what a user can do about this error.
+    /// Returns advice for the user about this error of the API.
     fn next_step(&self, failed: &CloudFailure) -> Option<String> {
         let CloudFailure { code, fields, .. } = failed;
         let names = |wanted: &str| fields.iter().any(|field| field == wanted);
@@ -456,8 +460,8 @@ impl BalancerChange {
                 "the Network has reached its limit of servers and load balancers: detach those that do not need it"
                     .to_owned()
             }
-            // Other limits than those of ports, targets and certificates belong to the project, and not to the type
-            // of the load balancer.
+            // The limits for ports, targets and certificates depend on the type of the load balancer. Every other limit
+            // is a limit of the project.
             "resource_limit_exceeded" if !names_part => {
                 "the project has reached this limit: delete what is not needed, or ask for a higher limit in the \
                  console under Limits"
@@ -482,7 +486,7 @@ impl BalancerChange {
     }
 }
 
-/// The API's answer to a write. The API may also answer without any content.
+/// The fields of the API's answer to a write that this program reads.
 #[derive(Deserialize)]
 struct WriteAnswer {
     #[serde(default)]
@@ -529,7 +533,8 @@ impl provider::Change for BalancerChange {
             let (body, key) = (&mut change.request.body, pair.key.expose());
             body.insert("certificate".to_owned(), json!(pair.chain));
             body.insert("private_key".to_owned(), json!(key));
-            // Each line of the key is hidden separately, because an answer may repeat only a part of the key.
+            // Each line of the key is hidden separately, because an error text from the API may repeat only a part of
+            // the key.
             let is_long = |line: &&str| line.len() >= SHORTEST_KEY_LINE;
             secrets.extend(key.lines().filter(is_long).map(Secret::new));
         }
@@ -595,11 +600,12 @@ impl fmt::Debug for BalancerChange {
     }
 }
 
-/// Boxes the changes as trait objects, in the form in which the controller executes them.
+/// Turns the changes into trait objects, because the controller that makes the changes does not know the type
+/// [`BalancerChange`].
 pub(super) fn boxed(changes: Vec<BalancerChange>) -> Vec<Box<dyn provider::Change>> {
     let mut boxed: Vec<_> = changes.into_iter().map(|change| Box::new(change) as Box<_>).collect();
-    // `collect` reuses the memory of the unboxed changes, which is ten times as large as necessary. So the
-    // unused part is freed.
+    // `collect` reuses the allocation of `changes`, in which each element is about ten times as large as a `Box`. The
+    // part that is not needed is given back.
     boxed.shrink_to_fit();
     boxed
 }

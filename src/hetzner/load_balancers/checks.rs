@@ -1,5 +1,5 @@
-//! Checks that are made before any change. They find ports and certificates that the API would refuse, and targets that
-//! are nodes of the other profile.
+//! Checks before a load balancer is changed. They find more ports or certificates than the type of the load balancer
+//! allows. They also find targets whose nodes have provider IDs of the other profile (`ccm-from-scratch` or `hcloud`).
 
 use super::annotations;
 use super::annotations::parser::AnnotationParser;
@@ -11,9 +11,9 @@ use super::ownership::labels::Labelled;
 use crate::provider::{Finding, InstanceId, Reason};
 use std::collections::BTreeSet;
 
-/// Returns the reason why the load balancer must not be changed, when one of its targets is a node that was initialised
-/// under the other profile. This controller manages only nodes of its own profile, so it would remove such a target.
-/// Somebody who starts the controller with the wrong profile must not lose traffic.
+/// Returns why the load balancer must not be changed: one of its targets is a node with a provider ID of the other
+/// profile (`ccm-from-scratch` or `hcloud`). This program manages only nodes of its own profile, so it would remove
+/// this target. When it was started with the wrong profile by mistake, the traffic must not stop.
 pub(super) fn serves_other_profile(context: &PlanContext, balancer: Labelled) -> Option<String> {
     let own = context.project.profile;
     let other = own.other();
@@ -32,8 +32,8 @@ pub(super) fn serves_other_profile(context: &PlanContext, balancer: Labelled) ->
     ))
 }
 
-/// Returns the type that the load balancer should have. This is the type that the settings name, otherwise the present
-/// type, otherwise the smallest type.
+/// Returns the type that the load balancer should have: the type in the settings, else the present type, else the
+/// smallest type. A type that does not exist is reported.
 pub(super) fn kind<'a>(
     parser: &mut AnnotationParser,
     context: &PlanContext<'a>,
@@ -44,7 +44,8 @@ pub(super) fn kind<'a>(
     let wanted = match (desired.kind(), has) {
         (Some(wanted), _) => wanted.value.as_str(),
         (None, Some(has)) => has.name.as_str(),
-        // No load balancer is created in these two cases, so no type is needed.
+        // No load balancer is created when the Service asks for one of another owner, or when no Service of the group
+        // decides about settings. So no type is needed.
         (None, None) if context.group.is_external() || context.group.has_no_decider() => {
             return None;
         }
@@ -57,7 +58,7 @@ pub(super) fn kind<'a>(
             USUAL_TYPE
         }
     };
-    // The types are not read when a manifest is checked without the API.
+    // The list of types is `None` when a manifest is checked without the API.
     let types = context.observed.types.as_deref();
     let is_it = |kind: &&BalancerType| kind.name == wanted;
     let found = || types?.iter().find(is_it);
@@ -84,8 +85,8 @@ pub(super) fn kind<'a>(
     Some(kind)
 }
 
-/// Reports a problem when the type of the load balancer does not allow so many ports or certificates. Without this
-/// check the API would refuse some of them.
+/// Reports a problem when the Service needs more ports or certificates than the type of the load balancer allows. The
+/// API would refuse the ports that are too many.
 pub(super) fn check_services(
     parser: &mut AnnotationParser,
     context: &PlanContext,
@@ -121,7 +122,8 @@ pub(super) fn check_services(
     }
 }
 
-/// Returns the number of different certificates that all HTTPS ports use together.
+/// Returns how many different certificates all HTTPS ports of the Service use together, including certificates that
+/// existing ports keep.
 fn certificates(desired: &Desired, there: Option<Labelled>) -> usize {
     let mut ids = BTreeSet::new();
     for port in &desired.ports {

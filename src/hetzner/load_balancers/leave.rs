@@ -1,5 +1,6 @@
-//! Takes a Service off a load balancer. Without other users the load balancer is then deleted or released. Otherwise the
-//! other users keep it.
+//! Takes a Service off a load balancer that it does not use any more. When no other Service uses the load balancer, it
+//! is deleted, or it is released, which means that it stays without an owner. Otherwise it stays for the other
+//! Services.
 //!
 //! # What may delete a load balancer
 //!
@@ -12,10 +13,14 @@
 //! | [`leave_unused`] | the Service can't have what it asks for, and has another load balancer that serves nothing | the status does not say which load balancer serves the Service; the Service asks for this one |
 //! | `BalancerSnapshot::orphans`, which `controllers/service/orphans.rs` deletes | the load balancer belongs to no Service, and an operator or `--delete-orphaned-load-balancers` asks for it | a Service takes the load balancer over; something could not be read |
 //!
-//! All four callers have the same conditions. The load balancer belongs to the Service or to nobody, and nothing requires
-//! that it stays (`ownership/judge.rs`). It is not protected. The UID of the cluster is known. Just before the write the
-//! load balancer is read again, and must have the same labels and no new port or target (`ownership/guard.rs`). The gate
-//! allows the write.
+//! For all four callers, each of these conditions must be true:
+//!
+//! - The load balancer belongs to the Service or to nobody, and nothing requires that it stays (`ownership/judge.rs`).
+//! - The load balancer is not protected.
+//! - The UID of the cluster is known.
+//! - Just before the write, the load balancer is read again. It has the same labels and no new port or target
+//!   (`ownership/guard.rs`).
+//! - The gate allows the write: the daemon still holds the Lease, and this is not a dry run.
 
 use super::annotations::parser::AnnotationParser;
 use super::change::{BalancerAction, BalancerChange, Purpose, boxed};
@@ -44,12 +49,13 @@ use serde_json::{Value, json};
 pub(super) struct Leaving {
     pub(super) changes: Vec<Box<dyn provider::Change>>,
     pub(super) claims: Vec<Claim>,
-    /// Whether the Service has ports, targets or labels on one of these load balancers.
+    /// Whether there is another load balancer that belongs to the Service or has ports of it, and that the Service must
+    /// leave.
     pub(super) is_any: bool,
 }
 
 /// Returns the changes that take the Service off all its load balancers except `there`, the load balancer to which the
-/// Service moves. `None` means that this load balancer does not exist yet.
+/// Service moves. `there` is `None` when this load balancer is not created yet.
 pub(super) fn leave_others(
     context: &PlanContext,
     there: Option<Labelled>,
@@ -78,13 +84,13 @@ pub(super) fn leave_others(
     leaving
 }
 
-/// Adds changes to a refused plan, which take the Service off its unused load balancers. A load balancer is
-/// unused when the Service does not ask for it, and when the status names another load balancer or has no address
-/// yet. When the status has only a host name, no load balancer is taken as unused, because it is not known which
-/// one serves the Service.
+/// Adds changes to a plan for a Service that can't have what it asks for. They take the Service off its unused load
+/// balancers. A load balancer is unused when two conditions are true: the Service does not ask for it, and the status
+/// names another load balancer or has no address yet. When the status has only a host name, it is not known which load
+/// balancer serves the Service, so none counts as unused.
 ///
-/// `there` is the load balancer that the Service asks for. When the Service has unused load balancers, the reason of
-/// the refusal becomes a finding of the plan. The next plan finds no unused load balancer any more, and is refused.
+/// `there` is the load balancer that the Service asks for. When there are unused load balancers, the plan is not
+/// refused, and the reason for the refusal is only reported. The next plan, without unused load balancers, is refused.
 pub(super) fn leave_unused(
     mut plan: LoadBalancerPlan,
     context: &PlanContext,
@@ -130,8 +136,8 @@ fn unused<'a>(
     if !(is_named || service.addresses.is_empty()) || all().any(is_of_other_profile) {
         return Vec::new();
     }
-    // A setting may exclude every address from the status. An empty status then does not show that the
-    // load balancer is unused.
+    // The settings can leave all addresses of a load balancer out of the status. A status without addresses then does
+    // not show that the load balancer is unused.
     let would_be_named = |balancer: Labelled| !status::ingress(&balancer, desired).is_empty();
     let is_unused = |balancer: &Labelled| {
         Some(balancer.id) != there.map(|there| there.id)
@@ -142,7 +148,8 @@ fn unused<'a>(
     all().filter(is_unused).collect()
 }
 
-/// Returns the changes that take the Service off a load balancer. The ports of other Services stay.
+/// Returns the changes that delete a load balancer. When the load balancer must stay, returns the changes that take the
+/// Service off the load balancer instead. The ports of other Services stay.
 pub(super) fn leave(
     context: &PlanContext,
     balancer: Labelled,
@@ -167,9 +174,8 @@ pub(super) fn leave(
     }
 }
 
-/// Returns the change that deletes the load balancer. Just before the change the load balancer is read again.
-/// It is deleted only when it is not protected, has no new port or target, and still has the labels on which
-/// the plan is based.
+/// Returns the change that deletes the load balancer. Just before this write, the load balancer is read again. It is
+/// deleted only when it is not protected, has no new port or target, and has the same labels as when the plan was made.
 pub(super) fn removal(
     project: &Project,
     balancer: Labelled,
@@ -183,9 +189,9 @@ pub(super) fn removal(
     Box::new(change.guarded(Guard::of(balancer.balancer)))
 }
 
-/// Returns the changes that take the Service off a load balancer that is not deleted. They remove first the Service's
-/// ports and targets, and last its labels. After a restart in between, the labels still show what must be removed.
-/// Ports, IP targets and label selectors that others added stay, and so do servers that are not nodes.
+/// Returns the changes that take the Service off a load balancer that stays. The Service's ports and targets are
+/// removed first, and its labels last. So after a crash in between, the labels still show what must be removed. Targets
+/// that are not nodes of this cluster stay, and so do the ports, IPs and label selectors that others added.
 pub(super) fn take_off(
     context: &PlanContext,
     balancer: Labelled,
@@ -207,14 +213,15 @@ pub(super) fn take_off(
     boxed(parts)
 }
 
-/// A load balancer that stays, and the Service that is taken off it.
+/// A load balancer from which a Service is taken off, and which is not deleted.
 struct TakenOff<'a> {
     context: &'a PlanContext<'a>,
     balancer: Labelled<'a>,
-    /// Whether no other Service uses the load balancer. A Service whose management here has ended also counts as a
-    /// user, because its ports stay.
+    /// Whether no other Service uses the load balancer. A Service also counts as a user when a user has ended its
+    /// management (`ccm lb release`), because its ports stay.
     is_last: bool,
-    /// Whether the load balancer stays empty so that another Service can use it later.
+    /// Whether the load balancer stays in the project without ports, so that a later Service can use it. The annotation
+    /// `keep` of its Service asked for this.
     is_kept: bool,
 }
 
@@ -231,8 +238,9 @@ impl TakenOff<'_> {
         part
     }
 
-    /// Returns the changes that remove ports. A load balancer that this controller created loses all its ports when it
-    /// stays without a user, because a port that stays would block the next Service.
+    /// Returns the changes that remove the ports of the Service. When the load balancer is kept for a later Service,
+    /// and this program created it, all its ports are removed. A remaining port would prevent the later Service from
+    /// taking it over.
     fn ports(&self) -> Vec<BalancerChange> {
         let (service, ownership) = (self.context.service, self.balancer.ownership);
         let takes_all = self.is_kept && ownership.created.is_some();
@@ -255,7 +263,7 @@ impl TakenOff<'_> {
         removed.map(removal).collect()
     }
 
-    /// Returns the changes that remove targets. The nodes of this cluster stay targets while another Service
+    /// Returns the changes that remove the nodes of this cluster from the targets. There are none while another Service
     /// uses the load balancer.
     fn targets(&self) -> Vec<BalancerChange> {
         let (balancer, cluster) = (self.balancer, self.context.cluster);
@@ -274,7 +282,8 @@ impl TakenOff<'_> {
         removed.map(removal).collect()
     }
 
-    /// Returns the change of the labels, or `None` when the load balancer has no label that must change.
+    /// Returns the change that removes the Service from the labels of the load balancer. `None` when no label must
+    /// change.
     fn labels(&self, why: &str) -> Option<BalancerChange> {
         let (balancer, cluster) = (self.balancer, self.context.cluster);
         let mut to = without_service(balancer, self.context.service, cluster, self.is_last);
@@ -304,8 +313,8 @@ impl TakenOff<'_> {
     }
 }
 
-/// Returns the change that ends the management of the Service on the load balancer. The ports, targets and addresses
-/// stay, and a label records that the management has ended.
+/// Returns the change after which this program does not manage the load balancer for the Service any more. A label
+/// records this. The ports, targets and addresses stay as they are.
 pub(super) fn end_management(
     project: &Project,
     balancer: Labelled,
@@ -327,8 +336,9 @@ pub(super) fn end_management(
     Box::new(change.guarded(Guard::to(Some(balancer), &to)))
 }
 
-/// Returns a finding that the load balancer is left unchanged. Two clusters have a Service with the same UID, because
-/// one cluster is a copy of the other, and the load balancer belongs to the other cluster.
+/// Returns a finding which says that the load balancer is not changed, because its label names another cluster. A
+/// Service there has the same UID as a Service of this cluster. This happens when one of the clusters is a copy of the
+/// other.
 pub(super) fn left_to_its_cluster(balancer: Labelled, uid: &str) -> Finding {
     let message = format!(
         "load balancer {} carries this Service's UID, but a label names another cluster ({uid}), and its targets do not \

@@ -1,43 +1,43 @@
-//! Load balancers of Hetzner Cloud: from a Service's annotations to a plan, and one change at a time.
+//! Load balancers of Hetzner Cloud: makes a plan from a Service and its annotations, and makes the changes of the plan
+//! one at a time.
 //!
-//! A room is a folder, or a file beside this one. It may use the rooms below it, and no room above it. From the top:
+//! This table lists the modules. A module uses only modules that are below it in the table.
 //!
-//! | room | its one job |
+//! | module | its job |
 //! |---|---|
-//! | `snapshot` | what the controller may ask of a list of load balancers |
-//! | `plan` | the stages of a plan: settle, compare, say what is done |
-//! | `settle` | the Service's load balancer and its ports there, or the other load balancer on which the Service stays |
-//! | `leave` | what takes a Service off a load balancer: deleted, released, or kept by others |
-//! | `checks` | what the API would refuse one by one |
-//! | `causes` | why a health check fails, and what to do about it |
-//! | `observe` | what is read |
-//! | `diff/` | the differences, as changes in their order |
-//! | `diff/choice` | which of the wanted nodes become targets |
-//! | `diff/create` | the differences of a load balancer that does not exist yet, as one request |
-//! | `diff/targets`, `diff/subnets`, `diff/primary_ips` | the differences of targets; where in the Network the load balancer is attached; its Primary IPs |
-//! | `diff/status` | what the Service's status says, and the form in which users see a load balancer |
-//! | `desired/` | what a Service wants of the whole load balancer |
-//! | `desired/ports` | what a Service wants of each port and its health check |
-//! | `desired/certificates`, `desired/uploads`, `desired/permitted` | managed certificates; certificates from Secrets; which certificates a Service may use |
-//! | `change` | one write: the table of actions, the request, the call, its answer |
+//! | `snapshot` | the questions that the controller can ask about a list of load balancers |
+//! | `plan` | makes the plan for one Service, in several stages |
+//! | `settle` | finds the Service's load balancer and its ports there, or the load balancer on which the Service must stay for now |
+//! | `leave` | takes a Service off a load balancer, which is then deleted, released, or kept by other Services |
+//! | `checks` | reports more ports or certificates than the API allows, and targets of the other profile |
+//! | `causes` | finds out why a health check fails, and what to do about it |
+//! | `observe` | reads load balancers and related objects |
+//! | `diff/` | compares a load balancer with its desired state; the result is the ordered changes |
+//! | `diff/create` | creates a load balancer with one request |
+//! | `diff/targets`, `diff/subnets`, `diff/primary_ips` | the changes of targets; where in the Network the load balancer is attached; its Primary IPs |
+//! | `diff/status` | the status of the Service, and the data of a load balancer that users see |
+//! | `desired/` | the desired state of a load balancer |
+//! | `desired/ports` | the desired state of each port and its health check |
+//! | `desired/certificates`, `desired/uploads`, `desired/permitted` | managed certificates; certificates from Secrets; which certificates a Service is allowed to use |
+//! | `change` | one write to the API: its kind, the request, and what the answer means |
 //! | `ownership/` | who owns a load balancer |
-//! | `ownership/labels` | what labels say; no other file names their keys |
-//! | `ownership/guard` | the condition of a write of labels, or of a deletion |
-//! | `ownership/judge` | the tables: what a load balancer is to a Service, and what may be done with it |
-//! | `ownership/facts` | the facts by which the judge decides |
-//! | `ownership/index` | load balancers by ID, name, label, UID, address: made once for each list |
-//! | `ownership/share` | the names of groups and of external load balancers, and who asks for them |
-//! | `ownership/group` | Services that use one load balancer together: which Services they are, and who owns each port |
-//! | `ownership/find` | which load balancer is a Service's |
-//! | `ownership/removal` | what labels say after a Service left |
+//! | `ownership/labels` | reads and writes the labels about the owner; no other module names the keys of these labels |
+//! | `ownership/guard` | checks just before a write of labels or a deletion whether the object has changed |
+//! | `ownership/judge` | the rules: how a load balancer belongs to a Service, and what the Service's plan is allowed to do with it |
+//! | `ownership/facts` | the facts on which the rules of `judge` are based |
+//! | `ownership/index` | finds load balancers by ID, name, label, UID or address |
+//! | `ownership/share` | the names of groups and of external load balancers, and the Services that ask for them |
+//! | `ownership/group` | the Services that use one load balancer together, and the owner of each port |
+//! | `ownership/find` | finds the load balancer of a Service |
+//! | `ownership/removal` | the labels after a Service has left a load balancer |
 //! | `ownership/certificates` | who owns a certificate |
-//! | `ownership/names` | names, and values of labels |
-//! | `ownership/context` | what a plan depends on: settings, and what was read |
+//! | `ownership/names` | the names of load balancers and certificates, and the form of label values |
+//! | `ownership/context` | the settings and the objects from which plans are made |
 //! | `annotations/` | the table of annotations, which the parser, `inspect` and `ccm help annotations` use |
-//! | `annotations/parser`, `annotations/values` | one Service's annotations, and all that is wrong with them; each text becomes a type once |
-//! | `model/` | load balancers as the API writes them; `listener` has the one table of a port's fields |
+//! | `annotations/parser`, `annotations/values` | parses the annotations of one Service, and reports all mistakes in them |
+//! | `model/` | load balancers in the form of the API's JSON; `listener` has a table of the fields of a port |
 //!
-//! Everything is pure except `change`, `observe`, and the reading in `diff/subnets` and `ownership/certificates`.
+//! Only `change`, `observe`, `diff/subnets` and `ownership/certificates` call the API. All other modules do no I/O.
 
 pub mod annotations;
 mod causes;

@@ -1,5 +1,5 @@
-//! Reads all load balancers with one list. Reads load balancer types, certificates and Primary IPs only when
-//! a Service needs them.
+//! Reads all load balancers of the project. Load balancer types, certificates and Primary IPs are also read, but only
+//! when a Service needs them.
 
 use super::annotations;
 use super::annotations::parser::{has, value_of};
@@ -15,22 +15,23 @@ use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long the list of load balancer types is used before it is read again. Hetzner announces new types, and the end
-/// of types, months in advance.
+/// How long the list of load balancer types is cached. Hetzner announces months in advance when a type is added or
+/// ends.
 const TYPES_KEPT: Duration = Duration::from_secs(24 * 3600);
 
-/// A list of types that is not older than this is taken as complete. When a type is missing from an older list, the
-/// list is read again, because the type may be new.
+/// The age up to which a cached list of types is used even when a type is missing from it. When a type is missing from
+/// an older list, the list is read again, because the type may be new.
 const TYPES_CERTAIN: Duration = Duration::from_secs(600);
 
-/// The lists of earlier polls, which later polls use again.
+/// Lists that hardly ever change. They are cached, so that not every poll of the API reads them.
 #[derive(Default)]
 pub(in crate::hetzner) struct EarlierPolls {
     types: CachedList<BalancerType>,
     subnets: CachedList<Subnet>,
 }
 
-/// Reads everything that the plans for these Services depend on. `network` is the Network of the settings.
+/// Reads from the API everything from which the plans for these Services are made. `network` is the private Network in
+/// the settings.
 pub(in crate::hetzner) fn observe(
     project: Project,
     earlier: &EarlierPolls,
@@ -52,7 +53,7 @@ pub(in crate::hetzner) fn observe(
         .collect();
     if !wanted.is_empty() {
         let is_good = |age: Duration, types: &[BalancerType]| {
-            // The Service accepts any type when the name is empty.
+            // The name is empty when the Service does not ask for a particular type.
             let has = |name: &&str| name.is_empty() || types.iter().any(|kind| kind.name == **name);
             age < if wanted.iter().all(has) { TYPES_KEPT } else { TYPES_CERTAIN }
         };
@@ -67,8 +68,8 @@ pub(in crate::hetzner) fn observe(
         snapshot.observed.certificates = Some(api.list("", urgency)?);
     }
     let needs_primary_ips = |service: &&Service| match urgency {
-        // A user who asks for the plan also wants to know which of the desired addresses an existing load balancer does
-        // not have. So the Primary IPs are read.
+        // The user who asked for this plan is told when an existing load balancer does not have a Primary IP that the
+        // Service asks for. So the Primary IPs are read even when the load balancer exists.
         Urgency::Asked => primary_ips::asks(service),
         _ => needs_primary_ips(&snapshot, service),
     };
@@ -78,7 +79,7 @@ pub(in crate::hetzner) fn observe(
     Ok(snapshot)
 }
 
-/// Whether the snapshot has everything that plans for this Service depend on.
+/// Whether the snapshot has all lists of the API from which plans for this Service are made.
 pub(super) fn covers(snapshot: &BalancerSnapshot, service: &Service) -> bool {
     let observed = &snapshot.observed;
     observed.is_for_manifests
@@ -87,8 +88,8 @@ pub(super) fn covers(snapshot: &BalancerSnapshot, service: &Service) -> bool {
             && (observed.primary_ips.is_some() || !needs_primary_ips(snapshot, service))
 }
 
-/// Whether the list of types must be read. When an existing load balancer keeps its type, the list is not needed,
-/// because the API describes the type together with the load balancer.
+/// Whether the list of load balancer types must be read. It is not needed when an existing load balancer keeps its
+/// type, because the API's answer about the load balancer contains the type.
 fn needs_types(snapshot: &BalancerSnapshot, service: &Service) -> bool {
     let wanted = wanted_type(&snapshot.project, service);
     own(snapshot, service).is_none_or(|balancer| {
@@ -96,8 +97,9 @@ fn needs_types(snapshot: &BalancerSnapshot, service: &Service) -> bool {
     })
 }
 
-/// Returns the only load balancer of a Service, when the Service alone uses it and asks for no shared or external one.
-/// `None` for any other Service, which may still get a new load balancer.
+/// Returns the load balancer of a Service that has exactly one and uses it alone. `None` for every other Service,
+/// because it may need a new load balancer. Services that ask for a shared load balancer, or for one that another owner
+/// made, are among these.
 fn own<'a>(snapshot: &'a BalancerSnapshot, service: &Service) -> Option<Labelled<'a>> {
     let found = snapshot.balancers().may_be_of(service);
     let found: Vec<Labelled> =
@@ -118,8 +120,8 @@ fn wanted_type<'a>(project: &'a Project, service: &'a Service) -> Option<&'a str
     value_of(service, &annotations::TYPE).or_else(|| default.map(|kind| kind.value.as_str()))
 }
 
-/// Whether the Primary IPs must be read. Only a new load balancer needs them, because an existing one
-/// can't change its addresses.
+/// Whether the list of Primary IPs must be read. It is needed only for a new load balancer, because an existing load
+/// balancer can't get another Primary IP.
 fn needs_primary_ips(snapshot: &BalancerSnapshot, service: &Service) -> bool {
     primary_ips::asks(service) && own(snapshot, service).is_none()
 }
@@ -130,17 +132,17 @@ fn needs_certificates(service: &Service) -> bool {
         .any(|annotation| has(service, annotation))
 }
 
-/// The greatest age of a metric's last sample that is still taken as the current value.
+/// The age up to which the last sample of a metric counts as the current value.
 const RECENT: Duration = Duration::from_secs(300);
 
-/// Reads the current usage of a load balancer.
+/// Reads the current numbers of connections and requests of a load balancer.
 pub(in crate::hetzner) fn usage(api: &Api, id: u64) -> Result<Usage, ProviderError> {
     let now = clock::timestamp();
     let [start, end] = [now - RECENT, now].map(|at| at.strftime("%Y-%m-%dT%H:%M:%SZ"));
     let types = "type=open_connections&type=connections_per_second&type=requests_per_second";
     let path = format!("/load_balancers/{id}/metrics?{types}&start={start}&end={end}&step=60");
     let answer: Value = api.get(&path, Urgency::Asked)?;
-    // The API gives each sample as a pair of a time and a decimal number in a text.
+    // The API gives each sample as a pair: a time, and a decimal number as a text.
     let last = |name: &str| {
         let series = &answer["metrics"]["time_series"][name]["values"];
         series.as_array()?.last()?[1].as_str()?.parse().ok()

@@ -1,6 +1,6 @@
-//! The plan for one Service's load balancer. The first stage finds the load balancer and the ports that the Service has
-//! there. The second stage compares the load balancer with what the Service asks for. The last stage decides what is
-//! changed, what follows the changes, and what is reported to users.
+//! Makes the plan for the load balancer of one Service. The first stage finds the load balancer and decides which ports
+//! the Service gets there. The second stage compares the load balancer with what the Service asks for. The last stage
+//! decides what is changed, what happens after the changes, and what is reported to users.
 
 use super::annotations::parser::AnnotationParser;
 use super::change::{BalancerAction, BalancerChange, boxed};
@@ -37,13 +37,14 @@ impl BalancerSnapshot {
         };
         let (settled, found_meanwhile) = self.settle(of, Some(stays));
         let mut plan = settled.bring_in_order(found_meanwhile);
-        // Whether this Service may use the load balancer and the ports that it asks for depends on other Services. So
-        // the other Services may have to be read again.
+        // The Service could not have the load balancer or ports that it asks for, because of other Services. So the
+        // list of Services may have to be read again before the plan is applied.
         plan.needs.services |= asked.needs.services;
         leave_unused(plan, &asked.context, &asked.desired, stays.asked)
     }
 
-    /// Returns the plan that deletes the Service's load balancer, or takes the Service off it.
+    /// Returns the plan for a Service that was deleted or has another type now. The plan deletes its load balancer, or
+    /// takes the Service off it.
     pub(super) fn plan_end(&self, service: &Service, cluster: &Cluster) -> LoadBalancerPlan {
         let balancers = self.balancers();
         let (mut plan, context) = self.end(service, cluster);
@@ -57,8 +58,8 @@ impl BalancerSnapshot {
         for balancer in owned(balancers, service, cluster).filter(is_managed) {
             include(&mut plan, balancer, cluster);
             let ownership = balancer.ownership;
-            // A port without a label that names its owner is recognised by the Service's status. So the status may be
-            // emptied only when a label still has the Service's UID.
+            // On a load balancer of another owner, a port whose label was removed is recognised only by the Service's
+            // status. So the status is emptied only when a label with the Service's UID still exists.
             if ownership.external.is_some() && ownership.carries(service) {
                 plan.status = Some(Vec::new());
             }
@@ -70,7 +71,7 @@ impl BalancerSnapshot {
         plan
     }
 
-    /// Returns the plan that ends the management of the Service's load balancer.
+    /// Returns the plan after which this program does not manage the Service's load balancer any more.
     pub(super) fn plan_end_of_management(
         &self,
         service: &Service,
@@ -92,8 +93,8 @@ impl BalancerSnapshot {
         plan
     }
 
-    /// Returns an empty plan and its context. The callers add the changes that end the Service's use of a load
-    /// balancer, or its management. The context has no nodes, because these changes do not need them.
+    /// Returns an empty plan, to which the callers add changes, and the context for these changes. The callers end the
+    /// use of a load balancer or its management. They need no nodes, so the context has none.
     fn end<'a>(
         &'a self,
         service: &'a Service,
@@ -123,8 +124,8 @@ impl BalancerSnapshot {
         let given = observed.balancers.iter_mut().filter(|balancer| balancer.id == id);
         given.for_each(|balancer| balancer.labels = guard.labels());
         let given = BalancerSnapshot::new(self.project.clone(), observed);
-        // The Service may ask for another load balancer, which it is not allowed to adopt. Then it does not
-        // get this one instead.
+        // The Service itself asks for another load balancer, which it is not allowed to adopt. So the plan is refused,
+        // and the Service does not get the load balancer with the given ID instead.
         if let (_, Err(Unsettled::Unfound(Unfound::NotAdopted(why)))) = given.settle(of, None) {
             return LoadBalancerPlan::default().refuse(why);
         }
@@ -155,7 +156,7 @@ impl BalancerSnapshot {
     }
 }
 
-/// The last stages of a plan.
+/// The stages of a plan that follow when the load balancer and the ports are known.
 impl<'a> Settled<'a> {
     fn bring_in_order(mut self, found: Result<FoundBalancer<'a>, Unsettled>) -> LoadBalancerPlan {
         let mut plan = LoadBalancerPlan { needs: self.needs, ..LoadBalancerPlan::default() };
@@ -183,21 +184,21 @@ impl<'a> Settled<'a> {
             (_, plan.findings) = parser.end();
             return plan;
         }
-        // The Service can't have what it asks for. The plan shows users the load balancer that the
-        // Service has at present.
+        // The Service can't have what it asks for. So users are shown the load balancer that the Service has now.
         let serving = || owned(context.balancers, context.service, context.cluster).next();
         let shown = || serving().map(|balancer| status::for_people(balancer, context.cluster));
         plan.found = plan.found.or_else(shown);
         plan = refused(plan, parser, reason);
-        // The IP mode `Proxy` is set even when the plan is refused. Otherwise a tenant could avoid this mode
-        // by a wrong annotation.
+        // Even when the plan is refused, the IP mode in the status is set to `Proxy` if this is necessary. Otherwise a
+        // user could prevent this mode by an invalid annotation.
         if desired.in_status.is_by_proxy {
             plan.status = status::by_proxy(context.service, context.balancers, context.cluster);
         }
         if stays { plan } else { leave_unused(plan, &context, &desired, there) }
     }
 
-    /// Compares the load balancer with what the Service asks for, and fills the plan. Adds problems to the parser.
+    /// Compares the load balancer with what the Service asks for, and writes the result into `plan`. Problems are added
+    /// to the parser.
     fn complete(&mut self, found: &FoundBalancer<'a>, plan: &mut LoadBalancerPlan) {
         let (context, there) = (&self.context, found.balancer());
         plan.found = there.map(|balancer| Balancer {
@@ -220,7 +221,7 @@ impl<'a> Settled<'a> {
         }
     }
 
-    /// Returns the outcome of the plan, and fills the other fields of the plan.
+    /// Returns the changes and what follows after them. Also fills the other fields of `plan`.
     fn outcome(
         &mut self,
         found: &FoundBalancer<'a>,
@@ -251,8 +252,8 @@ impl<'a> Settled<'a> {
         plan.claims.extend(others.claims);
         plan.carries_uid |= others.is_any;
         let moves = !others.changes.is_empty();
-        // While the Service moves to a load balancer that can't serve it yet, its status keeps the addresses of the
-        // previous load balancer, which still serves the Service.
+        // While the Service moves to a new load balancer, and the new one can't serve it yet, the old one still does.
+        // So the status keeps the addresses of the old load balancer.
         if let Some(there) = there.filter(|_| !(moves && waits)) {
             plan.status = Some(status::wanted(&there, &self.desired, context));
         }
@@ -261,8 +262,8 @@ impl<'a> Settled<'a> {
             return PlanOutcome::Waiting;
         }
         let is_unfinished = self.stays || waits || differences.is_unfinished;
-        // Some nodes may never become targets. So the Service already leaves its other load balancers when this one has
-        // at least one target.
+        // Some nodes may never become targets. So the Service does not wait for all of them. It leaves its old load
+        // balancers as soon as the new one has a target.
         let has_targets = there.is_some_and(|there| !there.targets.is_empty());
         let is_made = !waits && (!is_unfinished || has_targets);
         let mut leaves = if is_made { others.changes } else { Vec::new() };
@@ -272,7 +273,8 @@ impl<'a> Settled<'a> {
         PlanOutcome::Change { changes, then }
     }
 
-    /// Whether a port of the Service can't be added or changed before its certificate is issued.
+    /// Whether a port of the Service waits for a certificate that is not issued or uploaded yet, or that the Service is
+    /// not allowed to use.
     fn waits(&self, there: Option<Labelled>) -> bool {
         self.desired.ports.iter().any(|port| {
             let found = there.and_then(|there| there.balancer.listener(port.listener.listen_port));
@@ -280,8 +282,8 @@ impl<'a> Settled<'a> {
         })
     }
 
-    /// Returns the differences of the load balancer. Also returns the changes that take the Service off a shared or
-    /// external load balancer, when the Service can have none of its ports there.
+    /// Returns the differences between the load balancer and its desired state. When the Service can have none of its
+    /// ports on a load balancer of another owner, the second value has the changes that take the Service off it.
     fn differences(
         &mut self,
         found: &FoundBalancer<'a>,
@@ -303,8 +305,8 @@ impl<'a> Settled<'a> {
             (FoundBalancer::Own(balancer) | FoundBalancer::Adopted(balancer), None)
                 if self.desired.ports.is_empty() =>
             {
-                // The Service has no port on this load balancer, so its nodes must not become targets. They would get
-                // the traffic for the ports of other owners.
+                // The Service has no port on this load balancer of another owner. If its nodes were targets, they would
+                // get the traffic of other owners' ports. So the Service is taken off.
                 let why = "none of its ports can be used there";
                 (diff.found, take_off(&self.context, *balancer, why))
             }
@@ -317,8 +319,8 @@ impl<'a> Settled<'a> {
     }
 }
 
-/// Returns what follows the changes. A Service that moves leaves its previous load balancer only
-/// after all other changes.
+/// Returns what happens after the changes of the plan. When the Service moves to another load balancer, it leaves the
+/// old one only after the new one was changed.
 fn make_before_break(
     moves: bool,
     leaves: Vec<Box<dyn provider::Change>>,
@@ -358,8 +360,8 @@ fn adopted(balancer: Labelled) -> Finding {
     Finding::info(Reason::LoadBalancerAdopted, message).by_provider()
 }
 
-/// Returns a plan that changes nothing, with the reason. When the differences were already computed, the plan
-/// shows them to users.
+/// Returns a plan that changes nothing, and that contains the reason. If the load balancer was already compared, users
+/// still see the differences.
 fn refused(
     plan: LoadBalancerPlan,
     mut parser: AnnotationParser,
@@ -379,8 +381,8 @@ fn refused(
     }
 }
 
-/// Adds this load balancer of the Service to the plan, so that users see it and no other plan changes it
-/// at the same time.
+/// Adds to the plan a load balancer that belongs to the Service. Users then see it in the plan, and no other plan
+/// changes it at the same time.
 fn include(plan: &mut LoadBalancerPlan, balancer: Labelled, cluster: &Cluster) {
     plan.found = Some(status::for_people(balancer, cluster));
     plan.carries_uid = true;

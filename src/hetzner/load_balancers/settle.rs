@@ -1,8 +1,9 @@
 //! The first stages of a plan. They find out what the Service asks for, which load balancer belongs to the Service, and
-//! which ports the Service has there.
+//! which ports the Service gets there.
 //!
-//! When a Service can't have the load balancer that it asks for, it stays on the load balancer whose address is in its
-//! status. These stages are then repeated for that load balancer. Its labels state how the Service uses it.
+//! When a Service can't have the load balancer that it asks for, it stays on its present one, whose address is in the
+//! Service's status. The stages are then repeated for the present load balancer, and its labels say how the Service
+//! uses it.
 
 use super::annotations::parser::AnnotationParser;
 use super::checks::serves_other_profile;
@@ -20,38 +21,40 @@ use super::ownership::judge::{Stake, owned, stake};
 use super::ownership::labels::Labelled;
 use crate::provider::{Finding, Needs, Reason, ServiceInput};
 
-/// The result of the first stages of a plan.
+/// The result of the first stages of a plan, which [`BalancerSnapshot::settle`] makes.
 pub(super) struct Settled<'a> {
     pub(super) parser: AnnotationParser<'a>,
     pub(super) context: PlanContext<'a>,
-    /// What the Service asks for, without the ports that belong to other Services or owners.
+    /// What the Service asks for. Ports that it can't have, because they belong to other Services or owners, are left
+    /// out.
     pub(super) desired: Desired,
     pub(super) needs: Needs,
-    /// Whether the Service stays on its present load balancer, because it can't have the one that it asks for.
+    /// Whether the Service stays on its present load balancer because it can't have the load balancer that it asks for.
     pub(super) stays: bool,
 }
 
-/// The reason why the load balancer can't be compared with what the Service asks for.
+/// The reason why no load balancer can be compared with what the Service asks for.
 pub(super) enum Unsettled<'a> {
-    /// The snapshot lacks data that the plan depends on.
+    /// Some data that the plan depends on were not read from the API.
     Unread,
     Unfound(Unfound),
-    /// The Service stays on its present load balancer, because it can't have the one that it asks for.
+    /// The Service can't have the load balancer that it asks for, and stays on its present one. The first stages must
+    /// be repeated for the present load balancer.
     Stays(Stays<'a>),
 }
 
-/// The load balancer on which a Service stays, because it can't have what it asks for.
+/// The present load balancer of a Service that can't have the load balancer or ports that it asks for.
 pub(super) struct Stays<'a> {
     pub(super) on: Labelled<'a>,
     why: Vec<Finding>,
-    /// The load balancer that the Service asks for, when it was found.
+    /// The load balancer that the Service asks for, if it was found.
     pub(super) asked: Option<Labelled<'a>>,
 }
 
 impl BalancerSnapshot {
-    /// Parses what the Service asks for, and finds its load balancer and its ports there. `stays` is `None` at first.
-    /// When the result is `Unsettled::Stays`, the caller calls this function again with it. The second call then finds
-    /// the load balancer on which the Service stays.
+    /// Finds out what the Service asks for, its load balancer, and the ports that it gets there. The first call has
+    /// `stays` as `None`. When it returns `Unsettled::Stays`, the caller calls again with this value as `stays`, and
+    /// the second call uses the Service's present load balancer.
     pub(super) fn settle<'a>(
         &'a self,
         of: ServiceInput<'a>,
@@ -69,8 +72,8 @@ impl BalancerSnapshot {
         let found = if !context.group.members.iter().all(|member| covers(self, member)) {
             Err(Unsettled::Unread)
         } else if let Some(meanwhile) = meanwhile {
-            // Whether the Service may use the load balancer that it asks for depends on other Services. So the other
-            // Services must be read again.
+            // Whether the Service is allowed to use the load balancer that it asks for depends on other Services. So
+            // the list of Services must be read again before the plan is applied.
             needs.services = true;
             Err(Unsettled::Stays(meanwhile))
         } else {
@@ -104,7 +107,8 @@ impl BalancerSnapshot {
     }
 }
 
-/// Removes from `desired` the ports that other Services or owners already have on the load balancer in `found`.
+/// Removes from `desired` the ports that the Service can't have on the load balancer in `found`, because other Services
+/// or owners have them. When the Service must rather stay on its present load balancer, returns `Unsettled::Stays`.
 fn settle_ports<'a>(
     parser: &mut AnnotationParser,
     context: &PlanContext<'a>,
@@ -132,8 +136,9 @@ fn settle_ports<'a>(
     }
     let wanted = desired.ports.len();
     let blocked = leave_out_taken(parser, context, &mut desired.ports, there);
-    // A Service whose port was refused gets the IP mode `Proxy`. Otherwise kube-proxy would send the cluster's own
-    // traffic for this port to the Service, although the port belongs to another owner.
+    // A port of the Service was refused, because it belongs to another owner on the same address. Without the IP mode
+    // `Proxy`, kube-proxy would still send traffic of the cluster for this port to the Service, and not to the owner of
+    // the port.
     desired.in_status.is_by_proxy |= desired.ports.len() < wanted;
     match blocked.filter(|_| stays.is_none()) {
         None => Ok(found),
@@ -141,8 +146,8 @@ fn settle_ports<'a>(
     }
 }
 
-/// Returns which data must be read again before the plan is applied. Another read of the Services may allow the
-/// adoption of a load balancer, which then gets targets. So the servers are read again whenever the Services are.
+/// Returns which data must be read again before the plan is applied. When the Services are read again, the servers are
+/// also read again. A newer list of Services can lead to an adoption, and an adopted load balancer gets targets.
 fn needs(
     context: &PlanContext,
     desired: &Desired,
@@ -159,8 +164,9 @@ fn needs(
     Needs { servers, services, project: false }
 }
 
-/// Returns the load balancer on which the Service stays when it may not use the one that it asks for. Its address is in
-/// the Service's status. Its labels state whether the Service has it alone, shares it, or uses it as an external one.
+/// Returns the load balancer on which the Service stays because it is not allowed to use the one that it asks for. Its
+/// address is in the Service's status. Its labels say that the Service uses it alone, shares it, or uses it as a load
+/// balancer of another owner.
 fn stays_meanwhile<'a>(context: &PlanContext<'a>) -> Option<Stays<'a>> {
     let why = context.group.refused.as_ref()?;
     let mut owned = owned(context.balancers, context.service, context.cluster);

@@ -1,5 +1,5 @@
-//! Answers the controller's questions about a snapshot of load balancers: the plans for Services, and
-//! the objects that exist.
+//! Answers what the controller asks about a snapshot of load balancers: the plan for a Service, the health of targets,
+//! orphans, and more.
 
 use super::change::Purpose;
 use super::desired::uploads::shown;
@@ -24,8 +24,7 @@ impl provider::Snapshot for BalancerSnapshot {
         let observed = &self.observed;
         let certificates = observed.certificates.as_ref().map(Vec::len);
         let primary_ips = observed.primary_ips.as_ref().map(Vec::len);
-        // The certificates are counted twice, because a search for unused certificates reads a
-        // second list of certificates.
+        // The list of certificates is counted twice, because the search for unused certificates reads the list again.
         let lists = [Some(observed.balancers.len()), certificates, certificates, primary_ips];
         lists.into_iter().flatten().map(pages::calls).sum()
     }
@@ -74,7 +73,7 @@ impl provider::Snapshot for BalancerSnapshot {
     }
 
     fn external(&self) -> Vec<Balancer> {
-        // The result does not need the names of nodes, so an empty cluster is enough.
+        // An empty cluster is used here, because the names of its nodes are not needed for the result.
         let names = &Cluster::default();
         let all = self.balancers().all();
         let external = all.filter(|balancer| balancer.ownership.external.is_some());
@@ -82,7 +81,7 @@ impl provider::Snapshot for BalancerSnapshot {
     }
 
     fn health(&self, services: &HashSet<&str>) -> Vec<SeenHealth> {
-        // The result does not need the names of nodes, so an empty cluster is enough.
+        // An empty cluster is used here, because the names of its nodes are not needed for the result.
         let names = &Cluster::default();
         let is_wanted = |uid: &&String| services.contains(uid.as_str());
         let is_ours = |balancer: &Labelled| {

@@ -1,6 +1,5 @@
-//! The budget of calls to the Robot web service. It is smaller than Robot's own rate limits, because other programs,
-//! such as an installer or a script, use the same limits. After Robot has reported that a rate limit is used up, no
-//! call is made for some time.
+//! Limits the number of calls to the Robot web service. Robot has rate limits, which other programs use as well, so
+//! this program uses only a part of them. When Robot answers that a limit is used up, no call is sent for some time.
 
 use super::login::whole_second;
 use crate::metrics::{ROBOT_BLOCKED, ROBOT_REMAINING};
@@ -10,27 +9,28 @@ use std::time::{Duration, Instant};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// The shortest and the longest pause after Robot has reported that a rate limit is used up. Within these bounds, the
-/// pause is as long as Robot's answer says. `ROBOT_RATE_LIMIT_WAIT_TIME` replaces all this by a fixed pause.
+/// The shortest and the longest pause after Robot has answered that its rate limit is used up. Within these two limits,
+/// the answer decides how long the pause is. When `ROBOT_RATE_LIMIT_WAIT_TIME` is set, the pause has exactly that
+/// length instead.
 const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
-/// The kinds of calls to the web service.
+/// The kinds of calls to the Robot web service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RobotCall {
-    /// `GET /server`, which lists all servers.
+    /// `GET /server` returns all servers.
     List,
-    /// A call of `GET /server/{number}`. These calls leave a part of the budget for the list of all servers, which is
-    /// needed by all nodes.
+    /// `GET /server/{number}` returns one server. These calls must leave some calls for the list of all servers,
+    /// because the list is more important: all nodes need it.
     Server,
-    /// A call of `GET /reset/{number}`, which says whether a server is off.
+    /// `GET /reset/{number}` says whether a server is off.
     Reset,
 }
 
-/// A token bucket for calls with a common rate limit. A full bucket holds `holds` tokens, and each call takes one. The
-/// bucket gets `back_an_hour` new tokens an hour, so at most `holds + back_an_hour` calls are made in an hour.
+/// A token bucket for calls that have the same rate limit. A full bucket has `holds` tokens, and each call takes one.
+/// The bucket gets `back_an_hour` new tokens an hour. So within one hour at most `holds + back_an_hour` calls are made.
 struct TokenBucket {
-    /// The bucket's name in metrics.
+    /// The name of the bucket in metrics.
     name: &'static str,
     holds: f64,
     back_an_hour: f64,
@@ -40,22 +40,23 @@ struct TokenBucket {
 
 pub(super) struct RobotBudget {
     state: Mutex<State>,
-    /// The pause that `ROBOT_RATE_LIMIT_WAIT_TIME` sets. `None` means that Robot's answer says how long to pause.
+    /// The pause from the setting `ROBOT_RATE_LIMIT_WAIT_TIME`. `None` means that Robot's answer decides how long the
+    /// pause is.
     pause: Option<Duration>,
 }
 
 struct State {
-    /// The budget for calls to `/server`: 180 of the 200 calls an hour that the web service allows.
+    /// The limit for calls to `/server`: 180 an hour. Robot allows 200.
     server: TokenBucket,
-    /// The budget for calls to `/reset`: 380 of the 500 calls an hour that the web service allows.
+    /// The limit for calls to `/reset`: 380 an hour. Robot allows 500.
     reset: TokenBucket,
-    /// The time until which no call is sent, because Robot reported that its rate limit is used up, and the text for
-    /// the errors of calls before that time.
+    /// The time until which no call is sent because Robot's rate limit is used up, and a text for the errors until
+    /// then.
     paused: Option<(Instant, String)>,
 }
 
 impl RobotCall {
-    /// Returns how many calls of the budget are kept for the other kinds of calls.
+    /// Returns how many tokens this kind of call must leave in the bucket for other kinds of calls.
     fn reserve(self) -> f64 {
         if self == RobotCall::Server { 20.0 } else { 0.0 }
     }
@@ -74,8 +75,8 @@ impl RobotBudget {
         }
     }
 
-    /// Counts this call, which is made now, in the budget. The error says when to try again. A call that is refused
-    /// here is not counted.
+    /// Takes a token for a call that will be sent now. When there is none, or during a pause, the call must not be
+    /// sent, and the error says when to try again.
     pub(super) fn admit(
         &self,
         call: RobotCall,
@@ -102,9 +103,9 @@ impl RobotBudget {
         })
     }
 
-    /// Stops all calls for a time, because the web service answered that its rate limit is used up. Returns how
-    /// long the pause is. `what` is included in the errors of later calls. `interval` is the period of the rate
-    /// limit from the answer.
+    /// Starts a pause in which no call is sent, because Robot answered that its rate limit is used up. Returns the
+    /// length of the pause. `what` becomes a part of the errors during the pause. `interval` is the period of the rate
+    /// limit in Robot's answer.
     pub(super) fn pause(&self, what: &str, interval: Option<Duration>, now: Instant) -> Duration {
         let interval = interval.unwrap_or(LONGEST_PAUSE);
         let pause = self.pause.unwrap_or(interval.clamp(SHORTEST_PAUSE, LONGEST_PAUSE));
@@ -124,7 +125,8 @@ impl TokenBucket {
         TokenBucket { name, holds, back_an_hour, left: holds, filled: clock::now() }
     }
 
-    /// Takes one token, if at least `reserve` tokens are left after it. The error is the time until this is possible.
+    /// Takes one token, but only if `reserve` other tokens are left afterwards. The error is the time after which this
+    /// is possible.
     fn take(&mut self, reserve: f64, now: Instant) -> Result<(), Duration> {
         let passed = now.saturating_duration_since(self.filled);
         let back = passed.div_duration_f64(HOUR) * self.back_an_hour;
@@ -148,7 +150,7 @@ mod tests {
         result.as_ref().is_err_and(ProviderError::is_put_off)
     }
 
-    /// Asks every second for two hours, and counts the calls of the hour with the most calls.
+    /// Tries a call every second for two hours. Then looks at the hour with the most calls.
     #[test]
     fn an_hour_has_no_more_calls_than_its_budget() {
         for (call, at_most, at_least) in [
@@ -183,7 +185,7 @@ mod tests {
     #[rustfmt::skip] // A case is a line.
     fn a_rate_limit_is_waited_out() {
         let s = Duration::from_secs;
-        // Each case is the setting, the interval that the answer names, and the expected wait.
+        // Each case has the value of the setting, the interval in Robot's answer, and the expected pause.
         for (pause, interval, expected) in [
             (None, Some(s(60)), s(60)),
             (None, Some(s(3600)), s(300)),

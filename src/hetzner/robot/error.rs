@@ -9,15 +9,15 @@ use std::time::Duration;
 /// A failed call to the Robot web service.
 pub(super) struct RobotFailure {
     pub(super) error: ProviderError,
-    /// The web service's error code. `None` when the answer has no such code, or when there was no answer.
+    /// The error code in the answer of the web service. `None` when there was no answer, or when it has no code.
     pub(super) code: Option<String>,
     status: Option<u16>,
-    /// The period of the rate limit, as the web service's answer states it.
+    /// The period of the rate limit in the answer of the web service.
     pub(super) interval: Option<Duration>,
 }
 
 impl RobotFailure {
-    /// Whether the answer has the status 404 and this error code of the web service.
+    /// Whether the web service answered with the status 404 and this error code.
     pub(super) fn is_404(&self, code: &str) -> bool {
         self.status == Some(404) && self.code.as_deref() == Some(code)
     }
@@ -55,8 +55,8 @@ impl From<ProviderError> for RobotFailure {
     }
 }
 
-/// Returns the kind of the error. It is never `NotFound`, because only the caller knows whether it asked for one
-/// server. For that call, `SERVER_NOT_FOUND` means that the server does not exist.
+/// Returns the kind of the error, but never `NotFound`. Whether the code `SERVER_NOT_FOUND` means that a server does
+/// not exist depends on the call, and this function does not know the call.
 fn kind(http: &http::HttpError, code: Option<&str>) -> ErrorKind {
     match (&http.kind, http.status(), code) {
         (HttpErrorKind::Refused(_), ..) => ErrorKind::Refused,

@@ -1,5 +1,5 @@
-//! Decides which credentials are sent to the web service. Refused credentials are not sent again for ten minutes,
-//! because three failed logins block the IP of this machine for ten minutes.
+//! Decides whether credentials are sent to the Robot web service. After three failed logins, Robot blocks the IP of
+//! this machine for ten minutes. So credentials that were refused are not sent again for ten minutes.
 
 use crate::http::{Credentials, Issuer, Secret, SecretSource};
 use crate::metrics::ROBOT_BLOCKED;
@@ -9,13 +9,14 @@ use jiff::Timestamp;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// The time for which refused credentials are not sent again. Robot blocks an IP for the same time.
+/// The time for which credentials that were refused are not sent again. Robot blocks an IP for the same time.
 const WAIT: Duration = Duration::from_secs(600);
 
-/// The number of different credentials that may be refused within `WAIT`. A third failed login would block the IP.
+/// The number of failed logins that are allowed within `WAIT`, with different credentials. Robot would block the IP
+/// after a third one.
 const TRIES_AT_MOST: usize = 2;
 
-/// The user and the password, each either fixed or in a file. A file is read before every call.
+/// The user and the password for Robot. Each of them is fixed, or is read from a file before every call.
 pub(super) struct RobotLogin {
     user: SecretSource,
     password: SecretSource,
@@ -24,21 +25,23 @@ pub(super) struct RobotLogin {
 
 #[derive(Default)]
 struct State {
-    /// The `Authorization` header that was sent last.
+    /// The value of the header `Authorization` that was sent last.
     shown: Option<Secret>,
-    /// The refused logins because of which some or all credentials must not be sent yet, with the oldest first.
+    /// The failed logins of the last ten minutes, with the oldest first. They decide which credentials must not be sent
+    /// now.
     refusals: Vec<Refusal>,
-    /// The time of the last refused login. `None` when a later login succeeded, or when there was no login yet.
+    /// The time of the last failed login. `None` when a login has succeeded since then, or when no login has failed
+    /// yet.
     refused: Option<Timestamp>,
 }
 
 struct Refusal {
-    /// The header that was refused, and must not be sent before `until`. `None` means that no login at all
-    /// is tried before `until`.
+    /// The header that was refused, and that is not sent before `until`. `None` means that no header at all is sent
+    /// before `until`.
     header: Option<Secret>,
     at: Timestamp,
     until: Instant,
-    /// The wall-clock time at which the wait ends, for messages.
+    /// The time on the clock at which the wait ends, for messages.
     ends: Timestamp,
 }
 
@@ -48,29 +51,30 @@ impl RobotLogin {
         RobotLogin { user, password, state: Mutex::default() }
     }
 
-    /// Records that the web service accepted the credentials that were sent last.
+    /// Records that the web service accepted the credentials that were sent last. The time of the last failed login is
+    /// then forgotten.
     pub(super) fn accepted(&self) {
         lock(&self.state).refused = None;
         ROBOT_BLOCKED.set(&["login"], 0.0);
     }
 
-    /// Records that the web service refused the credentials that were sent last. They are then not sent again during
-    /// `WAIT`. A second refusal of the same credentials changes nothing. When `is_all` is `true`, the IP of this
-    /// machine may be blocked, so no credentials are sent during `WAIT`.
+    /// Records that the web service refused the credentials that were sent last. They are not sent again during `WAIT`.
+    /// A second refusal of the same credentials does not make the wait longer. When `is_all` is `true`, Robot may have
+    /// blocked the IP, so no credentials at all are sent during `WAIT`.
     pub(super) fn refuse(&self, is_all: bool) {
         let mut state = lock(&self.state);
         let header = state.shown.clone().filter(|_| !is_all);
         state.note(header, whole_second(clock::timestamp()), WAIT);
     }
 
-    /// Returns the time of the last refused login, or `None` when a login succeeded after it.
+    /// Returns the time of the last failed login, or `None` when a login has succeeded since then.
     pub(super) fn refused(&self) -> Option<Timestamp> {
         lock(&self.state).refused
     }
 
-    /// Continues the wait of another process whose login was refused at this time. No credentials are sent until the
-    /// wait ends, except new credentials from a file. A time in the future is replaced by the present time, because the
-    /// clocks of two machines differ.
+    /// Continues the wait of another process of this program, whose login failed at the time `at`. The present
+    /// credentials are not sent until the wait ends. Other credentials, from a changed file, can be sent. If `at` is in
+    /// the future, because the clocks of two machines differ, the present time is used.
     pub(super) fn wait_since(&self, at: Timestamp) {
         let now = clock::timestamp();
         let at = whole_second(at.min(now));
@@ -84,7 +88,7 @@ impl RobotLogin {
         }
     }
 
-    /// Returns the time until which the present credentials are not sent. `None` when they may be sent now.
+    /// Returns the time until which the present credentials are not sent. `None` when they can be sent now.
     pub(super) fn blocked_until(&self) -> Option<Timestamp> {
         let header = self.read().ok()?.header;
         let mut state = lock(&self.state);
@@ -123,7 +127,7 @@ impl Issuer for RobotLogin {
 }
 
 impl State {
-    /// Returns the earlier refusal because of which these credentials must not be sent now.
+    /// Returns the failed login because of which these credentials must not be sent now. `None` when they can be sent.
     fn obstacle(&mut self, header: Option<&Secret>) -> Option<&Refusal> {
         let now = clock::now();
         self.refusals.retain(|refusal| refusal.until > now);
@@ -135,8 +139,8 @@ impl State {
         self.refusals.iter().find(holds)
     }
 
-    /// Records a refusal, after which this header is not sent during `wait`. When `header` is `None`, no header
-    /// is sent during `wait`.
+    /// Records a failed login. This header is not sent during `wait`. When `header` is `None`, no header at all is
+    /// sent.
     fn note(&mut self, header: Option<Secret>, at: Timestamp, wait: Duration) {
         if self.refusals.iter().any(|refusal| refusal.header == header) {
             return;
@@ -154,7 +158,7 @@ impl State {
     }
 }
 
-/// Returns the time without its fraction of a second, as messages and the Lease contain it.
+/// Returns the time without the fraction of a second. In this form the time is used in messages and in the Lease.
 pub(super) fn whole_second(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }

@@ -1,7 +1,7 @@
-//! Dedicated servers, and the Robot web service that knows them.
+//! Dedicated servers, and the client of the Robot web service, which knows these servers.
 //!
 //! The rules of the web service are documented at <https://robot.hetzner.com/doc/webservice/en.html>. Only one call is
-//! made at a time. So a wrong password causes only one failed login, even when several threads need the web service.
+//! made at a time. So a wrong password leads to only one failed login, even when several threads need the web service.
 
 mod budget;
 mod error;
@@ -26,25 +26,26 @@ use std::net::Ipv6Addr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Settings of the Robot web service, without the settings that both APIs share.
+/// Settings of the Robot web service. Settings that also concern the Cloud API, such as proxies, are not among them.
 pub struct RobotSettings {
     /// The value of `ROBOT_ENDPOINT`, without a trailing slash.
     pub endpoint: String,
-    /// The user and the password. `None` means that no dedicated server is looked up.
+    /// The user and the password. `None` means that dedicated servers can't be looked up.
     pub credentials: Option<(SecretSource, SecretSource)>,
-    /// The pause after a rate limit (`ROBOT_RATE_LIMIT_WAIT_TIME`). `None` means that Robot's
-    /// answer says how long to pause.
+    /// The pause after Robot has answered that its rate limit is used up (`ROBOT_RATE_LIMIT_WAIT_TIME`). `None` means
+    /// that Robot's answer decides how long the pause is.
     pub rate_limit_wait: Option<Duration>,
-    /// Whether nodes keep the private addresses that their kubelets reported (`ROBOT_FORWARD_INTERNAL_IPS`).
+    /// Whether nodes on dedicated servers keep the private addresses that their kubelets reported
+    /// (`ROBOT_FORWARD_INTERNAL_IPS`).
     pub forward_internal_ips: Sourced<bool>,
 }
 
-/// The client of a Robot account. It sees only the servers that the credentials give access to.
+/// A client of the Robot web service. The web service shows only the servers to which the credentials have access.
 pub(super) struct Robot {
     http: http::HttpClient,
     login: Arc<RobotLogin>,
     budget: RobotBudget,
-    /// A lock that a thread holds while it makes a call.
+    /// A lock that a thread holds during a call, so that only one call is made at a time.
     calling: Mutex<()>,
 }
 
@@ -61,8 +62,8 @@ struct Reset {
 }
 
 impl Robot {
-    /// Creates the client without calling the web service. Returns `None` when there are no credentials. `client`
-    /// creates the HTTP client for this URL and login.
+    /// Creates the client, without a call to the web service. Returns `None` when no credentials are set. `client`
+    /// creates the HTTP client from the URL and the login.
     pub(super) fn new(
         settings: &RobotSettings,
         client: impl FnOnce(&str, http::Login) -> http::HttpClient,
@@ -80,7 +81,8 @@ impl Robot {
     fn read<T: DeserializeOwned>(&self, path: &str, call: RobotCall) -> Result<T, RobotFailure> {
         let _one_at_a_time = turn(&self.calling);
         let what = format!("GET {}{path}", self.http.base());
-        // The login is checked before the budget, so that a call that must not be sent does not use up the budget.
+        // The login is checked first. A call that must not be sent because of its login then takes nothing from the
+        // call limit.
         http::Issuer::current(&*self.login).map_err(|why| {
             let why = format!("{what}: not sent: {why}");
             RobotFailure::from(ProviderError::new(ErrorKind::Unauthorized, why))
@@ -118,8 +120,8 @@ impl Robot {
 }
 
 impl Dedicated for Robot {
-    /// Returns all servers. The web service answers with an error when there is no server. In this case the result
-    /// is an empty list.
+    /// Returns all servers. When there are none, the web service answers with an error, and the result is an empty
+    /// list.
     fn list(&self, _urgency: Urgency) -> Result<Vec<Instance>, ProviderError> {
         let path = "/server";
         match self.read::<Vec<Entry>>(path, RobotCall::List) {
@@ -170,7 +172,7 @@ impl Dedicated for Robot {
     }
 }
 
-/// Counts the calls in metrics, like calls of the Cloud API.
+/// Counts the calls to Robot in metrics, by method, path and status code, as calls to the Cloud API are counted.
 pub(super) fn watch(method: Method, path: &str, stage: TryStage) {
     let method = &method.lower_name();
     match stage {
@@ -183,23 +185,24 @@ pub(super) fn watch(method: Method, path: &str, stage: TryStage) {
     }
 }
 
-/// The greatest length of a label's value, in characters. The value must begin and end with a letter or a digit.
+/// The highest number of characters in the value of a Kubernetes label. The value must begin and end with a letter or a
+/// digit.
 const LABEL_CHARACTERS: usize = 63;
 
-/// An entry of `GET /server`, and the answer of `GET /server/{number}`.
+/// One server in the answer of `GET /server`. It is also the whole answer of `GET /server/{number}`.
 #[derive(Debug, Deserialize)]
 struct Entry {
     server: RobotServer,
 }
 
-/// A dedicated server in an answer of the web service. Some texts may be null, for example while the server
-/// is being set up.
+/// A dedicated server, as the web service describes it. Some texts can be null, for example while the server is being
+/// set up.
 #[derive(Debug, Deserialize)]
 struct RobotServer {
     server_number: u64,
     server_name: Option<String>,
     server_ip: Option<String>,
-    /// The IPv6 network without its prefix length, which is 64.
+    /// The IPv6 network of the server, without the prefix length, which is always 64.
     server_ipv6_net: Option<String>,
     product: Option<String>,
     dc: Option<String>,
@@ -209,7 +212,7 @@ struct RobotServer {
     paid_until: Option<String>,
 }
 
-/// Converts a list to instances. The error says what is wrong with the list.
+/// Converts the web service's list of servers to instances. The error says which entry is invalid.
 fn instances(entries: Vec<Entry>) -> Result<Vec<Instance>, String> {
     let mut seen = HashSet::new();
     let read = |entry: Entry| {
@@ -253,8 +256,8 @@ fn instance(server: RobotServer) -> Result<Instance, String> {
     })
 }
 
-/// Returns the name of a product in a form that is valid as a label's value. Spaces become `-`, and other characters
-/// that are not allowed are removed.
+/// Returns the name of a product in the form that is allowed for a label's value. Spaces become `-`, and other
+/// characters that are not allowed are removed.
 fn label(product: &str) -> Interned {
     let is_kept = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
     let dashed = product.replace(' ', "-");
@@ -263,7 +266,7 @@ fn label(product: &str) -> Interned {
     label.trim_matches(is_no_end).into()
 }
 
-/// Returns the network zone of this location of Hetzner Cloud. The web service does not report network zones.
+/// Returns the network zone of this location, in the words of Hetzner Cloud. The Robot web service does not report it.
 fn network_zone(location: &str) -> &'static str {
     if matches!(location, "fsn1" | "nbg1" | "hel1") { "eu-central" } else { "" }
 }
@@ -282,7 +285,8 @@ mod tests {
     const SERVER: &str = r#"{"server":{"server_number":7,"server_name":"metal-7","server_ip":"203.0.113.7",
         "server_ipv6_net":null,"product":"AX41","dc":"FSN1-DC1","status":"ready","cancelled":false}}"#;
 
-    /// Answers one request with each answer and then no more, and returns the requests.
+    /// Starts a server that sends these answers, one for each request, and then accepts no more requests. Returns its
+    /// URL, and a thread that ends with the texts of the requests.
     fn serve(answers: Vec<(u16, String)>) -> (String, std::thread::JoinHandle<Vec<String>>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
@@ -353,7 +357,7 @@ mod tests {
         (status, "<html>hunter22 #ws+user</html>".to_owned())
     }
 
-    /// Each case is a path, an answer, and what a list, a server or a reset makes of this answer.
+    /// Each case has the path of a call, the answer to it, and the expected result.
     #[test]
     #[rustfmt::skip] // A case is a line.
     fn each_answer_has_its_meaning() {
@@ -413,7 +417,8 @@ mod tests {
             assert_eq!(shown, expected, "{path} {answer:?}");
             let sent = server.join().unwrap().remove(0).to_lowercase();
             assert!(sent.starts_with(&format!("get {path} http/1.1\r\n")), "{sent}");
-            // The header has "#ws+user:hunter22" in Base64, here in lower case.
+            // The header contains "#ws+user:hunter22" in Base64. The text of the request was changed to lower case
+            // before this comparison.
             assert!(sent.contains("\r\nauthorization: basic i3dzk3vzzxi6ahvudgvymji=\r\n"), "{sent}");
             if let Err(error) = result {
                 let said = error.message;
@@ -434,7 +439,7 @@ mod tests {
             let robot = robot(&base, fixed());
             let first = robot.list(Urgency::Needed).unwrap_err();
             assert_eq!(server.join().unwrap().len(), 1);
-            // The listener is closed, so another call would fail as `Unavailable`.
+            // The test server has ended. If the client sent another call, the error would be `Unavailable`.
             let next = robot.is_off(7).unwrap_err();
             let word_is_there = next.message.contains("not sent: ") && next.message.contains(word);
             assert!(word_is_there, "{}", next.message);
@@ -479,7 +484,7 @@ mod tests {
         write("three");
         assert_eq!(fails(), ErrorKind::Unauthorized);
         assert!(robot.login_refused().is_some());
-        // A third failed login would block the IP.
+        // After a third failed login Robot would block the IP, so these credentials are not sent.
         write("four");
         assert_eq!(fails(), ErrorKind::Unauthorized, "not sent");
         assert_eq!(server.join().unwrap().len(), 3);

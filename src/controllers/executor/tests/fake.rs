@@ -1,4 +1,4 @@
-//! A fake cloud. Each change carries the answers that the cloud gives to it.
+//! A fake cloud for tests of the executor. Each change contains the answers that the cloud gives to it.
 
 use super::super::*;
 use crate::provider::{Description, Write, WriteVerb};
@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Answer {
     Done,
-    /// An action that ends well after this many seconds.
+    /// The cloud starts an action that ends with success after this many seconds.
     Runs(u64),
-    /// An action that fails after this many seconds.
+    /// The cloud starts an action that fails after this many seconds.
     Fails(u64),
-    /// An action that never ends.
+    /// The cloud starts an action that never ends.
     Forever,
-    /// The change is made without an action, and the answer comes after this many milliseconds.
+    /// The change is made without an action. The answer comes only after this many milliseconds.
     Slow(u64),
     LookAgain,
     Error(fn() -> ErrorKind),
@@ -45,29 +45,30 @@ pub(super) struct Cloud {
     log: Mutex<Vec<String>>,
     actions: Mutex<HashMap<ActionId, (Instant, bool)>>,
     last: AtomicU64,
-    /// How many of the next requests for the state of actions fail.
+    /// How many of the next requests for the state of actions are answered with an error.
     pub(super) deaf: AtomicI64,
     in_flight: AtomicI64,
     pub(super) most_in_flight: AtomicI64,
     /// Whether the process is about to end.
     pub(super) is_ending: AtomicBool,
-    /// How often the executor asked whether the process is about to end. A large number shows a busy loop.
+    /// How often the executor has asked whether the process is about to end. It asks in each round of its loop, so a
+    /// large number shows a busy loop.
     pub(super) rounds: AtomicU64,
 }
 
-/// Returns a change that waits for the actions of earlier changes. When such a change fails, the changes after it are
-/// dropped.
+/// Returns a change that is sent only after the actions of earlier changes have ended. When this change fails, the
+/// changes after it are dropped.
 pub(super) fn step(name: &str, answers: &[Answer]) -> Step {
     step_of(name, answers, false, false)
 }
 
-/// Returns a change like the addition of a target. Such a change does not wait for the actions of earlier changes. When
-/// it fails, the changes after it are still made.
+/// Returns a change that behaves like the addition of a target. It is sent without waiting for the actions of earlier
+/// changes. When it fails, the changes after it are still made.
 pub(super) fn target(name: &str, answers: &[Answer]) -> Step {
     step_of(name, answers, true, true)
 }
 
-/// Returns a change that removes the last target.
+/// Returns a change that removes the last target, and therefore needs another target to be added first.
 pub(super) fn last(name: &str, answers: &[Answer]) -> Step {
     Step { needs_another: true, ..step(name, answers) }
 }
@@ -91,8 +92,8 @@ impl Deref for Fake {
 }
 
 impl Fake {
-    /// Makes the changes of all these lists until the end. Each list has the changes of one object. Returns the
-    /// outcomes in the order of the lists.
+    /// Makes all changes of these lists, and returns when all have ended. Each list contains the changes of one object.
+    /// Returns one execution for each list, in the same order.
     pub(super) fn run(&self, lists: Vec<Vec<Step>>) -> Vec<Execution<usize>> {
         self.run_with(lists, 4)
     }
@@ -105,8 +106,8 @@ impl Fake {
         self.executor(lists).run(self, concurrency)
     }
 
-    /// Returns an executor for the changes of these lists. Each list has the changes of one object, and the index of
-    /// the list is the `subject`.
+    /// Returns an executor with the changes of these lists. Each list contains the changes of one object. The index of
+    /// the list is the `subject` of the execution.
     pub(super) fn executor(&self, lists: Vec<Vec<Step>>) -> Executor<usize> {
         let mut executor = Executor::new("test");
         for (place, steps) in lists.into_iter().enumerate() {
@@ -116,8 +117,8 @@ impl Fake {
         executor
     }
 
-    /// Makes the changes of one list after the other until the end, with an executor of [`Executor::in_turn`]. Each
-    /// list has the moment by which its first change must be sent.
+    /// Makes the changes of these lists with an executor of [`Executor::in_turn`], and returns when all have ended.
+    /// Each list comes with the time by which its first change must be sent.
     pub(super) fn run_in_turn(
         &self,
         lists: Vec<(Option<Instant>, Vec<Step>)>,
@@ -142,7 +143,7 @@ impl Fake {
         self.log.lock().unwrap().clone()
     }
 
-    /// Returns the names of the changes that were sent, in order.
+    /// Returns the names of the changes in the order in which they were sent.
     pub(super) fn sent(&self) -> Vec<String> {
         self.log().into_iter().filter(|line| !line.starts_with("ask")).collect()
     }
@@ -186,7 +187,7 @@ impl Actions for Fake {
     }
 }
 
-/// A change, and the fake cloud to which it is sent.
+/// A planned change, together with the fake cloud to which it is sent.
 #[derive(Debug)]
 struct Planned {
     step: Step,

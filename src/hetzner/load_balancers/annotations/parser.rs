@@ -1,7 +1,7 @@
 //! Reads the annotations of one Service, parses each value, and reports all mistakes together.
 //!
-//! Tenants write the annotations, so their size is limited. `kube` limits what is read of a Service: 250 ports, and 500
-//! annotations with 32 KiB together. This file limits what is reported.
+//! Users of the cluster write the annotations, so their size is limited. The module `kube` reads at most 250 ports of a
+//! Service, and at most 500 annotations with 32 KiB together. This file limits how many mistakes are reported.
 
 use super::table::{self as a, Annotation, AnnotationScope, PREFIX, TABLE};
 use crate::provider::{Finding, Protocol, Reason, Service, ServicePort, Source, Sourced};
@@ -9,11 +9,13 @@ use crate::text::{self, nearest};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 
-/// The highest number of problems whose texts are reported. Of further problems, only the number is reported.
+/// The highest number of problems whose texts are reported. When there are more problems, a last text says how many
+/// more.
 const SAID_AT_MOST: usize = 10;
 
-/// The highest number of findings with the same reason whose texts are reported. Of further findings, only the number
-/// is reported. The limit is low because at most ten findings are reported about one object.
+/// The highest number of findings (remarks for the user) with the same reason whose texts are reported. When there are
+/// more, a last finding says how many more. At most ten findings are reported about one object, so this limit leaves
+/// places for findings with other reasons.
 const FINDINGS_OF_A_REASON: usize = 5;
 
 /// The highest number of characters in the text of a problem or a finding.
@@ -23,31 +25,31 @@ const LONGEST_MESSAGE: usize = 1000;
 pub(crate) struct AnnotationParser<'a> {
     service: &'a Service,
     set: BTreeMap<Place, Set<'a>>,
-    /// The problems that keep the load balancer from being changed.
+    /// The texts of the problems because of which the load balancer is not changed.
     pub(crate) problems: Vec<String>,
     findings: Vec<Finding>,
-    /// The texts of the problems and findings so far. When several ports have the same problem, the problem is
-    /// reported only once.
+    /// The texts of all problems and findings that were added so far. A text that is added again, for example for
+    /// another port, is not reported twice.
     seen: HashSet<String>,
     /// Whether several Services share the load balancer.
     pub(crate) is_shared: bool,
-    /// The problems that keep the settings of the whole load balancer from being changed. They are collected here only
-    /// when several Services share the load balancer.
+    /// The problems because of which the settings of the load balancer that do not belong to a single port are not
+    /// changed. They are collected here only when several Services share the load balancer.
     pub(crate) whole_problems: Vec<String>,
-    /// The advice for one of the problems, when the problem's text does not say what to do.
+    /// The advice what to do about a problem in `problems`, when the text of the problem does not contain it.
     pub(crate) fix: Option<String>,
 }
 
-/// The name of an annotation without the prefix, and a TCP port of the Service when the annotation is for
-/// this port only.
+/// The name of an annotation without the prefix. The number is the TCP port for which the annotation is set, or `None`
+/// for an annotation that is set for all ports.
 type Place = (&'static str, Option<u16>);
 
 /// An annotation that the Service has and that this program reads.
 struct Set<'a> {
     key: Cow<'a, str>,
     value: &'a str,
-    /// Whether the value was read and could not be parsed. The parser has then reported a problem, and does not report
-    /// a second one.
+    /// Whether the parser has already found that the value is invalid, and has reported a problem. Later reads of the
+    /// value report no second problem.
     is_bad: bool,
 }
 
@@ -82,7 +84,8 @@ impl<'a> AnnotationParser<'a> {
         let place = self.place(annotation, port)?;
         let set = self.set.get_mut(&place)?;
         let (key, value) = (set.key.clone(), set.value);
-        // An annotation for all ports is read again for each port. An invalid value is reported only the first time.
+        // An annotation without a port in its key is read once for each port. An invalid value is reported only at the
+        // first read.
         if value.is_empty() || set.is_bad {
             return None;
         }
@@ -106,10 +109,11 @@ impl<'a> AnnotationParser<'a> {
         }
     }
 
-    /// Replaces the Service's own values for the whole load balancer with the values of the deciding Services, which are
-    /// sorted by age. The oldest deciding Service that has an annotation decides its value. On an external load
-    /// balancer, the Service keeps its own values of the annotations about targets. `why_not` is the reason why a
-    /// Service that is not among `deciders` has no influence on the whole load balancer.
+    /// When Services share a load balancer, replaces this Service's own values of the annotations that do not belong to
+    /// a single port. The new values come from the Services in `deciders`, which are sorted by age: for each
+    /// annotation, the oldest of them that has it decides. On an external load balancer (one that another owner made),
+    /// the Service keeps its own values of the annotations about targets. `why_not` says why a value of this Service
+    /// has no effect when no Service in `deciders` has the annotation.
     pub(crate) fn join(&mut self, deciders: &[&'a Service], is_external: bool, why_not: &str) {
         let service = self.service;
         let of_targets = [a::NODE_SELECTOR.name, a::USE_PRIVATE_IP.name, a::DEPARTING_DELAY.name];
@@ -175,15 +179,15 @@ impl<'a> AnnotationParser<'a> {
         }
     }
 
-    /// Adds a problem with the settings of the whole load balancer. When several Services share the load balancer, its
-    /// ports are still changed.
+    /// Adds a problem with settings of the load balancer that do not belong to a single port. When several Services
+    /// share the load balancer, this problem does not prevent changes of its ports.
     pub(crate) fn whole_problem(&mut self, problem: String) {
         if self.is_shared { self.whole_problems.push(problem) } else { self.problem(problem) }
     }
 
     /// Reports why the Service stays on its present load balancer although it asks for another one. When other Services
-    /// decide about the present load balancer, the report is a problem with the whole load balancer. This Service then
-    /// does not change settings that concern the other Services.
+    /// decide about the settings of the present load balancer, this is reported as a problem with these settings. The
+    /// plan for this Service then changes only ports.
     pub(crate) fn stays(&mut self, why: Finding, others_decide: bool) {
         if others_decide {
             self.whole_problem(why.text().into_owned())
@@ -192,15 +196,15 @@ impl<'a> AnnotationParser<'a> {
         }
     }
 
-    /// Adds a problem that keeps the load balancer from being changed, and the advice that belongs to the problem.
+    /// Adds a problem because of which the load balancer is not changed, with the advice what to do about it.
     pub(crate) fn blocked(&mut self, why: Finding) {
         self.problem(why.message);
         self.fix = self.fix.take().or(why.fix);
     }
 
-    /// Reports the problems with the settings of the whole load balancer. While there are such problems, no new load
-    /// balancer is created, and only the ports of an existing load balancer are changed. `is_there` means that the
-    /// load balancer exists.
+    /// Reports the problems with settings of the load balancer that do not belong to a single port. While there are
+    /// such problems, no new load balancer is created, and only the ports of an existing load balancer are changed.
+    /// `is_there` says that the load balancer exists.
     pub(crate) fn end_whole(&mut self, is_there: bool) {
         for problem in self.whole_problems.clone() {
             if is_there {
@@ -213,7 +217,8 @@ impl<'a> AnnotationParser<'a> {
         }
     }
 
-    /// Whether there are so few problems that the text of another problem would still be reported.
+    /// Whether fewer problems were found than are reported at most, so that the text of another problem would still be
+    /// reported.
     pub(crate) fn has_room(&self) -> bool {
         self.problems.len() < SAID_AT_MOST
     }
@@ -246,8 +251,8 @@ impl<'a> AnnotationParser<'a> {
             *count += 1;
             *count <= FINDINGS_OF_A_REASON
         });
-        // When the Service has too many annotations, the names of some unknown annotations were not read.
-        // `more_unknown` is the number of these annotations.
+        // When a Service has very many annotations, not all of their keys are kept in memory. `more_unknown` is the
+        // number of unknown annotations whose keys are not kept.
         if let Some(count) = counts.get_mut(&Reason::UnknownAnnotation) {
             *count += self.service.more_unknown;
         }
@@ -262,10 +267,11 @@ impl<'a> AnnotationParser<'a> {
         (self.problems, findings)
     }
 
-    /// Returns the key under which `set` has the value for this port. A value for this port alone takes precedence over
-    /// a value for all ports.
+    /// Returns the key of the annotation's value for this port in the map `set`. A value that is set for this port
+    /// alone takes precedence over a value that is set for all ports.
     fn place(&self, annotation: &'static Annotation, port: Option<&ServicePort>) -> Option<Place> {
-        // A UDP port may have the same number as a TCP port. Values for a single port are only for TCP ports.
+        // A Service can have a UDP port and a TCP port with the same number. An annotation for a single port applies
+        // only to the TCP port.
         let own = port.filter(|port| port.protocol == Protocol::Tcp);
         let own = own.map(|port| (annotation.name, Some(port.port)));
         let is_set = |place: &Place| self.set.contains_key(place);
@@ -297,8 +303,8 @@ impl<'a> AnnotationParser<'a> {
         }
     }
 
-    /// Returns the TCP port of the Service that has the name or number behind the dot in an annotation's key. `None`
-    /// means that the annotation has no effect. The parser has then reported why.
+    /// Returns the TCP port whose name or number follows the dot in the annotation's key. When the annotation has no
+    /// effect, the function reports why, and returns `None`.
     fn port(&mut self, annotation: &Annotation, key: &str, suffix: &str) -> Option<u16> {
         if annotation.scope != AnnotationScope::Port {
             self.problem(format!(
@@ -385,8 +391,8 @@ fn unknown(key: &str, name: &str) -> String {
     format!("annotation {key} is unknown{meant}")
 }
 
-/// Returns a text for messages that names this Service and says that it takes precedence because it is older than
-/// another Service. When the Service comes from a manifest, it has no age, and the text says that it comes first.
+/// Returns the Service for a message about a conflict that it wins, e.g. `Service web/shop, which is older,`. A Service
+/// from a manifest file has no age, so the text says that it comes first.
 pub(crate) fn first_to_decide(service: &Service) -> String {
     let why = match service.created {
         Some(_) => "is older",

@@ -3,11 +3,11 @@
 use crate::provider::AnnotationKind;
 use crate::provider::variables::*;
 
-/// The start of the key of each annotation that this program reads.
+/// The prefix in the keys of all annotations of Services that this program reads.
 pub const PREFIX: &str = "load-balancer.hetzner.cloud/";
 
-/// Returns whether this program reads the annotation with this key. The name in the key may be followed by a dot and a
-/// port. Upper and lower case make no difference.
+/// Returns whether this program reads the annotation with this key. In the key, a dot and a port can follow the name.
+/// Upper and lower case make no difference.
 pub fn kind_of(key: &str) -> AnnotationKind {
     let Some(name) = key.strip_prefix(PREFIX) else {
         return AnnotationKind::Foreign;
@@ -20,18 +20,18 @@ pub fn kind_of(key: &str) -> AnnotationKind {
     }
 }
 
-/// An annotation that a Service may have.
+/// An annotation that a Service can have.
 #[derive(Debug)]
 pub struct Annotation {
-    /// The name, which follows the prefix in the annotation's key.
+    /// The part of the annotation's key after the prefix.
     pub name: &'static str,
     /// A description of the allowed values, for `ccm help annotations`. The first text in backquotes is an example.
     pub form: &'static str,
-    /// The environment variable with the default for all Services that do not have this annotation.
+    /// The environment variable that sets a default for all Services without this annotation.
     pub variable: Option<VariableName>,
     pub scope: AnnotationScope,
-    /// The highest length of a value, in bytes. A longer value is refused, because messages and API requests repeat the
-    /// value, possibly once for each port.
+    /// The highest length of a value, in bytes. A longer value is refused, because each message and API request that
+    /// repeats the value would become too long.
     pub longest: usize,
     /// The explanation of the annotation in whole sentences, for `ccm help annotations`. The text is empty when this
     /// program does not read the annotation.
@@ -41,12 +41,13 @@ pub struct Annotation {
 /// The object to which an annotation applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnnotationScope {
-    /// One Service, even when several Services share the load balancer.
+    /// The annotation applies to one Service, even when several Services share the load balancer.
     Service,
-    /// The whole load balancer. When several Services share the load balancer, the oldest Service that has
-    /// the annotation decides.
+    /// The annotation applies to the load balancer and all its ports. When several Services share the load balancer,
+    /// the oldest Service that has the annotation decides.
     Whole,
-    /// One port, whose name or number follows a dot in the annotation's key, or all ports when there is no dot.
+    /// The annotation applies to one port when a dot and the name or number of the port follow in the key. Otherwise it
+    /// applies to all ports.
     Port,
 }
 use AnnotationScope::{Port, Service, Whole};
@@ -55,15 +56,16 @@ const BOOLEAN: &str = "`true` or `false`";
 const DURATION: &str = "duration, e.g. `15s`";
 const PROTOCOLS: &str = "`tcp`, `http` or `https`";
 
-/// The highest length of the value of an annotation that holds a list or a selector, in bytes. The length is enough for
-/// 200 names of nodes, or for 50 long names of certificates.
+/// The highest length in bytes of a value that is a list or a selector. The length is enough for 200 names of nodes, or
+/// for 50 long names of certificates.
 const LONG: usize = 16 << 10;
 
 const fn of(scope: AnnotationScope, name: &'static str, form: &'static str) -> Annotation {
     Annotation { name, form, variable: None, scope, longest: 1024, meaning: "" }
 }
 
-/// Turns rows into statics. The comment above a row is its meaning.
+/// Defines one static [`Annotation`] for each row. The doc comment above a row becomes the explanation of the
+/// annotation in `ccm help annotations`.
 macro_rules! table {
     ($($(#[doc = $meaning:literal])* $id:ident = $row:expr;)*) => {
         $(
@@ -260,7 +262,8 @@ table! {
 
     /// Make the HTTP check over TLS. The API does not validate the certificate.
     HEALTH_CHECK_HTTP_VALIDATE_CERTIFICATE = of(Port, "health-check-http-validate-certificate", BOOLEAN);
-    // According to its documentation, hcloud-cloud-controller-manager writes these annotations. No program reads them.
+    // According to its documentation, hcloud-cloud-controller-manager writes the annotations `id`, `ipv4` and `ipv6`.
+    // This program does not read them, and does not report them as unknown.
     ID = of(Service, "id", "");
     IPV4 = of(Service, "ipv4", "");
     IPV6 = of(Service, "ipv6", "");
@@ -281,12 +284,12 @@ impl Annotation {
         !self.meaning.is_empty()
     }
 
-    /// Returns an example of a value, which is the first text in backquotes in `form`.
+    /// Returns an example of a value. The example is the first text in backquotes in `form`.
     pub fn example(&self) -> Option<&'static str> {
         self.form.split('`').nth(1)
     }
 
-    /// Returns the key that the annotation has on a Service.
+    /// Returns the key of the annotation: the prefix and the name.
     pub fn key(&self) -> String {
         format!("{PREFIX}{}", self.name)
     }

@@ -12,7 +12,8 @@ pub(crate) fn any(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// Parses the name of a protocol, and returns the name that the API uses.
+/// Parses the name of a protocol: `tcp`, `http` or `https`, in upper or lower case. Returns it in lower case, as the
+/// API expects it.
 pub(crate) fn protocol(text: &str) -> Result<&'static str, String> {
     word(text, &["tcp", "http", "https"].map(|word| (word, word)))
 }
@@ -35,8 +36,8 @@ pub(crate) fn ipv4(text: &str) -> Result<Ipv4Addr, String> {
     text.parse().map_err(|_| "use an IPv4 address, e.g. 10.0.0.5".to_owned())
 }
 
-/// Parses a duration, and returns it in seconds. The duration must be in the range that the API
-/// accepts for `timeout_idle`.
+/// Parses a duration from 30 to 300 seconds, the range that the API accepts for `timeout_idle`. Returns the duration in
+/// seconds.
 pub(crate) fn idle_seconds(text: &str) -> Result<u32, String> {
     t::duration::seconds_between(text, 30, 300)
 }
@@ -48,12 +49,12 @@ pub(crate) fn port(text: &str) -> Result<u16, String> {
     }
 }
 
-/// The highest number of items in a list. No useful list is longer: Let's Encrypt allows at most 100 names on one
-/// certificate, a load balancer can have fewer certificates, and a few status codes with `?` and `*` cover all codes.
+/// The highest number of items in a list. A useful list is never longer: Let's Encrypt allows at most 100 domains in a
+/// certificate, a load balancer can have fewer than 100 certificates, and a few patterns cover all status codes.
 const ITEMS_AT_MOST: usize = 100;
 
-/// Returns the items of a list with commas. Empty items are left out. `fits` checks an item, and `form` says in the
-/// error what an item must be.
+/// Parses a list whose items are separated by commas. Empty items are left out. `fits` decides whether an item is
+/// valid. `form` says for the error message what an item must be.
 fn list(text: &str, fits: impl Fn(&str) -> bool, form: &str) -> Result<Vec<String>, String> {
     let items: Vec<&str> = text.split(',').map(str::trim).filter(|item| !item.is_empty()).collect();
     if items.len() > ITEMS_AT_MOST {
@@ -85,7 +86,7 @@ pub(crate) fn secrets(text: &str) -> Result<Vec<String>, String> {
     list(text, is_name, "name of a Secret")
 }
 
-/// Parses a list of domains for a certificate. The first part of a domain may be a `*`.
+/// Parses a list of domains for a certificate. A domain can begin with `*.`.
 pub(crate) fn domains(text: &str) -> Result<Vec<String>, String> {
     let is_part = |part: &str| {
         !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
@@ -106,7 +107,7 @@ pub(crate) fn status_codes(text: &str) -> Result<Vec<String>, String> {
     list(text, is_code, "status code; use e.g. 2??,301")
 }
 
-/// Returns the text when `is_right` is set, and otherwise the error.
+/// Returns the text when `is_right` is true. Otherwise returns the error.
 fn checked(text: &str, is_right: bool, error: &str) -> Result<String, String> {
     if is_right { Ok(text.to_owned()) } else { Err(error.to_owned()) }
 }

@@ -1,6 +1,6 @@
 //! Plans the managed certificates of ports: which certificate each `https` port uses, and which certificates must be
-//! ordered or taken over first. This program never deletes a managed certificate, because Let's Encrypt limits how
-//! often a certificate for the same domains is ordered.
+//! ordered or taken over first. This program never deletes a managed certificate. Let's Encrypt limits how often the
+//! same domains are ordered, so a deleted certificate might not be replaceable at once.
 
 use super::permitted::{self, PORTS_STAY};
 use crate::hetzner::certificates::Certificate;
@@ -20,28 +20,30 @@ use crate::text;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The certificates that the Service's ports will use, and the changes that are needed before the ports can use them.
+/// The certificates that the Service's ports will use, and the changes by which missing certificates are ordered,
+/// uploaded or taken over.
 #[derive(Default)]
 pub(crate) struct CertificatePlan {
-    /// The certificates for each listen port. A port is missing when its annotations name certificates of the project,
-    /// or when the port needs no certificate.
+    /// The certificates from managed orders and from Secrets, by the number of the listen port. The map has no entry
+    /// for a port that names its certificates in `http-certificates`, or that needs none.
     pub(crate) ports: BTreeMap<u16, PortCertificates>,
-    /// The changes of certificates, which are made before any port is changed.
+    /// The changes of certificates. They are made before any port is changed.
     pub(crate) changes: Vec<BalancerChange>,
     pub(crate) fields: Vec<Field>,
-    /// The certificates that the plan takes over or uploads.
+    /// The certificates that the plan takes over or uploads. Another plan must not do this at the same time.
     pub(crate) claims: Vec<Claim>,
-    /// Whether the plan could be different with a newer list of existing Services; see `Needs::services`.
+    /// Whether the plan depends on which Services exist, because it sometimes takes over a certificate of a Service
+    /// that was deleted. The list of Services must then be read again before the plan is applied.
     pub(crate) rests_on_services: bool,
 }
 
 /// The certificates that one port will use.
 pub(crate) struct PortCertificates {
     pub(crate) ids: Sourced<Vec<u64>>,
-    /// Whether the port needs a certificate that is not issued or not uploaded yet.
+    /// Whether the port needs a certificate that is not issued yet or not uploaded yet.
     pub(crate) waits: bool,
-    /// The ID of the certificate that the port asks for and may not use. A port that already uses this
-    /// certificate keeps it.
+    /// The ID of a certificate that the port asks for although the Service is not allowed to use it. A port that
+    /// already uses this certificate keeps it.
     pub(crate) refused: Option<u64>,
 }
 
@@ -49,7 +51,7 @@ pub(crate) struct PortCertificates {
 struct WantedCertificate {
     ports: Vec<u16>,
     name: String,
-    /// Whether the name comes from an annotation. Otherwise it is the default name.
+    /// Whether the name comes from an annotation, and is not the default name.
     is_named: bool,
     /// The domains in lower case, in alphabetical order.
     domains: Vec<String>,
@@ -85,7 +87,7 @@ pub(crate) fn certificates(
     all
 }
 
-/// Checks that the Service may use this managed certificate for its ports. The error says why not.
+/// Returns an error when the Service is not allowed to use this managed certificate for its ports.
 fn may_show(context: &PlanContext, found: &Certificate) -> Result<(), String> {
     permitted::may_use(context, found)?;
     permitted::may_have(context, &found.domain_names)
@@ -164,9 +166,9 @@ pub(crate) fn is_managed(
     Some(Sourced::new(is_managed, text.source))
 }
 
-/// Returns the existing certificate for these ports. If the certificate does not belong to the Service yet, a
-/// take-over is planned. `None` means that an order of a new certificate is planned, or that the reason against an
-/// order is reported.
+/// Returns the existing certificate that these ports will use. When this certificate does not belong to the Service
+/// yet, the plan takes it over. The result is `None` when there is no such certificate. A new certificate is then
+/// ordered, or a problem is reported.
 fn choose<'a>(
     parser: &mut AnnotationParser,
     context: &PlanContext<'a>,
@@ -187,8 +189,8 @@ fn choose<'a>(
         return None;
     }
     let named = Certificate::with_name(context.certificates, &wanted.name);
-    // A Service that was deleted and created again has a new UID, and therefore another default name for its
-    // certificate. It can use the certificate of the old Service.
+    // The default name of a certificate contains the UID of the Service. A Service that was deleted and created again
+    // has a new UID. The new Service can then use the certificate that was ordered under the old name.
     let is_free = named.is_none() && !wanted.is_named;
     let left = context.certificates.iter().filter(|certificate| {
         is_free
@@ -198,7 +200,8 @@ fn choose<'a>(
     for one in named.into_iter().chain(left) {
         all.rests_on_services |= one.service_uid().is_some();
         let Some(why) = why_not_free(one, context, wanted) else {
-            // A certificate that the Service may not use is not taken over. The caller reports the reason.
+            // When the Service is not allowed to use the certificate, the certificate is not taken over either. The
+            // caller of this function reports why.
             if may_show(context, one).is_ok() {
                 take_over(context, one, all);
             }
@@ -228,10 +231,10 @@ fn choose<'a>(
     None
 }
 
-/// Chooses one of the certificates whose label has the Service's UID. The first choice is the certificate with the
-/// desired name. The second choice is the first certificate with the same domains. When no annotation sets a name, and
-/// the Service has only one certificate, this certificate is the last choice. `None` means that no certificate fits.
-/// `Some(None)` means that several certificates may fit, which is reported as a problem.
+/// Chooses one of the certificates with the Service's UID in their label. A certificate with the desired name is
+/// preferred, and then one with the desired domains. When no annotation sets a name, and there is only one certificate
+/// with the UID, this certificate is chosen. The result is `None` when no certificate fits. It is `Some(None)` when
+/// several fit equally well, which is reported as a problem.
 fn by_label<'a>(
     parser: &mut AnnotationParser,
     context: &PlanContext<'a>,
@@ -277,7 +280,7 @@ fn by_label<'a>(
     Some(Some(found))
 }
 
-/// Returns why the Service may not take over the certificate, or `None` when it may.
+/// Returns why the Service can't take over the certificate. `None` means that it can.
 fn why_not_free(
     one: &Certificate,
     context: &PlanContext,
@@ -291,7 +294,7 @@ fn why_not_free(
         .or_else(|| one.why_it_may_be_of_others())
 }
 
-/// Returns the certificates of this cluster whose Service does not exist any more.
+/// Returns the managed certificates of this cluster whose Service does not exist any more.
 pub(in crate::hetzner) fn left(all: &[Certificate], cluster: &Cluster) -> Vec<KeptObject> {
     let is_left = |certificate: &&Certificate| certificate.is_left(cluster);
     let kept = |certificate: &Certificate| KeptObject {
@@ -304,8 +307,8 @@ pub(in crate::hetzner) fn left(all: &[Certificate], cluster: &Cluster) -> Vec<Ke
     all.iter().filter(is_left).map(kept).collect()
 }
 
-/// Returns a text for messages that says how the certificate differs from the desired one. `None` means that both have
-/// the same domains and the same issuing service.
+/// Returns how the certificate differs from the desired one, as a text for messages. `None` means that both have the
+/// same domains and the same issuer, which is Let's Encrypt or its test service.
 fn differs(one: &Certificate, wanted: &WantedCertificate) -> Option<String> {
     let domains = sorted(&one.domain_names);
     let staging = one.is_staging();
@@ -335,7 +338,7 @@ fn order(context: &PlanContext, wanted: &WantedCertificate, all: &mut Certificat
     all.changes.push(BalancerChange::new(context.project, action, None, body, order));
 }
 
-/// Plans the write of labels by which the Service takes over a certificate that nobody owns.
+/// Plans to change the labels of a certificate that nobody owns, so that they name the Service as its owner.
 fn take_over(context: &PlanContext, found: &Certificate, all: &mut CertificatePlan) {
     all.claims.push(Claim::Id(found.id));
     all.fields.push(Field {
@@ -352,7 +355,7 @@ fn take_over(context: &PlanContext, found: &Certificate, all: &mut CertificatePl
     all.changes.push(change.guarded(Guard::of(found).with(labels)));
 }
 
-/// Returns the certificate's ID when the certificate is issued. Adds a finding when the certificate is not issued yet,
+/// Returns the certificate's ID when the certificate is issued. Adds a warning when the certificate is not issued yet,
 /// or when its renewal has failed.
 pub(crate) fn issued(
     parser: &mut AnnotationParser,

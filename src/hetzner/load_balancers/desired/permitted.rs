@@ -1,21 +1,22 @@
-//! Decides which certificates of the project a Service may use, and which managed certificates it may order.
+//! Decides which certificates of the project a Service is allowed to use, and which managed certificates it is allowed
+//! to order.
 //!
-//! Tenants read the messages about a refused certificate. A message therefore names only the certificate that the
-//! tenant asked for, and not the owner of this certificate. When a certificate is refused, the port still keeps the
-//! certificates that it uses at present.
+//! Users of the cluster read the messages about a refused certificate. So such a message names only the certificate
+//! that the Service asks for, and not its owner. A port for which a certificate is refused keeps the certificates that
+//! it has.
 
 use crate::hetzner::certificates::Certificate;
 use crate::hetzner::load_balancers::ownership::context::PlanContext;
 use crate::provider::CertificateDomains;
 use crate::text;
 
-/// The end of each message about a refused certificate.
+/// The text at the end of each message about a refused certificate. It says what happens to the ports.
 pub(crate) const PORTS_STAY: &str =
     "a port that uses this certificate keeps it, and no other port gets it";
 
-/// Checks that the Service may use this existing certificate. The certificate's labels decide when they name an
-/// owner (see [`Certificate::gives`]). Otherwise the certificate selector from the settings decides. The error is a
-/// text for messages.
+/// Checks that the Service is allowed to use this existing certificate. If the certificate's labels say who is allowed
+/// to use it, the labels decide (see [`Certificate::gives`]). Otherwise the certificate must match the certificate
+/// selector in the settings. The error is a text for messages.
 pub(crate) fn may_use(context: &PlanContext, certificate: &Certificate) -> Result<(), String> {
     let selector = context.project.defaults.permitted.certificate_selector.as_ref();
     let value_of = |key: &str| certificate.labels.get(key).map(String::as_str);
@@ -30,8 +31,7 @@ pub(crate) fn may_use(context: &PlanContext, certificate: &Certificate) -> Resul
     }
 }
 
-/// Checks that the settings allow Services to have a managed certificate for these domains. The error is a
-/// text for messages.
+/// Checks that the settings allow managed certificates for these domains. The error is a text for messages.
 pub(crate) fn may_have(context: &PlanContext, domains: &[String]) -> Result<(), String> {
     let Some(limit) = &context.project.defaults.permitted.certificate_domains else {
         return Ok(());

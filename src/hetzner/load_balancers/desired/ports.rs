@@ -21,13 +21,14 @@ use crate::text::{self, did_you_mean};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// The path of health checks on kube-proxy. On kube-proxy's own port, the answer says whether the node takes traffic.
-/// On the health check node port of a Service, it says whether the node runs a pod of the Service.
+/// The path of health checks that kube-proxy answers. On port 10256, the answer says whether the node takes traffic. On
+/// the health check node port of a Service, the answer says whether a pod of the Service runs on the node.
 const HEALTHZ: &str = "/healthz";
 
 const LOCAL: Source = Source::Rule("externalTrafficPolicy: Local");
 
-/// Returns the value that a setting gives this field on all ports. `None` means that no setting gives a value.
+/// Returns the default for this field from the program's settings. The default is for every port whose annotations do
+/// not set the field. `None` when the settings have no default.
 fn setting(defaults: &Defaults, field: PortField) -> Option<Sourced<Value>> {
     fn value<T: Into<Value> + Clone>(set: &Option<Sourced<T>>) -> Option<Sourced<Value>> {
         let set = set.clone()?;
@@ -42,8 +43,8 @@ fn setting(defaults: &Defaults, field: PortField) -> Option<Sourced<Value>> {
     }
 }
 
-/// The annotations that say which port or path a health check asks, and by which protocol. When none of them is set, a
-/// Service with `externalTrafficPolicy: Local` is checked on its health check node port.
+/// The annotations that set the protocol, the port or the path of a health check. When a Service with
+/// `externalTrafficPolicy: Local` has none of them, its health check asks the health check node port.
 const PLACE: [&Annotation; 3] =
     [&a::HEALTH_CHECK_PROTOCOL, &a::HEALTH_CHECK_PORT, &a::HEALTH_CHECK_HTTP_PATH];
 
@@ -55,13 +56,13 @@ pub(crate) struct Port {
     /// The desired values of the fields. A field that neither an annotation nor a setting sets has the default value
     /// of the API.
     pub(crate) listener: Listener,
-    /// The fields whose desired values replace the values on an existing port, each with the source of its value. Other
-    /// fields of an existing port are left unchanged.
+    /// The fields that are changed on an existing port if their values differ, each with the source of the desired
+    /// value, e.g. an annotation. All other fields of an existing port are left unchanged.
     pub(crate) sources: BTreeMap<PortField, Source>,
     /// Whether the port needs a certificate that is not issued or not uploaded yet.
     pub(crate) waits: bool,
-    /// The IDs of the certificates that the port asks for and may not use. A port that already uses one of these
-    /// certificates keeps it.
+    /// The IDs of the certificates that the port asks for although the Service is not allowed to use them. A port that
+    /// already uses one of these certificates keeps it.
     pub(crate) refused: Vec<u64>,
 }
 
@@ -96,8 +97,8 @@ impl Port {
         merged
     }
 
-    /// Whether the port is not added yet, because it has no usable certificate. An existing `https` port is not put
-    /// off, because it keeps its present certificates.
+    /// Whether the port is not added or changed yet, because none of its certificates can be used. An existing `https`
+    /// port is never put off: it keeps its present certificates.
     pub(crate) fn is_put_off(&self, found: Option<&Listener>) -> bool {
         (self.waits || !self.refused.is_empty())
             && self.listener.certificates().is_empty()
@@ -105,17 +106,18 @@ impl Port {
     }
 }
 
-/// Reads the annotations for one port into the fields of this port.
+/// Computes the desired state of one port from the annotations.
 struct PortReader<'a, 'b> {
     parser: &'a mut AnnotationParser<'b>,
     context: &'a PlanContext<'a>,
     port: &'a ServicePort,
-    /// Whether the health check of the existing port asks kube-proxy.
+    /// Whether the port exists and its present health check asks kube-proxy on port 10256.
     asks_now: bool,
     wanted: Port,
 }
 
-/// Returns the desired state of all TCP ports, and reports the ports of other protocols.
+/// Returns the desired state of all TCP ports of the Service. A warning is reported for each port with another
+/// protocol.
 pub(crate) fn ports(
     parser: &mut AnnotationParser,
     context: &PlanContext,
@@ -158,8 +160,8 @@ pub(crate) fn ports(
     ports
 }
 
-/// Checks that at most one port redirects HTTP to HTTPS, and that the Service then has no port 80 of its own. The load
-/// balancer needs port 80 for the redirect.
+/// Reports a problem when two ports redirect HTTP to HTTPS, or when one port does and the Service has its own port 80.
+/// The load balancer needs port 80 for the redirect.
 fn check_redirects(parser: &mut AnnotationParser, ports: &[Port]) {
     let number = |port: &Port| port.listener.listen_port;
     let redirecting = ports.iter().filter(|port| port.listener.redirects_http());
@@ -178,9 +180,10 @@ fn check_redirects(parser: &mut AnnotationParser, ports: &[Port]) {
     }
 }
 
-/// Removes from `ports` the ports that this Service can't have on the load balancer `there`, and reports the reasons.
-/// If the Service's status has an address of another load balancer, the Service instead stays on that load balancer
-/// with all its ports. The function then returns that load balancer and the reasons.
+/// Removes from `ports` the ports that the Service can't have on the load balancer `there`, because another Service or
+/// owner has them. The reasons are reported. But if the status of the Service has an address of another load balancer,
+/// the Service must stay on that load balancer for now. In this case, the function returns that load balancer with the
+/// reasons, and does not report them.
 pub(crate) fn leave_out_taken<'a>(
     parser: &mut AnnotationParser,
     context: &PlanContext<'a>,
@@ -227,8 +230,8 @@ pub(crate) fn leave_out_taken<'a>(
     other.filter(|_| !all.is_empty()).map(|other| (other, all))
 }
 
-/// The annotations that have an effect only on some ports: on ports with the protocol `http` or `https`, only `https`,
-/// or with a health check by HTTP.
+/// The annotations that have no effect on some ports. Each of them needs a port with the protocol `http` or `https`, a
+/// port with the protocol `https`, or a health check by HTTP.
 const ONLY_WITH: [(PortPart, &Annotation); 15] = [
     (PortPart::Http, &a::HTTP_COOKIE_NAME),
     (PortPart::Http, &a::HTTP_COOKIE_LIFETIME),
@@ -247,13 +250,13 @@ const ONLY_WITH: [(PortPart, &Annotation); 15] = [
     (PortPart::HttpCheck, &a::HEALTH_CHECK_HTTP_VALIDATE_CERTIFICATE),
 ];
 
-/// Returns the annotations that have an effect only when the health check is by HTTP.
+/// Returns the annotations that have an effect only on health checks by HTTP.
 fn of_http_checks() -> impl Iterator<Item = &'static Annotation> {
     ONLY_WITH.into_iter().filter_map(|(part, one)| (part == PortPart::HttpCheck).then_some(one))
 }
 
-/// Reports each annotation that has no effect because no port has the protocol or the kind of health check that
-/// the annotation needs.
+/// Reports each annotation that has no effect because no port of the Service has the protocol, or the kind of health
+/// check, that the annotation needs.
 fn report_unused(parser: &mut AnnotationParser, ports: &[Port]) {
     if ports.is_empty() {
         return;
@@ -287,7 +290,8 @@ impl PortReader<'_, '_> {
         self.set(F::DestinationPort, Some(node_port), Value::Null, None);
         let protocol = self.annotation(&a::PROTOCOL, v::protocol);
         self.set(F::Protocol, protocol, "tcp", Some(default_source(&a::PROTOCOL)));
-        // All fields are read even when the port does not have them, so that invalid values are always reported.
+        // Every field is read, even a field that does not exist for the protocol of the port. So an invalid value of
+        // its annotation is always reported.
         for field in F::ALL.iter().filter(|field| !INTERVALS.contains(field)) {
             self.read(*field);
         }
@@ -295,9 +299,8 @@ impl PortReader<'_, '_> {
         self.health_check();
     }
 
-    /// Sets the field from its annotation, from a setting, or to the default of the API, in this order. A field with
-    /// the default `nothing` is left unchanged when neither the annotation nor a setting has a value. Returns whether
-    /// the annotation or a setting has a value.
+    /// Sets the field from its annotation, or else from a setting, or else to the default in this table. For a field
+    /// with `nothing` as its default, no value is set. Returns whether the annotation or a setting has a value.
     fn read(&mut self, field: PortField) -> bool {
         let nothing = Value::Null;
         match field {
@@ -319,8 +322,8 @@ impl PortReader<'_, '_> {
         }
     }
 
-    /// Sets the field from the annotation, from the setting, or to the API's default `usual`, in this order. Returns
-    /// whether the annotation or the setting has a value.
+    /// Sets the field from the annotation, or else from a setting, or else to the default `usual`. Returns whether the
+    /// annotation or the setting has a value.
     fn field<T: Into<Value>>(
         &mut self,
         field: PortField,
@@ -345,8 +348,8 @@ impl PortReader<'_, '_> {
         self.parser.read(annotation, Some(self.port), parse)
     }
 
-    /// Sets the field to the value `set`. When `set` is `None`, a new port gets the value `usual`. An existing port
-    /// then gets the value `usual` only when `enforced` names a source for it, and otherwise keeps its present value.
+    /// Sets the field to the value `set`. Without such a value, the default `usual` is used for a new port. An existing
+    /// port gets the default only when `enforced` is given, and otherwise keeps its present value.
     fn set<T: Into<Value>>(
         &mut self,
         field: PortField,
@@ -373,7 +376,8 @@ impl PortReader<'_, '_> {
             }
             None => self.uploaded(),
         };
-        // While a certificate is missing or refused, the port keeps its present certificates.
+        // Some certificates of the port are not issued yet or are refused. When no other certificate can be used
+        // either, the port keeps its present certificates.
         let is_as_found = self.wanted.waits || !self.wanted.refused.is_empty();
         let certificates = certificates.filter(|ids| !is_as_found || !ids.value.is_empty());
         let enforced = self.context.project.enforced(&a::HTTP_CERTIFICATES);
@@ -381,9 +385,10 @@ impl PortReader<'_, '_> {
         self.set(F::Certificates, certificates, Vec::<u64>::new(), enforced);
     }
 
-    /// Returns the IDs of the certificates that the port's annotation names. A certificate that does not exist is
-    /// reported as a problem. An `https` port without a certificate is a problem, too, except in profile `hcloud`,
-    /// where an existing port may already have a certificate.
+    /// Returns the IDs of the certificates that the annotation `http-certificates` of the port names. Reports a problem
+    /// when a certificate does not exist. Also reports when an `https` port has no certificate. Profile `hcloud`, which
+    /// behaves like hcloud-cloud-controller-manager, does not report this, because somebody may have set the
+    /// certificate by hand.
     fn uploaded(&mut self) -> Option<Sourced<Vec<u64>>> {
         let context = self.context;
         if is_managed(self.parser, context, self.port).is_some_and(|managed| managed.value) {
@@ -411,8 +416,8 @@ impl PortReader<'_, '_> {
         Some(Sourced::new(ids, named.source))
     }
 
-    /// Reports that the project has no certificate with this name. Tenants read the message. It therefore suggests only
-    /// certificates that the Service may use, and does not disclose other certificates of the project.
+    /// Reports that the project has no certificate with this name. Users of the cluster read the message. So it
+    /// suggests a similar name only from the certificates that the Service is allowed to use.
     fn report_missing(&mut self, name: &str, source: &Source) {
         let context = self.context;
         let may_use = |certificate: &&Certificate| may_use(context, certificate).is_ok();
@@ -426,8 +431,8 @@ impl PortReader<'_, '_> {
         ));
     }
 
-    /// Returns the ID of the certificate that an annotation names, when the port can use this certificate now.
-    /// Otherwise the reason is reported.
+    /// Returns the ID of the certificate that an annotation names. When the certificate is missing, not allowed or not
+    /// issued yet, this is reported, and the result is `None`.
     fn usable(&mut self, name: &str, source: &Source) -> Option<u64> {
         let (number, context) = (self.port.port, self.context);
         let Some(certificate) = Certificate::named(context.certificates, name) else {
@@ -444,7 +449,7 @@ impl PortReader<'_, '_> {
             self.wanted.refused.push(certificate.id);
             return None;
         }
-        // The API refuses the whole port when one of the port's certificates is not issued yet.
+        // A certificate that is not issued yet is left out, because the API would refuse the whole port.
         let id = issued(self.parser, &number.to_string(), certificate);
         self.wanted.waits |= id.is_none();
         id
@@ -458,8 +463,8 @@ impl PortReader<'_, '_> {
         }
         let (service, project) = (self.context.service, self.context.project);
         let kube_proxy = self.kube_proxy();
-        // A Service with `externalTrafficPolicy: Local` is checked on its health check node port. Annotations about the
-        // port, path or protocol of the check take precedence.
+        // The health check of a Service with `externalTrafficPolicy: Local` asks the health check node port, unless an
+        // annotation sets the protocol, port or path of the check.
         let is_placed = PLACE.iter().any(|annotation| self.has(annotation));
         let is_local = service.traffic_policy == TrafficPolicy::Local && !is_placed;
         let node_port = service.health_check_node_port.filter(|_| is_local);
@@ -482,19 +487,21 @@ impl PortReader<'_, '_> {
         let own_port = Some(Source::Rule("the port that gets the traffic"));
         self.set(F::CheckPort, number.or(asked), usual.unwrap_or_default(), own_port);
         if self.asks_now && !self.wanted.listener.asks_kube_proxy() {
-            // The existing check asks kube-proxy, and has a path and status codes only for kube-proxy. The new check
-            // must not keep them.
+            // The existing health check asks kube-proxy, with a path and a status code for kube-proxy. The new check
+            // asks something else. So these two fields get their defaults when no annotation sets them.
             for field in [F::CheckPath, F::CheckStatusCodes] {
                 self.wanted.sources.entry(field).or_insert(BY_API);
             }
         }
-        // No annotation can set the response text that a health check expects.
+        // A health check can expect a certain text in the response, but no annotation sets this text. So a text that
+        // somebody set by hand is removed. Only profile `hcloud`, which behaves like hcloud-cloud-controller-manager,
+        // keeps it.
         let usual = (!project.preserves_unset()).then_some(BY_API);
         self.set(F::CheckResponse, None::<Sourced<String>>, "", usual);
     }
 
-    /// Returns kube-proxy's port when the health check asks kube-proxy. `None` means that it does not, for example
-    /// because the traffic policy or an annotation asks for another health check.
+    /// Returns port 10256 of kube-proxy when the health check should ask this port. `None` when the annotation or
+    /// setting `health-check` is missing, or when the traffic policy or an annotation asks for another health check.
     fn kube_proxy(&mut self) -> Option<Sourced<u16>> {
         let set = self.annotation(&a::HEALTH_CHECK, v::health_check);
         let Some(other) = self.other_check() else {
@@ -511,8 +518,8 @@ impl PortReader<'_, '_> {
         None
     }
 
-    /// Returns what asks for a health check other than the one on kube-proxy's own port: the traffic policy `Local`, or
-    /// the key of an annotation. `None` means that no other health check is asked for.
+    /// Returns the reason why the health check does not ask kube-proxy on port 10256: the traffic policy `Local`, or
+    /// the key of an annotation that describes another check. `None` when there is no such reason.
     fn other_check(&self) -> Option<String> {
         if self.context.service.traffic_policy == TrafficPolicy::Local {
             return Some(LOCAL.to_string());
@@ -525,14 +532,14 @@ impl PortReader<'_, '_> {
         self.parser.has(annotation, Some(self.port))
     }
 
-    /// Sets the protocol of the health check, and whether the check is made over TLS. `asked` is the source that makes
-    /// the check ask kube-proxy, and `None` when the check does not ask kube-proxy. `is_set` means that the port,
-    /// interval, timeout or number of retries of the check is set.
+    /// Sets the protocol of the health check, and whether the check uses TLS. `is_set` means that the port, interval,
+    /// timeout or number of retries of the check is set. `asked` is the setting because of which the check asks
+    /// kube-proxy, if there is one.
     fn check_protocol(&mut self, is_set: bool, asked: Option<&Source>) {
         let set = self.annotation(&a::HEALTH_CHECK_PROTOCOL, v::protocol);
         let http_is_set = of_http_checks().any(|annotation| self.has(annotation));
-        // In profile `hcloud`, annotations for HTTP checks do not turn the check into an HTTP check,
-        // as in hcloud-cloud-controller-manager.
+        // In profile `hcloud`, the annotations for HTTP checks do not change the protocol of the check, because they do
+        // not in hcloud-cloud-controller-manager either.
         let follows_port = is_set || (http_is_set && !self.context.project.preserves_unset());
         let (name, source) = match (set, asked) {
             (Some(set), _) => (set.value, set.source),

@@ -2,12 +2,11 @@
 //! first, and which uploaded certificates can be deleted.
 //!
 //! An uploaded certificate is recognised by its labels, its type and its name. The name contains a hash of the
-//! certificate chain. If a tenant has already ordered a managed certificate with this name, the uploaded certificate
-//! gets another name.
+//! certificate chain. When another certificate of the project already has this name, the upload gets a different name.
 //!
-//! When a Secret is renewed, the new certificate is uploaded, and the ports are changed to use it. The old certificate
-//! is deleted when no load balancer uses it any more. While a Secret cannot be used, all certificates that were
-//! uploaded from it stay.
+//! When the content of a Secret changes, the new certificate is uploaded, and the ports are changed to use it. The old
+//! certificate is deleted when no load balancer uses it any more. While the content of a Secret is invalid, no
+//! certificate that was uploaded from it is deleted.
 
 use super::certificates::{CertificatePlan, PortCertificates, is_https};
 use crate::hetzner::certificates::Certificate;
@@ -29,17 +28,18 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// The API's limit for the private key of an uploaded certificate, in bytes. This limit and the two limits below are
-/// from the API's changelog of 2026-02-11.
+/// The highest number of bytes of an uploaded private key. The limits of the API in this line and in the two next lines
+/// are from its changelog of 2026-02-11.
 const KEY_BYTES: usize = 5000;
 const CHAIN_BYTES: usize = 30_000;
 const CHAIN_CERTIFICATES: usize = 5;
 
-/// The highest number of names that are tried for one upload. A name is taken when a tenant has ordered a managed
-/// certificate with this name, or when somebody has removed the labels of an uploaded certificate with this name.
+/// The highest number of names that are tried for one upload. A name can be taken by a managed certificate that a user
+/// of the cluster ordered under this name. It can also be taken by an uploaded certificate whose labels somebody
+/// removed.
 const NAMES_AT_MOST: usize = 10;
 
-/// Returns the names of the Secrets that the annotations of `https` ports name.
+/// Returns the names of the Secrets in the annotations of the Service's `https` ports.
 pub(in crate::hetzner) fn secrets(service: &Service) -> BTreeSet<String> {
     if !has(service, &a::HTTP_TLS_SECRET) {
         return BTreeSet::new();
@@ -48,7 +48,7 @@ pub(in crate::hetzner) fn secrets(service: &Service) -> BTreeSet<String> {
     asked.into_iter().flat_map(|(_, named)| named.value).collect()
 }
 
-/// Returns the `https` ports whose annotations name Secrets, each with the names of these Secrets.
+/// Returns the `https` ports whose annotations name Secrets. Each port comes with the names of its Secrets.
 fn asked<'a>(
     parser: &mut AnnotationParser,
     service: &'a Service,
@@ -61,14 +61,15 @@ fn asked<'a>(
     asked.filter(|(_, named)| !named.value.is_empty()).collect()
 }
 
-/// Plans the uploads for all ports, and adds them to the plan `all`. `parser` collects the mistakes.
+/// Plans the uploads of certificates from Secrets for all ports, and adds them to `all`. Mistakes in annotations are
+/// reported to `parser`.
 pub(crate) fn upload(
     parser: &mut AnnotationParser,
     context: &PlanContext,
     all: &mut CertificatePlan,
 ) {
     let asked = asked(parser, context.service);
-    // Each Secret is planned once, even when several ports name it.
+    // The ports are grouped by Secret, so that a Secret that several ports name is uploaded only once.
     let mut secrets: BTreeMap<&str, (Vec<String>, &Source)> = BTreeMap::new();
     for (port, named) in &asked {
         for secret in &named.value {
@@ -103,8 +104,8 @@ pub(crate) fn upload(
         let waits = found.clone().any(Option::is_none);
         let mut shown: Vec<u64> = Vec::new();
         for id in found.flatten() {
-            // The certificates keep the order of the Secrets in the annotation. Two Secrets may hold the same
-            // certificate, which is then listed once.
+            // The certificates have the order in which the annotation names the Secrets. When two Secrets contain the
+            // same certificate, it is added once.
             if !shown.contains(id) {
                 shown.push(*id);
             }
@@ -114,7 +115,8 @@ pub(crate) fn upload(
         let other = by_name.map(|named| named.source);
         let shows = PortCertificates { ids, waits, refused: None };
         let managed = all.ports.insert(port.port, shows);
-        // The certificates of one port must all come from Secrets, or all from another source.
+        // Reports a problem when a port has certificates from Secrets and also from another annotation. Only one of the
+        // two is allowed.
         if let Some(other) = other.or(managed.map(|managed| managed.ids.source)) {
             parser.problem(format!(
                 "port {}: its certificates are named twice, in {} and in {other}: remove one, or set it to an empty \
@@ -125,9 +127,9 @@ pub(crate) fn upload(
     }
 }
 
-/// Returns the ID of the Secret's certificate when the certificate is uploaded already. Otherwise the result is `None`,
-/// and the upload is planned. For a Secret that was not read, the result is `None` and no upload is planned. The error
-/// says why the Secret cannot be used.
+/// Returns the ID of the certificate that was uploaded from the Secret's present content. When there is none, the
+/// upload is planned, and the result is `None`. When the Secret was not read, the result is also `None`, but nothing is
+/// planned. The error says why the Secret can't be used.
 fn upload_one(
     context: &PlanContext,
     secret: &SecretName,
@@ -135,7 +137,7 @@ fn upload_one(
     all: &mut CertificatePlan,
 ) -> Result<Option<u64>, String> {
     let cluster = context.cluster;
-    // The Secret was not read, for example because only a manifest is checked.
+    // The Secret was not read. This is so, for example, when only a manifest is checked.
     let Some(held) = cluster.tls_secrets.get(secret) else {
         return Ok(None);
     };
@@ -165,8 +167,8 @@ fn upload_one(
     Ok(None)
 }
 
-/// Returns a name for the upload that no certificate of the project has. When a certificate already has a name, the
-/// next name to try contains a hash of that certificate's ID.
+/// Returns a name for the upload that no certificate of the project has yet. When a certificate already has the tried
+/// name, the hash of this certificate's ID becomes part of the next name.
 fn free_name(context: &PlanContext, secret: &SecretName, pair: &TlsPair) -> Result<String, String> {
     let mut taken_by = None;
     for _ in 0..NAMES_AT_MOST {
@@ -182,8 +184,8 @@ fn free_name(context: &PlanContext, secret: &SecretName, pair: &TlsPair) -> Resu
     ))
 }
 
-/// Returns the ID of a certificate that was uploaded from this Secret, even if the Secret holds another certificate
-/// now. A certificate that load balancers use is preferred, and then the newest certificate.
+/// Returns the ID of a certificate that was uploaded earlier from this Secret, perhaps from older content. A
+/// certificate that load balancers use is preferred, and then the newest certificate.
 fn uploaded_before(context: &PlanContext, secret: &SecretName) -> Option<u64> {
     let is_it = |certificate: &&Certificate| is_upload(certificate, context.cluster, secret, None);
     let all = context.certificates.iter().filter(is_it);
@@ -197,9 +199,9 @@ fn is_ours(certificate: &Certificate, cluster: &Cluster) -> bool {
         && !certificate.is_managed()
 }
 
-/// Whether the certificate was uploaded from this Secret, according to its labels, its type and its name. When `digest`
-/// is given, the name must also end with the first digits of this hash. The label alone is not enough: a long label is
-/// cut, so that two Secrets may have the same label, although the names of their certificates differ.
+/// Whether the certificate was uploaded from this Secret. Its labels, its type and its name must fit. The label with
+/// the name of the Secret is not enough: long names are cut in it, so two Secrets can have the same label. When
+/// `digest` is given, the certificate must have been uploaded from the content with this hash.
 fn is_upload(
     certificate: &Certificate,
     cluster: &Cluster,
@@ -222,9 +224,9 @@ fn too_large(pair: &TlsPair) -> Option<String> {
     Some(format!("{what} {has}, but Hetzner allows at most {most}"))
 }
 
-/// Returns the changes that delete the unused uploaded certificates of this cluster. A certificate is unused when no
-/// load balancer uses it, and when no Secret that a Service names holds it. While a Secret cannot be used, no
-/// certificate from this Secret is deleted. `None` means that this cluster has no uploaded certificates.
+/// Returns the changes that delete the unused uploaded certificates of this cluster. A certificate is deleted when no
+/// load balancer uses it, and no Secret that a Service names contains it. When the content of a Secret is invalid, all
+/// certificates from this Secret stay. `None` means that this cluster has no uploaded certificates.
 pub(in crate::hetzner) fn unused(
     project: &Project,
     all: &[Certificate],
@@ -252,8 +254,8 @@ pub(in crate::hetzner) fn unused(
     (!ours.is_empty()).then_some(deletions)
 }
 
-/// Returns the certificates that the ports of a load balancer use, as users see them. `all` are the certificates that
-/// were read. A certificate that is not among them is left out.
+/// Returns the certificates that the ports of a load balancer use, with the data that users see. A certificate that is
+/// not in `all` is left out, because only its ID is known.
 pub(crate) fn shown(balancer: &LoadBalancer, all: Option<&[Certificate]>) -> Vec<ShownCertificate> {
     let shown = all.unwrap_or_default().iter().map(|certificate| {
         let ports = balancer.services.iter();

@@ -28,8 +28,8 @@ pub(crate) const ASKED_BY_FIELD: Source = Source::Rule("spec.loadBalancerIP");
 
 /// The load balancer that a Service asks for.
 pub(crate) struct Desired {
-    /// The desired settings of the whole load balancer. `None` means that the load balancer is external, so that no
-    /// Service decides its settings.
+    /// The desired settings of the load balancer that do not belong to a port. `None` for an external load balancer,
+    /// whose settings no Service decides.
     pub(crate) whole: Option<Whole>,
     pub(crate) use_private_ip: Sourced<bool>,
     pub(crate) certificates: CertificatePlan,
@@ -38,11 +38,11 @@ pub(crate) struct Desired {
     pub(crate) in_status: InStatus,
 }
 
-/// The desired settings of the whole load balancer. A field that is `None` is left unchanged.
+/// The desired settings of a load balancer that do not belong to a port. A setting that is `None` is left unchanged.
 #[derive(Default)]
 pub(crate) struct Whole {
-    /// The name from the annotation `name`. Without this annotation, an existing load balancer is not renamed to
-    /// the default name.
+    /// The name from the annotation `name`. `None` without this annotation: a new load balancer then gets a default
+    /// name, and an existing one is not renamed.
     pub(crate) name: Option<Sourced<String>>,
     pub(crate) kind: Option<Sourced<String>>,
     pub(crate) place: CreationPlace,
@@ -51,14 +51,15 @@ pub(crate) struct Whole {
     pub(crate) public: Option<Sourced<bool>>,
     /// Whether the load balancer is protected against deletion.
     pub(crate) protection: Option<Sourced<bool>>,
-    /// The labels that users ask for, by key. The labels that name the owner are not among them.
+    /// The labels from the annotation `labels` and from the settings, by key. The labels by which this program marks
+    /// the owner are not among them.
     pub(crate) labels: BTreeMap<String, Sourced<String>>,
     pub(crate) ipv4_rdns: Option<Sourced<String>>,
     pub(crate) ipv6_rdns: Option<Sourced<String>>,
-    /// The private Network, when `HCLOUD_NETWORK` is set.
+    /// The attachment to the private Network. `None` when `HCLOUD_NETWORK` is not set.
     pub(crate) attach: Option<Attach>,
     pub(crate) primary_ips: AskedIps,
-    /// Whether the load balancer outlasts its Services.
+    /// Whether the load balancer stays in the project when its Service is deleted.
     pub(crate) is_kept: bool,
 }
 
@@ -69,19 +70,19 @@ pub(crate) struct CreationPlace {
     pub(crate) zone: Option<Sourced<String>>,
 }
 
-/// The private Network to which the load balancer is attached.
+/// The private Network to which the load balancer should be attached, with the desired IP and subnet.
 pub(crate) struct Attach {
     pub(crate) network: u64,
     pub(crate) ip: Option<Sourced<Ipv4Addr>>,
     pub(crate) range: Option<Sourced<Ipv4Net>>,
 }
 
-/// The Primary IPs that the Service asks for, as the Service names them.
+/// The Primary IPs that the Service asks for. The Service gives their IDs, names or addresses.
 #[derive(Default)]
 pub(crate) struct AskedIps {
     pub(crate) families: Vec<AskedIp>,
-    /// The `spec.loadBalancerIP` of the oldest deciding Service that sets this field. The text is empty when no
-    /// deciding Service sets the field.
+    /// The value of `spec.loadBalancerIP`. On a shared load balancer, it comes from the oldest of the Services that
+    /// decide about its settings and have this field. The text is empty when there is none.
     pub(crate) address: String,
 }
 
@@ -108,39 +109,38 @@ pub(crate) enum NodeMachine {
     Dedicated {
         number: u64,
         public: Option<Ipv4Addr>,
-        /// The node's InternalIP in the vSwitch subnet of the private Network. When the subnets were not read, it
-        /// is any InternalIP.
+        /// The node's InternalIP that is in the vSwitch subnet of the private Network. When the subnets were not read,
+        /// it is the first InternalIP.
         private: Option<Ipv4Addr>,
     },
 }
 
-/// The content of the Service's status: the host name that replaces the addresses, the `ipMode`, and which addresses
-/// are left out.
+/// The content of the Service's status: a host name instead of IPs, the `ipMode`, and which addresses are left out.
 pub(crate) struct InStatus {
     pub(crate) hostname: Option<String>,
-    /// Whether the entries in the status have `ipMode: Proxy`, for a reason other than the PROXY protocol of a port.
-    /// Traffic from inside the cluster then goes through the load balancer. Without this mode, kube-proxy would send
-    /// traffic for another owner's port on the same address to this Service.
+    /// Whether the entries in the status have `ipMode: Proxy` because other owners use the load balancer, too. Traffic
+    /// from inside the cluster to its address then goes through the load balancer. Otherwise kube-proxy would send
+    /// traffic for the port of another owner directly to this Service.
     pub(crate) is_by_proxy: bool,
     pub(crate) without_ipv6: Sourced<bool>,
     pub(crate) without_private: Sourced<bool>,
 }
 
 impl Attach {
-    /// Whether the load balancer must be detached from one of its Networks. The targets that it reaches through this
-    /// Network are then removed, too.
+    /// Whether the load balancer must be detached from one of the Networks that it is attached to now. Hetzner then
+    /// also removes the targets that are reached through this Network.
     pub(crate) fn detaches(&self, balancer: &LoadBalancer) -> bool {
         !balancer.private_net.iter().all(|net| self.keeps(net))
     }
 
-    /// Whether the load balancer stays attached as it is, because it is in the desired Network and has the desired IP.
+    /// Whether this attachment stays, because it is in the desired Network and has the desired IP.
     pub(crate) fn keeps(&self, net: &BalancerPrivateNet) -> bool {
         let ip = self.ip.as_ref();
         net.network == self.network && ip.is_none_or(|ip| Some(ip.value) == net.ip)
     }
 
-    /// Whether a new load balancer must be attached by a separate API call. The call that creates a load balancer takes
-    /// neither an IP nor a range.
+    /// Whether a new load balancer must be attached by a separate API call. This is necessary for a desired IP or
+    /// subnet, because the call that creates a load balancer can't set them.
     pub(crate) fn needs_own_call(&self) -> bool {
         self.ip.is_some() || self.range.is_some()
     }
@@ -164,7 +164,7 @@ impl Desired {
     }
 }
 
-/// Computes the load balancer that the Service asks for. `parser` collects the mistakes in the annotations.
+/// Computes the desired state of the load balancer of a Service. `parser` collects the mistakes in the annotations.
 pub(crate) fn desired(parser: &mut AnnotationParser, context: &PlanContext) -> Desired {
     let (defaults, group) = (&context.project.defaults, &context.group);
     report_ignored_fields(parser, context.service);
@@ -201,8 +201,8 @@ pub(crate) fn desired(parser: &mut AnnotationParser, context: &PlanContext) -> D
     desired
 }
 
-/// Reads the desired settings of the whole load balancer from the annotations of the deciding Services. On a shared
-/// load balancer without a deciding Service, all settings are left unchanged.
+/// Reads the desired settings that do not belong to a port. On a shared load balancer, `parser` already has the values
+/// of the Services that decide about it. When no Service decides, all settings are left unchanged.
 fn whole(parser: &mut AnnotationParser, context: &PlanContext) -> Whole {
     if context.group.has_no_decider() {
         return Whole::default();
@@ -235,7 +235,7 @@ fn whole(parser: &mut AnnotationParser, context: &PlanContext) -> Whole {
 fn place(parser: &mut AnnotationParser, context: &PlanContext) -> CreationPlace {
     let defaults = &context.project.defaults;
     let mut one = |annotation: &'static Annotation, default: &Option<Sourced<String>>| {
-        // An empty annotation turns off the default from the environment variable.
+        // An annotation with an empty value means that the default from the environment variable does not hold.
         if parser.has(annotation, None) {
             parser.read(annotation, None, v::any)
         } else {
@@ -248,8 +248,8 @@ fn place(parser: &mut AnnotationParser, context: &PlanContext) -> CreationPlace 
     }
 }
 
-/// Parses a list of labels. Returns the labels that a Service may set, and the keys by which other programs find their
-/// load balancers. Labels with these keys are left out.
+/// Parses a list of labels. A label by which another program finds its load balancers is left out, because a Service is
+/// not allowed to set it. Returns the other labels, and the keys of those that were left out.
 fn allowed_labels(text: &str) -> Result<(Labels, Vec<String>), String> {
     let key_of = |item: &str| item.split_once('=').map_or(item, |(key, _)| key).trim().to_owned();
     let is_left_out = |item: &&str| is_of_program(&key_of(item));
@@ -258,9 +258,9 @@ fn allowed_labels(text: &str) -> Result<(Labels, Vec<String>), String> {
     Ok((labels, left_out.into_iter().map(key_of).collect()))
 }
 
-/// Returns the desired labels, from the default and from the annotation. When both have the same key, the annotation
-/// takes precedence. A label by which another program finds its load balancers is left out, so that an existing label
-/// with the same key stays.
+/// Returns the desired labels from the default in the settings and from the annotation. When both have a key, the
+/// annotation's value is used. A label by which another program finds its load balancers is left out, so an existing
+/// label with such a key stays unchanged.
 fn labels(
     parser: &mut AnnotationParser,
     context: &PlanContext,
@@ -328,7 +328,8 @@ fn attach(parser: &mut AnnotationParser, context: &PlanContext) -> Option<Attach
     Some(Attach { network, ip, range })
 }
 
-/// Reports settings with which the load balancer could not reach any target. The API would refuse these settings.
+/// Reports a problem when the settings leave the load balancer no way to reach its targets. The API would refuse such
+/// settings.
 fn check_ways_in(parser: &mut AnnotationParser, context: &PlanContext, desired: &Desired) {
     let private = &desired.use_private_ip;
     if private.value && context.project.network.is_none() {
@@ -348,8 +349,9 @@ fn check_ways_in(parser: &mut AnnotationParser, context: &PlanContext, desired: 
     }
 }
 
-/// Returns whether new targets are reached by their private IPs. On an external load balancer, the oldest Service with
-/// a port there decides. On any other load balancer, and when no Service has a port there yet, the result is `own`.
+/// Returns whether new targets are reached by their private IPs. On an external load balancer (one that another owner
+/// made), the oldest Service that has a port there decides for all Services. In all other cases the result is `own`,
+/// the value of the Service for which the plan is made.
 fn way_to_targets(
     parser: &mut AnnotationParser,
     context: &PlanContext,
@@ -384,13 +386,15 @@ fn way_to_targets(
 enum AskedNodes {
     All,
     Selected(Selector),
-    /// The nodes that are targets now. They stay when it is not known which nodes another Service asks for.
+    /// The nodes that are targets now. This is used when it can't be known which nodes another Service asks for. No
+    /// present target of that Service is then removed.
     Present,
 }
 
-/// Returns the nodes that Services ask for as targets, with one entry for each Service. On an external load balancer,
-/// these are the Services with a port there whose annotation `external-targets` is not `false`. On any other load
-/// balancer, the only entry is for the planned Service. Its selector may be the selector of a deciding Service.
+/// Returns which nodes the Services on the load balancer ask for as targets, with one entry for each Service. On an
+/// external load balancer (one that another owner made), every Service with a port there counts, unless its annotation
+/// `external-targets` is `false`. On any other load balancer, the only entry is for the Service for which the plan is
+/// made.
 fn asked_targets(
     parser: &mut AnnotationParser,
     context: &PlanContext,
@@ -491,8 +495,8 @@ fn targets(parser: &mut AnnotationParser, context: &PlanContext) -> Targets {
             ProviderId::Ours(id) => {
                 let machine = machine(*id, node, context);
                 let name = machines.entry(machine).or_insert_with(|| node.name.clone());
-                // When two nodes name the same server, the node whose name is first in the alphabet is used, so that
-                // the result does not depend on the order of the nodes.
+                // When two nodes have the same server in their provider IDs, the node whose name comes first in the
+                // alphabet is used. So the result does not depend on the order of the nodes.
                 *name = std::mem::take(name).min(node.name.clone());
             }
             ProviderId::Foreign => {
@@ -526,7 +530,8 @@ fn machine(id: InstanceId, node: &OfferedNode, context: &PlanContext) -> NodeMac
         return NodeMachine::Server(id.number());
     };
     let is_reached = |ip: &Ipv4Addr| match &context.observed.subnets {
-        // Without the subnets, only the API can decide whether the load balancer can reach the address.
+        // When the subnets were not read, this program assumes that the load balancer can reach the address. If this is
+        // wrong, the API refuses the target.
         None => context.project.network.is_some(),
         Some(subnets) => {
             subnets.iter().any(|subnet| subnet.is_of_vswitch() && subnet.ip_range.contains(ip))

@@ -1,4 +1,5 @@
-//! Creates a load balancer with one request, which combines the changes that an empty load balancer would need.
+//! Plans the creation of a load balancer. The changes that an empty load balancer would need are combined in the one
+//! request that creates it.
 
 use super::primary_ips;
 use super::subnets;
@@ -14,8 +15,8 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
 impl Diff<'_, '_> {
-    /// Adds the change that creates the load balancer. Reports a problem instead when neither the settings nor the
-    /// nodes say where to create it.
+    /// Adds the change that creates the load balancer. When neither the settings nor the nodes say in which location to
+    /// create it, a problem is reported instead.
     pub(crate) fn create(mut self, whole: &Whole, name: Sourced<String>) -> Differences {
         let primary = primary_ips::chosen(self.parser, self.context, whole);
         let Some(CreationPlace { location, zone }) = self.choose_place(whole, primary.location)
@@ -44,14 +45,15 @@ impl Diff<'_, '_> {
         self.found
     }
 
-    /// Combines the changes from index `first` on into the request that creates the load balancer. The request can't
-    /// express some changes, and the next plan makes them after the creation.
+    /// Combines the changes from index `first` on into the body of the request that creates the load balancer. A change
+    /// that this request can't express is dropped here, and planned again after the creation.
     fn fold(&mut self, whole: &Whole, first: usize) -> (Map<String, Value>, Vec<TargetInRequest>) {
         let mut body = Map::new();
         let (mut services, mut targets) = (Vec::new(), Vec::new());
         let attach = whole.attach.as_ref();
         let is_attached = attach.is_some_and(|attach| !attach.needs_own_call());
-        // Targets with private IPs can be added only after the load balancer is attached to the Network.
+        // A target with a private IP can be part of the request only when the request also attaches the load balancer
+        // to the Network.
         let can_be_reached = is_attached || !self.desired.use_private_ip.value;
         for change in self.found.changes.drain(first..) {
             let request = change.request;
@@ -85,17 +87,17 @@ impl Diff<'_, '_> {
         (body, targets)
     }
 
-    /// Chooses where the load balancer is created. A location takes precedence over a network zone. When neither
-    /// is set, the place where most nodes are is chosen. `of_addresses` is the location of the Primary IPs that
-    /// the load balancer gets.
+    /// Chooses the location or network zone in which the load balancer is created. A location takes precedence over a
+    /// network zone. When neither is set, the place with most nodes is chosen. `of_addresses` is the location of the
+    /// Primary IPs that the load balancer gets.
     fn choose_place(
         &mut self,
         whole: &Whole,
         of_addresses: Option<Sourced<String>>,
     ) -> Option<CreationPlace> {
         let CreationPlace { location, zone } = whole.place.clone();
-        // A node that hcloud-cloud-controller-manager initialised may have a data center in its zone label, which
-        // is not a location.
+        // The location of a node is read from its zone label. In profile `hcloud` the label is not used, because
+        // hcloud-cloud-controller-manager may have written the name of a data center there.
         let ours = !self.context.project.preserves_unset();
         let most = |label: TopologyLabel| {
             let most = ours.then(|| self.most_common(label.stable_key()))?;
@@ -134,8 +136,8 @@ impl Diff<'_, '_> {
         }
     }
 
-    /// Returns the most frequent value of this label among the nodes. When several values are equally frequent, the
-    /// first one in alphabetical order is returned.
+    /// Returns the value of this label that most nodes have. When several values are equally frequent, the first of
+    /// them in alphabetical order is returned.
     fn most_common(&self, label: &str) -> Option<String> {
         let is_ours = |node: &&OfferedNode| matches!(node.provider_id, ProviderId::Ours(_));
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();

@@ -1,9 +1,9 @@
 //! Primary IPs: chooses those that a new load balancer gets, and reports those that a load balancer can't get.
 //!
-//! A load balancer keeps the addresses with which it was created. When a Service asks for a Primary IP that the new
-//! load balancer can't get, no load balancer is created. When the load balancer exists already, the mistake is only
-//! reported. Tenants read these messages. So a message contains only the name of the Primary IP that the Service asks
-//! for, or a very similar name.
+//! A load balancer keeps the addresses with which it was created. When a Service asks for a Primary IP that a new load
+//! balancer can't get, the load balancer is not created. For an existing load balancer this is only reported. Users of
+//! the cluster read the messages. So a message names only the Primary IP that the Service asks for, or one with a very
+//! similar name that Services are allowed to use.
 
 use super::status;
 use crate::hetzner::load_balancers::annotations as a;
@@ -22,12 +22,12 @@ use std::net::IpAddr;
 pub(crate) struct Chosen {
     /// The ID of each Primary IP, by its type (`ipv4` or `ipv6`).
     pub(crate) ids: Map<String, Value>,
-    /// The location of all these Primary IPs.
+    /// The location in which all of these Primary IPs are. The load balancer must be created there.
     pub(crate) location: Option<Sourced<String>>,
     pub(crate) fields: Vec<Field>,
 }
 
-/// Whether the Service asks for a Primary IP, or for an address that may belong to a Primary IP.
+/// Whether the Service asks for a Primary IP by an annotation, or for an address by `spec.loadBalancerIP`.
 pub(crate) fn asks(service: &Service) -> bool {
     let is_named = has(service, &a::PUBLIC_NET_IPV4) || has(service, &a::PUBLIC_NET_IPV6);
     is_named || !service.load_balancer_ip.is_empty()
@@ -43,8 +43,8 @@ fn claimable<'a>(context: &'a PlanContext) -> impl Iterator<Item = &'a PrimaryIp
     context.observed.primary_ips.iter().flatten().filter(may_be)
 }
 
-/// Chooses the Primary IPs of a new load balancer. Reports a Primary IP that the API would refuse, or that Services are
-/// not allowed to use.
+/// Chooses the Primary IPs of a new load balancer. Reports a problem when the Service asks for a Primary IP that does
+/// not exist, that the API would refuse, or that Services are not allowed to use.
 pub(crate) fn chosen(
     parser: &mut AnnotationParser,
     context: &PlanContext,
@@ -56,7 +56,8 @@ pub(crate) fn chosen(
             continue;
         };
         let Some(one) = family.find(context) else {
-            // When no Primary IP has the address in `spec.loadBalancerIP`, [`report`] reports this.
+            // A problem is reported only for a Primary IP from an annotation. For `spec.loadBalancerIP`, the function
+            // [`report`] adds a warning.
             if !family.is_asked_by_field() {
                 let of_type =
                     claimable(context).filter(|primary_ip| primary_ip.kind == family.kind);
@@ -80,8 +81,8 @@ pub(crate) fn chosen(
     chosen
 }
 
-/// Reports each address that the Service asks for when the load balancer does not have it, or when a new load balancer
-/// will not get it.
+/// Reports each requested address that the existing load balancer does not have. For `spec.loadBalancerIP`, also
+/// reports when a new load balancer will not get the address.
 pub(crate) fn report(
     parser: &mut AnnotationParser,
     context: &PlanContext,
@@ -101,8 +102,8 @@ pub(crate) fn report(
     let mut by_field = asked.families.iter().filter(by_field);
     let gets = there.is_none() && by_field.any(|family| family.find(context).is_some());
     if !wanted.is_empty() && !has && !gets {
-        // The message is the same before and after the load balancer is created, so that the user gets one
-        // warning and not two.
+        // The message is the same before and after the creation of the load balancer. So the user gets one event, and
+        // not two.
         let why = format!(
             "spec.loadBalancerIP: {} has no effect: a load balancer gets only addresses of Primary IPs of the \
              project that were free when it was created{}, and keeps them; for this address, get such a Primary \
@@ -120,8 +121,8 @@ const KEEPS: &str = "a load balancer keeps the address with which it was created
                      Service and create it again; there is no traffic meanwhile, and the old address is lost, unless \
                      it is that of a Primary IP that is not deleted with the load balancer";
 
-/// Returns a text for messages, which says that Services may use only some Primary IPs, and names the setting that
-/// restricts them. The text is empty when Services may use all Primary IPs.
+/// Returns a part of a message. It says that Services are allowed to use only some Primary IPs, and names the setting
+/// that restricts them. The text is empty when there is no such setting.
 fn limited(context: &PlanContext, conjunction: &str) -> String {
     match &context.project.defaults.permitted.primary_ip_selector {
         Some(selector) => format!("{conjunction} that Services may claim ({})", selector.source),
@@ -162,8 +163,8 @@ impl AskedIp {
             let (kind, key) = (&one.kind, key.unwrap_or_default());
             refuse(&format!("is of type {kind}: name it in annotation {key}"));
         }
-        // When a manifest is checked, its Service may already exist. The load balancer that uses the Primary IP may
-        // then be the Service's own.
+        // When a manifest is checked, its Service may exist in the cluster already, and its load balancer may use this
+        // Primary IP. So an assigned Primary IP is not an error then.
         let holder = one.assignee_id;
         if let Some(id) = holder.filter(|_| !context.observed.is_for_manifests) {
             let kind = one.assignee_type.replace('_', " ");
@@ -190,8 +191,9 @@ impl AskedIp {
         }
     }
 
-    /// Reports when an existing load balancer does not have the Primary IP that the Service asks for. Also reports when
-    /// Hetzner would delete this Primary IP together with the load balancer.
+    /// Adds a warning when an existing load balancer does not have the Primary IP that the Service's annotation asks
+    /// for. When the load balancer has it, but Hetzner would delete the Primary IP together with the load balancer, a
+    /// different warning is added.
     fn report(
         &self,
         parser: &mut AnnotationParser,
@@ -214,12 +216,12 @@ impl AskedIp {
         let by_text = id.map(|id| id.to_string()).as_ref() == Some(text)
             || covers(&format!("{ip}/{range}"), text);
         let is_it = found.map_or(by_text, |primary_ip| id == Some(primary_ip.id));
-        // The Service may give the name of a Primary IP. A name can be compared only when the list of
-        // Primary IPs was read.
+        // The annotation can hold the name of a Primary IP. When the list of Primary IPs was not read, it can't be
+        // decided whether the load balancer has the Primary IP with this name.
         let is_name = text.parse::<u64>().is_err() && !covers(text, text);
         if is_it {
-            // The user is warned that the address is deleted together with the load balancer. A user who asks for a
-            // certain address probably wants to keep it.
+            // A user who asks for a certain address probably wants to keep it. So there is a warning when Hetzner would
+            // delete the address together with the load balancer.
             if let Some(one) = found.filter(|primary_ip| primary_ip.auto_delete) {
                 let why = format!(
                     "Primary IP {} is deleted together with the load balancer: to keep it, turn its auto-delete off, in \
@@ -242,8 +244,8 @@ fn keep(address: &PrimaryIp) -> String {
     shell_command("hcloud primary-ip update --auto-delete=false", &[&address.id])
 }
 
-/// Sets the location of the load balancer to that of the Primary IP. Reports a problem when the settings ask for
-/// another location or network zone.
+/// Chooses the Primary IP's location for the new load balancer. Reports a problem when the settings ask for another
+/// location or network zone.
 fn place(
     parser: &mut AnnotationParser,
     whole: &Whole,
@@ -252,8 +254,7 @@ fn place(
     chosen: &mut Chosen,
 ) {
     let at = &one.location;
-    // The settings may name a network zone or a location. It is compared with the network zone or the location
-    // of the Primary IP.
+    // The settings name a location, or only a network zone. The Primary IP must be in this location or zone.
     let (wanted, is) = match (&whole.place.location, &whole.place.zone) {
         (None, Some(zone)) => (Some(zone), &at.network_zone),
         (location, _) => (location.as_ref().or(chosen.location.as_ref()), &at.name),

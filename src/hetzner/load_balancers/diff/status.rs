@@ -1,4 +1,4 @@
-//! The status that a Service gets from its load balancer, and the description of a load balancer for users.
+//! The status that a Service gets from its load balancer, and the data of a load balancer that users see.
 
 use crate::hetzner::load_balancers::desired::Desired;
 use crate::hetzner::load_balancers::model::balancer::{
@@ -20,8 +20,8 @@ use std::net::{IpAddr, Ipv4Addr};
 /// and not directly to the pods of the Service.
 const PROXY: &str = "Proxy";
 
-/// Returns the entries that the status of the Service should have. There is none when the Service has no port on a load
-/// balancer that is shared or external.
+/// Returns the entries that the status of the Service should have. There are none when the load balancer is shared, or
+/// is one that another owner made, and the Service can have no port there.
 pub(crate) fn wanted(
     balancer: &LoadBalancer,
     desired: &Desired,
@@ -31,8 +31,8 @@ pub(crate) fn wanted(
     if has_no_port { Vec::new() } else { ingress(balancer, desired) }
 }
 
-/// Returns the present entries of the Service's status, with the IP mode of each IP address changed to `Proxy`. `None`
-/// when none of the Service's load balancers has an address in the status.
+/// Returns the present entries of the Service's status. Each IP address gets the IP mode `Proxy`. The result is `None`
+/// when none of the Service's load balancers has an address that is in the status.
 pub(crate) fn by_proxy(
     service: &Service,
     balancers: Balancers,
@@ -48,8 +48,8 @@ pub(crate) fn by_proxy(
     is_served.then(|| service.addresses.iter().map(entry).collect())
 }
 
-/// Returns the entries for `status.loadBalancer.ingress`: either only the host name, or the public and
-/// then the private addresses.
+/// Returns the entries for `status.loadBalancer.ingress`. These are only the host name, if the Service sets one, and
+/// otherwise the public and then the private addresses of the load balancer.
 pub(crate) fn ingress(balancer: &LoadBalancer, desired: &Desired) -> Vec<Ingress> {
     let in_status = &desired.in_status;
     if let Some(hostname) = &in_status.hostname {
@@ -75,14 +75,15 @@ pub(crate) fn ingress(balancer: &LoadBalancer, desired: &Desired) -> Vec<Ingress
     public.chain(private).map(entry).collect()
 }
 
-/// Returns the addresses at which the load balancer can be reached, with the public addresses first.
+/// Returns the addresses at which the load balancer can be reached. The public addresses come first, and are left out
+/// when the public interface is off.
 pub(crate) fn addresses(balancer: &LoadBalancer) -> Vec<IpAddr> {
     let public = public_addresses(balancer).filter(|_| balancer.public_net.enabled);
     let private = balancer.private_net.iter().filter_map(|net| net.ip);
     public.chain(private.map(IpAddr::from)).collect()
 }
 
-/// Returns the description of the load balancer for users. It names the node behind each target.
+/// Returns the data of the load balancer that users see. For each target they contain the name of the node.
 pub(crate) fn for_people(balancer: Labelled, cluster: &Cluster) -> Balancer {
     let of_kube_proxy = balancer.services.iter().filter(|port| port.asks_kube_proxy());
     let of_kube_proxy: Vec<u16> = of_kube_proxy.map(|port| port.listen_port).collect();
@@ -119,8 +120,8 @@ fn public_addresses(balancer: &LoadBalancer) -> impl Iterator<Item = IpAddr> {
     public.ipv4.ip.into_iter().chain(public.ipv6.ip)
 }
 
-/// Returns the private IPs that the load balancer will have after it is attached to the desired Network. When Hetzner
-/// chooses the IP and has not done so yet, the result is empty.
+/// Returns the private IPs of the load balancer after it is attached to the desired Network. The result is empty when
+/// no private IP is asked for and Hetzner has not assigned one yet.
 fn private_then(balancer: &LoadBalancer, desired: &Desired) -> Vec<Ipv4Addr> {
     let Some(attach) = desired.attach() else {
         return balancer.private_net.iter().filter_map(|net| net.ip).collect();
@@ -129,7 +130,8 @@ fn private_then(balancer: &LoadBalancer, desired: &Desired) -> Vec<Ipv4Addr> {
     asked.or_else(|| balancer.attached(attach.network)?.ip).into_iter().collect()
 }
 
-/// Returns the names of the machines to which a target sends traffic, each with the results of its health checks.
+/// Returns the machines to which a target sends traffic, each with the results of its health checks. These are several
+/// machines when the target is a label selector, which stands for every server with these labels.
 fn machines<'a>(target: &'a ApiTarget, cluster: &Cluster) -> Vec<(String, &'a [HealthStatus])> {
     let unknown = || match target {
         ApiTarget::LabelSelector { label_selector, .. } => {

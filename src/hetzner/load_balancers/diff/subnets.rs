@@ -1,5 +1,6 @@
-//! The subnets of the private Network to which a load balancer can be attached. An attachment that the API would refuse
-//! is reported before a load balancer is created, and before a load balancer is detached from its present subnet.
+//! The subnets of the private Network to which a load balancer can be attached. When the API would refuse an
+//! attachment, this is reported before a new load balancer is created, or before an existing one is detached from its
+//! present subnet.
 
 use crate::hetzner::api::CachedList;
 use crate::hetzner::load_balancers::annotations::parser::AnnotationParser;
@@ -18,12 +19,12 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A list of subnets that is not older than this is taken as complete. When a subnet is missing from an older list, the
-/// list is read again, because the subnet may be new.
+/// The age up to which a cached list of subnets is used even when a subnet is missing from it. When a subnet is missing
+/// from an older list, the list is read again, because the subnet may be new.
 const CERTAIN: Duration = Duration::from_secs(60);
 
-/// Returns the subnets of the Network. Reads them again only when the cached list is older than `CERTAIN` and lacks a
-/// subnet that one of the Services needs.
+/// Returns the subnets of the Network from the cached list. The list is read again only when it is older than `CERTAIN`
+/// and does not have a subnet that one of the Services needs.
 pub(crate) fn read(
     known: &CachedList<Subnet>,
     network: &ApiNetwork,
@@ -41,8 +42,8 @@ pub(crate) fn read(
     )
 }
 
-/// Whether the cached subnets are enough for this Service. This is so when one of them can take the load balancer, or
-/// when the load balancer is already attached as the Service asks.
+/// Whether the cached list of subnets is enough for this Service. This is so when the list has a subnet for the
+/// Service's load balancer, or when the load balancer is attached already as the Service asks.
 fn fits(known: &[Subnet], network: u64, snapshot: &BalancerSnapshot, service: &Service) -> bool {
     let defaults = &snapshot.project.defaults;
     let mut parser = AnnotationParser::new(service);
@@ -59,8 +60,8 @@ fn fits(known: &[Subnet], network: u64, snapshot: &BalancerSnapshot, service: &S
         || known.iter().any(|subnet| takes(subnet, None, ip, range))
 }
 
-/// Removes the private address from `attach` when the Service may not ask for this address, and warns. A load balancer
-/// that already has a private address keeps that address. Otherwise Hetzner chooses one.
+/// Removes the private IP from `attach` when the settings do not allow the Service to ask for it, and adds a warning.
+/// The load balancer then keeps its present private IP, or gets one that Hetzner chooses.
 pub(crate) fn leave_out_refused(
     parser: &mut AnnotationParser,
     context: &PlanContext,
@@ -102,8 +103,8 @@ fn takes(
         && range.is_none_or(|range| subnet.ip_range == range)
 }
 
-/// Reports a problem when the API would refuse to attach the load balancer as desired. `zone` is the network zone of
-/// the load balancer, or `None` when it is not known.
+/// Reports a problem when the API would refuse to attach the load balancer to the Network, with the desired IP and
+/// subnet. `zone` is the network zone of the load balancer, or `None` when it is not known.
 pub(crate) fn check(
     parser: &mut AnnotationParser,
     attach: &Attach,
@@ -156,16 +157,16 @@ pub(crate) fn check(
         }
         _ => return,
     };
-    // The message does not list the other subnets, because tenants read it, and must not learn about the
-    // rest of the project.
+    // Users of the cluster read the message, and must not learn about other parts of the project. So the message does
+    // not list the subnets that exist.
     parser.problem(format!(
         "{source}: {asked} that load balancers{place} can use; {} shows its subnets",
         shell_command("hcloud network describe", &[&network])
     ));
 }
 
-/// Returns the load balancer or node that has this private IP. Servers that are not nodes of the
-/// cluster are not searched.
+/// Returns the load balancer or node that already has this private IP, as a text for messages. Servers that are not
+/// nodes of the cluster are not searched.
 fn holder(ip: Ipv4Addr, network: u64, context: &PlanContext) -> Option<String> {
     let has =
         |balancer: &Labelled| balancer.attached(network).is_some_and(|net| net.ip == Some(ip));
@@ -181,8 +182,8 @@ fn holder(ip: Ipv4Addr, network: u64, context: &PlanContext) -> Option<String> {
     Some(format!("node {}", node.name))
 }
 
-/// Returns the network zone of this location, as a node in this location has it in its labels. `None` when no node
-/// is in this location.
+/// Returns the network zone of this location. It is read from the labels of a node in the location, and is `None` when
+/// no node is there.
 pub(crate) fn zone_of<'a>(location: &str, nodes: &'a [OfferedNode]) -> Option<&'a str> {
     let is_there = |node: &&OfferedNode| {
         let zone = node.labels.get(TopologyLabel::Zone.stable_key());

@@ -1,9 +1,9 @@
-//! Targets: which servers are added to a load balancer or removed from it, and in which order, so that the load
-//! balancer always has a target.
+//! Decides which servers become targets of a load balancer, and which targets are removed. The order of these changes
+//! ensures that the load balancer always has a target.
 //!
-//! A load balancer reaches a server by its private or its public address, as the settings say. The API would refuse a
-//! server that does not have this address. When such a server is already a target by its other address, the target
-//! stays, because traffic still reaches the server.
+//! The settings say whether a load balancer reaches its targets by their private or by their public addresses. The API
+//! refuses a new target without the desired kind of address. An existing target that is reached by its other address
+//! stays in this case, because traffic still reaches its server.
 
 use super::choice::{Candidate, Choice, choose};
 use super::whole::Diff;
@@ -27,21 +27,22 @@ use std::net::{IpAddr, Ipv4Addr};
 const NO_NODE: Source = Source::Rule("no node to send traffic to");
 const DEPARTS: Source = Source::Rule("the node will stop soon");
 
-/// The existing targets that are nodes, and the address by which nodes should be reached. When the load balancer moves
-/// to another Network, its present targets with private IPs are left out, because the move removes them.
+/// The existing targets that are nodes, and the data that decide by which address each node should be reached. When the
+/// load balancer is detached from its Network, the targets with private IPs are left out, because Hetzner removes them
+/// then.
 struct Ways<'a> {
     context: &'a PlanContext<'a>,
     desired: &'a Desired,
-    /// The existing targets that are nodes, each with `true` when the target is reached by its private IP. Empty for
-    /// a new load balancer.
+    /// The existing targets that are nodes. The value is `true` when the load balancer reaches the target by its
+    /// private IP. The map is empty for a new load balancer.
     there: BTreeMap<TargetId, bool>,
 }
 
-/// Targets, each with the name of its node.
+/// A list of targets, each with the name of its node.
 type NamedTargets = Vec<(TargetId, String)>;
 
-/// Returns the existing targets that are nodes, each with `true` when the target is reached by its private IP. An IP
-/// target that is not the address of a node is left out, because an operator added this target.
+/// Returns the existing targets that are nodes. The value is `true` when the load balancer reaches the target by its
+/// private IP. A target by IP is left out when the IP does not belong to a node, because a person added it by hand.
 fn targets_of_nodes(
     context: &PlanContext,
     desired: &Desired,
@@ -57,8 +58,9 @@ fn targets_of_nodes(
     };
     let group = &context.group;
     let is_node = |target: &TargetId| match target {
-        // On a load balancer of this cluster every server is treated as one of the cluster's targets, even when the
-        // server is not a node. On an external load balancer such a server belongs to another owner.
+        // On a load balancer of this cluster, every server counts as a node, even when its node was deleted. So the
+        // target can be removed. On an external load balancer (one that another owner made), a server without a node of
+        // this cluster belongs to somebody else.
         TargetId::Server(_) => !group.is_external() || target.node(context.cluster).is_some(),
         TargetId::Address(ip) => context.cluster.dedicated.contains_key(ip) || is_wanted(*ip),
     };
@@ -86,16 +88,17 @@ impl<'a> Ways<'a> {
         self.desired.use_private_ip.value
     }
 
-    /// Whether an existing target is reached by the desired kind of address, public or private. This is always true for
-    /// an IP target. `None` when the target does not exist yet.
+    /// Whether an existing target is reached by the desired kind of address, public or private. For a target by IP the
+    /// result is always `true`. The result is `None` when the target does not exist yet.
     fn is_right(&self, target: TargetId) -> Option<bool> {
         let has = *self.there.get(&target)?;
         let is_address = matches!(target, TargetId::Address(_));
         Some(is_address || self.context.group.keeps_ways() || has == self.by_private())
     }
 
-    /// Returns the target for a machine, and whether this is a dedicated server without the desired kind of address.
-    /// Such a server becomes a target by its other address. Without any address, it becomes no target.
+    /// Returns the target for a machine. The second value says whether the machine is a dedicated server that lacks the
+    /// desired kind of address, public or private. Such a server becomes a target by its other address. The target is
+    /// `None` when no address of the server can be used.
     fn target(&self, machine: NodeMachine) -> (Option<TargetId>, bool) {
         let (public, private) = match machine {
             NodeMachine::Server(id) => return (Some(TargetId::Server(id)), false),
@@ -105,7 +108,8 @@ impl<'a> Ways<'a> {
         let (public, private) = (id(public), id(private));
         let there = [private, public].into_iter().flatten();
         let mut there = there.filter(|id| self.there.contains_key(id));
-        // A command that a user runs may have no list of subnets. It can't tell whether an address is in the Network.
+        // When the subnets were not read, it is not known whether an address is in the Network. So an existing target
+        // stays.
         let is_unknown = self.by_private() && self.context.observed.subnets.is_none();
         let stays = self.context.group.keeps_ways() || is_unknown;
         match (self.by_private(), private) {
@@ -113,19 +117,19 @@ impl<'a> Ways<'a> {
             (true, Some(private)) => (Some(private), false),
             (true, None) => (public, true),
             (false, _) if public.is_some() => (public, false),
-            // Without the credentials for Robot the public address of the server is not known. So
-            // the existing target stays.
+            // The public address of a dedicated server is not known without the credentials for Robot. So an existing
+            // target of the server stays.
             (false, _) => (there.next(), true),
         }
     }
 
-    /// Splits the desired targets into those that the load balancer can have, and those that the API would refuse.
-    /// Keeps their order, and leaves out servers that do not exist. An existing target with the desired kind of
-    /// address is always possible.
+    /// Splits the desired targets, in their order, into those that the load balancer can have, and those that the API
+    /// would refuse. Servers that do not exist are in neither list. An existing target that is reached by the desired
+    /// kind of address can always stay.
     fn sort(&self, wanted: &[(TargetId, String)]) -> (NamedTargets, NamedTargets) {
         let reach = reach_of(self.context.nodes);
-        // A list without any server of the cluster is from another project, or is broken. So a server that is missing
-        // from such a list may exist.
+        // A list of servers in which no server of the cluster occurs is from another project, or is broken. So it does
+        // not prove that a server does not exist.
         let is_of_cluster = reach.values().any(|reach| matches!(reach, Reach::By { .. }));
         let exists =
             |target: &&(TargetId, String)| match (self.is_right(target.0), reach.get(&target.0)) {
@@ -135,16 +139,16 @@ impl<'a> Ways<'a> {
             };
         let can = |one: &(TargetId, String)| match (self.is_right(one.0), reach.get(&one.0)) {
             (Some(true), _) => true,
-            // The list does not have the server, so the API might refuse to add the target again. So the
-            // target is not removed.
+            // This target should be removed and then added by its other address. But its server is not in the list of
+            // servers, so the API might refuse to add the target again. So the target is not changed.
             (Some(false), Some(Reach::Missing { .. })) => false,
             (_, found) => found.is_none_or(|found| self.reaches(found)),
         };
         wanted.iter().filter(exists).cloned().partition(can)
     }
 
-    /// Whether the server has the desired kind of address, public or private. The result is true when the addresses of
-    /// the server are not known. The API then decides whether the target can be added.
+    /// Whether the server has the desired kind of address, public or private. When its addresses are not known, the
+    /// result is `true`, and the API decides whether the server can be added as a target.
     fn reaches(&self, reach: &Reach) -> bool {
         let Reach::By { has_public_ipv4, networks } = reach else {
             return true;
@@ -156,8 +160,8 @@ impl<'a> Ways<'a> {
         }
     }
 
-    /// Returns a warning that these servers do not have the desired kind of address. The warning says what
-    /// the user can do.
+    /// Returns a warning about servers without the desired kind of address. The warning says what the user can do about
+    /// it.
     fn unreachable(&self, left: &[(TargetId, String)], and_so: &str) -> String {
         let names: Vec<&str> = left.iter().map(|(_, name)| name.as_str()).collect();
         let network = self.context.project.network;
@@ -210,7 +214,8 @@ impl<'a> Ways<'a> {
     }
 }
 
-/// Whether the plan needs an up-to-date list of servers. `balancer` is `None` when the plan creates the load balancer.
+/// Whether the list of servers must be read again before this plan is applied. `balancer` is `None` when the plan
+/// creates the load balancer.
 pub(crate) fn need_servers(
     context: &PlanContext,
     desired: &Desired,
@@ -219,8 +224,8 @@ pub(crate) fn need_servers(
     let ways = Ways::new(context, desired, balancer);
     let reach = reach_of(context.nodes);
     desired.targets.nodes.iter().any(|(machine, _)| {
-        // This list has no dedicated servers, and needs none. The addresses of its node are enough to make a dedicated
-        // server a target.
+        // Dedicated servers are not in this list of the Cloud API. The addresses in the node are enough to make a
+        // dedicated server a target.
         let NodeMachine::Server(id) = machine else {
             return false;
         };
@@ -229,8 +234,9 @@ pub(crate) fn need_servers(
         match (ways.is_right(server), reach) {
             (Some(true), reach) => matches!(reach, Reach::Missing { .. }),
             (Some(false), _) => true,
-            // A server may have been deleted after the list was read. When the API therefore refuses to create the load
-            // balancer, the list is read again.
+            // A server in the list may have been deleted after the list was read. So before a new target is added to an
+            // existing load balancer, the list is read again. Before a load balancer is created, this is not necessary:
+            // if the API refuses the creation because of a server, the list is read then.
             (None, Reach::By { .. }) => balancer.is_some(),
             (None, reach) => *reach != Reach::Missing { is_certain: true },
         }
@@ -238,9 +244,9 @@ pub(crate) fn need_servers(
 }
 
 impl Diff<'_, '_> {
-    /// Plans the additions and removals of targets. `limit_now` is how many targets the load balancer may have while
-    /// these changes are made, before a change to a smaller type. Returns whether a target must keep its public
-    /// address, because its server has no private address.
+    /// Plans the additions and removals of targets. `limit_now` is the highest number of targets while these changes
+    /// are made; a change to a smaller type follows later. Returns whether the public interface must stay on, because a
+    /// target can be reached only by its public address.
     pub(crate) fn targets(&mut self, limit_now: usize) -> bool {
         let (balancer, limit) = (self.balancer, self.kind.max_targets);
         let mut before = targets_of_nodes(self.context, self.desired, balancer);
@@ -249,8 +255,8 @@ impl Diff<'_, '_> {
         let (wanted, stuck) = self.reached(&ways);
         let needs_public = stuck.iter().any(|server| ways.there.get(server) == Some(&false));
         ways.there.retain(|server, _| !stuck.contains(server));
-        // An IP target that only a kubelet claims as the address of its node may belong to an operator. So
-        // it is not removed.
+        // A kubelet can report any address for its node. So an IP target that only a kubelet confirms may have been
+        // added by a person, and is not removed.
         let is_wanted = |target: &TargetId| wanted.iter().any(|(one, _)| one == target);
         let is_removable = |target: &TargetId| {
             matches!(target, TargetId::Server(_)) || target.is_proven(self.context.cluster)
@@ -374,9 +380,10 @@ impl Diff<'_, '_> {
         }
     }
 
-    /// Returns the desired targets that can have the desired kind of address. Also returns the existing targets that
-    /// keep the other kind, because the API would refuse the change. There are none of these when the public interface
-    /// will be turned off and other targets remain.
+    /// Returns the desired targets that can have the desired kind of address, public or private. The second value has
+    /// the existing targets that must keep their other kind of address, because the API would refuse the change. When
+    /// the public interface will be turned off and other targets remain, the second value is empty, and these existing
+    /// targets are removed instead.
     fn reached(&mut self, ways: &Ways) -> (NamedTargets, BTreeSet<TargetId>) {
         let desired = self.desired;
         let wanted = self.wanted_targets(ways);
@@ -384,7 +391,7 @@ impl Diff<'_, '_> {
         if can_not.is_empty() {
             return (can, BTreeSet::new());
         }
-        // The Service is planned again soon, because the servers may get the desired kind of address.
+        // The Service is planned again soon, because these servers may get an address of the desired kind.
         self.found.is_unfinished = true;
         let is_closed = desired.public().is_some_and(|public| !public.value);
         let is_removed = is_closed && !can.is_empty();
@@ -405,7 +412,8 @@ impl Diff<'_, '_> {
         (can, there.into_iter().map(|(target, _)| target).collect())
     }
 
-    /// Returns a target for each node that can be one. Two nodes with the same address get one target.
+    /// Returns the desired targets, one for each node whose address is known. Two nodes with the same address get one
+    /// target.
     fn wanted_targets(&mut self, ways: &Ways) -> NamedTargets {
         let mut wanted = NamedTargets::new();
         for (machine, name) in &self.desired.targets.nodes {
@@ -414,7 +422,7 @@ impl Diff<'_, '_> {
                 self.report_lack(name, target.is_some());
             }
             let Some(target) = target else { continue };
-            // An existing target that belongs to another owner is not changed.
+            // When another owner of the load balancer already added this target, it is not changed.
             let is_of_another = self.balancer.is_some_and(|balancer| {
                 let mut there = balancer.single_targets();
                 self.context.group.is_before(balancer, target)
@@ -427,8 +435,8 @@ impl Diff<'_, '_> {
         wanted
     }
 
-    /// Reports that a dedicated server does not have the desired kind of address. `is_target` is whether the server is
-    /// a target by its other address.
+    /// Adds a warning about a dedicated server that lacks the desired kind of address, public or private. `is_target`
+    /// says whether the server is a target by its other address.
     fn report_lack(&mut self, name: &str, is_target: bool) {
         if self.desired.use_private_ip.value {
             let why = format!(
@@ -448,8 +456,8 @@ impl Diff<'_, '_> {
         }
     }
 
-    /// Reports a problem when targets must be added by their public addresses while the public interface is off,
-    /// because the API would refuse them. The plan then makes no change.
+    /// Reports a problem when the targets should be reached by their public addresses while the public interface is
+    /// off. The API would refuse such targets. Because of the problem, the load balancer is not changed.
     fn check_way_in(&mut self) {
         let Some(balancer) = self.balancer else {
             return;
@@ -496,8 +504,8 @@ impl Diff<'_, '_> {
         }
     }
 
-    /// Warns that the nodes become targets of all ports of an external load balancer, including the
-    /// ports of other owners.
+    /// Warns that the nodes become targets of a load balancer that another owner made. They then get the traffic of all
+    /// its ports, including the ports of other owners.
     fn report_shared_targets(&mut self, adds: bool) {
         let group = &self.context.group;
         let Some(balancer) = self.balancer.filter(|_| adds && group.is_external()) else {
@@ -516,8 +524,8 @@ impl Diff<'_, '_> {
         }
     }
 
-    /// Returns the number of targets that belong to other owners. Warns about each IP target that is not the
-    /// address of a node.
+    /// Returns the number of targets that other owners added. On a load balancer of this cluster, adds a warning about
+    /// each IP target that is not the address of a node.
     fn foreign_targets(&mut self, own: &BTreeMap<TargetId, bool>) -> usize {
         if let Some(balancer) = self.balancer
             && self.context.group.is_external()
@@ -547,7 +555,7 @@ fn by(private: bool) -> &'static str {
     if private { "by private IP" } else { "by public IP" }
 }
 
-/// Returns, for each node on a cloud server, how the server appears in the list of servers.
+/// Returns, for each node on a cloud server, whether the server is in the list of servers, and with which addresses.
 fn reach_of<'a>(nodes: &'a [OfferedNode]) -> HashMap<TargetId, &'a Reach> {
     let reach = |node: &'a OfferedNode| {
         let server = node.provider_id.clone().ours()?.cloud()?;

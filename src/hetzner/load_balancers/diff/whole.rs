@@ -1,5 +1,5 @@
-//! The differences between a load balancer and what its Service asks for, as changes in the order in
-//! which they are made.
+//! Compares a load balancer with what its Service asks for. The result is the list of changes, in the order in which
+//! they are made.
 
 use super::subnets;
 use crate::hetzner::load_balancers::annotations;
@@ -22,18 +22,19 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-/// The source that is displayed for a field that no setting sets. Such a field is left unchanged.
+/// The text that users see as the source of a field's value when neither an annotation nor a setting sets the field.
+/// Such a field is left unchanged.
 const UNSET: Source = Source::Rule("unset");
 
 /// The type of a new load balancer when no setting names a type.
 pub(crate) const USUAL_TYPE: &str = "lb11";
 
-/// The number of labels from which on a load balancer gets no more labels from the annotation `labels`. The
-/// number could otherwise grow without limit, because a label stays on the load balancer when the user removes
-/// its key from the annotation.
+/// When a load balancer has this number of labels, no more labels from the annotation `labels` are added to it. A label
+/// stays on the load balancer when a user removes its key from the annotation. So without this limit the number of
+/// labels could grow without end.
 const LABELS_AT_MOST: usize = 100;
 
-/// The state of one comparison of a load balancer with what its Service asks for.
+/// One comparison of a load balancer with what its Service asks for.
 pub(crate) struct Diff<'a, 'b> {
     pub(crate) parser: &'a mut AnnotationParser<'b>,
     pub(crate) context: &'a PlanContext<'a>,
@@ -42,25 +43,25 @@ pub(crate) struct Diff<'a, 'b> {
     pub(crate) kind: &'a BalancerType,
     /// The load balancer. `None` when the plan creates it.
     pub(crate) balancer: Option<Labelled<'a>>,
-    /// The differences found so far.
+    /// The differences that were found so far.
     pub(crate) found: Differences,
 }
 
 /// The differences between a load balancer and its desired state.
 #[derive(Default)]
 pub(crate) struct Differences {
-    /// The changes, in the order in which they are made.
+    /// The changes that the differences require, in the order in which they are made.
     pub(crate) changes: Vec<BalancerChange>,
-    /// All fields that were compared, including fields without a difference.
+    /// All fields that were compared, for display. Fields without a difference are among them.
     pub(crate) fields: Vec<Field>,
-    /// Whether the plan leaves out a target because its server lacks the desired kind of address. The server may get
-    /// such an address soon.
+    /// Whether a node is not a target, or is not reached as desired, because its server lacks the desired kind of
+    /// address. The server may get such an address soon, so the Service is planned again.
     pub(crate) is_unfinished: bool,
     /// The wanted nodes that are no targets, and the departing nodes.
     pub(crate) left_out: Vec<LeftOutNode>,
 }
 
-/// Returns the value as text for messages, with its source.
+/// Returns the value as text, together with its source, e.g. an annotation.
 pub(crate) fn shown<T>(
     set: Option<&Sourced<T>>,
     text: impl Fn(&T) -> String,
@@ -74,7 +75,7 @@ fn on_or_off(on: &bool) -> String {
 
 impl Diff<'_, '_> {
     /// Returns the changes that give an existing load balancer its desired state. When the Service adopts the load
-    /// balancer, `adopts` is the finding that reports the adoption after the first change was made.
+    /// balancer, `adopts` is the event about the adoption. The event is reported after the labels were written.
     pub(crate) fn bring_in_order(mut self, adopts: Option<Finding>) -> Differences {
         let zone = self.balancer.map(|labelled| labelled.balancer.location.network_zone.as_str());
         self.compare_all(self.desired.name().cloned(), adopts, zone);
@@ -82,15 +83,16 @@ impl Diff<'_, '_> {
     }
 
     /// Compares all fields, and adds the changes in the order in which they are made. `zone` is the network zone of the
-    /// load balancer, when it is known.
+    /// load balancer, or `None` when it is not known.
     pub(crate) fn compare_all(
         &mut self,
         name: Option<Sourced<String>>,
         adopts: Option<Finding>,
         zone: Option<&str>,
     ) {
-        // On a shared or external load balancer, a label names the owner of each port. The label must not be removed
-        // before its port, so ports are removed before labels are changed.
+        // When other Services or owners use the load balancer, too, a label names the owner of each port. A port
+        // without a label looks like the port of somebody else. So when a port is removed, its label must still exist,
+        // and labels are changed after the ports are removed.
         let is_own = self.context.group.is_own();
         if !is_own {
             self.remove_ports();
@@ -100,15 +102,16 @@ impl Diff<'_, '_> {
             Some(whole) if self.parser.whole_problems.is_empty() => self.compare_whole(whole, zone),
             _ => self.services(),
         }
-        // On an external load balancer only ports, targets and labels are changed.
+        // On an external load balancer (one that another owner made), the settings are not compared, but the targets
+        // are.
         if self.desired.whole.is_none() && self.parser.whole_problems.is_empty() {
             self.targets(self.kind.max_targets);
         }
     }
 
     fn compare_whole(&mut self, whole: &Whole, zone: Option<&str>) {
-        // A larger type may be needed before ports and targets are added. A smaller type may be possible only after
-        // ports and targets are removed.
+        // When the load balancer gets a larger type, it can take more ports and targets, so this change comes first. A
+        // change to a smaller type comes last, because it may be possible only after ports and targets are removed.
         let has = self.balancer.map(|labelled| &labelled.balancer.load_balancer_type);
         let grows = has.is_none_or(|has| self.kind.size() >= has.size());
         let resized = self.resized(whole);
@@ -121,8 +124,8 @@ impl Diff<'_, '_> {
         self.reverse_dns("IPv6", public.map(|net| &net.ipv6), &whole.ipv6_rdns);
         self.protection(whole);
         self.network(whole, zone);
-        // The public interface is turned on early and off late, because the API refuses to turn it off while targets
-        // use public addresses.
+        // The public interface is turned on before targets are added, and turned off after the targets with public
+        // addresses are removed. The API refuses to turn it off while such targets exist.
         let is_off = |public: &&Sourced<bool>| !public.value;
         let off = whole.public.as_ref().filter(is_off);
         if off.is_none() {
@@ -140,8 +143,8 @@ impl Diff<'_, '_> {
         self.found.changes.extend(late);
     }
 
-    /// Adds a field to the plan. When the field differs from `want`, returns the description of the change. The field
-    /// is left unchanged when `want` is `None`.
+    /// Compares one field, and adds it to the list of compared fields. Returns the description of the change when the
+    /// field differs from `want`. When `want` is `None`, the field is left unchanged.
     pub(crate) fn compare(
         &mut self,
         name: &str,
@@ -175,7 +178,7 @@ impl Diff<'_, '_> {
         self.found.changes.push(change);
     }
 
-    /// Compares name and labels, because one request changes both.
+    /// Compares the name and the labels. One request can change both.
     fn name_and_labels(&mut self, wanted: Option<Sourced<String>>, adopts: Option<Finding>) {
         let (mut parts, mut body) = (Vec::new(), json!({}));
         let name = self.free_name(wanted);
@@ -203,7 +206,8 @@ impl Diff<'_, '_> {
         self.found.changes.push(change);
     }
 
-    /// Returns the desired name. When another load balancer already has this name, warns and returns `None`.
+    /// Returns the desired name if it is free. When another load balancer has the name, adds a warning and returns
+    /// `None`.
     fn free_name(&mut self, wanted: Option<Sourced<String>>) -> Option<Sourced<String>> {
         let own = self.balancer.map(|balancer| balancer.id);
         let wanted = wanted?;
@@ -222,7 +226,8 @@ impl Diff<'_, '_> {
         None
     }
 
-    /// Returns the owner that the labels should name. Adds a description to `parts` for each label that changes.
+    /// Returns the owner that the labels should name after the change. For each label that changes, adds a description
+    /// to `parts`.
     fn ownership(&mut self, adopts: bool, parts: &mut Vec<Description>) -> Ownership {
         let (balancer, context) = (self.balancer, self.context);
         let own_ports = self.desired.ports.iter();
@@ -237,8 +242,9 @@ impl Diff<'_, '_> {
                 parts.push(Description::new(WriteVerb::REMOVE, field, ""));
                 continue;
             };
-            // In profile `hcloud` an existing load balancer of one Service gets only those labels that
-            // hcloud-cloud-controller-manager also sets, because that controller works without the others.
+            // In profile `hcloud`, an existing load balancer that one Service uses alone gets only the labels
+            // `service-uid` and `keep`. The other labels are not necessary there, so a take-over from
+            // hcloud-cloud-controller-manager does not add them.
             let counts = counts_upstream(&key)
                 || !context.project.preserves_unset()
                 || !context.group.is_own()
@@ -254,8 +260,8 @@ impl Diff<'_, '_> {
         self.balancer?.labels.get(key).cloned()
     }
 
-    /// Returns the labels of the annotation `labels` that must be set on the load balancer, and adds their descriptions
-    /// to `parts`. `others` is how many other labels the same change sets.
+    /// Returns those labels from the annotation `labels` that the load balancer does not have yet, and adds their
+    /// descriptions to `parts`. `others` is the number of labels that the request already sets for other reasons.
     fn asked_labels(
         &mut self,
         others: usize,
@@ -295,7 +301,8 @@ impl Diff<'_, '_> {
         Some(self.new_change(BalancerAction::ChangeType, body, resize))
     }
 
-    /// Reports when the load balancer is not in the desired location or network zone. A load balancer can't be moved.
+    /// Adds a warning when an annotation asks for another location or network zone than that of the existing load
+    /// balancer. A load balancer can't be moved.
     fn check_place(&mut self, place: &CreationPlace) {
         let Some(is) = self.balancer.map(|labelled| &labelled.balancer.location) else {
             return;
@@ -331,8 +338,8 @@ impl Diff<'_, '_> {
         }
     }
 
-    /// Compares the load balancer's deletion protection with the desired value. The change is a request of its own,
-    /// because the request that creates a load balancer can't set the protection.
+    /// Compares the deletion protection. It is changed by a separate request, because the request that creates a load
+    /// balancer can't set it.
     fn protection(&mut self, whole: &Whole) {
         let has = self.balancer.map(|balancer| on_or_off(&balancer.protection.delete));
         let wanted = whole.protection.as_ref();
@@ -364,10 +371,10 @@ impl Diff<'_, '_> {
         }
     }
 
-    /// Compares the private Network. A load balancer that is detached from its Network loses the
-    /// targets with private IPs.
+    /// Compares the private Network, and plans to detach or attach the load balancer. Detaching removes the targets
+    /// that are reached by private IPs.
     fn network(&mut self, whole: &Whole, zone: Option<&str>) {
-        // Without HCLOUD_NETWORK this program never detaches a load balancer.
+        // When `HCLOUD_NETWORK` is not set, a load balancer stays attached to its Networks.
         let Some(wanted) = &whole.attach else {
             return;
         };
@@ -480,8 +487,8 @@ impl Diff<'_, '_> {
         }
     }
 
-    /// Returns the port in its desired state, and the descriptions of its fields that change. `None` when the port can
-    /// be added only after its certificate is issued.
+    /// Returns the port in its desired state, and a description of each field that changes. The result is `None` while
+    /// no certificate can be used for the port.
     fn compare_port(
         &mut self,
         port: &Port,
@@ -505,8 +512,8 @@ impl Diff<'_, '_> {
                 continue;
             }
             let name = format!("port {number} {}", field.name());
-            // When the port gets another protocol, a field that exists only for the old protocol is not compared. The
-            // API removes this field together with the old protocol.
+            // `want` is `None` for a field that the port's new protocol does not have. Such a field is not compared,
+            // because the API removes it together with the old protocol.
             let want = want.zip(source.cloned()).map(|(value, source)| Sourced::new(value, source));
             parts.extend(self.compare(&name, have, want));
         }

@@ -1,4 +1,4 @@
-//! The API's documents of load balancers and Primary IPs, with only the fields that this program uses.
+//! The API's JSON for load balancers and Primary IPs, with only the fields that this program uses.
 
 use super::listener::Listener;
 use crate::hetzner::api::{Location, Reference};
@@ -18,9 +18,8 @@ pub struct LoadBalancer {
     /// The time at which the load balancer was created. `None` means that the API gave no valid time.
     #[serde(default, deserialize_with = "or_none")]
     pub created: Option<Timestamp>,
-    /// The labels. The API's answer must contain `labels`, `protection`, `services` and `targets`, and is otherwise
-    /// an error. Without its labels a load balancer would seem to have no owner, and without its targets it would
-    /// seem to be unused.
+    /// The labels of the load balancer. An answer of the API without `labels`, `protection`, `services` or `targets` is
+    /// an error. Otherwise a load balancer with missing data would look as if it had no owner, or as if nobody used it.
     pub labels: BTreeMap<String, String>,
     pub load_balancer_type: BalancerType,
     pub location: Location,
@@ -47,7 +46,7 @@ pub struct BalancerType {
     pub max_assigned_certificates: usize,
     #[serde(default)]
     pub deprecation: Option<Deprecation>,
-    /// The price in each location that offers the type. The list is empty when the prices were not read.
+    /// The price in each location in which the type exists. The list is empty when the API's answer has no prices.
     #[serde(default)]
     pub prices: Vec<PriceOf>,
 }
@@ -109,7 +108,7 @@ pub struct BalancerPrivateNet {
     pub ip: Option<Ipv4Addr>,
 }
 
-/// A target of a load balancer, in the API's answer.
+/// A target of a load balancer, as the API describes it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ApiTarget {
@@ -125,11 +124,11 @@ pub enum ApiTarget {
         #[serde(default)]
         health_status: Vec<HealthStatus>,
     },
-    /// A label selector that an operator has added as a target. All servers that the selector matches are targets.
+    /// A label selector, which a person added as a target by hand. All servers with these labels are then targets.
     LabelSelector {
         label_selector: SelectorRef,
-        /// The servers that the selector matches now. Each of these servers counts towards the highest number of
-        /// targets of the load balancer's type. `None` means that the API did not list the servers.
+        /// The servers that the selector matches now. Each of them counts towards the limit of targets that the load
+        /// balancer's type has. `None` means that the API did not list the servers.
         #[serde(default)]
         targets: Option<Vec<SelectedServer>>,
     },
@@ -158,7 +157,7 @@ impl ApiTarget {
     }
 }
 
-/// A target that is a single machine, and not a label selector.
+/// The identity of a target that is a single machine, and not a label selector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum TargetId {
     /// The ID of a cloud server.
@@ -172,7 +171,8 @@ impl TargetId {
         matches!(self, TargetId::Address(IpAddr::V4(ip)) if ip.is_private())
     }
 
-    /// Returns the name of the node that runs on the target. `None` means that no node of this cluster runs there.
+    /// Returns the name of the node that runs on the target's machine. `None` means that this machine has no node of
+    /// this cluster.
     pub(crate) fn node(self, cluster: &Cluster) -> Option<&String> {
         match self {
             TargetId::Server(id) => cluster.servers.get(&InstanceId::Cloud(id)),
@@ -180,8 +180,8 @@ impl TargetId {
         }
     }
 
-    /// Whether Hetzner's data prove that the target is a node of this cluster. The addresses that a kubelet reports are
-    /// not enough, because a kubelet may report any address.
+    /// Whether data from Hetzner prove that the target is a node of this cluster. An address that only a kubelet
+    /// reports is no proof, because a kubelet can report any address.
     pub(crate) fn is_proven(self, cluster: &Cluster) -> bool {
         match self {
             TargetId::Server(_) => self.node(cluster).is_some(),
@@ -189,7 +189,7 @@ impl TargetId {
         }
     }
 
-    /// Returns the name of the target's node, or else the target's ID or address, as text for messages.
+    /// Returns the target as text for messages: the name of its node, or else its ID or address.
     pub(crate) fn shown(self, cluster: &Cluster) -> String {
         match (self.node(cluster), self) {
             (Some(name), TargetId::Server(_)) => name.clone(),
@@ -199,7 +199,8 @@ impl TargetId {
         }
     }
 
-    /// Returns the target in the form of an API request. `use_private_ip` is sent only for a cloud server.
+    /// Returns the target in the form of an API request. `use_private_ip` becomes part of the request only for a cloud
+    /// server.
     pub fn in_request(self, use_private_ip: Option<bool>) -> TargetInRequest {
         match self {
             TargetId::Server(id) => {
@@ -210,8 +211,8 @@ impl TargetId {
     }
 }
 
-/// A target in the form of an API request. The value takes 24 bytes of memory, where a JSON value would take 1.3 kB.
-/// The difference matters because changes of thousands of targets may be planned at the same time.
+/// A target in the form of an API request. This type takes 24 bytes of memory, whereas a JSON value with the same data
+/// takes 1.3 kB. Plans can contain thousands of targets at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum TargetInRequest {
@@ -242,8 +243,8 @@ pub struct SelectorRef {
     pub selector: String,
 }
 
-/// The health of one target, as the health check of one port reports it. The texts are interned, because thousands of
-/// results have the same texts.
+/// The result of one port's health check for one target. Equal texts are stored in memory only once, because thousands
+/// of results have the same texts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct HealthStatus {
     pub listen_port: u16,
@@ -254,8 +255,8 @@ pub struct HealthStatus {
     pub http_status_code: Option<u16>,
 }
 
-/// A public address of the project, which a server or a load balancer can use. The address may continue to exist when
-/// that server or load balancer is deleted.
+/// A public address that the project owns, and that a server or a load balancer can use. It can stay in the project
+/// when the server or load balancer is deleted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct PrimaryIp {
     pub id: u64,
@@ -266,14 +267,15 @@ pub struct PrimaryIp {
     #[serde(rename = "type")]
     pub kind: String,
     pub location: Location,
-    /// The labels. The API's answer must contain them, because they may decide which Services may use the address.
+    /// The labels of the Primary IP. An answer of the API without them is an error, because the settings can allow
+    /// Services to use only addresses with certain labels.
     pub labels: BTreeMap<String, String>,
-    /// The ID of the server or load balancer that has the address. `None` means that the address is free.
+    /// The ID of the server or load balancer that uses the address. `None` means that the address is free.
     #[serde(default)]
     pub assignee_id: Option<u64>,
     #[serde(default)]
     pub assignee_type: String,
-    /// Whether the address is deleted together with the server or load balancer that has it.
+    /// Whether Hetzner deletes the address together with the server or load balancer that uses it.
     #[serde(default)]
     pub auto_delete: bool,
     #[serde(default)]
@@ -286,8 +288,8 @@ impl PrimaryIp {
         format!("{} ({}, {})", self.name, self.id, self.ip)
     }
 
-    /// Returns the Primary IP whose ID, name or address is this text. When several Primary IPs fit, an ID takes
-    /// precedence over a name, and a name over an address.
+    /// Returns the Primary IP whose ID is `text`, or else the one whose name is `text`, or else the one with the
+    /// address `text`.
     pub(crate) fn named<'a>(
         all: impl Iterator<Item = &'a PrimaryIp> + Clone,
         text: &str,
@@ -299,7 +301,7 @@ impl PrimaryIp {
     }
 }
 
-/// Whether `range`, which is a range or a single address, contains `address`.
+/// Whether the network or single address `range` contains `address`.
 pub(crate) fn covers(range: &str, address: &str) -> bool {
     let net = |text: &str| {
         text.parse::<IpAddr>().map(IpNet::from).or_else(|_| text.parse::<IpNet>()).ok()
@@ -309,7 +311,7 @@ pub(crate) fn covers(range: &str, address: &str) -> bool {
 }
 
 impl BalancerType {
-    /// Returns the type's limits. Types are compared and sorted by these limits.
+    /// Returns the limits of the type: targets, ports and certificates. A type with higher limits is a larger type.
     pub fn size(&self) -> (usize, usize, usize) {
         (self.max_targets, self.max_services, self.max_assigned_certificates)
     }
@@ -327,7 +329,7 @@ impl LoadBalancer {
         self.private_net.iter().find(|net| net.network == network)
     }
 
-    /// Returns the port of the load balancer with this port number.
+    /// Returns the port of the load balancer that listens on this port number.
     pub fn listener(&self, listen_port: u16) -> Option<&Listener> {
         self.services.iter().find(|listener| listener.listen_port == listen_port)
     }
@@ -339,15 +341,16 @@ impl LoadBalancer {
         public.into_iter().filter_map(|public_ip| public_ip.ip).chain(private.map(IpAddr::from))
     }
 
-    /// Returns the monthly price of the load balancer without taxes. `None` means that the price is not known.
+    /// Returns the monthly price of the load balancer without taxes. `None` when the API gives no price for its
+    /// location.
     pub fn monthly_price(&self) -> Option<f64> {
         let prices = &self.load_balancer_type.prices;
         let price = prices.iter().find(|price| *price.location == *self.location.name)?;
         price.price_monthly.net.parse().ok()
     }
 
-    /// Returns the number of targets that this program did not add and never changes. These targets count towards the
-    /// highest number of targets of the load balancer's type.
+    /// Returns the number of targets that other people added in a form that this program never changes, e.g. the
+    /// servers of a label selector. They count towards the limit of targets that the load balancer's type has.
     pub fn other_targets(&self) -> usize {
         let count = |target: &ApiTarget| match target {
             ApiTarget::Server { .. } | ApiTarget::Ip { .. } => 0,
@@ -357,8 +360,8 @@ impl LoadBalancer {
         self.targets.iter().map(count).sum()
     }
 
-    /// Returns the IDs of the servers that are targets by themselves, and not through a label selector. The second
-    /// value is whether the load balancer reaches the server by its private IP.
+    /// Returns the servers that are single targets, and not only part of a label selector. Each ID comes with `true`
+    /// when the load balancer reaches the server by its private IP.
     pub fn server_targets(&self) -> impl Iterator<Item = (u64, bool)> + '_ {
         let targets = self.single_targets();
         targets.filter_map(|(target, by_private)| match target {
@@ -367,8 +370,8 @@ impl LoadBalancer {
         })
     }
 
-    /// Returns the servers and addresses that are targets by themselves, and not through a label selector. The second
-    /// value is whether the load balancer reaches the target by a private IP.
+    /// Returns the servers and IPs that are single targets, and not only part of a label selector. Each target comes
+    /// with `true` when the load balancer reaches it by a private IP.
     pub fn single_targets(&self) -> impl Iterator<Item = (TargetId, bool)> + '_ {
         self.targets.iter().filter_map(|target| match target {
             ApiTarget::Server { server, use_private_ip, .. } => {
@@ -383,13 +386,13 @@ impl LoadBalancer {
     }
 }
 
-/// Reads a time. A text that is not a valid time gives `None`.
+/// Reads an optional time. When the text is not a valid time, the result is `None`.
 fn or_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
     let text = Option::<String>::deserialize(deserializer)?;
     Ok(text.and_then(|text| text.parse().ok()))
 }
 
-/// Reads a value that may be `null`, and takes `null` as the default.
+/// Reads a value from JSON. For `null`, the default of the type is returned.
 fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,

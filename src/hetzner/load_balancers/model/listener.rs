@@ -1,37 +1,35 @@
-//! A port of a load balancer, which the API calls a service. One table describes the fields of a port, and the code
-//! that reads, compares, shows and writes ports uses this table.
+//! A port of a load balancer, which the API calls a service. One table describes the fields of a port. The code that
+//! reads, compares, displays and writes ports uses this table.
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// The port on which kube-proxy, or a replacement of kube-proxy, says whether the node takes traffic. The
-/// status code is 200 when the node takes traffic, and otherwise 503. A node that is about to be deleted also
-/// answers 503 (KEP-3836).
+/// The port on which kube-proxy or its replacement says whether the node takes traffic. The answer has the status code
+/// 200 when it does, and 503 when it does not. A node that is about to be deleted also answers 503 (KEP-3836).
 pub(crate) const KUBE_PROXY_PORT: u16 = 10256;
 
-/// A port of a load balancer: its port number, the place to which its traffic is sent, and the health check
-/// of its targets.
+/// A port of a load balancer: its number, where its traffic is sent, and the health check of the targets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listener {
     pub listen_port: u16,
-    /// The values of the fields, as the API writes them. A field without an entry has the value that the API chooses.
+    /// The values of the fields, in the form of the API's JSON. When a field has no value here, the API chooses its
+    /// value.
     fields: BTreeMap<PortField, Value>,
 }
 
-/// The part of the API's document of a port that contains a field.
+/// The part of a port's JSON in which a field is. Some parts exist only for certain protocols.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PortPart {
     Port,
-    /// The part that exists only when the port's protocol is `http` or `https`.
+    /// The object `http`, which a port has only when its protocol is `http` or `https`.
     Http,
-    /// The fields that exist only when the port's protocol is `https`. The API has them in the same part as the
-    /// fields of `Http`.
+    /// The fields of the object `http` that a port has only when its protocol is `https`.
     Https,
     Check,
-    /// The part that exists only when the health check's protocol is `http`. A health check over TLS also has the
-    /// protocol `http`, and has the field `tls` set.
+    /// The object `health_check.http`, which a port has only when the protocol of its health check is `http`. A health
+    /// check over TLS also has the protocol `http`, together with the field `tls`.
     HttpCheck,
 }
 
@@ -41,7 +39,7 @@ enum PortValueKind {
     Number,
     Seconds,
     Switch,
-    /// A list of numbers. The API may return the numbers in any order.
+    /// A list of numbers. The API can return the numbers in any order.
     Numbers,
     Texts,
 }
@@ -54,7 +52,8 @@ struct Row {
     kind: PortValueKind,
 }
 
-/// The text that messages show instead of an empty text or an empty list. No field can have this text as its value.
+/// The text that messages show for an empty text or an empty list. No field of a port can have this text as its real
+/// value.
 const NOTHING: &str = "(none)";
 
 impl PortPart {
@@ -83,7 +82,7 @@ impl PortValueKind {
 
 macro_rules! port_fields {
     ($($field:ident: $name:literal, $part:ident, $key:literal, $kind:ident;)*) => {
-        /// A field of a port.
+        /// A field of a port of a load balancer, for example the protocol.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum PortField {
             $($field,)*
@@ -102,8 +101,8 @@ macro_rules! port_fields {
     };
 }
 
-// Each row has the field's name in messages, the part of the API's document that contains the field, the field's key in
-// this part, and the type of the field's values.
+// Each row describes a field of a port: its name in messages, the part of the port's JSON in which the field is, its
+// key in this part, and the type of its value.
 port_fields! {
     Protocol: "protocol", Port, "protocol", Text;
     DestinationPort: "destination port", Port, "destination_port", Number;
@@ -131,9 +130,9 @@ impl PortField {
         self.row().name
     }
 
-    /// Returns the field's value on this port as text for messages. When the texts of two values are equal, the values
-    /// are equal, too. The order of a list makes no difference. `None` means that a port of this protocol has no such
-    /// field, or that the API chooses the value.
+    /// Returns the value of the field as text for messages. Two values are equal exactly when their texts are equal.
+    /// The order of a list makes no difference. `None` means that a port with this protocol does not have the field, or
+    /// that the field has no value.
     pub fn of(self, listener: &Listener) -> Option<String> {
         let row = self.row();
         let value = listener.get(self).filter(|_| listener.has(row.part))?;
@@ -166,7 +165,7 @@ impl Listener {
         self.fields.insert(field, value.into());
     }
 
-    /// Returns the API's name of the port's protocol.
+    /// Returns the protocol of the port, as the API names it: `tcp`, `http` or `https`.
     pub fn protocol(&self) -> &str {
         self.get(F::Protocol).and_then(Value::as_str).unwrap_or_default()
     }
@@ -184,7 +183,7 @@ impl Listener {
         self.get(field) == Some(&Value::Bool(true))
     }
 
-    /// Whether the health check asks kube-proxy on kube-proxy's own port.
+    /// Whether the health check asks kube-proxy on port 10256.
     pub(crate) fn asks_kube_proxy(&self) -> bool {
         self.get(F::CheckPort).is_some_and(|port| *port == KUBE_PROXY_PORT)
     }
@@ -204,15 +203,15 @@ impl Listener {
         }
     }
 
-    /// Returns the port in the form of an API request. `is_new` means that the request adds the port, and does not
-    /// change an existing one. Fields that a port of this protocol does not have are left out.
+    /// Returns the port in the form of an API request. `is_new` says that the request adds the port, and does not
+    /// change an existing one. Fields that do not exist for the protocol of the port are left out.
     pub fn body(&self, is_new: bool) -> Value {
         let mut body = json!({ "listen_port": self.listen_port });
         for (field, value) in &self.fields {
             let Row { part, key, .. } = field.row();
             let is_empty = value == "";
-            // The response that a health check expects may have been set by hand. Only a request with an empty text
-            // removes it, so the empty text is left out only for a new port.
+            // The response text that a health check expects may have been set by hand. To remove this text, the request
+            // must contain an empty text. For a new port, an empty text is not sent.
             if !self.has(part) || (*field == F::CheckResponse && is_new && is_empty) {
                 continue;
             }
@@ -241,8 +240,8 @@ impl<'de> Deserialize<'de> for Listener {
                 continue;
             };
             let value = match place[key].take() {
-                // When the API returns no domain or no response for an HTTP check, the value is treated as
-                // an empty text.
+                // The API can return `null` for the domain or the response of an HTTP check. This is treated like an
+                // empty text.
                 Value::Null if matches!(field, F::CheckDomain | F::CheckResponse) => json!(""),
                 Value::Null if field == F::CheckTls => json!(false),
                 value => value,

@@ -1,4 +1,4 @@
-//! Load balancers and their ports, in the form in which the API describes them as JSON.
+//! The types for load balancers and their ports, in the form of the API's JSON.
 
 pub(crate) mod balancer;
 pub(crate) mod listener;

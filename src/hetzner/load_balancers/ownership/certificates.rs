@@ -7,9 +7,9 @@ use crate::hetzner::certificates::Certificate;
 use crate::provider::{Cluster, ProviderError, SecretName, Service, Urgency};
 use std::collections::BTreeMap;
 
-/// Functions that read the owner of a certificate from its labels.
+/// Functions that find out from the labels who owns a certificate.
 impl Certificate {
-    /// The key of the label that holds the UID of the Service.
+    /// The key of the label with the UID of the Service that owns the certificate.
     pub(crate) const UID_LABEL: &'static str = SERVICE_UID;
 
     pub(crate) fn service_uid(&self) -> Option<&String> {
@@ -20,23 +20,25 @@ impl Certificate {
         self.labels.get(CLUSTER_UID)
     }
 
-    /// Returns `namespace.name` of the Secret from which the certificate was uploaded.
+    /// Returns the Secret from which the certificate was uploaded, as `namespace.name`, according to a label. `None`
+    /// for certificates that were not uploaded from a Secret.
     pub(crate) fn secret(&self) -> Option<&String> {
         self.labels.get(SECRET)
     }
 
-    /// Whether the test service of the certificate authority issues the certificate.
+    /// Whether the certificate was ordered from the test service of Let's Encrypt.
     pub(crate) fn is_staging(&self) -> bool {
         self.labels.get(STAGING.0).is_some_and(|value| value == STAGING.1)
     }
 
-    /// Whether the certificate was made in this cluster for a Service with the name and namespace of this Service.
+    /// Whether the certificate was ordered in this cluster for a Service with the same name and namespace as this
+    /// Service.
     pub(crate) fn was_made_for(&self, service: &Service, cluster: &Cluster) -> bool {
         self.is_of_cluster(cluster) && self.labels.get(SERVICE) == Some(&service_value(service))
     }
 
-    /// Whether a label says that the certificate belongs to this cluster. While the UID of this cluster is not known,
-    /// no certificate belongs to it.
+    /// Whether a label says that the certificate belongs to this cluster. The result is `false` while the UID of this
+    /// cluster is not known.
     pub(crate) fn is_of_cluster(&self, cluster: &Cluster) -> bool {
         self.cluster_uid().is_some_and(|uid| cluster.is_known_by(uid))
     }
@@ -45,27 +47,27 @@ impl Certificate {
         self.cluster_uid().filter(|uid| !cluster.is_known_by(uid))
     }
 
-    /// Whether the certificate's label names this Secret. A long name is cut in the label, so the whole label
-    /// values are compared.
+    /// Whether the certificate's label names this Secret. A label value can't be long, so long names are cut. The cut
+    /// names are compared.
     pub(crate) fn is_of_secret(&self, secret: &SecretName) -> bool {
         self.secret() == Some(&secret_value(secret))
     }
 
-    /// Whether the certificate belongs to this cluster, and the Service in its label does not exist any more.
+    /// Whether the certificate belongs to this cluster, and the Service in its label was deleted.
     pub(crate) fn is_left(&self, cluster: &Cluster) -> bool {
         let is_gone = |uid: &String| !cluster.service_uids.contains(uid);
         self.is_of_cluster(cluster) && self.service_uid().is_some_and(is_gone)
     }
 
-    /// Whether the Service may use the certificate, according to the certificate's labels. `None` means that the labels
-    /// do not answer this.
+    /// Whether the labels of the certificate allow the Service to use it. `None` means that the labels decide nothing
+    /// about this.
     ///
     /// | the certificate has | then |
     /// |---|---|
-    /// | the label `cluster-uid` of another cluster | nobody here may use it |
-    /// | the label `secret` | only Services of the namespace that the label names may use it |
-    /// | the label `service-uid` of the Service, or the label `service` of this cluster with the namespace of the Service | the Service may use it |
-    /// | none of these | the labels do not answer this |
+    /// | the label `cluster-uid` of another cluster | no Service of this cluster is allowed to use it |
+    /// | the label `secret` | only Services of the namespace in this label are allowed to use it |
+    /// | the label `service-uid` of the Service, or the label `service` of this cluster with the namespace of the Service | the Service is allowed to use it |
+    /// | none of these | the labels decide nothing |
     pub(crate) fn gives(&self, service: &Service, cluster: &Cluster) -> Option<bool> {
         let is_of_namespace =
             |value: &String| namespace_of(value) == Some(service.namespace.as_str());
@@ -80,8 +82,8 @@ impl Certificate {
         (is_own || made_for.is_some_and(is_of_namespace)).then_some(true)
     }
 
-    /// Returns why the Service that asks for the certificate may not take it over. The reason is a label that names
-    /// another cluster or another existing Service.
+    /// Returns why a Service can't take over the certificate: a label names another cluster, or another Service that
+    /// exists. `None` when there is no such label.
     pub(crate) fn why_it_is_of_others(&self, cluster: &Cluster) -> Option<String> {
         if let Some(uid) = self.other_cluster(cluster) {
             return Some(format!("its label {CLUSTER_UID} names another cluster ({uid})"));
@@ -90,9 +92,9 @@ impl Certificate {
         Some(format!("its label {SERVICE_UID} names another Service ({uid})"))
     }
 
-    /// Returns why a certificate of a deleted Service must be kept, or `None`. The Service in the certificate's label
-    /// does not exist in this cluster. When no label names a cluster, it may be a Service of another cluster. The
-    /// certificate is then kept as long as a load balancer uses it.
+    /// Returns a reason against a take-over of the certificate, or `None`. It is used when the certificate's label
+    /// names a Service that this cluster does not have. When no label names the cluster of this Service, the Service
+    /// may exist in another cluster. So the certificate is not taken over while a load balancer uses it.
     pub(crate) fn why_it_may_be_of_others(&self) -> Option<String> {
         let is_used = self.cluster_uid().is_none() && !self.used_by.is_empty();
         let uid = self.service_uid().filter(|_| is_used)?;
@@ -103,8 +105,8 @@ impl Certificate {
     }
 }
 
-/// Reads the certificates whose label names this cluster. A cluster may have several UIDs, and the label may have
-/// any of them.
+/// Reads the certificates whose label names this cluster. A cluster that was restored can have several UIDs, and each
+/// of them counts.
 pub(in crate::hetzner) fn read(
     api: &Api,
     cluster: &Cluster,
@@ -120,7 +122,7 @@ pub(in crate::hetzner) fn read(
     api.list(&format!("label_selector={label}{values}&"), urgency)
 }
 
-/// Returns the labels of a managed certificate of the Service.
+/// Returns the labels of a managed certificate, which name the Service as its owner.
 pub(crate) fn of_managed(
     service: &Service,
     cluster: &Cluster,
@@ -133,15 +135,15 @@ pub(crate) fn of_managed(
     labels
 }
 
-/// Returns the labels of a certificate that is uploaded from this Secret. No label has the UID of a Service, because
-/// the certificate would then belong to that Service.
+/// Returns the labels of a certificate that is uploaded from this Secret. They do not contain the UID of a Service,
+/// because every Service of the Secret's namespace is allowed to use the certificate.
 pub(crate) fn of_upload(secret: &SecretName, cluster: &Cluster) -> BTreeMap<String, String> {
     let mut labels = Ownership::of_cluster(cluster).labels();
     labels.insert(SECRET.to_owned(), secret_value(secret));
     labels
 }
 
-/// Returns `namespace.name` of a Secret, in the form of a label's value.
+/// Returns `namespace.name` of a Secret, in the form that is allowed for a label's value.
 fn secret_value((namespace, secret): &SecretName) -> String {
     label_value(&format!("{namespace}.{secret}"))
 }

@@ -1,4 +1,4 @@
-//! The data from which plans are made: the project's settings, and the objects that were read from the API.
+//! The settings and the objects of the API from which plans are made.
 
 use super::group::Group;
 use super::index::{BalancerIndex, Balancers};
@@ -22,8 +22,8 @@ pub struct Project {
     pub(in crate::hetzner) api: Arc<Api>,
 }
 
-/// The load balancers of a project and their related objects as they were read from the API, with an index of
-/// the load balancers.
+/// All load balancers of a project and the objects related to them, as they were read from the API at one time. The
+/// index finds load balancers quickly.
 pub struct BalancerSnapshot {
     pub(crate) project: Project,
     pub(crate) observed: ObservedBalancers,
@@ -41,15 +41,15 @@ impl BalancerSnapshot {
 }
 
 impl Project {
-    /// Whether fields that no annotation and no setting sets are left unchanged. hcloud-cloud-controller-manager leaves
-    /// some of these fields unchanged. Users may have set such fields by hand, and a take-over from that controller
-    /// must not reset them.
+    /// Whether a field is left unchanged when neither an annotation nor a setting sets it. This is so in profile
+    /// `hcloud`: hcloud-cloud-controller-manager leaves such fields unchanged, so users may have set them by hand. A
+    /// take-over from that controller must not reset them.
     pub(crate) fn preserves_unset(&self) -> bool {
         self.profile == Profile::Hcloud
     }
 
-    /// Returns the source of the default value that a field gets when no annotation sets the field. `None` means that
-    /// such a field is left unchanged.
+    /// Returns the source of the default to which a field is reset when no annotation sets the field. The source is for
+    /// display. `None` means that the field is then left unchanged.
     pub(crate) fn enforced(&self, annotation: &Annotation) -> Option<Source> {
         (!self.preserves_unset()).then(|| default_source(annotation))
     }
@@ -60,20 +60,20 @@ impl Project {
 pub struct ObservedBalancers {
     /// All load balancers of the project.
     pub balancers: Vec<LoadBalancer>,
-    /// The load balancer types. `None` means that they were not read, because no Service needs them.
+    /// All load balancer types. `None` means that no Service needs them, so that they were not read.
     pub types: Option<Arc<Vec<BalancerType>>>,
-    /// The certificates of the project. `None` means that they were not read, because no Service needs a certificate.
+    /// All certificates of the project. `None` means that no Service needs a certificate, so that they were not read.
     pub certificates: Option<Vec<Certificate>>,
-    /// The Primary IPs of the project. `None` means that they were not read, because no new load balancer needs one.
+    /// All Primary IPs of the project. `None` means that no new load balancer needs one, so that they were not read.
     pub primary_ips: Option<Vec<PrimaryIp>>,
-    /// The subnets of the private Network. `None` when there is no Network, or when the subnets were not read.
+    /// The subnets of the private Network. `None` when no Network is set, or when the subnets were not read.
     pub subnets: Option<Arc<Vec<Subnet>>>,
     /// The time before the list of load balancers was requested. `None` means that there was no such list.
     pub listed: Option<Instant>,
     /// Whether so few calls are left in the project that work which can wait is put off.
     pub is_budget_low: bool,
-    /// Whether only manifests are checked, without a cluster and without load balancers. An object that was not read is
-    /// then assumed to exist; see `Hetzner::for_manifests`.
+    /// Whether only manifest files are checked, without a cluster and without reading load balancers. Every object that
+    /// a manifest names is then assumed to exist; see `Hetzner::for_manifests`.
     pub is_for_manifests: bool,
 }
 
@@ -89,11 +89,11 @@ pub(crate) struct PlanContext<'a> {
     pub(crate) group: Group<'a>,
 }
 
-/// The source of a value that is the default of Hetzner's API.
+/// The text that users see as the source of a value when it is the default of Hetzner's API.
 pub(crate) const BY_API: Source = Source::Rule("the default of the API");
 
-/// Returns the source of the value that a field gets when its annotation is unset. This is the environment variable
-/// that sets the annotation's default, or the default of the API when there is no such variable.
+/// Returns the source of the value that a field has without its annotation, for display. This is the environment
+/// variable with the default of the annotation, if there is one, and otherwise the API's default.
 pub(crate) fn default_source(annotation: &Annotation) -> Source {
     annotation.variable.map_or(BY_API, |variable| Source::Default(variable.to_string()))
 }

@@ -1,4 +1,4 @@
-//! Facts about a load balancer, a Service and the cluster. The rules in `judge.rs` use only these facts.
+//! Questions about a load balancer, a Service and the cluster. The rules in `judge.rs` are based only on the answers.
 
 use super::labels::Labelled;
 use super::share::{asked, external_keys};
@@ -15,8 +15,8 @@ pub(crate) fn is_allowed(balancer: Labelled, service: &Service) -> bool {
         && namespace.is_some_and(|name| name.is_empty() || *name == service.namespace)
 }
 
-/// Returns the UID of another cluster whose Services have used this external load balancer. `None` when this cluster
-/// has used the load balancer, too, or when a node of this cluster is a target.
+/// Returns the UID of another cluster whose Services have used this external load balancer (one that another owner
+/// made). The result is `None` when this cluster has used it as well, or when a node of this cluster is a target.
 pub(crate) fn cluster_on_external<'a>(
     balancer: Labelled<'a>,
     cluster: &Cluster,
@@ -32,9 +32,9 @@ pub(crate) fn is_in_status(service: &Service, balancer: Labelled) -> bool {
     own.any(|ip| service.addresses.iter().any(|text| text.parse() == Ok(ip)))
 }
 
-/// Whether the Service's status says that this load balancer serves the Service. The status then has an address of the
-/// load balancer. For an external load balancer, the host name from the annotation `hostname` is enough when the
-/// annotation `external` names this load balancer.
+/// Whether the Service's status shows that this load balancer serves the Service. This is so when the status has an
+/// address of the load balancer. It is also so when the status has the host name from the annotation `hostname`, and
+/// the annotation `external` names this load balancer.
 pub(crate) fn is_served_by(service: &Service, balancer: Labelled) -> bool {
     let is_asked_for = |name: &str| name == balancer.name || name == balancer.id.to_string();
     let is_shown = |hostname: &str| {
@@ -45,8 +45,8 @@ pub(crate) fn is_served_by(service: &Service, balancer: Labelled) -> bool {
             && value_of(service, &a::EXTERNAL).is_some_and(is_asked_for))
 }
 
-/// Whether a port belongs to this Service. The label of the port decides. When the port has no
-/// label, [`is_recognised`] decides.
+/// Whether a port of the load balancer belongs to this Service. The label of the port names the owner. For a port
+/// without a label, [`is_recognised`] decides.
 pub(crate) fn is_of(
     service: &Service,
     balancer: Labelled,
@@ -59,9 +59,10 @@ pub(crate) fn is_of(
     }
 }
 
-/// Whether a port of an external load balancer belongs to this Service although no label says so. Terraform removes all
-/// labels that it does not know at the same time. Therefore no label of this cluster may be left, the port and node
-/// port must be those of the Service, and the Service's status must say that this load balancer serves the Service.
+/// Whether a port of an external load balancer (one that another owner made) belongs to this Service although no label
+/// says so. Terraform can remove all labels of this program at the same time. So there are three conditions. No label
+/// of this cluster is left. The port number and node port are those of the Service. The Service's status shows that
+/// this load balancer serves the Service.
 pub(crate) fn is_recognised(
     service: &Service,
     balancer: Labelled,
@@ -74,7 +75,8 @@ pub(crate) fn is_recognised(
         && is_served_by(service, balancer)
 }
 
-/// Whether an external load balancer has none of the labels that this cluster writes.
+/// Whether an external load balancer (one that another owner made) has none of the labels that this cluster writes when
+/// it uses such a load balancer.
 fn has_lost_labels(balancer: Labelled, cluster: &Cluster) -> bool {
     let is_ours = |uid: &String| cluster.service_uids.contains(uid);
     let ownership = balancer.ownership;
@@ -85,26 +87,27 @@ pub(crate) fn is_port_of(service: &Service, port: &Listener) -> bool {
     destination(port).is_some_and(|to| tcp(service).any(|own| own == (port.listen_port, Some(to))))
 }
 
-/// Returns the port number on the targets to which the load balancer's port sends traffic.
+/// Returns the port of the targets to which this port of the load balancer sends its traffic.
 pub(crate) fn destination(port: &Listener) -> Option<u16> {
     port.get(F::DestinationPort)?.as_u64()?.try_into().ok()
 }
 
-/// Returns the number and the node port of each TCP port of the Service. A load balancer has TCP ports only.
+/// Returns the port number and the node port of each TCP port of the Service. Other ports are left out, because load
+/// balancers support only TCP.
 pub(crate) fn tcp(service: &Service) -> impl Iterator<Item = (u16, Option<u16>)> + '_ {
     let ports = service.ports.iter().filter(|port| port.protocol == Protocol::Tcp);
     ports.map(|port| (port.port, port.node_port))
 }
 
-/// Whether existing Services of this cluster, other than the one with this UID, use the load balancer or will use it
-/// after their next plan.
+/// Whether other existing Services of this cluster use the load balancer now, or ask for it. `uid` is the UID of the
+/// Service that does not count.
 pub(crate) fn is_used_by_others(balancer: Labelled, uid: &str, cluster: &Cluster) -> bool {
     let lives = |of: &String| of != uid && cluster.service_uids.contains(of);
     let mut on_ports = balancer.ownership.ports.values();
     let keys = external_keys(balancer);
     let mut asking = keys.iter().flat_map(|key| cluster.groups.of_key(key));
-    // When a Service asks for the external load balancer, but its status does not show that this load balancer serves
-    // it, the Service has no ports and no targets there yet.
+    // A Service that asks for a load balancer of another owner counts only when its status shows that this load
+    // balancer serves it. Otherwise it has no ports and targets there yet.
     let is_served = |service: &Service| {
         service.uid != uid && is_allowed(balancer, service) && is_served_by(service, balancer)
     };
@@ -117,16 +120,15 @@ pub(crate) fn is_used_by_others(balancer: Labelled, uid: &str, cluster: &Cluster
         || balancer.ownership.group.as_ref().is_some_and(is_shared)
 }
 
-/// Whether the management of another Service on the load balancer has ended. The ports and targets of that Service
-/// must then stay.
+/// Whether a label says that this program has stopped managing the load balancer for another Service. The ports and
+/// targets of that Service must stay.
 pub(crate) fn is_released_by_another(balancer: Labelled, uid: &str) -> bool {
     balancer.ownership.released.as_ref().is_some_and(|of| of != uid)
 }
 
-/// Returns the UID of another cluster that owns the load balancer, according to a label. The label may name another
-/// cluster because this cluster was restored with a new UID. All targets are then nodes of this cluster, and the result
-/// is `None`. While the UID of this cluster is not known, the result is also `None` when there is no target, or when at
-/// least one target is a node of this cluster.
+/// Returns the UID of another cluster that owns the load balancer, according to a label. The result is `None` when all
+/// targets are nodes of this cluster: this cluster was then restored with a new UID. While the UID of this cluster is
+/// not known, less is required for `None`: that there is no target, or that one target is a node of this cluster.
 pub(crate) fn other_cluster<'a>(balancer: Labelled<'a>, cluster: &Cluster) -> Option<&'a str> {
     let Some(uid) = &balancer.ownership.cluster_uid else {
         return cluster_on_external(balancer, cluster);
@@ -137,13 +139,13 @@ pub(crate) fn other_cluster<'a>(balancer: Labelled<'a>, cluster: &Cluster) -> Op
     (!is_ours).then_some(uid.as_str())
 }
 
-/// Whether a target of the load balancer is a node of this cluster.
+/// Whether at least one target of the load balancer is a node of this cluster.
 fn has_node(balancer: Labelled, cluster: &Cluster) -> bool {
     balancer.single_targets().any(|(target, _)| target.node(cluster).is_some())
 }
 
-/// Returns the UID of another existing Service of this cluster that, according to a label, owns the load balancer or
-/// one of its ports.
+/// Returns the UID of another Service of this cluster that exists, and that owns the load balancer or one of its ports,
+/// according to a label.
 pub(crate) fn other_service<'a>(
     balancer: Labelled<'a>,
     service: &Service,
@@ -153,15 +155,15 @@ pub(crate) fn other_service<'a>(
     balancer.ownership.uids().find(is_other)
 }
 
-/// Returns a text for messages about the first target that is not proven to be a node of this cluster. `None` means
-/// that all targets are nodes of this cluster. A label selector is a proven target only when the API lists the servers
-/// that it selects, at least one server is listed, and all listed servers are nodes.
+/// Returns a text for messages about the first target that is not certainly a node of this cluster. `None` means that
+/// all targets are nodes of this cluster. A label selector is certain only when the API lists the selected servers,
+/// there is at least one, and all of them are nodes.
 pub(crate) fn foreign_target(balancer: Labelled, cluster: &Cluster) -> Option<String> {
     balancer.targets.iter().find_map(|target| foreign_part(target, cluster))
 }
 
 /// Whether the load balancer has targets, and all of them are nodes of this cluster. A load balancer without targets
-/// may belong to another cluster whose nodes have not started yet.
+/// proves nothing, because it may belong to another cluster whose nodes have not started yet.
 pub(crate) fn has_only_own_targets(balancer: Labelled, cluster: &Cluster) -> bool {
     !balancer.targets.is_empty() && foreign_target(balancer, cluster).is_none()
 }
@@ -201,9 +203,9 @@ fn foreign_part(target: &ApiTarget, cluster: &Cluster) -> Option<String> {
     }
 }
 
-/// Whether the load balancer outlasts its Services. The Service's annotation `keep` decides. When the Service has no
-/// such annotation, the load balancer's label `keep` decides. The annotation of a Service outside the group's own
-/// namespace is ignored. A value that is not valid means that the load balancer stays.
+/// Whether the load balancer stays when its Services are deleted. The Service's annotation `keep` decides, and an
+/// invalid value counts as `true`. Without this annotation, the load balancer's label `keep` decides. On a shared load
+/// balancer, only the annotation of a Service in the group's own namespace (the namespace in the group's name) counts.
 pub(crate) fn is_kept(balancer: Labelled, service: &Service) -> bool {
     let is_guest = balancer.ownership.has_as_guest(service);
     match value_of(service, &a::KEEP).filter(|_| !is_guest) {

@@ -1,4 +1,5 @@
-//! Finds the load balancer of a Service: by the Service's UID, by the label that asks for its adoption, or by its name.
+//! Finds the load balancer of a Service: by the Service's UID in a label, by a label that asks for its adoption, or by
+//! its name.
 
 use super::context::PlanContext;
 use super::facts::{
@@ -16,14 +17,14 @@ use crate::hetzner::load_balancers::annotations as a;
 use crate::provider::{Cluster, Description, Finding, Reason, Service, Source, Sourced, WriteVerb};
 use crate::text::shell_command;
 
-/// Which load balancer was found for a Service.
+/// The load balancer that was found for a Service, if there is one.
 #[derive(Debug)]
 pub(crate) enum FoundBalancer<'a> {
-    /// The load balancer belongs to the Service already, because it has the Service's UID in a label, is the load
-    /// balancer of the Service's group, or is the external load balancer that the Service uses.
+    /// The load balancer belongs to the Service already. Either a label has the Service's UID, or the Service's group
+    /// uses this load balancer, or another owner made it and the Service uses it.
     Own(Labelled<'a>),
-    /// The Service adopts the load balancer. No other Service or cluster owns the load balancer, or an operator asked
-    /// for the adoption.
+    /// The Service adopts this existing load balancer. Either nobody owns it, or an operator asked for the adoption by
+    /// a label.
     Adopted(Labelled<'a>),
     /// No load balancer was found for the Service. The value is the name for a new load balancer.
     Nothing(Sourced<String>),
@@ -38,16 +39,17 @@ impl<'a> FoundBalancer<'a> {
     }
 }
 
-/// The reason why no load balancer was found and none is created.
+/// The reason why no load balancer can be used for the Service, and no new one is created.
 pub(crate) enum Unfound {
-    /// Several load balancers may belong to the Service, and none of them is changed. The text names them.
+    /// Several load balancers have a label with the same owner, so it is not known which of them belongs to the
+    /// Service. None of them is changed. The text names them.
     Several(String),
-    /// The load balancer that was found may not be adopted for the Service.
+    /// The Service is not allowed to adopt the load balancer that was found.
     NotAdopted(Finding),
 }
 
-/// Returns the error for a load balancer that the Service asks for and may not adopt. The message says why, and what an
-/// operator can do. `named` is the source of the name when the Service asks for the load balancer by its name.
+/// Returns the error for a load balancer that the Service asks for, but is not allowed to adopt. Its message says why,
+/// and what an operator can do. `named` is the annotation, if the Service asks for the load balancer by its name.
 fn not_adopted(
     service: &Service,
     balancer: Labelled,
@@ -95,10 +97,10 @@ fn not_adopted(
     Unfound::NotAdopted(Finding::warning(reason, message))
 }
 
-/// Finds the load balancer of the Service. The first choice is the load balancer that the Service uses already. The
-/// second choice is a load balancer whose label `adopt` names the Service. The last choice is a load balancer with the
-/// name from the annotation, which is `named`, or with the default name. The error says which load balancer is in the
-/// way, and what an operator can do.
+/// Finds the load balancer of the Service. A load balancer that the Service uses already comes first. The next choice
+/// is one whose label `adopt` names the Service. The last choice is one with the name `named` from the annotation, or
+/// else with the default name. The error says why the load balancer that was found can't be used, and what an operator
+/// can do.
 pub(crate) fn find<'a>(
     context: &PlanContext<'a>,
     named: Option<&Sourced<String>>,
@@ -115,8 +117,8 @@ pub(crate) fn find<'a>(
     }
 }
 
-/// Adopts the load balancer if the Service may adopt it. `named` is the source of the name when the Service asks for
-/// the load balancer by its name.
+/// Returns the load balancer if the Service is allowed to adopt it, and otherwise an error. `named` is the annotation,
+/// if the Service asks for the load balancer by its name.
 fn adopt<'a>(
     context: &PlanContext<'a>,
     balancer: Labelled<'a>,
@@ -129,8 +131,8 @@ fn adopt<'a>(
     }
 }
 
-/// Returns the load balancer that the Service uses already: its own load balancer, the load balancer of its group, or
-/// the external load balancer. `None` means that the Service has no load balancer yet.
+/// Returns the load balancer that the Service uses already: its own, the shared one of its group, or the external one
+/// (made by another owner) that it asks for. `None` means that the Service has no load balancer yet.
 fn by_role<'a>(context: &PlanContext<'a>) -> Result<Option<FoundBalancer<'a>>, Unfound> {
     let (service, cluster) = (context.service, context.cluster);
     let own = match context.group.of {
@@ -141,8 +143,8 @@ fn by_role<'a>(context: &PlanContext<'a>) -> Result<Option<FoundBalancer<'a>>, U
                 .map(FoundBalancer::Own));
         }
         GroupUse::External(Some(balancer)) => return Ok(Some(FoundBalancer::Own(balancer))),
-        // The Service may not use the external load balancer that it asks for, and gets no other load balancer instead.
-        // `Group::refused` says why.
+        // The Service is not allowed to use the load balancer of another owner that its annotation `external` names. No
+        // other load balancer is used or created instead. `Group::refused` has the reason.
         GroupUse::External(None) => {
             let name = Sourced::new(String::new(), Source::Rule("external"));
             return Ok(Some(FoundBalancer::Nothing(name)));
@@ -170,8 +172,8 @@ fn by_adopt_label<'a>(context: &PlanContext<'a>) -> Result<Option<FoundBalancer<
     let (service, cluster) = (context.service, context.cluster);
     let label = (ADOPT, names::service_value(service));
     let found = only_one(context.balancers, label, |_| true).map_err(Unfound::Several)?;
-    // A Service that leaves its group can't adopt the load balancer of the group, because the other members
-    // still use it.
+    // A Service that leaves its group is not allowed to adopt the group's load balancer while other Services of the
+    // group use this load balancer.
     let is_left = |balancer: &Labelled| {
         balancer.ownership.group.is_some() && is_used_by_others(*balancer, &service.uid, cluster)
     };
@@ -189,8 +191,9 @@ fn by_name<'a>(
     }
 }
 
-/// Finds a load balancer with the default name, for a Service that asks for no name. When the Service may not adopt the
-/// load balancer with the default name, a hash is appended to the name.
+/// Finds a load balancer with the default name, for a Service without the annotation `name`. The default name may
+/// belong to a load balancer that the Service is not allowed to adopt. In this case, the default name with a hash at
+/// its end is used instead.
 fn by_default_name<'a>(context: &PlanContext<'a>) -> Result<FoundBalancer<'a>, Unfound> {
     let (service, cluster) = (context.service, context.cluster);
     let (first, hashed) = match context.group.of {
@@ -222,9 +225,9 @@ fn by_default_name<'a>(context: &PlanContext<'a>) -> Result<FoundBalancer<'a>, U
     }
 }
 
-/// Returns the load balancer of a group. The first choice is a load balancer whose label names the group. The second
-/// choice is the own load balancer of the oldest decider that has one. The last choice is a load balancer of the group
-/// that lost its labels.
+/// Returns the load balancer of a group. One whose label names the group comes first. The next choice is the own load
+/// balancer of one of the Services that decide about the group's settings, the oldest first. The last choice is a load
+/// balancer of the group whose labels were removed.
 fn find_shared<'a>(
     context: &PlanContext<'a>,
     share: GroupName,
@@ -245,10 +248,9 @@ fn find_shared<'a>(
     Ok(brought.or_else(|| lost.find(|balancer| lost_labels(*balancer, context))))
 }
 
-/// Whether the load balancer belongs to the group although it has lost its labels. Its labels name no owner, one of its
-/// addresses is in the status of a Service of the group, all its ports belong to Services of the group, and all its
-/// targets are nodes of this cluster. Only the targets distinguish a load balancer of this cluster from one of a copy
-/// of this cluster.
+/// Whether the load balancer belongs to the group although its labels were removed. Its address must be in the status
+/// of a Service of the group, and all its ports must belong to Services of the group. All its targets must be nodes of
+/// this cluster. The last condition is important: a copy of this cluster has the same Services, but other nodes.
 fn lost_labels(balancer: Labelled, context: &PlanContext) -> bool {
     let group = &context.group;
     let ownership = balancer.ownership;
@@ -262,20 +264,22 @@ fn lost_labels(balancer: Labelled, context: &PlanContext) -> bool {
         && has_only_own_targets(balancer, context.cluster)
 }
 
-/// Whether the decision about this load balancer could be different with a newer list of existing Services.
+/// Whether the decision about this load balancer depends on which Services exist. The list of Services must then be
+/// read again before the plan is applied.
 fn rests_on_owner(balancer: Labelled, context: &PlanContext) -> bool {
     balancer.ownership.other_cluster_named(context.cluster).is_some()
         || context.group.has_unknown_owner(balancer)
 }
 
-/// Whether a decision about one of the Service's load balancers could be different with a newer list
-/// of existing Services.
+/// Whether the decision about one of the Service's load balancers depends on which Services exist. The list of Services
+/// must then be read again before the plan is applied.
 pub(crate) fn rests_on_owners(context: &PlanContext) -> bool {
     owned(context.balancers, context.service, context.cluster)
         .any(|balancer| rests_on_owner(balancer, context))
 }
 
-/// Whether the result of the search could be different with a newer list of existing Services. See `Needs::services`.
+/// Whether the result of [`find`] depends on which Services exist. The list of Services must then be read again before
+/// the plan is applied; see `Needs::services`.
 pub(crate) fn rests_on_services(
     found: &Result<FoundBalancer, Unfound>,
     context: &PlanContext,
@@ -283,8 +287,8 @@ pub(crate) fn rests_on_services(
     match found {
         Ok(FoundBalancer::Own(balancer)) => rests_on_owner(*balancer, context),
         Ok(FoundBalancer::Adopted(_)) | Err(_) => true,
-        // A load balancer of an earlier Service with this name is adopted as soon as that Service does not
-        // exist any more.
+        // A load balancer of an earlier Service with the same name can be adopted as soon as the earlier Service is
+        // deleted. A newer list of Services may show that it was deleted.
         Ok(FoundBalancer::Nothing(_)) => {
             let name = names::service_value(context.service);
             let left = context.balancers.labelled(SERVICE, &name);
@@ -293,9 +297,8 @@ pub(crate) fn rests_on_services(
     }
 }
 
-/// Returns the only load balancer that has the Service's UID in the label `service-uid`, and that no other Service
-/// uses. A load balancer without a group is preferred to the load balancer of a group. The error names the load
-/// balancers when several are possible.
+/// Returns the load balancer that has the Service's UID in the label `service-uid`, and that no other Service uses. A
+/// load balancer without a group comes before one with a group. When there are several, the error names them.
 pub(crate) fn by_label<'a>(
     balancers: Balancers<'a>,
     service: &Service,
@@ -313,9 +316,9 @@ pub(crate) fn by_label<'a>(
     }
 }
 
-/// Returns why a load balancer whose label `adopt` names the Service is not adopted. The reason is that the Service
-/// already has the load balancer `own`. A load balancer with the Service's UID in a label is skipped, because the
-/// Service is about to leave it.
+/// Returns why a load balancer is not adopted although its label `adopt` names the Service: the Service already has the
+/// load balancer `own`. A load balancer with the Service's UID in a label is not reported, because the Service is about
+/// to leave it.
 pub(crate) fn why_asked_too_late(
     balancers: Balancers,
     service: &Service,
@@ -334,9 +337,9 @@ pub(crate) fn why_asked_too_late(
     ))
 }
 
-/// Plans the change of labels by which a person assigns the load balancer to the Service. Returns the ownership that
-/// the labels state afterwards. Also returns the description of the change, if a label must be set or removed. When the
-/// load balancer is external, or when other Services use it, no label can assign it, and only an annotation can.
+/// Plans the labels by which a person assigns the load balancer to the Service. Returns the ownership after the change,
+/// and the description of the change, if one is needed. When other Services use the load balancer, or another owner
+/// made it, labels can't assign it. The Service must then ask for it by an annotation.
 pub(crate) fn assign(
     balancer: Labelled,
     service: &Service,
@@ -360,8 +363,8 @@ pub(crate) fn assign(
     (to, is_needed.then_some(description))
 }
 
-/// Returns the load balancer that has this label and for which `counts` is true. The error names the load balancers
-/// when there are several.
+/// Returns the load balancer that has this label, and for which `counts` is true. When there are several, the error
+/// names them.
 fn only_one<'a>(
     balancers: Balancers<'a>,
     (label, value): (&'static str, String),

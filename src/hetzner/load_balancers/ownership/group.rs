@@ -1,5 +1,5 @@
 //! Groups of Services that use one load balancer together. This file decides which Services belong to a group, which
-//! Service owns each port, and which labels say so.
+//! Service owns each port, and what the labels say about this.
 //!
 //! | annotation of the Service | load balancer that the Service uses |
 //! |---|---|
@@ -7,15 +7,15 @@
 //! | `share` | the load balancer of its group, which is created for the first Service of the group and deleted with the last |
 //! | `external` | a load balancer of another owner, on which this program changes only its own ports and targets |
 //!
-//! Each Service has a plan of its own, with the ports of this Service only. The settings of the whole load balancer
-//! follow from the annotations of all deciding Services, and the oldest deciding Service takes precedence. The plans of
-//! all Services of a group therefore contain the same settings. The deciding Services of a shared load balancer are the
-//! Services in the group's own namespace. An external load balancer has no deciding Services.
+//! Each Service has a plan of its own, with only its own ports. But the settings that do not belong to a port are equal
+//! in the plans of all Services of a group. They come from the annotations of the deciders, which are some of these
+//! Services, and the oldest decider takes precedence. On a shared load balancer, the deciders are the Services in the
+//! group's own namespace. On an external load balancer, there are no deciders.
 //!
-//! A label of the load balancer names the Service that owns a port. The label is written before the port is added.
-//! Terraform may remove the label later. On a shared load balancer, a port without a label belongs to the Service with
-//! the same port and node port. On an external load balancer, a port without a label belongs to the owner of the load
-//! balancer; the only exception is [`is_recognised`].
+//! A label of the load balancer names the owner of each port. The label is written before the port is added. Terraform
+//! can remove the label later. A port without a label belongs to the Service with the same port and node port if the
+//! load balancer is shared. If the load balancer is external, such a port belongs to the owner of the load balancer,
+//! except when [`is_recognised`] is true.
 
 use super::facts::{
     cluster_on_external, destination, is_allowed, is_of, is_port_of, is_recognised,
@@ -37,36 +37,39 @@ use crate::provider::{BalancerUse, Cluster, PortOwner, Reason, Service};
 use crate::text;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The port on which a load balancer itself answers to redirect HTTP to HTTPS.
+/// The port on which the load balancer itself answers when it redirects HTTP to HTTPS.
 pub(crate) const HTTP_PORT: u16 = 80;
 
-/// The value of the label `targets-before` when it is not known which targets an external load balancer had before this
-/// cluster used it, or when the list does not fit into a label. Every target must then be treated as an older target.
+/// A value of the label `targets-before`. The label lists the targets that an external load balancer (one that another
+/// owner made) had before this cluster used it. This value means that the list is not known, or is too long for a
+/// label. Every target is then treated as one that was there before.
 const ALL: &str = "all";
 const NONE: &str = "none";
 
-/// The planned Service, and the Services that use the load balancer together with it.
+/// The Service for which a plan is made, and the Services that use the load balancer together with it.
 pub(crate) struct Group<'a> {
     pub(crate) of: GroupUse<'a>,
-    /// The Services that may share the load balancer now, the oldest first. The planned Service is always a
-    /// member. Another Service is no member when this program has stopped managing its load balancer, when its
-    /// ports must stay unchanged, or when the group no longer allows its namespace. Such a Service may still have
-    /// ports on the load balancer.
+    /// The Services that are allowed to share the load balancer, the oldest first. The Service for which the plan is
+    /// made is always among them. Other Services can have ports on the load balancer without being in this list: their
+    /// management has ended, another controller manages them, they could not be read, or the group does not allow their
+    /// namespace any more.
     pub(crate) members: Vec<&'a Service>,
-    /// The Services whose annotations decide the settings of the whole load balancer, the oldest first. The list is
-    /// empty when the load balancer is external, when no Service of the group's own namespace is a member, and when
-    /// `undecided` is set.
+    /// The Services whose annotations decide about the settings that do not belong to a port, the oldest first. On a
+    /// shared load balancer, these are the Services from the namespace in the group's name. The list is empty when
+    /// another owner made the load balancer, when there is no such Service, or when `undecided` is set.
     pub(crate) deciders: Vec<&'a Service>,
-    /// Whether a Service of another namespace has a port on the load balancer or will get one.
+    /// Whether Services of several namespaces have ports on the shared load balancer, or will get ports there.
     pub(crate) is_of_several_namespaces: bool,
-    /// The group's own namespace, when no Service there allows the namespace of the planned Service any more. The
-    /// planned Service then gets no more ports on the load balancer.
+    /// The group's own namespace (the namespace in the group's name), but only when no Service there allows the
+    /// namespace of the Service for which the plan is made. That Service then keeps its ports on the load balancer, but
+    /// gets no new ones.
     closed_by: Option<&'a str>,
-    /// The reason why the Service can't have the load balancer that it asks for, if there is one.
+    /// The reason why the Service can't have the load balancer that it asks for. `None` when it can have this load
+    /// balancer.
     pub(crate) refused: Option<String>,
-    /// The group's load balancer, when a Service that may be a decider has a port on it but was not read. The
-    /// annotations of this Service are not known. The group therefore has no deciders, and the targets of the
-    /// load balancer stay.
+    /// The group's load balancer, but only when a Service of the group's own namespace has a port on it and could not
+    /// be read. Its annotations are then not known. So no Service decides about the settings of the load balancer, and
+    /// its present targets stay.
     pub(crate) undecided: Option<Labelled<'a>>,
     service: &'a Service,
     cluster: &'a Cluster,
@@ -74,13 +77,14 @@ pub(crate) struct Group<'a> {
     balancers: Option<Balancers<'a>>,
 }
 
-/// Which load balancer the Service uses.
+/// The kind of load balancer that the Service uses: its own, one that it shares with other Services, or an external one
+/// (made by another owner).
 #[derive(Clone, Copy)]
 pub(crate) enum GroupUse<'a> {
     Own,
     Shared(GroupName<'a>),
-    /// The external load balancer. `None` when only a manifest is checked, or when the Service may not use the load
-    /// balancer, which is reported as a problem.
+    /// An external load balancer, which another owner made. `None` when only a manifest is checked. Also `None` when
+    /// the Service is not allowed to use it, which is reported as a problem.
     External(Option<Labelled<'a>>),
 }
 
@@ -89,18 +93,18 @@ pub(crate) enum GroupUse<'a> {
 pub(crate) enum Owner {
     /// The Service for which the plan is made.
     This,
-    /// Another Service of the group.
+    /// Another Service that is allowed to share the load balancer.
     Member,
-    /// A Service of this cluster that does not exist any more.
+    /// A Service of this cluster that was deleted, and whose label still exists.
     Gone,
-    /// Another owner, or an owner that is not known.
+    /// Somebody else, for example another cluster or a person, or an owner that is not known.
     Other,
 }
 
-/// Determines from the annotations which load balancer the Service asks for, and which Services share it. When the
+/// Finds out from the annotations which load balancer the Service asks for, and which Services share it. When the
 /// Service can't have this load balancer, [`Group::refused`] says why. `parser` collects other mistakes. `balancers` is
-/// `None` when only a manifest is checked. `stays_on` is the load balancer that the Service keeps while it can't have
-/// the load balancer that it asks for.
+/// `None` when only a manifest is checked. When a first attempt has shown that the Service must stay on its present
+/// load balancer, `stays_on` is that load balancer.
 pub(crate) fn group<'a>(
     parser: &mut AnnotationParser<'a>,
     service: &'a Service,
@@ -155,7 +159,7 @@ fn has_labelled_port(balancer: Labelled, service: &Service) -> bool {
     balancer.ownership.ports.values().any(|uid| *uid == service.uid)
 }
 
-/// Whether a label says that a port of the load balancer belongs to a Service outside this namespace.
+/// Whether a label says that a port of the load balancer belongs to a Service of another namespace than this one.
 fn has_guest(balancer: Labelled, namespace: &str, cluster: &Cluster) -> bool {
     let is_guest = |uid: &String| {
         let owner = cluster.groups.of_uid(uid).map(|service| &service.namespace);
@@ -165,8 +169,8 @@ fn has_guest(balancer: Labelled, namespace: &str, cluster: &Cluster) -> bool {
     balancer.ownership.ports.values().any(is_guest)
 }
 
-/// Whether the labels say that the load balancer is external, or that a Service outside the group's own namespace has a
-/// port on it.
+/// Whether the load balancer has users besides the group's own namespace, according to its labels: another owner made
+/// it, or a Service of another namespace has a port on it.
 pub(crate) fn is_of_several_owners(balancer: Labelled, cluster: &Cluster) -> bool {
     let ownership = balancer.ownership;
     let namespace = ownership.group.as_deref().and_then(namespace_of);
@@ -174,8 +178,8 @@ pub(crate) fn is_of_several_owners(balancer: Labelled, cluster: &Cluster) -> boo
         || namespace.is_some_and(|namespace| has_guest(balancer, namespace, cluster))
 }
 
-/// Returns how the Service uses the load balancer, according to the load balancer's labels, and which Services may
-/// share the load balancer.
+/// Returns how a Service uses this load balancer according to its labels: as its own, as a shared one, or as an
+/// external one (made by another owner). Also returns the Services that are allowed to share it.
 fn as_labelled<'a>(
     balancer: Labelled<'a>,
     service: &Service,
@@ -196,8 +200,8 @@ fn as_labelled<'a>(
     (GroupUse::Shared(GroupName { namespace, name }), Vec::new())
 }
 
-/// Returns the load balancer that the Service's annotation `external` names. The error says why the Service can't use
-/// this load balancer.
+/// Returns the load balancer of another owner that the Service's annotation `external` names. The error says why the
+/// Service can't use it.
 fn external<'a>(
     service: &Service,
     all: Balancers<'a>,
@@ -243,7 +247,8 @@ fn external<'a>(
     Ok(found)
 }
 
-/// Returns the Services whose annotation `external` names this load balancer, and whose namespace its owner allows.
+/// Returns the Services whose annotation `external` names this load balancer, if the owner of the load balancer allows
+/// their namespace.
 fn external_members<'a>(
     balancer: Labelled<'a>,
     cluster: &'a Cluster,
@@ -253,7 +258,8 @@ fn external_members<'a>(
 }
 
 impl<'a> Group<'a> {
-    /// Makes the Service a user of the shared load balancer that its annotation `share` names, or sets `refused`.
+    /// Lets the Service share the load balancer that its annotation `share` names. If this is not allowed, sets
+    /// `refused` to the reason.
     fn join_shared(&mut self, parser: &mut AnnotationParser, share: GroupName<'a>) {
         let service = self.service;
         self.of = GroupUse::Shared(share);
@@ -271,7 +277,8 @@ impl<'a> Group<'a> {
             a::SHARE_NAMESPACES.key(),
             service.namespace
         );
-        // A Service that already has ports on the load balancer keeps these ports, so that its traffic continues.
+        // A Service that already has ports on the load balancer keeps them although its namespace is not allowed any
+        // more. So its traffic continues.
         match self.made(share).find(|balancer| has_labelled_port(*balancer, service)) {
             None => self.refused = Some(why),
             Some(balancer) => {
@@ -285,7 +292,8 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Makes the Service a user of the external load balancer whose ID or name is `text`, or sets `refused`.
+    /// Makes the Service a user of the external load balancer (one that another owner made) with the ID or name `text`.
+    /// If this is not allowed, sets `refused` to the reason.
     fn join_external(&mut self, text: &str) {
         let (service, cluster) = (self.service, self.cluster);
         let found = self.balancers.map(|all| external(service, all, text, cluster));
@@ -298,10 +306,10 @@ impl<'a> Group<'a> {
         self.members.extend(members.into_iter().flatten());
     }
 
-    /// Completes the members and determines the deciders. The planned Service replaces an older version of itself,
-    /// and the members are sorted by age, the oldest first. `stays_on` is the load balancer that the Service keeps
-    /// while it can't have the load balancer that it asks for. The Service is then a decider only when no other
-    /// Service uses `stays_on`.
+    /// Completes the list of Services that share the load balancer, sorts it by age, and determines which of them
+    /// decide about settings. If the Service for which the plan is made is in the list in an older version, the newer
+    /// one replaces it. When this Service must stay on the load balancer `stays_on` although it asks for another one,
+    /// it decides only if no other Service uses `stays_on`.
     fn order(&mut self, stays_on: Option<Labelled>) {
         let (uid, cluster) = (&self.service.uid, self.cluster);
         let is_released = |service: &Service| {
@@ -321,8 +329,8 @@ impl<'a> Group<'a> {
             };
             self.undecided =
                 self.made(share).find(|balancer| balancer.ownership.uids().any(may_decide));
-            // A Service of another namespace may have ports on the load balancer without being a member, for example
-            // when the group no longer allows it.
+            // A Service of another namespace can have ports on the load balancer although the group does not allow its
+            // namespace any more. So the labels of the ports are also searched for Services of other namespaces.
             self.is_of_several_namespaces =
                 self.members.iter().any(|member| member.namespace != namespace)
                     || self.made(share).any(|made| has_guest(made, namespace, cluster));
@@ -340,7 +348,7 @@ impl<'a> Group<'a> {
         self.deciders = self.members.iter().copied().filter(decides).collect();
     }
 
-    /// Returns the load balancers whose labels name the group and this cluster.
+    /// Returns the load balancers whose labels name this group and this cluster.
     fn made(&self, share: GroupName) -> impl Iterator<Item = Labelled<'a>> + use<'a> {
         let cluster = self.cluster;
         let all = self.balancers.map(|all| all.labelled(GROUP, &share.label()));
@@ -351,8 +359,8 @@ impl<'a> Group<'a> {
         matches!(self.of, GroupUse::Own)
     }
 
-    /// Whether it is possible that the Service's annotations ask for this load balancer, which has a label with the
-    /// Service's UID. This is also possible when the annotations do not parse.
+    /// Whether the Service's annotations ask for this load balancer, or might ask for it. When the annotations are
+    /// invalid, this is not known, and the result is `true`.
     pub(crate) fn may_be_asked_for(&self, balancer: Labelled) -> bool {
         let ownership = balancer.ownership;
         let set = |annotation| value_of(self.service, annotation);
@@ -371,7 +379,8 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Returns `namespace.name` of the group when the load balancer is shared, and otherwise of the Service.
+    /// Returns, as `namespace.name`, for whom the load balancer is made: for the group when it is shared, and otherwise
+    /// for the Service.
     pub(crate) fn made_for(&self) -> String {
         match self.of {
             GroupUse::Shared(share) => share.label(),
@@ -383,7 +392,8 @@ impl<'a> Group<'a> {
         matches!(self.of, GroupUse::External(_))
     }
 
-    /// Returns the external load balancer that the Service uses, if it may use one.
+    /// Returns the external load balancer (one that another owner made) that the Service uses. `None` when the Service
+    /// uses another kind of load balancer, or is not allowed to use this one.
     pub(crate) fn balancer(&self) -> Option<Labelled<'a>> {
         match self.of {
             GroupUse::External(balancer) => balancer,
@@ -391,13 +401,15 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Whether the load balancer is shared and no Service decides its settings. The group's own namespace then has no
-    /// member, or has a Service that was not read.
+    /// Whether the load balancer is shared, but no Service decides about its settings. This happens when no Service of
+    /// the group's own namespace (the namespace in the group's name) shares it, or when a Service there could not be
+    /// read.
     pub(crate) fn has_no_decider(&self) -> bool {
         matches!(self.of, GroupUse::Shared(_)) && self.deciders.is_empty()
     }
 
-    /// Returns why the Service's annotations for the whole load balancer have no effect.
+    /// Returns the reason why annotations of the Service have no effect on settings that do not belong to a port. It is
+    /// a text for messages.
     pub(crate) fn why_it_does_not_decide(&self) -> String {
         match self.of {
             _ if self.undecided.is_some() => {
@@ -414,8 +426,8 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Whether the load balancer continues to use the private or the public IP of each existing target, whichever it
-    /// uses now. This is the case when no Service decides the settings of the whole load balancer.
+    /// Whether each existing target keeps the kind of IP by which it is reached now, private or public. This is so when
+    /// no Service decides about the settings of the load balancer.
     pub(crate) fn keeps_ways(&self) -> bool {
         self.is_external() || self.has_no_decider()
     }
@@ -424,8 +436,8 @@ impl<'a> Group<'a> {
         self.members.iter().any(|member| member.uid == uid)
     }
 
-    /// Returns the Services that have a port on this external load balancer, the oldest first. They are members of this
-    /// group, and Services that ask for another load balancer now but still have a port here.
+    /// Returns the Services that have a port on this external load balancer (one that another owner made), the oldest
+    /// first. A Service that asks for another load balancer by now is among them as long as it has a port here.
     pub(crate) fn served_on(&self, balancer: Labelled) -> Vec<&'a Service> {
         let is_served = |service: &&Service| {
             let mut ports = balancer.services.iter();
@@ -441,8 +453,9 @@ impl<'a> Group<'a> {
         all
     }
 
-    /// Whether other members decide about the whole load balancer. On an external load balancer these are members that
-    /// have a port there, because a Service without a port there plans no targets.
+    /// Whether other Services than this one decide about settings of the load balancer. When another owner made the
+    /// load balancer, these are the Services of the group that have a port there. A Service without a port there plans
+    /// no targets.
     pub(crate) fn others_decide(&self, balancer: Labelled, service: &Service) -> bool {
         let served = self.served_on(balancer);
         let has_port = |uid: &str| served.iter().any(|served| served.uid == uid);
@@ -450,8 +463,9 @@ impl<'a> Group<'a> {
         others.any(|other| !self.is_external() || has_port(&other.uid))
     }
 
-    /// Returns the member that has a port with this port number and node port. This member owns the load balancer's
-    /// port if the port has no label. On an external load balancer [`is_recognised`] must be true as well.
+    /// Returns the Service of the group to which a port of the load balancer belongs when the port has no label. It is
+    /// the Service with the same port number and node port. On a load balancer that another owner made,
+    /// [`is_recognised`] must also be true.
     pub(crate) fn recognised(&self, balancer: Labelled, port: &Listener) -> Option<&'a Service> {
         self.members.iter().copied().find(|member| {
             if self.is_external() {
@@ -474,9 +488,9 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Returns the UID of the port's owner. The label of the port names the owner. When the port has no label,
-    /// the owner is the Service with the same port number and node port, or else the Service in the load
-    /// balancer's label `service-uid`.
+    /// Returns the UID of the Service that owns a port of the load balancer. The label of the port names it. Without
+    /// this label, the owner is the Service of the group with the same port number and node port. If there is none, it
+    /// is the Service in the load balancer's label `service-uid`.
     fn owner_uid<'b>(&'b self, balancer: Labelled<'b>, port: &Listener) -> Option<&'b String> {
         let ownership = balancer.ownership;
         let by_label = ownership.ports.get(&port.listen_port);
@@ -484,24 +498,24 @@ impl<'a> Group<'a> {
         by_label.or_else(by_numbers).or(ownership.service_uid.as_ref())
     }
 
-    /// Whether a label has the UID of a Service that is not known to exist. The result is `false` for an
-    /// external load balancer.
+    /// Whether a label has the UID of a Service that is not in the list of existing Services. When another owner made
+    /// the load balancer, the result is always `false`, because other clusters can use it, too.
     pub(crate) fn has_unknown_owner(&self, balancer: Labelled) -> bool {
         let is_known =
             |uid: &String| self.cluster.service_uids.contains(uid) || self.has_member(uid);
         !self.is_external() && !balancer.ownership.uids().all(is_known)
     }
 
-    /// Whether a Service that is no longer a member still has a port on the load balancer. The plan of that Service
-    /// will remove the port.
+    /// Whether a Service that is not allowed to share the load balancer any more, or asks for another one, still has a
+    /// port on it. The port is removed by a plan for that Service, and not by this one.
     pub(crate) fn is_being_left(&self, balancer: Labelled) -> bool {
         let stays = |uid: &String| self.has_member(uid) || self.cluster.untouched.contains_key(uid);
         let leaves = |uid: &String| self.cluster.service_uids.contains(uid) && !stays(uid);
         !self.is_own() && balancer.ownership.ports.values().any(leaves)
     }
 
-    /// Whether the plan removes the port, because the port's owner does not ask for it any more or does not
-    /// exist any more.
+    /// Whether this plan removes the port. There are two cases. The owner of the port was deleted, or the owner is the
+    /// Service for which the plan is made, and it does not ask for the port any more.
     pub(crate) fn is_unwanted(&self, balancer: Labelled, port: &Listener) -> bool {
         match self.owner(balancer, port) {
             Owner::This => !tcp(self.service).any(|(number, _)| number == port.listen_port),
@@ -514,8 +528,8 @@ impl<'a> Group<'a> {
         self.members.iter().copied().take_while(|service| service.uid != self.service.uid)
     }
 
-    /// Returns the port numbers that this Service can't have on the load balancer. These are the ports that older
-    /// members ask for, and the existing ports of other members and of other owners.
+    /// Returns the port numbers that this Service can't have on the load balancer. Older Services of the group ask for
+    /// these ports, or other Services and owners already have them.
     pub(crate) fn other_ports(&self, there: Option<Labelled>) -> BTreeSet<u16> {
         let older = self.older().flat_map(tcp).map(|(number, _)| number);
         let stays = |(balancer, port): &(Labelled, &Listener)| {
@@ -525,8 +539,8 @@ impl<'a> Group<'a> {
         older.chain(found.map(|(_, port)| port.listen_port)).collect()
     }
 
-    /// Returns why this Service can't have the port, or `None` when it can. An existing port stays with its owner while
-    /// the owner asks for it. A port that does not exist yet goes to the oldest Service that asks for it.
+    /// Returns why this Service can't have the port, or `None` when it can. A port that exists stays with its owner
+    /// while its owner asks for it. When several Services ask for a new port, the oldest gets it.
     pub(crate) fn taken(&self, number: u16, there: Option<Labelled>) -> Option<String> {
         let answers = |port: &Listener| {
             port.listen_port == number || (number == HTTP_PORT && port.redirects_http())
@@ -536,7 +550,8 @@ impl<'a> Group<'a> {
             let member = self.members.iter().find(|member| Some(&member.uid) == uid);
             match (self.owner(balancer, port), member) {
                 (Owner::This, _) => return None,
-                // A port that its owner does not ask for any more is about to be removed, so this Service can have it.
+                // The owner does not ask for this port any more, so the port is about to be removed. So it does not
+                // prevent this Service from having the port.
                 (Owner::Member, Some(member)) if claims(member, number) => {
                     let name = member.full_name();
                     return Some(format!(
@@ -556,10 +571,10 @@ impl<'a> Group<'a> {
         Some(format!("{} asks for it", first_to_decide(older)))
     }
 
-    /// Returns the ownership that the labels state after the plan, and the labels that the plan requires or
-    /// removes. Users see only the labels that the plan requires or removes. `balancer` is `None` when the load
-    /// balancer is to be created. `ports` are the ports that the Service gets. `is_kept` means that the load
-    /// balancer outlasts its Services.
+    /// Returns the ownership that the labels of the load balancer should have after the plan. Also returns the labels
+    /// that the plan sets or removes, for display. `balancer` is `None` when the load balancer is to be created.
+    /// `ports` are the ports that the Service gets. `is_kept` means that the load balancer stays when its Services are
+    /// deleted.
     pub(crate) fn wanted(
         &self,
         balancer: Option<Labelled>,
@@ -574,7 +589,7 @@ impl<'a> Group<'a> {
             let yes = Some(YES.to_owned());
             match balancer {
                 None => said.created = yes,
-                // The label `adopted` is not set on a load balancer that this program created.
+                // The label `adopted` is set only on a load balancer that this program did not create.
                 Some(_) if adopts && from.created.is_none() => said.adopted = yes,
                 Some(_) => {}
             }
@@ -599,8 +614,8 @@ impl<'a> Group<'a> {
         if !self.is_own() {
             said.ports = self.labels_of_ports(balancer, ports, &unwanted);
         }
-        // Only one load balancer may have the Service's UID in its label `service-uid`. When two load balancers have
-        // the UID, nobody knows which of them belongs to the Service.
+        // The Service's UID is written in the label `service-uid` of only one load balancer. Otherwise it could not be
+        // known which of two load balancers belongs to the Service.
         let has_another = self.balancers.is_some_and(|all| {
             let with_uid = all.with_uid(&self.service.uid);
             with_uid.iter().any(|other| Some(other.id) != balancer.map(|balancer| balancer.id))
@@ -616,10 +631,10 @@ impl<'a> Group<'a> {
         (to, shown)
     }
 
-    /// Whether the shared load balancer must not get the label `service-uid`, because several Services use it or have
-    /// used it, or because the Service is outside the group's own namespace. With this label,
-    /// hcloud-cloud-controller-manager and `ccm` would take the Service for the only owner, and would remove the ports
-    /// of the other Services.
+    /// Whether the shared load balancer must be without the label `service-uid`. This is so when several Services use
+    /// it or have used it, or when the Service is not in the namespace in the group's name. Otherwise,
+    /// hcloud-cloud-controller-manager and this program would regard the Service as the only owner, and would remove
+    /// the ports of the other Services.
     fn is_of_several(&self, balancer: Option<Labelled>) -> bool {
         let GroupUse::Shared(share) = self.of else {
             return false;
@@ -633,8 +648,8 @@ impl<'a> Group<'a> {
             || balancer.is_some_and(is_used)
     }
 
-    /// Returns the UID of the owner for each port that must have a label. These are the ports that this Service gets,
-    /// and the existing ports of members that stay. The plan thereby writes a lost label again.
+    /// Returns, for each port that must have a label, the UID of its owner. These are the ports that this Service gets,
+    /// and the existing ports of other Services of the group. So a label that was removed by somebody is written again.
     fn labels_of_ports(
         &self,
         balancer: Option<Labelled>,
@@ -654,7 +669,8 @@ impl<'a> Group<'a> {
         labels
     }
 
-    /// Returns the ports whose labels the plan removes.
+    /// Returns the port numbers whose labels the plan removes. The Service in such a label was deleted, or does not ask
+    /// for the port any more. When one Service has the load balancer for itself, its ports need no labels either.
     fn unwanted_labels(&self, ownership: &Ownership) -> BTreeSet<u16> {
         let (own, is_external) = (&self.service.uid, self.is_external());
         let has = |number: u16| tcp(self.service).any(|(own, _)| own == number);
@@ -668,8 +684,9 @@ impl<'a> Group<'a> {
         ownership.ports.iter().filter(is_unwanted).map(|(number, _)| *number).collect()
     }
 
-    /// Returns the value of the label `targets-before`. When the label does not exist yet, its value is the list of the
-    /// load balancer's present targets, because this cluster has not added a target yet.
+    /// Returns the value of the label `targets-before`. It lists the targets that a load balancer of another owner had
+    /// before this cluster used it. If the label does not exist, this cluster has not added a target yet. The value is
+    /// then made from the present targets.
     fn targets_before(&self, balancer: Labelled) -> String {
         if let Some(value) = balancer.ownership.targets_before(self.cluster) {
             return value.clone();
@@ -677,8 +694,8 @@ impl<'a> Group<'a> {
         let is_ours = |port| matches!(self.owner(balancer, port), Owner::This | Owner::Member);
         let targets = balancer.single_targets().map(|(target, _)| in_label(target));
         let all = targets.collect::<Vec<_>>().join("_");
-        // When this cluster already has a port here, the label existed before and was lost. The older targets are
-        // then not known.
+        // This cluster already has a port here, so the label existed and was removed. It is not known any more which
+        // targets were there before.
         if balancer.services.iter().any(is_ours) || all.len() > LONGEST || all.contains(':') {
             ALL.to_owned()
         } else if all.is_empty() {
@@ -688,15 +705,16 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Whether the external load balancer had this target, or may have had it, before this cluster used
-    /// the load balancer.
+    /// Whether an external load balancer (one that another owner made) had this target before this cluster used the
+    /// load balancer. When this is not known, the result is `true`.
     pub(crate) fn is_before(&self, balancer: Labelled, target: TargetId) -> bool {
         self.is_external() && is_in(&self.targets_before(balancer), target)
     }
 }
 
-/// Whether the external load balancer had this target, or may have had it, before this cluster used the load balancer.
-/// Such a target must not be removed. Without the label `targets-before` the result is `true` for every target.
+/// Whether an external load balancer (one that another owner made) had this target before this cluster used the load
+/// balancer. Such a target must not be removed. When the label `targets-before` is missing, this is not known, and the
+/// result is `true`.
 pub(crate) fn was_before(balancer: Labelled, target: TargetId, cluster: &Cluster) -> bool {
     is_in(balancer.ownership.targets_before(cluster).map_or(ALL, String::as_str), target)
 }
@@ -712,7 +730,8 @@ fn in_label(target: TargetId) -> String {
     }
 }
 
-/// Returns how the load balancer is used, according to its labels.
+/// Returns the kind of load balancer that the labels describe: for one Service, shared by Services, external (made by
+/// another owner), or released (not managed any more).
 pub(crate) fn use_of(balancer: Labelled) -> BalancerUse {
     let ownership = balancer.ownership;
     if ownership.external.is_some() {
@@ -731,7 +750,8 @@ pub(crate) fn name(balancer: Labelled) -> Option<String> {
     Some(balancer.ownership.group.as_ref()?.replacen('.', "/", 1))
 }
 
-/// Returns the owner of each port. The list is empty when the load balancer is neither shared nor external.
+/// Returns the owner of each port, when several Services or other owners use the load balancer. For the load balancer
+/// of one Service, the list is empty.
 pub(crate) fn port_owners(balancer: Labelled, cluster: &Cluster) -> Vec<PortOwner> {
     let ports = balancer.services.iter().map(|port| {
         let uid = balancer.ownership.ports.get(&port.listen_port);

@@ -1,46 +1,48 @@
-//! Checks just before a write of labels, or before a deletion, whether the object has changed since the plan was made.
+//! Checks, just before labels are written or an object is deleted, whether the object has changed since the plan was
+//! made.
 
 use super::labels::{Labelled, Ownership, WantedLabels, those_of_owners};
 use crate::hetzner::certificates::Certificate;
 use crate::hetzner::load_balancers::model::balancer::{ApiTarget, LoadBalancer};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The condition for a write that replaces labels, or for a deletion. The object is read again just before the write,
-/// because an operator, Terraform or another cluster may have changed it since the plan was made.
+/// The condition for a write that changes labels, and for a deletion. The load balancer or certificate is read again
+/// just before the write. An operator, Terraform or another cluster may have changed it since the plan was made.
 #[derive(Clone, Default)]
 pub(crate) struct Guard {
     seen: SeenState,
-    /// The labels to set and to remove. The API can only replace all labels together. The write therefore also sends
-    /// the other labels, as they were read just before the write.
+    /// The labels to set and to remove. A request to the API always replaces all labels. So the write also sends all
+    /// other labels, with the values that were read just before.
     change: WantedLabels,
 }
 
-/// The state of a load balancer or certificate, as it was read for the plan or just before the write.
+/// The parts of a load balancer or certificate that are compared: as they were when the plan was made, and as they are
+/// just before the write.
 #[derive(Clone, Default)]
 pub(crate) struct SeenState {
     labels: BTreeMap<String, String>,
     ports: BTreeSet<u16>,
     targets: BTreeSet<String>,
     is_protected: bool,
-    /// The IDs of the load balancers that use the certificate. The set is empty when the object is a load balancer.
+    /// The IDs of the load balancers that use the certificate. The set is empty for a load balancer.
     uses: BTreeSet<u64>,
 }
 
 impl Guard {
-    /// Returns the guard of a write that leaves the labels unchanged.
+    /// Returns the condition for a write that changes no labels.
     pub(crate) fn of(seen: impl Into<SeenState>) -> Guard {
         Guard { seen: seen.into(), ..Guard::default() }
     }
 
-    /// Returns the condition for a write that changes the labels so that they state the ownership `to`. `balancer` is
-    /// `None` when the load balancer is created by the write.
+    /// Returns the condition for a write after which the labels state the ownership `to`. `balancer` is `None` when the
+    /// write creates the load balancer.
     pub(crate) fn to(balancer: Option<Labelled>, to: &Ownership) -> Guard {
         let from = balancer.map(|balancer| balancer.ownership.clone()).unwrap_or_default();
         let seen = balancer.map(|labelled| SeenState::from(labelled.balancer));
         Guard { seen: seen.unwrap_or_default(), change: from.change_to(to) }
     }
 
-    /// Adds labels that the write must set, too.
+    /// Adds labels that the write must also set.
     pub(crate) fn with(mut self, labels: BTreeMap<String, String>) -> Guard {
         self.change.extend(labels.into_iter().map(|(key, value)| (key, Some(value))));
         self
@@ -50,17 +52,17 @@ impl Guard {
         !self.change.is_empty()
     }
 
-    /// Returns how many labels this write sets. Labels that the write removes are not counted.
+    /// Returns the number of labels that the write sets. Labels that it removes are not counted.
     pub(crate) fn count(&self) -> usize {
         self.change.values().flatten().count()
     }
 
-    /// Returns all labels after the write, if nobody else changes the labels before.
+    /// Returns all labels that the object has after the write, if nobody else changes its labels before the write.
     pub(crate) fn labels(&self) -> BTreeMap<String, String> {
         self.labels_now(&self.seen)
     }
 
-    /// Returns all labels after the write. `now` is the state that was read just before the write.
+    /// Returns all labels after the write. `now` has the labels that were read just before the write.
     pub(crate) fn labels_now(&self, now: &SeenState) -> BTreeMap<String, String> {
         let mut labels = now.labels.clone();
         labels.retain(|key, _| self.change.get(key) != Some(&None));
@@ -69,9 +71,9 @@ impl Guard {
         labels
     }
 
-    /// Returns why the write must not be made, or `None` when it may be made. `now` is the state that was read just
-    /// before the write. `takes_all` means that the write affects all ports and targets of the load balancer. Such a
-    /// write is refused when ports or targets were added after the plan was made.
+    /// Returns why the write is not allowed any more, or `None` when it is allowed. `now` is the state that was read
+    /// just before the write. `takes_all` means that the write concerns all ports and targets of the load balancer.
+    /// Such a write is also refused when a port or target was added after the plan was made.
     pub(crate) fn refused(
         &self,
         now: &SeenState,

@@ -1,6 +1,5 @@
-//! An index of load balancers, in which a plan finds them by ID, name, address, label and Service. The index is
-//! made once for each list of load balancers. The plan of a Service therefore takes no longer when the project has
-//! more load balancers.
+//! An index by which plans find load balancers by ID, name, address or label. It is built once for each list of load
+//! balancers. So the time for one plan does not grow with the number of load balancers in the project.
 
 use super::labels::{ADOPT, GROUP, Labelled, Ownership, RELEASED, SERVICE, SERVICE_UID};
 use crate::hetzner::load_balancers::model::balancer::LoadBalancer;
@@ -8,8 +7,8 @@ use crate::provider::Service;
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 
-/// The ownership that the labels of each load balancer state, and an index of the list of load balancers. For each key,
-/// the index has the positions in the list of the load balancers that match the key, in ascending order.
+/// The index of a list of load balancers, and the ownership that the labels of each load balancer state. For each key,
+/// the index has the positions of the matching load balancers in the list, in ascending order.
 #[derive(Debug, Default)]
 pub(crate) struct BalancerIndex {
     ownerships: Vec<Ownership>,
@@ -20,22 +19,21 @@ pub(crate) struct BalancerIndex {
 enum Key {
     Id(u64),
     Name(String),
-    /// A public or private address.
+    /// A public or private address of the load balancer.
     Address(IpAddr),
     /// The UID of a Service that, according to a label, owns the load balancer or one of its ports.
     Uid(String),
     /// One of the labels in [`SEARCHED`], with its value.
     Label(&'static str, String),
-    /// The label `external`, by which the owner of a load balancer allows Services to have ports on the load
-    /// balancer. The key is the same for every value of the label. Few load balancers have the label, because only
-    /// operators set it.
+    /// The load balancer has the label `external`, with any value. By this label, its owner allows Services to have
+    /// ports on it. Only operators set the label, so few load balancers have it.
     External,
 }
 
-/// The keys of the labels by whose values the index finds load balancers.
+/// The labels by whose values load balancers can be found in the index.
 const SEARCHED: [&str; 5] = [SERVICE_UID, SERVICE, GROUP, ADOPT, RELEASED];
 
-/// A list of load balancers with its index.
+/// A list of load balancers, together with its index.
 #[derive(Clone, Copy)]
 pub(crate) struct Balancers<'a> {
     all: &'a [LoadBalancer],
@@ -49,8 +47,8 @@ impl BalancerIndex {
             let ownership = Ownership::read(&balancer.labels);
             for key in keys(balancer, &ownership) {
                 let places = index.places.entry(key).or_default();
-                // A load balancer may have several ports of one Service, and then has the key with this Service's
-                // UID several times.
+                // When several ports of a load balancer belong to one Service, the load balancer has the same key
+                // several times. It is added to the index only once.
                 if places.last() != Some(&place) {
                     places.push(place);
                 }
@@ -60,7 +58,7 @@ impl BalancerIndex {
         index
     }
 
-    /// Joins this index with the list from which the index was made.
+    /// Returns this index together with the list of load balancers for which it was built.
     pub(crate) fn of<'a>(&'a self, all: &'a [LoadBalancer]) -> Balancers<'a> {
         Balancers { all, index: self }
     }
@@ -76,7 +74,7 @@ fn keys(balancer: &LoadBalancer, ownership: &Ownership) -> Vec<Key> {
     keys
 }
 
-/// Searches in the list. Each search returns load balancers in the order of the list.
+/// Functions that find load balancers. Each of them returns load balancers in the order of the list.
 impl<'a> Balancers<'a> {
     pub(crate) fn all(self) -> impl Iterator<Item = Labelled<'a>> {
         (0..self.all.len()).filter_map(move |place| self.get(place))
@@ -103,7 +101,7 @@ impl<'a> Balancers<'a> {
         self.with(addresses.into_iter().map(Key::Address).collect())
     }
 
-    /// Returns the load balancers whose label has this value. The key of the label must be in [`SEARCHED`].
+    /// Returns the load balancers whose label has this value. Only the labels in [`SEARCHED`] can be searched.
     pub(crate) fn labelled(self, label: &'static str, value: &str) -> Vec<Labelled<'a>> {
         self.with(vec![Key::Label(label, value.to_owned())]).collect()
     }
@@ -113,13 +111,14 @@ impl<'a> Balancers<'a> {
         self.labelled(SERVICE_UID, uid)
     }
 
-    /// Returns the load balancers that this program stopped managing for the Service with this UID.
+    /// Returns the load balancers with the label `released` for this Service: this program has stopped managing them
+    /// for it.
     pub(crate) fn released(self, uid: &str) -> Vec<Labelled<'a>> {
         self.labelled(RELEASED, uid)
     }
 
-    /// Returns all load balancers that can belong to the Service. These have the Service's UID in a label,
-    /// or are external.
+    /// Returns the load balancers that can belong to the Service. They have the Service's UID in a label, or have the
+    /// label `external`, by which another owner allows Services to use them.
     pub(crate) fn may_be_of(self, service: &Service) -> impl Iterator<Item = Labelled<'a>> {
         self.with(vec![Key::Uid(service.uid.clone()), Key::External])
     }

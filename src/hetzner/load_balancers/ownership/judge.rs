@@ -1,10 +1,10 @@
-//! The rules of ownership: whether a load balancer belongs to a Service, and whether it may be adopted, released or
-//! deleted.
+//! The rules of ownership: whether a load balancer belongs to a Service, and whether it is allowed to adopt, release or
+//! delete the load balancer.
 //!
 //! All code that finds, adopts, releases or deletes load balancers, or lists orphans, calls the functions of this file.
-//! Each function follows one of the tables below. The first row that is true for the load balancer decides. When the
-//! owner is not certain, the load balancer stays as it is. Each row has a test with its number in `judge/tests.rs`. A
-//! living Service is a Service that exists in this cluster.
+//! Each function follows one of the tables below, and the first row that is true for the load balancer decides. When
+//! the owner is not certain, the load balancer is not changed. The tests in `judge/tests.rs` have the numbers of the
+//! rows. In the tables, a living Service is a Service that exists in this cluster.
 //!
 //! # The extent to which the Service owns the load balancer: [`stake`]
 //!
@@ -17,12 +17,12 @@
 //!
 //! [`other_cluster`] describes what proves that a load balancer belongs to this cluster.
 //!
-//! # Whether the Service may adopt the load balancer: [`adoption`]
+//! # Whether the Service is allowed to adopt the load balancer: [`adoption`]
 //!
-//! The last three columns say whether the Service may adopt the load balancer. In the first of them, the load
-//! balancer's label `adopt` names the Service. In the second, the Service's annotation `name` names the load balancer.
-//! In the third, the load balancer only has the default name for the Service. The answer `next row` means that the rows
-//! below decide.
+//! The last three columns have the answers for three cases. In the first case, an operator asks for the adoption by the
+//! load balancer's label `adopt`, which names the Service. In the second case, the Service's annotation `name` names
+//! the load balancer. In the third case, nobody asks for it, but it has the default name for the Service. The answer
+//! `next row` means that this row does not decide, and the rows below it do.
 //!
 //! | row | the load balancer | label `adopt` | annotation `name` | default name |
 //! |--:|---|---|---|---|
@@ -43,7 +43,7 @@
 //!
 //! # What happens to the load balancer when the Service leaves it: [`why_it_stays`]
 //!
-//! A load balancer is deleted only when it was certainly made for the Service, and the Service is its only user.
+//! A load balancer is deleted only when it was certainly made for the Service, and no other Service uses it.
 //!
 //! | row | the load balancer | it is then |
 //! |--:|---|---|
@@ -60,8 +60,8 @@
 //! | 11 | it was created more than a minute before its Service, so that no controller made it for that Service | released |
 //! | 12 | none of these | deleted, because Hetzner's controller made it, or an older version of this program |
 //!
-//! Rows 8 to 11 recognise an adopted load balancer whose label `adopted` was removed. Terraform removes every label
-//! that it does not know. A load balancer with delete protection is never deleted.
+//! Rows 8 to 11 are for an adopted load balancer that lost its label `adopted`, for example because Terraform removes
+//! every label that it does not know. A load balancer with delete protection is never deleted.
 //!
 //! # The state of a load balancer that no Service uses: [`leftover`]
 //!
@@ -75,8 +75,9 @@
 //! | 6 | it would be released, and not deleted, when a Service leaves it | an orphan that stays |
 //! | 7 | none of these | an orphan that is deleted on request |
 //!
-//! Row 6 refers to the table of [`why_it_stays`]. Row 5 of that table protects the original of a copied cluster. A copy
-//! may have the UID of the original, and a target that is no node of the copy may be a node of the original.
+//! Row 6 refers to the table of [`why_it_stays`]. Row 5 of that table is important when a cluster was copied, and the
+//! copy has the UID of the original. A load balancer of the original then has targets that are no nodes of the copy, so
+//! the copy does not delete it.
 
 use super::facts::{
     foreign_target, has_only_own_targets, is_kept, is_recognised, is_released_by_another,
@@ -93,15 +94,15 @@ use jiff::{SignedDuration, Timestamp};
 #[cfg(test)]
 mod tests;
 
-/// The largest difference that is expected between the clocks of the Kubernetes API and of Hetzner's API.
+/// The clocks of the Kubernetes API and of Hetzner's API are expected to differ by at most this time.
 const CLOCKS_DIFFER_BY: SignedDuration = SignedDuration::from_secs(60);
 
 /// The extent to which a Service owns a load balancer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stake<'a> {
     Nothing,
-    /// Another cluster, with this UID, owns the load balancer, although a label or port shows the Service of this
-    /// cluster. One of the two clusters is a copy of the other.
+    /// Another cluster, with this UID, owns the load balancer. The load balancer only seems to belong to the Service.
+    /// One of the two clusters is a copy of the other, so their Services have the same UIDs.
     Copy(&'a str),
     /// The Service is the only owner of the load balancer.
     Whole,
@@ -109,24 +110,25 @@ pub(crate) enum Stake<'a> {
     Part,
 }
 
-/// The way in which somebody asks for the adoption of a load balancer.
+/// The way in which the adoption of a load balancer is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AskedBy {
-    /// The label `adopt`, which an operator set on the load balancer.
+    /// An operator set the label `adopt` on the load balancer.
     Label,
-    /// The annotation `name` of the Service, which names the load balancer.
+    /// The annotation `name` of the Service names the load balancer.
     Name,
-    /// Nobody asks for the load balancer, but its name is the default name for a new load balancer of the Service.
+    /// Nobody asks for the adoption, but the load balancer has the name that a new load balancer of the Service would
+    /// get.
     Default,
 }
 
-/// The reason why a Service may not adopt a load balancer.
+/// The reason why a Service is not allowed to adopt a load balancer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum WhyNot<'a> {
     External,
     /// Another existing Service, with this UID, owns the load balancer or one of its ports.
     OfService(&'a String),
-    /// Any other reason, as a text for messages. An operator may still allow the adoption by the label `adopt`.
+    /// Any other reason, as a text for messages. An operator can still allow the adoption by the label `adopt`.
     Other(String),
 }
 
@@ -135,8 +137,8 @@ pub(crate) enum WhyNot<'a> {
 pub(crate) enum Leftover {
     Kept,
     Orphan {
-        /// The reason why the orphan can't be deleted, as a text for messages. `None` means that an operator can
-        /// have it deleted.
+        /// The reason why this orphan must not be deleted, as a text for messages. `None` means that it is deleted when
+        /// an operator asks for this.
         stays: Option<String>,
     },
 }
@@ -159,8 +161,8 @@ pub(crate) fn stake<'a>(balancer: Labelled<'a>, service: &Service, cluster: &Clu
     }
 }
 
-/// Returns the load balancers on which a label or a recognised port shows that the Service owns the load balancer or a
-/// part of it.
+/// Returns the load balancers that belong to the Service, or on which a port belongs to it. Labels say this, or the
+/// port is recognised without a label, by its numbers and the Service's status.
 pub(crate) fn owned<'a>(
     balancers: Balancers<'a>,
     service: &'a Service,
@@ -178,8 +180,8 @@ pub(crate) fn adoption<'a>(
 ) -> Result<(), WhyNot<'a>> {
     let ownership = balancer.ownership;
     let refused = |why: String| Err(WhyNot::Other(why));
-    // On a load balancer that this program created, the label that seems to name another program came from a
-    // Service's annotation `labels`.
+    // A label that names another program does not count when this program created the load balancer. In that case a
+    // Service asked for the label by its annotation `labels`.
     let owner = owned_by_program(&balancer).filter(|_| by == AskedBy::Name);
     let owner = owner.filter(|_| ownership.created.is_none());
     if ownership.external.is_some() {
@@ -198,7 +200,8 @@ pub(crate) fn adoption<'a>(
         ownership.of_another_namespace(service),
         ownership.cluster_uid.is_some() || ownership.keep.is_some(),
     ) {
-        // DNS names of a tenant in the other namespace may still point to the load balancer's address.
+        // DNS names of users in the other namespace may still point to the address of the load balancer. So only a
+        // Service of that other namespace is allowed to get the load balancer.
         refused(format!("it belonged to Service {other} of another namespace"))
     } else if let Some(label) = owner {
         refused(format!("its label {label} says that another program owns it"))
@@ -207,8 +210,8 @@ pub(crate) fn adoption<'a>(
     }
 }
 
-/// Checks rows 8 to 14 of the table of [`adoption`], and returns an error when somebody may own the load balancer. The
-/// caller has already checked the rows before.
+/// Checks rows 8 to 14 of the table of [`adoption`]. Returns an error when somebody may own the load balancer. The
+/// caller has already checked rows 1 to 7.
 fn is_nobodys<'a>(
     balancer: Labelled,
     service: &Service,
@@ -240,8 +243,8 @@ fn is_nobodys<'a>(
     }
 }
 
-/// Returns why a load balancer is released, and not deleted, when its Service leaves it. `None` means that the load
-/// balancer is deleted.
+/// Returns the reason why a load balancer is not deleted when its Service leaves it, but released. This means that the
+/// load balancer stays, and that only the labels of the Service are removed. `None` means that it is deleted.
 pub(crate) fn why_it_stays(
     balancer: Labelled,
     service: &Service,
@@ -280,7 +283,7 @@ pub(crate) fn why_it_stays(
     Some(why)
 }
 
-/// Returns the state of a load balancer that no Service uses. `None` when the load balancer does not belong to this
+/// Returns the state of a load balancer of this cluster that no Service uses. `None` when it belongs to another
 /// cluster, or when a Service uses it.
 pub(crate) fn leftover(balancer: Labelled, cluster: &Cluster) -> Option<Leftover> {
     let ownership = balancer.ownership;

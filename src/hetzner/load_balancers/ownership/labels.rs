@@ -3,21 +3,21 @@
 //! | key | what the label says of a load balancer | who writes the label |
 //! |---|---|---|
 //! | `hcloud-ccm/service-uid` | the UID of the Service that is the only owner of the load balancer | this program, and Hetzner's controller |
-//! | `ccm-from-scratch/service` | `namespace.name` of the Service for which the load balancer was made; a later Service of this name may adopt it | this program |
+//! | `ccm-from-scratch/service` | `namespace.name` of the Service for which the load balancer was made; a later Service of this name is allowed to adopt it | this program |
 //! | `ccm-from-scratch/cluster-uid` | the cluster's UID, which distinguishes two clusters in one project | this program |
 //! | `ccm-from-scratch/cluster` | `--cluster-name`, for users to read | this program |
 //! | `ccm-from-scratch/created` | this program created the load balancer; only the request that creates it writes the label, so that no other load balancer can get the label by mistake | this program |
 //! | `ccm-from-scratch/adopted` | this program adopted the load balancer | this program |
 //! | `ccm-from-scratch/group` | `namespace.name` of the group whose Services share it | this program |
 //! | `ccm-from-scratch/port-NUMBER` | the UID of the Service that owns the port | this program |
-//! | `ccm-from-scratch/keep` | the load balancer outlasts its Services; the value is `namespace.name` of the Service or group that asks for it | this program |
+//! | `ccm-from-scratch/keep` | the load balancer stays when its Services are deleted; the value is `namespace.name` of the Service or group that asks for it | this program |
 //! | `ccm-from-scratch/released` | the UID of the Service for which this program stopped managing the load balancer | this program |
 //! | `ccm-from-scratch/targets-before-CLUSTER` | the targets that an external load balancer had before the cluster with the UID `CLUSTER` used it | this program |
-//! | `ccm-from-scratch/adopt` | `namespace.name` of the Service that may adopt the load balancer | an operator |
-//! | `ccm-from-scratch/external` | the load balancer is external; the value is the namespace whose Services may use it, or empty for all namespaces | its owner |
+//! | `ccm-from-scratch/adopt` | `namespace.name` of the Service that is allowed to adopt the load balancer | an operator |
+//! | `ccm-from-scratch/external` | the load balancer is external; the value is the namespace whose Services are allowed to use it, or empty for all namespaces | its owner |
 //!
-//! On a certificate `service-uid`, `service`, `cluster-uid` and `cluster` have the same meaning.
-//! `ccm-from-scratch/secret` is `namespace.name` of the Secret that the certificate was uploaded from.
+//! On a certificate, `service-uid`, `service`, `cluster-uid` and `cluster` mean the same. In addition,
+//! `ccm-from-scratch/secret` is `namespace.name` of the Secret from which the certificate was uploaded.
 
 use super::names::{label_value, service_value};
 use crate::hetzner::load_balancers::model::balancer::LoadBalancer;
@@ -34,11 +34,11 @@ pub const ADOPTED: &str = "ccm-from-scratch/adopted";
 pub const SECRET: &str = "ccm-from-scratch/secret";
 pub const ADOPT: &str = "ccm-from-scratch/adopt";
 pub const GROUP: &str = "ccm-from-scratch/group";
-/// The start of the key of the label that names the owner of a port. The port number follows.
+/// The beginning of the key of a label that names the owner of a port. The port number follows in the key.
 pub const PORT: &str = "ccm-from-scratch/port-";
 pub const EXTERNAL: &str = "ccm-from-scratch/external";
-/// The start of the key of the label that lists the targets that an external load balancer had before a cluster used
-/// it. The UID of that cluster follows.
+/// The beginning of the key of a label that lists the targets that an external load balancer (one that another owner
+/// made) had before a cluster used it. The UID of that cluster follows in the key.
 pub const TARGETS_BEFORE: &str = "ccm-from-scratch/targets-before-";
 pub const RELEASED: &str = "ccm-from-scratch/released";
 pub const KEEP: &str = "ccm-from-scratch/keep";
@@ -46,28 +46,30 @@ pub const KEEP: &str = "ccm-from-scratch/keep";
 /// The value of the labels `created` and `adopted`.
 pub(super) const YES: &str = "true";
 
-/// The start of the label keys of hcloud-cloud-controller-manager.
+/// The beginning of the keys of all labels that hcloud-cloud-controller-manager writes.
 const UPSTREAM_PREFIX: &str = "hcloud-ccm/";
 const OUR_PREFIX: &str = "ccm-from-scratch/";
 
-/// The prefix of the labels by which the infrastructure provider of Cluster API marks its load balancers.
+/// The beginning of the keys of the labels by which Cluster API's provider for Hetzner marks its load balancers.
 const CLUSTER_API_PREFIX: &str = "caph-cluster-";
-/// The start of the label keys by which tools mark the objects of one Kubernetes cluster.
+/// The beginning of the keys of the labels by which tools mark the objects of a Kubernetes cluster.
 const CLUSTER_PREFIX: &str = "kubernetes.io/cluster/";
-/// The value of a label by which a program marks an object that the program manages and will delete.
+/// The value of a label by which a program says that an object belongs to it. The program will delete this object
+/// later.
 const OWNED: &str = "owned";
-/// The domains of the label keys by which other programs find their load balancers. Subdomains of `kubernetes.io` are
-/// treated in the same way.
+/// The domains in the keys of labels by which other programs find their load balancers. All subdomains of
+/// `kubernetes.io` count, too.
 const PROGRAM_DOMAINS: [&str; 3] = ["kubernetes.io", "hcloud", "hcloud-ccm"];
 
-/// The label of a managed certificate that the certificate authority's test service issues. Hetzner defines the label.
+/// The label of a managed certificate that is ordered from the test service of Let's Encrypt. Hetzner's API knows this
+/// label.
 pub(super) const STAGING: (&str, &str) = ("HC-Use-Staging-CA", "true");
 
-/// The source that a plan shows for labels that name the owner of an object.
+/// The text that users see, in a plan, as the source of the labels about the owner.
 pub(crate) const WHOSE: &str = "labels name its owner";
 
-/// The owner of a load balancer, and the history of the owners, as the labels state them. Each field is one row of the
-/// table above. A field is `None` when the load balancer has no such label.
+/// The present and earlier owners of a load balancer, as its labels state them. Each field is one label of the table at
+/// the top of this file. A field is `None` when the load balancer does not have the label.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ownership {
     pub(crate) service_uid: Option<String>,
@@ -83,14 +85,14 @@ pub(crate) struct Ownership {
     pub(crate) external: Option<String>,
     /// The UID of the Service that owns each port. The map's key is the port number.
     pub(crate) ports: BTreeMap<u16, String>,
-    /// The targets that an external load balancer had before a cluster used it. The map's key is the UID
-    /// of that cluster.
+    /// The targets that an external load balancer (one that another owner made) had before a cluster used it. The key
+    /// of the map is the UID of that cluster. The value is the text of the label.
     pub(crate) targets_before: BTreeMap<String, String>,
-    /// The labels that begin with the prefix of this program, but that this version does not know.
+    /// Labels with the prefix of this program that this version of the program does not know. They are kept unchanged.
     unknown: BTreeMap<String, String>,
 }
 
-/// A load balancer, with the ownership that its labels state.
+/// A load balancer, together with the ownership that its labels state.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Labelled<'a> {
     pub(crate) balancer: &'a LoadBalancer,
@@ -105,7 +107,7 @@ impl Deref for Labelled<'_> {
     }
 }
 
-/// The labels that are to be set or removed, by key. `None` means that the label is to be removed.
+/// The labels that a write sets or removes, by key. The value `None` means that the label is removed.
 pub(crate) type WantedLabels = BTreeMap<String, Option<String>>;
 
 impl Ownership {
@@ -127,8 +129,7 @@ impl Ownership {
         read
     }
 
-    /// Returns the keys of all labels that exist at most once on a load balancer, each with the field that holds
-    /// the label's value.
+    /// Returns the fields that hold the value of a single label, each with the key of the label.
     fn fields(&mut self) -> [(&'static str, &mut Option<String>); 11] {
         [
             (SERVICE_UID, &mut self.service_uid),
@@ -145,7 +146,7 @@ impl Ownership {
         ]
     }
 
-    /// Returns the labels that state this ownership.
+    /// Returns the labels that state this ownership. They can be written on a load balancer or certificate.
     pub(crate) fn labels(&self) -> BTreeMap<String, String> {
         let mut own = self.clone();
         let mut labels = own.unknown.clone();
@@ -158,7 +159,7 @@ impl Ownership {
         labels
     }
 
-    /// Returns the labels to set and to remove so that the labels state the ownership `to`.
+    /// Returns the labels that must be set or removed so that the labels state the ownership `to` afterwards.
     pub(crate) fn change_to(&self, to: &Ownership) -> WantedLabels {
         let from = self.labels();
         let absent = from.keys().map(|key| (key.clone(), None));
@@ -167,20 +168,21 @@ impl Ownership {
         wanted
     }
 
-    /// Returns the labels that state this ownership, in the form of labels that a write must set.
+    /// Returns all labels that state this ownership, each as a label that a write must set.
     pub(crate) fn wanted(&self) -> impl Iterator<Item = (String, Option<String>)> + use<> {
         self.labels().into_iter().map(|(key, value)| (key, Some(value)))
     }
 
-    /// Adds everything that `said` states. A value in `said` replaces the value of the same label.
+    /// Adds the labels of `said` to this ownership. When both have a label with the same key, the value from `said` is
+    /// used.
     pub(crate) fn say(&mut self, said: &Ownership) {
         let mut labels = self.labels();
         labels.extend(said.labels());
         *self = Ownership::read(&labels);
     }
 
-    /// Returns the ownership of an object that belongs to this cluster. A field is `None` while the UID or name of the
-    /// cluster is not known.
+    /// Returns the ownership with only the labels for this cluster. The UID and the name of the cluster are left out
+    /// while they are not known.
     pub(crate) fn of_cluster(cluster: &Cluster) -> Ownership {
         Ownership {
             cluster_uid: Some(cluster.uid.clone()).filter(|uid| !uid.is_empty()),
@@ -189,7 +191,7 @@ impl Ownership {
         }
     }
 
-    /// Returns the ownership of an object that belongs to one Service.
+    /// Returns the ownership of an object that belongs to this Service alone.
     pub(crate) fn of_service(service: &Service, cluster: &Cluster) -> Ownership {
         Ownership {
             service_uid: Some(service.uid.clone()),
@@ -219,57 +221,58 @@ impl Ownership {
         self.cluster_uid.as_ref().filter(|uid| !cluster.is_known_by(uid))
     }
 
-    /// Returns the targets that an external load balancer had before this cluster used it, as the label lists them.
+    /// Returns the list of targets that an external load balancer (one that another owner made) had before this cluster
+    /// used it, as the label states it. `None` when the load balancer has no such label.
     pub(crate) fn targets_before(&self, cluster: &Cluster) -> Option<&String> {
         let of = self.targets_before.iter().find(|(uid, _)| cluster.is_known_by(uid));
         of.map(|(_, targets)| targets)
     }
 
-    /// Whether the operator's label `adopt` names this Service.
+    /// Whether the label `adopt`, which an operator sets, names this Service.
     pub(crate) fn asks_for(&self, service: &Service) -> bool {
         self.adopt.as_ref() == Some(&service_value(service))
     }
 
-    /// Returns the key of a label which says that a controller manages the whole load balancer for Services. A load
-    /// balancer with such a label can't be used as an external load balancer.
+    /// Returns the key of a label which says that a controller manages the load balancer for Services. With such a
+    /// label, other Services can't use the load balancer as an external one, i.e. as a load balancer of another owner.
     pub(crate) fn managed_by(&self) -> Option<&'static str> {
         self.service_uid.as_ref().map(|_| SERVICE_UID).or(self.group.as_ref().map(|_| GROUP))
     }
 
-    /// Returns `namespace.name` of the Service for which the load balancer was made, when this Service is in another
-    /// namespace. The label `service` names the Service, or the label `keep` when there is no label `service`.
+    /// Returns the Service for which the load balancer was made, as `namespace.name`, if it is in another namespace
+    /// than this Service. The label `service` names it, or else the label `keep`.
     pub(crate) fn of_another_namespace(&self, service: &Service) -> Option<&String> {
         let made_for = self.service.as_ref().or(self.keep.as_ref())?;
-        // A long label value was cut, and may have lost the dot after the namespace. Such a value can only be compared
-        // as a whole.
+        // A long value of a label was cut, perhaps even before the dot that follows the namespace. So the value is also
+        // compared as a whole.
         let is_same = namespace_of(made_for) == Some(service.namespace.as_str())
             || *made_for == service_value(service);
         (!is_same).then_some(made_for)
     }
 
-    /// Whether the load balancer belongs to a group of another namespace. When this namespace is so long that the label
-    /// of the group was cut inside it, the namespace is not known, and the result is `true`.
+    /// Whether the load balancer is shared by a group of another namespace than that of the Service. When the value of
+    /// the label `group` was cut within the namespace, the namespace is not known, and the result is `true`.
     pub(crate) fn has_as_guest(&self, service: &Service) -> bool {
         let group = self.group.as_ref();
         group.is_some_and(|label| namespace_of(label) != Some(service.namespace.as_str()))
     }
 }
 
-/// Returns the port number in the key of a port's label.
+/// Returns the port number in the key of a label that names the owner of a port. `None` for other keys.
 fn port_of(key: &str) -> Option<u16> {
     let text = key.strip_prefix(PORT)?;
     let number: u16 = text.parse().ok()?;
     (number.to_string() == text).then_some(number)
 }
 
-/// Returns the namespace in a label's value `namespace.name`. `None` means that the value was cut inside the namespace,
-/// so that the whole namespace is not known.
+/// Returns the namespace in a label's value of the form `namespace.name`. `None` when the value was cut within the
+/// namespace, so that it has no dot.
 pub(crate) fn namespace_of(value: &str) -> Option<&str> {
     value.split_once('.').map(|(namespace, _)| namespace)
 }
 
-/// Returns the labels that name the owner of a load balancer or certificate. When one of these labels changes after a
-/// plan was made, the planned write is refused.
+/// Returns those labels that name the owner of a load balancer or certificate. A planned write is refused when one of
+/// these labels has changed since the plan was made.
 pub(crate) fn those_of_owners(labels: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let mut labels = labels.clone();
     labels.retain(|key, value| {
@@ -278,8 +281,8 @@ pub(crate) fn those_of_owners(labels: &BTreeMap<String, String>) -> BTreeMap<Str
     labels
 }
 
-/// Returns the label, as `KEY=VALUE`, by which another program marks the load balancer as its own. Labels that an
-/// operator sets, for example with Terraform, are no such labels.
+/// Returns a label by which another program marks the load balancer as its own, as `KEY=VALUE`. Other labels, for
+/// example those that people set with Terraform, do not count.
 pub(crate) fn owned_by_program(balancer: &LoadBalancer) -> Option<String> {
     let found = balancer.labels.iter().find(|(key, value)| says_owner(key, value));
     found.map(|(key, value)| format!("{key}={value}"))
@@ -291,7 +294,7 @@ pub(crate) fn foreign_label(balancer: &LoadBalancer) -> Option<&String> {
     balancer.labels.keys().find(|key| !is_known(key))
 }
 
-/// Whether a label with this key and value says that another program owns the load balancer.
+/// Whether a label with this key and value marks an object as the property of another program.
 fn says_owner(key: &str, value: &str) -> bool {
     let starts = |prefix: &&str| key.starts_with(*prefix);
     let is_ours = [UPSTREAM_PREFIX, OUR_PREFIX].iter().any(starts);
@@ -299,13 +302,14 @@ fn says_owner(key: &str, value: &str) -> bool {
     is_owner || (value == OWNED && !is_ours)
 }
 
-/// Whether this label is written even on a load balancer that was taken over from hcloud-cloud-controller-manager.
-/// Other labels are not written there.
+/// Whether a label with this key is also written on a load balancer that was taken over from
+/// hcloud-cloud-controller-manager. Other labels of this program are not written there.
 pub(crate) fn counts_upstream(key: &str) -> bool {
     [SERVICE_UID, KEEP].contains(&key)
 }
 
-/// Whether other programs find their load balancers by labels with this key. No Service may set such a label.
+/// Whether other programs find their load balancers by labels with this key. A Service is not allowed to set such a
+/// label.
 pub(crate) fn is_of_program(key: &str) -> bool {
     let domain = key.split_once('/').map_or("", |(domain, _)| domain);
     key.starts_with(CLUSTER_API_PREFIX)

@@ -1,6 +1,6 @@
-//! The ownership of load balancers and of their ports. The files here decide which load balancer belongs to a Service,
-//! which Services share one load balancer, and what happens to a load balancer when its Service leaves it. The tables
-//! in [`judge`] contain the rules.
+//! Who owns a load balancer and its ports. The files of this folder decide which load balancer belongs to a Service,
+//! and which Services share one. They also decide what happens to a load balancer when its Service does not use it any
+//! more. The rules are in the tables of [`judge`].
 
 pub(crate) mod certificates;
 pub(crate) mod context;

@@ -1,19 +1,20 @@
-//! Names of load balancers and certificates, and values of labels, within Hetzner's rules.
+//! Makes names of load balancers and certificates, and values of labels, in the form that Hetzner allows.
 
 use crate::provider::{Cluster, Profile, SecretName, Service};
 use crate::text::fnv1a;
 
-/// The highest number of characters that Hetzner allows in a label's value and in each part of a host name.
+/// The highest number of characters in a label's value, and in a name that this program makes. Hetzner allows 63
+/// characters in a label's value and in each part of a host name.
 pub(super) const LONGEST: usize = 63;
 
-/// The highest number of characters in the name that hcloud-cloud-controller-manager gives a load balancer.
+/// The number of characters to which hcloud-cloud-controller-manager cuts the name of a load balancer.
 const LONGEST_UPSTREAM: usize = 32;
 
-/// The number of hexadecimal digits of a chain's SHA-256 hash in the name of an uploaded certificate. They are 80 bits,
-/// so that no tenant can find another chain with the same digits.
+/// The number of hexadecimal digits of the hash in the name of an uploaded certificate. The hash is the SHA-256 hash of
+/// the certificate chain. Twenty digits are 80 bits, so nobody can make another chain with the same digits.
 const UPLOAD_DIGITS: usize = 20;
 
-/// Returns the name for the load balancer of a Service that asks for no name.
+/// Returns the name of the load balancer for a Service without the annotation `name`.
 pub(crate) fn default_name(profile: Profile, service: &Service, cluster: &Cluster) -> String {
     match profile {
         Profile::Hcloud => {
@@ -24,17 +25,18 @@ pub(crate) fn default_name(profile: Profile, service: &Service, cluster: &Cluste
     }
 }
 
-/// Returns `CLUSTER-NAMESPACE-NAME` for a Service or group, changed to a valid name of a load balancer.
+/// Returns `CLUSTER-NAMESPACE-NAME` for a Service or group, in the form that is allowed for the name of a load
+/// balancer.
 pub(crate) fn usual_name(cluster: &Cluster, namespace: &str, name: &str) -> String {
     fitted(&format!("{}-{namespace}-{name}", cluster.name), |letter| {
         letter.is_ascii_alphanumeric() || letter == '-'
     })
 }
 
-/// Returns the name for a certificate that is uploaded from this Secret. Another chain, Secret or cluster gives another
-/// name. A new key also gives another name, because the chain contains the public key. `digest` is the hash that
-/// `TlsPair` describes. When another certificate already has the name, `taken_by` is the ID of that certificate, and
-/// the name also contains a hash of this ID.
+/// Returns the name for a certificate that is uploaded from this Secret. The name depends on the cluster, the Secret
+/// and `digest`, the hash of the certificate chain. A new key also leads to a new name, because the chain contains the
+/// public key. When a certificate already has the name, its ID is given in `taken_by`, and the name then also contains
+/// a hash of this ID.
 pub(crate) fn upload_name(
     secret: &SecretName,
     digest: &str,
@@ -52,8 +54,8 @@ pub(crate) fn upload_name(
     stem + &beside + &whose + &digest
 }
 
-/// Whether `name` is a name for a certificate that the cluster with this UID uploads from this Secret. `digest` is the
-/// hash of the chain. Without `digest`, any chain is accepted.
+/// Whether `name` is the name of a certificate that the cluster with this UID uploads from this Secret. When `digest`
+/// is given, the name must be for the certificate chain with this hash.
 pub(crate) fn is_upload_name(
     name: &str,
     uid: &str,
@@ -67,13 +69,13 @@ pub(crate) fn is_upload_name(
     })
 }
 
-/// Returns the part of a certificate's name that identifies the cluster and the Secret. In the name, the digits of the
-/// chain's hash follow.
+/// Returns the part of an uploaded certificate's name that stands for the cluster and the Secret. The digits of the
+/// chain's hash follow in the name.
 fn upload_whose(uid: &str, (namespace, secret): &SecretName) -> String {
     format!("-{:08x}", fnv1a([uid, namespace, secret]) as u32)
 }
 
-/// Returns `namespace.name` of a Service, in the form of a label's value.
+/// Returns `namespace.name` of a Service, in the form that is allowed for a label's value.
 pub(crate) fn service_value(service: &Service) -> String {
     label_value(&format!("{}.{}", service.namespace, service.name))
 }
@@ -82,9 +84,9 @@ pub(crate) fn label_value(text: &str) -> String {
     fitted(text, |letter| letter.is_ascii_alphanumeric() || "-_.".contains(letter))
 }
 
-/// Makes a text valid as a name or as a label's value. Characters that are not allowed become dashes, and characters
-/// other than ASCII letters and digits are removed from both ends. If this changes the text, or if the text is too
-/// long, a hash of the original text is appended.
+/// Changes a text to the form that is allowed for a name or for a label's value. Other characters become dashes, and
+/// both ends are cut so that they are ASCII letters or digits. When the text changes by this, or is too long, a hash of
+/// the original text is appended.
 fn fitted(text: &str, fits: impl Fn(char) -> bool) -> String {
     let replaced: String =
         text.chars().map(|letter| if fits(letter) { letter } else { '-' }).collect();
@@ -96,8 +98,8 @@ fn fitted(text: &str, fits: impl Fn(char) -> bool) -> String {
     }
 }
 
-/// Shortens the text if necessary, and appends a hash of `of`. Two texts that become equal when they are shortened
-/// thereby stay different.
+/// Shortens the text if necessary, and appends a hash of `of`. So two long texts with the same beginning get different
+/// results.
 pub(crate) fn with_hash(text: &str, of: &str) -> String {
     let hash = format!("{:08x}", fnv1a([of]) as u32);
     let room = LONGEST - hash.len() - 1;

@@ -4,9 +4,9 @@ use super::facts::is_used_by_others;
 use super::labels::{Labelled, Ownership, RELEASED};
 use crate::provider::{Cluster, Service};
 
-/// Returns the ownership that the labels state after the Service has left the load balancer. `is_last` means that no
-/// other Service uses the load balancer. All labels of this program are then removed, except on an external load
-/// balancer, which keeps the labels of its owner and of other clusters.
+/// Returns the ownership that the labels should state when the Service has left the load balancer. `is_last` means that
+/// no other Service uses it. All labels of this program are then removed. If another owner made the load balancer, only
+/// the labels of this cluster are removed.
 pub(crate) fn without_service(
     balancer: Labelled,
     service: &Service,
@@ -20,7 +20,8 @@ pub(crate) fn without_service(
     to.ports.retain(|_, uid| *uid != service.uid);
     to.adopt = to.adopt.filter(|_| !balancer.ownership.asks_for(service));
     if is_last {
-        // Another cluster may also use the external load balancer, so the label `targets-before` of that cluster stays.
+        // Another cluster may still use this load balancer of another owner, so the label `targets-before` of that
+        // cluster stays.
         to.targets_before.retain(|uid, _| !cluster.is_known_by(uid));
     } else if to.service_uid.as_ref() == Some(&service.uid) {
         (to.service_uid, to.service) = (None, None);
@@ -28,9 +29,9 @@ pub(crate) fn without_service(
     to
 }
 
-/// Returns the ownership that the labels state after this program has stopped managing the load balancer for the
-/// Service. An external load balancer keeps the labels of the Service's ports, so that the Service gets these ports
-/// again when it comes back.
+/// Returns the ownership that the labels should state when this program has stopped managing the load balancer for the
+/// Service. On an external load balancer (one that another owner made), the labels of the Service's ports stay. So the
+/// Service has the same ports when it is managed again.
 pub(crate) fn after_management(
     balancer: Labelled,
     service: &Service,
@@ -46,7 +47,7 @@ pub(crate) fn after_management(
     to
 }
 
-/// Returns why this program can't stop managing the load balancer for the Service, or `None` when it can.
+/// Returns the reason why this program can't stop managing the load balancer for the Service. `None` when it can.
 pub(crate) fn why_not_released(balancer: Labelled, service: &Service) -> Option<String> {
     let uid = balancer.ownership.released.as_ref().filter(|uid| **uid != service.uid)?;
     Some(format!(

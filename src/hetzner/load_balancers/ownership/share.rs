@@ -1,4 +1,4 @@
-//! Groups of Services that share a load balancer: the names of groups, and the Services that belong to each group.
+//! The names of groups of Services that share a load balancer, and the Services that belong to a group.
 
 use super::index::Balancers;
 use super::labels::Labelled;
@@ -8,8 +8,8 @@ use crate::hetzner::load_balancers::annotations::{self as a, PREFIX};
 use crate::provider::{Cluster, Service};
 use crate::text::is_label;
 
-/// The start of the text that [`key`] returns for an external load balancer. The ID or name of the
-/// load balancer follows.
+/// The beginning of the text by which [`key`] identifies an external load balancer (one that another owner made). The
+/// load balancer's ID or name follows.
 const OF_EXTERNAL: &str = "external:";
 
 /// The name of a group of Services that share one load balancer.
@@ -30,26 +30,27 @@ impl<'a> GroupName<'a> {
         }
     }
 
-    /// Returns the Services that may share the load balancer. `all` are the Services that ask for it.
+    /// Returns the Services that are allowed to share the load balancer. `all` are the Services that ask for it.
     pub(crate) fn members(self, all: &[Service]) -> impl Iterator<Item = &Service> {
         let guests = self.guests(all);
         all.iter().filter(move |service| self.is_open_to(&service.namespace, &guests))
     }
 
-    /// Whether Services of this namespace may share the load balancer. `all` are the Services that ask for it.
+    /// Whether Services of this namespace are allowed to share the load balancer. `all` are the Services that ask for
+    /// it.
     pub(crate) fn allows(self, namespace: &str, all: &[Service]) -> bool {
         self.is_open_to(namespace, &self.guests(all))
     }
 
-    /// Returns the namespaces that may share the load balancer, according to the annotations of the Services in the
-    /// group's own namespace.
+    /// Returns the namespaces that are allowed to share the load balancer, besides the namespace in the group's name.
+    /// The annotation `share-namespaces` of Services in that namespace allows them.
     fn guests(self, all: &[Service]) -> Vec<&str> {
         let hosts = all.iter().filter(|service| service.namespace == self.namespace);
         let lists = hosts.filter_map(|service| value_of(service, &a::SHARE_NAMESPACES));
         lists.flat_map(|list| list.split(',')).map(str::trim).collect()
     }
 
-    /// Returns the value of the load balancer's label `group`.
+    /// Returns the value that the load balancer's label `group` has for this group.
     pub(crate) fn label(self) -> String {
         label_value(&format!("{}.{}", self.namespace, self.name))
     }
@@ -60,9 +61,9 @@ impl<'a> GroupName<'a> {
     }
 }
 
-/// Returns the key of the group to which a Service belongs by its annotations. The key is equal for all Services of the
-/// group; see `LoadBalancers::group`. The key for a shared load balancer is the value of the load balancer's label
-/// `group`, so that the Services of the group are found from the label.
+/// Returns a text that identifies the group to which a Service belongs by its annotations. It is equal for all Services
+/// of a group; see `LoadBalancers::group`. For a shared load balancer, it is also the value of the load balancer's
+/// label `group`. So the Services of a group can be found from this label.
 pub(in crate::hetzner) fn key(
     namespace: &str,
     annotations: &mut dyn Iterator<Item = (&str, &str)>,
@@ -80,17 +81,18 @@ pub(in crate::hetzner) fn key(
     set.last()
 }
 
-/// Replaces the name of an external load balancer in a group's key by its ID. Services that name this load balancer by
-/// its name and Services that name it by its ID thereby get the same key. The key stays unchanged when the project has
-/// no such load balancer.
+/// In a text from [`key`] that has the name of an external load balancer (one that another owner made), replaces the
+/// name by the ID. So Services that use the name and Services that use the ID belong to the same group. When the
+/// project has no such load balancer, the text stays unchanged.
 pub(crate) fn known_key(key: String, balancers: Balancers) -> String {
     let named = key.strip_prefix(OF_EXTERNAL);
     let found = named.and_then(|text| external_named(text, balancers));
     found.map_or(key, |found| format!("{OF_EXTERNAL}{}", found.id))
 }
 
-/// Returns the name of the group whose label has this value, and the Services that ask for its load balancer. The name
-/// is read from the annotation of one of these Services, because a long name is cut in the label.
+/// Returns the name of the group for which the label `group` has this value, and the Services that ask for the group's
+/// load balancer. A long name is cut in the label, so the full name is read from the annotation of one of these
+/// Services.
 pub(crate) fn asked<'a>(
     label: &str,
     cluster: &'a Cluster,
@@ -103,15 +105,15 @@ pub(crate) fn asked<'a>(
     Some((shares.find(|share| share.label() == label)?, all))
 }
 
-/// Returns the load balancer whose ID is this text, or else the load balancer whose name is this text.
+/// Returns the load balancer with the ID `text`, or else the load balancer with the name `text`.
 pub(crate) fn external_named<'a>(text: &str, balancers: Balancers<'a>) -> Option<Labelled<'a>> {
     let by_id = text.parse().ok().and_then(|id| balancers.with_id(id));
     let by_id = by_id.filter(|balancer| balancer.id.to_string() == text);
     by_id.or_else(|| balancers.named(text).next())
 }
 
-/// Returns the two group keys under which Services may ask for this external load balancer. One key has the load
-/// balancer's ID, the other its name; see [`key`].
+/// Returns the two texts by which [`key`] identifies this external load balancer (one that another owner made): one
+/// with its ID and one with its name. Services can ask for it in both ways.
 pub(crate) fn external_keys(balancer: Labelled) -> [String; 2] {
     let names = [balancer.id.to_string(), balancer.name.clone()];
     names.map(|name| format!("{OF_EXTERNAL}{name}"))

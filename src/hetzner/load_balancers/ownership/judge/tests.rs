@@ -1,5 +1,5 @@
-//! Tests of the rows of the tables in `judge.rs`, by row number. The load balancer in the test of a row is true for no
-//! row above it, unless a comment says otherwise.
+//! Tests of the tables in `judge.rs`, by the number of the row. In each test, no row above the tested row is true for
+//! the load balancer, unless a comment says otherwise.
 #![allow(clippy::unwrap_used)]
 
 use super::super::index::BalancerIndex;
@@ -15,7 +15,7 @@ use serde_json::json;
 use std::collections::HashMap;
 
 const UID: &str = "uid-web";
-/// The UID of a living Service, and the UID of a Service that does not exist any more.
+/// `LIVES` is the UID of a Service that exists. `GONE` is the UID of a Service that was deleted.
 const LIVES: &str = "uid-lives";
 const GONE: &str = "uid-gone";
 const NODE: u64 = 1;
@@ -97,7 +97,8 @@ fn what_the_service_has_on_it() {
     for (row, balancer, has) in [
         (1, balancer(&[], &[]), "Nothing"),
         (1, balancer(&[(SERVICE_UID, LIVES)], &[NODE]), "Nothing"),
-        // The external load balancer has the port numbers of the Service, but the Service's status does not name it.
+        // The load balancer of another owner has the port and node port of the Service. But the Service's status does
+        // not have an address of the load balancer, so the port does not count as the Service's port.
         (1, with_port(balancer(&[(EXTERNAL, "")], &[NODE])), "Nothing"),
         (2, balancer(&[own, (CLUSTER_UID, "cluster-9")], &[]), "Copy(\"cluster-9\")"),
         (2, balancer(&[own, (CLUSTER_UID, "cluster-9")], &[NODE, FOREIGN]), "Copy(\"cluster-9\")"),
@@ -108,8 +109,8 @@ fn what_the_service_has_on_it() {
         ),
         (3, balancer(&[own], &[]), "Whole"),
         (3, balancer(&[own, (CLUSTER_UID, "cluster-1")], &[]), "Whole"),
-        // The cluster was restored from a backup and has a new UID. The targets prove that the load balancer belongs to
-        // it.
+        // The cluster was restored from a backup and has a new UID. The targets prove that the load balancer still
+        // belongs to it.
         (3, balancer(&[own, (CLUSTER_UID, "cluster-9")], &[NODE]), "Whole"),
         (3, balancer(&[own, (&format!("{PORT}443"), GONE)], &[]), "Whole"),
         (4, balancer(&[own, (&format!("{PORT}443"), LIVES)], &[]), "Part"),
@@ -119,7 +120,8 @@ fn what_the_service_has_on_it() {
         let stake = judged(&balancer, |one| format!("{:?}", stake(one, &service(), &cluster())));
         assert_eq!(stake, has, "row {row}: {:?}", balancer.labels);
     }
-    // The load balancer has lost all labels of this cluster, and its address is in the Service's status.
+    // All labels of this cluster were removed from the load balancer of another owner. The Service's status has an
+    // address of the load balancer, so the port still counts as the Service's port.
     let mut lost = with_port(balancer(&[(EXTERNAL, "")], &[NODE]));
     lost.public_net.ipv4.ip = Some("203.0.113.7".parse().unwrap());
     let served = Service { addresses: vec!["203.0.113.7".to_owned()], ..service() };
@@ -132,9 +134,9 @@ fn whether_the_service_may_adopt_it() {
     let (of_web, of_other, of_stranger) = ("default.web", "default.other", "shop.web");
     let ours = (CLUSTER_UID, "cluster-1");
     let port = port_80();
-    // The letters are the answers for the label `adopt`, the annotation `name` and the default name: `y` for yes, `n`
-    // for no, and `-` when the test does not ask. Rows 1 to 5 come before row 8, which is also true for most of these
-    // load balancers.
+    // Each text of three letters has the answers for three cases: the label `adopt` asks for the adoption, the
+    // annotation `name` does, or nobody does and there is only the default name. `y` means yes, `n` no, and `-` that
+    // the case is not tested. Row 8 is also true for most load balancers of rows 1 to 5, but the lower number decides.
     let left = [ours, (SERVICE_UID, GONE), (SERVICE, of_web)];
     let left_with = |more: &[(&str, &str)]| balancer(&[&left, more].concat(), &[]);
     for (row, balancer, may) in [
@@ -160,7 +162,8 @@ fn whether_the_service_may_adopt_it() {
         (13, balancer(&[], &[FOREIGN]), "ynn"),
         (14, balancer(&[], &[NODE]), "yyn"),
         (14, balancer(&[("provisioner", "terraform")], &[]), "yyn"),
-        // Row 6 needs the label `cluster-uid` or `keep`. Row 7 is not for a load balancer that this program created.
+        // Row 6 is not true here, because the label `cluster-uid` and the label `keep` are both missing. Row 7 is not
+        // true for a load balancer that this program created.
         (14, balancer(&[(SERVICE, of_stranger)], &[]), "yyn"),
         (14, balancer(&[("team", "owned"), (CREATED, "true")], &[]), "yyn"),
     ] {
@@ -205,7 +208,7 @@ fn what_happens_to_it_when_the_service_leaves_it() {
         (4, service(), balancer(&[own, created, (KEEP, "default.web")], &[]), "keep asks for it"),
         (5, service(), balancer(&[own, created], &[NODE, FOREIGN]), "server 99 is no node"),
         (6, service(), balancer(&[own, created, (ADOPTED, "true")], &[NODE]), ""),
-        // The label `created` decides before rows 8 to 11, although these rows are true for the load balancer.
+        // Rows 8 to 11 are also true for this load balancer. But row 6 comes first, because of the label `created`.
         (6, service(), of_age(0, balancer(&[created, ("team", "web")], &[])), ""),
         (7, service(), balancer(&[own, (ADOPTED, "true")], &[]), "it was adopted"),
         (7, service(), balancer(&[own, (ADOPT, "default.web")], &[]), "it was adopted"),
