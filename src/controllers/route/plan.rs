@@ -597,7 +597,7 @@ fn changes(rows: &[RouteRow]) -> Vec<RouteChange> {
             let why = match row.state {
                 State::Blackhole => "its gateway is no server's address",
                 State::WrongGateway => "these pods are on another server",
-                _ => "no node with these pods is at this gateway",
+                _ => "the node at this gateway does not have these pods",
             };
             let delete = |route| change(true, route, why);
             let add = |route| change(false, route, "the node's pods are there");

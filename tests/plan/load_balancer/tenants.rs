@@ -158,7 +158,7 @@ fn a_guest_decides_nothing_about_the_whole_load_balancer() {
     assert_eq!(*cluster.named(SHARED), *honest.named(SHARED), "{made:#?}");
     let plan = cluster.plan("shop.guest");
     let says = |name: &str| {
-        let key = format!("{name} has no effect: only Services of namespace default decide");
+        let key = format!("{name} has no effect: the load balancer belongs to namespace default");
         plan.findings.iter().any(|one| one.message.contains(&key))
     };
     assert!(says("type"), "{:#?}", plan.findings);
@@ -199,7 +199,7 @@ fn a_guest_that_nobody_allows_any_more_is_served_as_it_was_and_gets_no_more_port
         assert!(plan.outcome.obstacle().is_none(), "{plan:#?}");
         let says = |text: &str| plan.findings.iter().any(|one| one.message.contains(text));
         assert!(
-            says("no Service that shares \"edge\" in namespace default allows this"),
+            says("namespace default does not share load balancer \"edge\" with namespace"),
             "{:#?}",
             plan.findings
         );

@@ -419,7 +419,8 @@ fn another_namespace_s_group_is_joined_where_a_service_there_allows_it() {
     world.up("infra/host");
     let mark = world.mark();
     let guest = world.create("shop/guest", &[("share", "infra/edge")], &[443]);
-    let says = ["no Service that shares \"edge\" in namespace infra allows this", "\"shop\""];
+    let says =
+        ["namespace infra does not share load balancer \"edge\" with namespace shop", "\"shop\""];
     world.wait_for_event("guest", "SyncLoadBalancerFailed", &says);
     world.ticks(6);
     assert_eq!(world.writes(mark), Vec::<String>::new());

@@ -105,10 +105,10 @@ pub(crate) fn report(
         // The message is the same before and after the creation of the load balancer. So the user gets one event, and
         // not two.
         let why = format!(
-            "spec.loadBalancerIP: {} has no effect: a load balancer gets only addresses of Primary IPs of the \
-             project that were free when it was created{}, and keeps them; for this address, get such a Primary \
-             IP, then delete the Service and create it again; there is no traffic meanwhile, and the old address \
-             is lost, unless it is that of a Primary IP that is not deleted with the load balancer",
+            "spec.loadBalancerIP: {} has no effect: a load balancer gets its addresses when it is created, from \
+             Primary IPs of the project that are free then{}; to get this address, reserve a Primary IP that has it, \
+             then delete the Service and create it again; until it exists again, there is no traffic; the present \
+             address is lost, except when it is a Primary IP without auto-delete",
             // The text in `spec.loadBalancerIP` is quoted when it is not an IP address.
             wanted.parse::<IpAddr>().map_or_else(|_| quoted(wanted), |_| wanted.clone()),
             limited(context, " and")

@@ -77,7 +77,7 @@ fn not_adopted(
         ),
         WhyNot::Other(why) => {
             let remedy = format!(
-                "to let Service {} adopt it all the same, and replace its ports and targets: {}",
+                "to let Service {} adopt it all the same, which replaces its ports and targets, run: {}",
                 service.full_name(),
                 adopt_command(balancer, service)
             );

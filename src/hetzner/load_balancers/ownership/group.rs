@@ -269,13 +269,13 @@ impl<'a> Group<'a> {
             return;
         }
         let why = format!(
-            "annotation {}: no Service that shares {:?} in namespace {} allows this: one of them needs annotation {} with \
-         \"{}\"",
+            "annotation {}: namespace {space} does not share load balancer {:?} with namespace {own}: a Service of \
+             namespace {space} that uses this load balancer must allow it by annotation {} with \"{own}\"",
             a::SHARE.key(),
             share.name,
-            share.namespace,
             a::SHARE_NAMESPACES.key(),
-            service.namespace
+            space = share.namespace,
+            own = service.namespace
         );
         // A Service that already has ports on the load balancer keeps them although its namespace is not allowed any
         // more. So its traffic continues.
@@ -417,7 +417,7 @@ impl<'a> Group<'a> {
             }
             GroupUse::External(_) => "the load balancer is external".to_owned(),
             GroupUse::Shared(share) if share.namespace != self.service.namespace => format!(
-                "only Services of namespace {} decide about settings of the whole load balancer",
+                "the load balancer belongs to namespace {}, and only Services there decide about its settings",
                 share.namespace
             ),
             GroupUse::Shared(_) | GroupUse::Own => {
