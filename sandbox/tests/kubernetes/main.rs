@@ -1,6 +1,7 @@
 //! What the recordings do not show: access, the cache, pages, the life of an object.
 
 mod access;
+mod endpoint_slices;
 mod lists;
 mod objects;
 mod services;
