@@ -3,9 +3,10 @@
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
+use super::load_balancers::{Health, Machine, PortChecks};
 use crate::robot::Robot;
 
 #[derive(Default)]
@@ -14,6 +15,8 @@ pub struct Circumstances {
     pub dedicated: HashMap<IpAddr, u64>,
     /// The simulated Robot, and the ID of the project whose owner has its dedicated servers.
     pub robot: Option<(u64, Arc<Robot>)>,
+    /// The programs on the machines, if any are simulated.
+    pub port_checks: Option<Weak<dyn PortChecks>>,
     /// Whether Robot is unavailable to the Cloud, which then refuses new targets of type `ip`.
     pub robot_unavailable: bool,
     /// The number of load balancers that a project may have. A project without an entry may have any number.
@@ -37,6 +40,11 @@ impl Circumstances {
     pub fn owns(&self, project: u64, ip: IpAddr) -> bool {
         self.dedicated.get(&ip) == Some(&project)
             || self.robot.as_ref().is_some_and(|(owner, robot)| *owner == project && robot.owns(ip))
+    }
+
+    /// Returns the result of a health check of a running machine, as far as the program at the port is simulated.
+    pub fn check(&self, machine: Machine, port: u16, protocol: &str) -> Option<Health> {
+        self.port_checks.as_ref()?.upgrade()?.check(machine, port, protocol)
     }
 
     /// Returns the time since which the dedicated server with this address has been running. Returns `always` for a

@@ -3,14 +3,14 @@
 //! are given impossible values.
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use serde_json::Value;
 
 use super::actions::Resource;
 use super::error::ApiError;
-use super::load_balancers::{self, Health, Machine};
+use super::load_balancers::{self, Health, Machine, PortChecks};
 use super::networks::Route;
 use super::owned::Owned;
 use super::{Cloud, certificates, primary_ips};
@@ -165,6 +165,12 @@ impl Cloud {
     /// are healthy while their server runs.
     pub fn set_robot(&self, project: u64, robot: Arc<Robot>) {
         self.lock().circumstances.robot = Some((project, robot));
+    }
+
+    /// Sets the programs that answer the health checks of load balancers. The cloud is locked while it asks them. They
+    /// are not kept alive by the cloud.
+    pub(crate) fn set_port_checks(&self, checks: Weak<dyn PortChecks>) {
+        self.lock().circumstances.port_checks = Some(checks);
     }
 
     /// Sets whether Robot is unavailable to the Cloud. While `unavailable` is true, a new target of type `ip`

@@ -11,18 +11,22 @@
 //! The simulated node controller sets the conditions to `Unknown` and adds the `unreachable` taints after
 //! [`GRACE_PERIOD`] of silence, and removes the `not-ready` and `unreachable` taints from a node that reports. Pods and
 //! the Leases in `kube-node-lease` are not simulated.
+//!
+//! Every machine with a kubelet also has a simulated kube-proxy. It answers the health checks of load balancers at the
+//! node ports of Services that have EndpointSlices.
 
 mod node;
+mod proxy;
 mod report;
 mod weight;
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 pub use node::{NodeSpec, UNINITIALIZED_TAINT};
 
-use crate::hetzner::Cloud;
+use crate::hetzner::{Cloud, PortChecks};
 use crate::kubernetes::Cluster;
 use crate::robot::Robot;
 use crate::time;
@@ -99,11 +103,10 @@ impl Kubelets {
         scale: f64,
     ) -> Kubelets {
         let (state, stopped) = (Mutex::default(), Condvar::new());
-        Kubelets {
-            shared: Arc::new(Shared { cloud, project, robot, cluster, scale, state, stopped }),
-            thread: None,
-            next_look: Mutex::default(),
-        }
+        let shared = Arc::new(Shared { cloud, project, robot, cluster, scale, state, stopped });
+        let checks: Weak<dyn PortChecks> = Arc::<Shared>::downgrade(&shared);
+        shared.cloud.set_port_checks(checks);
+        Kubelets { shared, thread: None, next_look: Mutex::default() }
     }
 
     /// Starts the kubelets' reports. A thread makes the reports when `with_thread` is true. Otherwise, calls

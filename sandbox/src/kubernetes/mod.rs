@@ -8,6 +8,7 @@
 //! | `store` | objects and the revision that counts every write |
 //! | `read`, `view`, `selector` | GET and LIST: pages, selectors, whole objects, metadata |
 //! | `body`, `write`, `delete`, `patch` | POST, PUT, PATCH, DELETE |
+//! | `node_ports` | what kube-proxy answers on the ports of the nodes |
 //! | `others` | requests of clients other than ccm: tables, discovery, OpenAPI, protobuf, JSON patches |
 //! | `real` | a part of a real cluster, whose API server answers instead of the simulation |
 //!
@@ -20,6 +21,7 @@ mod access;
 mod api;
 mod body;
 mod delete;
+mod node_ports;
 mod others;
 mod patch;
 mod random;
@@ -43,10 +45,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde_json::{Value, json};
 
 pub use access::{PolicyRule, User};
+pub use node_ports::{NodePort, PortAnswer};
 pub use real::Server as RealServer;
 
 use crate::exchange::{Handler, Request, Response};
 use access::Directory;
+use node_ports::NodePorts;
 use random::Random;
 use read::Pages;
 use real::Corner;
@@ -70,6 +74,7 @@ struct State {
     /// The objects that reads with `resourceVersion=0` see while the cache is frozen.
     frozen: Option<Store>,
     pages: Pages,
+    node_ports: NodePorts,
     directory: Directory,
     random: Random,
 }
@@ -139,6 +144,7 @@ impl Cluster {
             store: Store::default(),
             frozen: None,
             pages: Pages::default(),
+            node_ports: NodePorts::default(),
             directory: Directory::default(),
             random: Random::new(seed),
         };
@@ -240,9 +246,17 @@ impl Cluster {
         objects.iter().map(|object| with_kind(row, object.value.clone())).collect()
     }
 
+    /// Returns the port of this number on which kube-proxy listens for a Service. Returns `None` when there is no such
+    /// port, when its Service has no EndpointSlice of type IPv4, and always with a real server.
+    pub fn node_port(&self, number: u16) -> Option<Arc<NodePort>> {
+        let State { store, node_ports, .. } = &mut *self.state();
+        node_ports.find(store, number)
+    }
+
     /// Changes an object without any check and raises its `resourceVersion`. Returns false when there is no such
     /// object. A real server does check the object. With a real server, `edit` is called again when another client has
-    /// changed the object in between.
+    /// changed the object in between. `edit` must not call this cluster, which is locked, nor the cloud of the same
+    /// sandbox, whose load balancers ask this cluster for node ports.
     pub fn edit(
         &self,
         resource: &str,
@@ -303,7 +317,10 @@ impl Cluster {
 
     /// Restores all objects with their `resourceVersion`s, as after a restore of etcd.
     pub fn restore(&self, backup: &Backup) {
-        self.state().store = backup.0.clone();
+        let mut state = self.state();
+        state.store = backup.0.clone();
+        // Revisions can repeat from now on, so the ports must be computed again.
+        state.node_ports = NodePorts::default();
     }
 
     pub fn is_cache_frozen(&self) -> bool {

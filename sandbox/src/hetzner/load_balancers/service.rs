@@ -137,6 +137,11 @@ impl Service {
         &self.http.certificates
     }
 
+    /// Returns the port to which the health checks go, and their protocol, which is `tcp` or `http`.
+    pub fn checked_port(&self) -> (u16, &'static str) {
+        (self.health_check.port, self.health_check.protocol)
+    }
+
     /// Checks that the service can exist beside the other services: every port is used once, the certificates exist,
     /// and there are not more services and certificates than the type allows.
     pub fn check(&self, world: &World, one: &LoadBalancer) -> Result<(), ApiError> {
