@@ -9,6 +9,7 @@
 //! | `read`, `view`, `selector` | GET and LIST: pages, selectors, whole objects, metadata |
 //! | `body`, `write`, `delete`, `patch` | POST, PUT, PATCH, DELETE |
 //! | `node_ports` | what kube-proxy answers on the ports of the nodes |
+//! | `node_marks`, `pods` | changes by tests: conditions, taints and cordons of Nodes; the pods of a Service |
 //! | `others` | requests of clients other than ccm: tables, discovery, OpenAPI, protobuf, JSON patches |
 //! | `real` | a part of a real cluster, whose API server answers instead of the simulation |
 //!
@@ -21,9 +22,11 @@ mod access;
 mod api;
 mod body;
 mod delete;
+mod node_marks;
 mod node_ports;
 mod others;
 mod patch;
+mod pods;
 mod random;
 mod read;
 mod real;
@@ -46,6 +49,7 @@ use serde_json::{Value, json};
 
 pub use access::{PolicyRule, User};
 pub use node_ports::{NodePort, PortAnswer};
+pub use pods::Pod;
 pub use real::Server as RealServer;
 
 use crate::exchange::{Handler, Request, Response};

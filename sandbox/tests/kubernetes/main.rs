@@ -3,7 +3,9 @@
 mod access;
 mod endpoint_slices;
 mod lists;
+mod node_marks;
 mod objects;
+mod pods;
 mod services;
 mod workloads;
 

@@ -1,7 +1,8 @@
 //! The health of a load balancer's targets follows the pods of the Service behind the port of the health check.
 
 use sandbox::Sandbox;
-use sandbox::hetzner::{Machine, ServerSpec};
+use sandbox::hetzner::{Health, Machine, ServerSpec};
+use sandbox::kubernetes::Pod;
 use serde_json::{Value, json};
 
 /// Two Cloud servers, of which `worker-1` has the first pod of most cases, and one dedicated server `metal-1`.
@@ -201,13 +202,64 @@ fn pods_do_not_matter_on_a_machine_that_is_off_or_has_no_node() {
     let worker = id(0).as_u64().unwrap_or_default();
     cloud.set_power(worker, false);
     assert_eq!(status(0), "unhealthy");
-    cloud.set_health(
-        balancer,
-        Machine::Server(worker),
-        None,
-        Some(sandbox::hetzner::Health::healthy()),
-    );
+    cloud.set_health(balancer, Machine::Server(worker), None, Some(Health::healthy()));
     assert_eq!(status(0), "healthy", "a test decides before everything else");
+}
+
+#[test]
+fn a_rollout_moves_the_health_from_node_to_node() {
+    let sandbox = world();
+    let (port, check) = create_service(&sandbox, "Local");
+    let at_port = create_balancer(&sandbox, port, "tcp", port);
+    let at_check = create_balancer(&sandbox, port, "http", check);
+    let (timeout, status) = ("layer4_timeout", "unexpected_http_status 503");
+    let (first, second) = ("worker-1", "worker-2");
+    // The pods, and what is wrong with the targets at the port and at the health check node port.
+    let steps = [
+        (vec![(first, Pod::Ready)], ["", timeout, timeout], ["", status, status]),
+        (
+            vec![(first, Pod::Ready), (second, Pod::NotReady)],
+            ["", timeout, timeout],
+            ["", status, status],
+        ),
+        (
+            vec![(first, Pod::Terminating), (second, Pod::Ready)],
+            ["", "", timeout],
+            [status, "", status],
+        ),
+        (
+            vec![(first, Pod::TerminatingNotReady), (second, Pod::Ready)],
+            [timeout, "", timeout],
+            [status, "", status],
+        ),
+        (vec![(second, Pod::Ready)], [timeout, "", timeout], [status, "", status]),
+        (vec![], ["layer4_no_connection"; 3], [status; 3]),
+    ];
+    for (pods, local, checked) in steps {
+        sandbox.cluster().set_endpoints("default", "web", &pods);
+        assert_eq!(health(&sandbox, at_port), local, "{pods:?}");
+        assert_eq!(health(&sandbox, at_check), checked, "{pods:?}");
+    }
+    sandbox.cluster().remove_endpoints("default", "web");
+    assert_eq!(health(&sandbox, at_port), ["", "", ""]);
+}
+
+#[test]
+fn kubelets_keep_the_marks_of_other_controllers() {
+    let sandbox = world();
+    let cluster = sandbox.cluster();
+    cluster.set_condition("worker-1", "DrainInProgress", "True");
+    cluster.set_condition("worker-1", "Ready", "False");
+    cluster.set_cordoned("worker-1", true);
+    sandbox.kubelets().heartbeat();
+    let node = cluster.get("nodes", None, "worker-1").unwrap();
+    let conditions = node["status"]["conditions"].as_array().unwrap();
+    let status = |kind: &str| {
+        let found = conditions.iter().find(|condition| condition["type"] == kind);
+        found.map(|condition| condition["status"].clone()).unwrap_or_default()
+    };
+    assert_eq!((status("DrainInProgress"), status("Ready")), (json!("True"), json!("True")));
+    assert_eq!(node["spec"]["unschedulable"], true);
 }
 
 #[test]
