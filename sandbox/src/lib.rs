@@ -12,7 +12,7 @@
 //! | `calls` | all requests and answers, in order | `exchange` |
 //! | `faults` | the calls that fail, and how they fail | `exchange`, `calls` |
 //! | `credentials`, `kubeconfig` | certificates; the text with the credentials of users | nothing |
-//! | `kubelet` | simulated kubelets, which register and report Nodes | all APIs |
+//! | `kubelet` | simulated kubelets, which register and report Nodes; what kube-proxy answers to health checks | all APIs |
 //! | `world` | the whole sandbox: [`Sandbox`] and its [`Builder`] | everything above |
 //! | `scenario` | a sandbox described in a file | `world`, `faults` |
 //! | `openapi` | checks of requests and answers against an OpenAPI document | nothing |

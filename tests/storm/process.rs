@@ -269,6 +269,7 @@ fn controllers(start: &Start, sandbox_access: &SandboxAccess) -> Vec<Box<dyn Con
             resync_period: if start.resyncs { seconds(1) } else { seconds(300) },
             concurrency: start.concurrency,
             cluster_name: "kubernetes".into(),
+            departing_cordoned: false,
             delete_orphans: false,
         })),
     ];

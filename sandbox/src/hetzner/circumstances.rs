@@ -3,9 +3,10 @@
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
+use super::load_balancers::{Health, Machine, PortChecks};
 use crate::robot::Robot;
 
 #[derive(Default)]
@@ -16,6 +17,8 @@ pub struct Circumstances {
     /// The simulated Robot and the ID of a Cloud project. The owner of this project owns all dedicated servers in
     /// Robot.
     pub robot: Option<(u64, Arc<Robot>)>,
+    /// The programs on the machines, if any are simulated.
+    pub port_checks: Option<Weak<dyn PortChecks>>,
     /// Whether Hetzner Cloud cannot reach Robot. The Cloud API then refuses new load balancer targets of type `ip`.
     pub robot_unavailable: bool,
     /// The largest number of load balancers in each project. A project without an entry has no limit.
@@ -40,6 +43,11 @@ impl Circumstances {
     pub fn owns(&self, project: u64, ip: IpAddr) -> bool {
         self.dedicated.get(&ip) == Some(&project)
             || self.robot.as_ref().is_some_and(|(owner, robot)| *owner == project && robot.owns(ip))
+    }
+
+    /// Returns the result of a health check of a running machine, as far as the program at the port is simulated.
+    pub fn check(&self, machine: Machine, port: u16, protocol: &str) -> Option<Health> {
+        self.port_checks.as_ref()?.upgrade()?.check(machine, port, protocol)
     }
 
     /// Returns the time at which the dedicated server with this address was switched on, or `None` when it is off. A

@@ -3,14 +3,14 @@
 //! get impossible values.
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use serde_json::Value;
 
 use super::actions::Resource;
 use super::error::ApiError;
-use super::load_balancers::{self, Health, Machine};
+use super::load_balancers::{self, Health, Machine, PortChecks};
 use super::networks::Route;
 use super::owned::Owned;
 use super::{Cloud, certificates, primary_ips};
@@ -168,6 +168,12 @@ impl Cloud {
     /// have the servers' addresses as targets, and such a target is healthy while its server runs.
     pub fn set_robot(&self, project: u64, robot: Arc<Robot>) {
         self.lock().circumstances.robot = Some((project, robot));
+    }
+
+    /// Sets the programs that answer the health checks of load balancers. The cloud is locked while it asks them. They
+    /// are not kept alive by the cloud.
+    pub(crate) fn set_port_checks(&self, checks: Weak<dyn PortChecks>) {
+        self.lock().circumstances.port_checks = Some(checks);
     }
 
     /// Sets whether Hetzner Cloud cannot reach Robot. While `unavailable` is true, new load balancer targets of type

@@ -57,7 +57,7 @@ use self::catalog::server_types::ServerType;
 use self::clock::Clock;
 use self::error::ApiError;
 use self::input::Query;
-pub use self::load_balancers::{Health, Machine};
+pub use self::load_balancers::{Health, Machine, PortChecks};
 use self::networks::{Network, Subnet};
 use self::others::{firewalls, ssh_keys};
 use self::rate_limit::Budget;

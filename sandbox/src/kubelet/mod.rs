@@ -13,18 +13,22 @@
 //! When a kubelet has not reported for [`GRACE_PERIOD`], the simulated node controller sets the Node's conditions to
 //! `Unknown` and adds the `unreachable` taints. When the kubelet reports again, the node controller removes the
 //! `not-ready` and `unreachable` taints. Pods and the Leases in `kube-node-lease` are not simulated.
+//!
+//! Every machine with a kubelet also has a simulated kube-proxy. It answers the health checks of load balancers at the
+//! node ports of Services that have EndpointSlices.
 
 mod node;
+mod proxy;
 mod report;
 mod weight;
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 pub use node::{NodeSpec, UNINITIALIZED_TAINT};
 
-use crate::hetzner::Cloud;
+use crate::hetzner::{Cloud, PortChecks};
 use crate::kubernetes::Cluster;
 use crate::robot::Robot;
 use crate::time;
@@ -105,11 +109,10 @@ impl Kubelets {
         scale: f64,
     ) -> Kubelets {
         let (state, stopped) = (Mutex::default(), Condvar::new());
-        Kubelets {
-            shared: Arc::new(Shared { cloud, project, robot, cluster, scale, state, stopped }),
-            thread: None,
-            next_look: Mutex::default(),
-        }
+        let shared = Arc::new(Shared { cloud, project, robot, cluster, scale, state, stopped });
+        let checks: Weak<dyn PortChecks> = Arc::<Shared>::downgrade(&shared);
+        shared.cloud.set_port_checks(checks);
+        Kubelets { shared, thread: None, next_look: Mutex::default() }
     }
 
     /// Starts the regular reports of the kubelets. When `with_thread` is true, a thread makes the reports. Otherwise

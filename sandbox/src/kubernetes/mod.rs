@@ -8,6 +8,8 @@
 //! | `store` | objects and the revision that counts every write |
 //! | `read`, `view`, `selector` | GET and LIST: pages, selectors, answers with whole objects or metadata only |
 //! | `body`, `write`, `delete`, `patch` | POST, PUT, PATCH, DELETE |
+//! | `node_ports` | what kube-proxy answers on the ports of the nodes |
+//! | `node_marks`, `pods` | changes by tests: conditions, taints and cordons of Nodes; the pods of a Service |
 //! | `others` | requests of clients other than ccm: tables, discovery, OpenAPI, protobuf, JSON patches |
 //! | `real` | a part of a real cluster, whose API server answers instead of the simulation |
 //!
@@ -20,8 +22,11 @@ mod access;
 mod api;
 mod body;
 mod delete;
+mod node_marks;
+mod node_ports;
 mod others;
 mod patch;
+mod pods;
 mod random;
 mod read;
 mod real;
@@ -43,10 +48,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde_json::{Value, json};
 
 pub use access::{PolicyRule, User};
+pub use node_ports::{NodePort, PortAnswer};
+pub use pods::Pod;
 pub use real::Server as RealServer;
 
 use crate::exchange::{Handler, Request, Response};
 use access::Directory;
+use node_ports::NodePorts;
 use random::Random;
 use read::Pages;
 use real::Corner;
@@ -70,6 +78,7 @@ struct State {
     /// `None` when the cache is not frozen.
     frozen: Option<Store>,
     pages: Pages,
+    node_ports: NodePorts,
     directory: Directory,
     random: Random,
 }
@@ -145,6 +154,7 @@ impl Cluster {
             store: Store::default(),
             frozen: None,
             pages: Pages::default(),
+            node_ports: NodePorts::default(),
             directory: Directory::default(),
             random: Random::new(seed),
         };
@@ -247,9 +257,18 @@ impl Cluster {
         objects.iter().map(|object| with_kind(row, object.value.clone())).collect()
     }
 
+    /// Returns the port of this number on which kube-proxy listens for a Service. Returns `None` when there is no such
+    /// port, when its Service has no EndpointSlice of type IPv4, and always with a real server.
+    pub fn node_port(&self, number: u16) -> Option<Arc<NodePort>> {
+        let State { store, node_ports, .. } = &mut *self.state();
+        node_ports.find(store, number)
+    }
+
     /// Changes an object and raises its `resourceVersion`. Returns false when the object does not exist. The simulated
     /// server stores the object without any check, while a real API server validates it. With a real API server, the
     /// closure `edit` runs again when another client changed the object at the same time.
+    /// The closure must not call this cluster, which is locked, nor the cloud of the same sandbox, because its load
+    /// balancers ask this cluster for node ports.
     pub fn edit(
         &self,
         resource: &str,
@@ -312,7 +331,10 @@ impl Cluster {
     /// Restores all objects and the revision of the backup, like a restore of etcd. Objects have their earlier
     /// `resourceVersion`s again.
     pub fn restore(&self, backup: &Backup) {
-        self.state().store = backup.0.clone();
+        let mut state = self.state();
+        state.store = backup.0.clone();
+        // Revisions can repeat from now on, so the ports must be computed again.
+        state.node_ports = NodePorts::default();
     }
 
     pub fn is_cache_frozen(&self) -> bool {

@@ -27,6 +27,8 @@ pub struct Store {
     /// The objects by plural name of the resource, and then by key. The keys are sorted as in etcd, so lists have the
     /// order of kube-apiserver.
     collections: BTreeMap<&'static str, BTreeMap<String, Arc<Object>>>,
+    /// The revision of the last write of each resource, by plural name.
+    changed: BTreeMap<&'static str, u64>,
 }
 
 /// Returns `NAMESPACE/NAME`, or `NAME` without a namespace.
@@ -70,6 +72,11 @@ impl Store {
         self.revision
     }
 
+    /// Returns the revision of the last write of a resource, or 0 when the resource was never written.
+    pub fn changed(&self, resource: &Resource) -> u64 {
+        self.changed.get(resource.plural).copied().unwrap_or_default()
+    }
+
     /// Raises the revision without changing an object. A compaction in a real cluster has this effect, because
     /// kube-apiserver writes a key to etcd.
     pub fn advance(&mut self) {
@@ -98,6 +105,7 @@ impl Store {
     /// Stores the next version of an object and returns it.
     pub fn put(&mut self, resource: &Resource, key: &str, mut value: Value) -> Arc<Object> {
         self.revision += 1;
+        self.changed.insert(resource.plural, self.revision);
         value["metadata"]["resourceVersion"] = self.revision.to_string().into();
         let object = Arc::new(Object::new(key, value));
         self.collections.entry(resource.plural).or_default().insert(key.into(), object.clone());
@@ -108,6 +116,7 @@ impl Store {
     pub fn remove(&mut self, resource: &Resource, key: &str) -> Option<Value> {
         let object = self.collections.get_mut(resource.plural)?.remove(key)?;
         self.revision += 1;
+        self.changed.insert(resource.plural, self.revision);
         let mut value = object.value.clone();
         value["metadata"]["resourceVersion"] = self.revision.to_string().into();
         Some(value)

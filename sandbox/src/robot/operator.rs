@@ -167,12 +167,21 @@ impl Robot {
     /// Returns the time at which the dedicated server with this public or private address was switched on. Returns
     /// `None` when it is off or does not exist.
     pub(crate) fn answers_since(&self, ip: IpAddr) -> Option<Instant> {
+        self.at_address(ip, |server| server.on)?
+    }
+
+    /// Returns the machine number of the server with this public or private address.
+    pub(crate) fn machine_with(&self, ip: IpAddr) -> Option<u64> {
+        self.at_address(ip, |server| server.machine)
+    }
+
+    fn at_address<T>(&self, ip: IpAddr, read: impl FnOnce(&DedicatedServer) -> T) -> Option<T> {
         let state = self.lock();
         let mut servers = state.servers.values();
         let is = |server: &&DedicatedServer| {
             server.private_ip.map(IpAddr::V4) == Some(ip) || server.has(ip)
         };
-        servers.find(is)?.on
+        servers.find(is).map(read)
     }
 }
 

@@ -2,8 +2,11 @@
 //! pages, and the life of an object.
 
 mod access;
+mod endpoint_slices;
 mod lists;
+mod node_marks;
 mod objects;
+mod pods;
 mod services;
 mod workloads;
 

@@ -3,5 +3,6 @@
 mod access;
 mod corner;
 mod kubelets;
+mod pods;
 mod program;
 mod start;

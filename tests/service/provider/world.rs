@@ -8,9 +8,9 @@ use ccm::hetzner::load_balancers::{Defaults, annotations::PREFIX};
 use ccm::hetzner::{AddressFamily, CloudConnection, Hetzner, HetznerSettings, NetworkSelector};
 use ccm::http::{self, Secret, SecretSource, Timing};
 use ccm::provider::{
-    ActionId, Actions, Applied, Change, Cluster, ErrorKind, Gate, InstanceId, LoadBalancerPlan,
-    OfferedNode, OpenGate, Provider, ProviderError, ProviderId, Reach, Refused, Service,
-    ServiceInput, ServicePort, Urgency, clock,
+    ActionId, Actions, Applied, Change, Cluster, Departure, ErrorKind, Gate, InstanceId,
+    LoadBalancerPlan, OfferedNode, OpenGate, Provider, ProviderError, ProviderId, Reach, Refused,
+    Service, ServiceInput, ServicePort, Urgency, clock,
 };
 use sandbox::calls::Call;
 use sandbox::{Half, Sandbox};
@@ -60,6 +60,7 @@ impl World {
             addresses: Vec::new(),
             reach: Reach::Unknown,
             dedicated_ipv4: None,
+            departure: Departure::default(),
         });
         let nodes: Vec<OfferedNode> = nodes.collect();
         World {

@@ -75,6 +75,7 @@ fn a_service_whose_load_balancer_was_not_deleted_keeps_its_finalizer() {
         resync_period: LONG,
         concurrency: 1,
         cluster_name: "kubernetes".into(),
+        departing_cordoned: false,
         delete_orphans: false,
     });
     let report = controller.tick(&apis, &Selection::Due);

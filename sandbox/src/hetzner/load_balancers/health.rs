@@ -1,4 +1,5 @@
-//! The results of a load balancer's health checks. A target whose server runs becomes healthy after [`MOMENT`].
+//! The results of a load balancer's health checks. A target on a running machine becomes healthy after [`MOMENT`], unless
+//! it is known that nothing answers at the port of the check, see [`PortChecks`].
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -19,6 +20,13 @@ pub enum Machine {
     Server(u64),
     /// A dedicated server, by the IP address that the target contains.
     Ip(IpAddr),
+}
+
+/// The programs that listen on ports of machines.
+pub trait PortChecks: Send + Sync {
+    /// Returns the result of a health check of a port on a machine that runs. Returns `None` when nothing is known of
+    /// the port, which is then as healthy as the machine. `protocol` is `tcp` or `http`.
+    fn check(&self, machine: Machine, port: u16, protocol: &str) -> Option<Health>;
 }
 
 /// The values of the API's field `detail`, which say why a health check has failed.
@@ -78,8 +86,8 @@ pub fn json(world: &World, one: &LoadBalancer, target: &Target, machine: Machine
     Text::part(&one.services.iter().map(entry).collect::<Vec<_>>())
 }
 
-/// Returns the result of a health check that follows from the state of the target's server. The API shows this result
-/// unless a test has set another one.
+/// Returns the health that follows from the state of the machine, and from the program at the port of the check. The API
+/// shows this health when no test has set another one. A change of the program is seen at once.
 fn natural(
     world: &World,
     one: &LoadBalancer,
@@ -104,6 +112,10 @@ fn natural(
         _ if !has_passed(checked_since) => Health::new("unknown", None),
         None => Health::unhealthy("layer4_timeout"),
         Some(since) if !has_passed(since) => Health::unhealthy("layer4_no_connection"),
-        Some(_) => Health::healthy(),
+        Some(_) => {
+            let (port, protocol) = service.checked_port();
+            let checked = world.circumstances.check(machine, port, protocol);
+            checked.unwrap_or_else(Health::healthy)
+        }
     }
 }

@@ -28,7 +28,7 @@ use std::net::Ipv4Addr;
 
 pub use self::create::place;
 pub use self::edit::{edit, put};
-pub use self::health::{Health, Machine};
+pub use self::health::{Health, Machine, PortChecks};
 pub use self::lifecycle::{forget_network, forget_server, remove};
 pub use self::metrics::is_a_series;
 pub use self::service::Service;

@@ -138,6 +138,11 @@ impl Service {
         &self.http.certificates
     }
 
+    /// Returns the port to which the health checks go, and their protocol, which is `tcp` or `http`.
+    pub fn checked_port(&self) -> (u16, &'static str) {
+        (self.health_check.port, self.health_check.protocol)
+    }
+
     /// Checks that the load balancer can have this service beside its other services. Every port must be used only
     /// once, and the certificates must exist. The limits of the load balancer type on services and certificates must be
     /// kept.

@@ -1,0 +1,52 @@
+//! The simulated kube-proxy of each machine, which answers the health checks of load balancers.
+
+use std::net::IpAddr;
+
+use super::{NodeSpec, Shared};
+use crate::hetzner::{Health, Machine, PortChecks};
+use crate::kubernetes::PortAnswer;
+
+impl PortChecks for Shared {
+    fn check(&self, machine: Machine, port: u16, protocol: &str) -> Option<Health> {
+        let port = self.cluster.node_port(port)?;
+        let node = self.node_on(machine)?;
+        Some(match port.answer(&node) {
+            PortAnswer::Pod => Health::healthy(),
+            PortAnswer::Refused => Health::unhealthy("layer4_no_connection"),
+            PortAnswer::Dropped => Health::unhealthy("layer4_timeout"),
+            // A check by TCP only opens a connection, and does not see the status.
+            PortAnswer::Status(status) if status != 200 && protocol == "http" => {
+                let health = Health::unhealthy("unexpected_http_status");
+                Health { http_status_code: Some(status), ..health }
+            }
+            PortAnswer::Status(_) => Health::healthy(),
+        })
+    }
+}
+
+impl Shared {
+    /// Returns the name of the Node on a machine. `None` means that the machine has no kubelet.
+    fn node_on(&self, machine: Machine) -> Option<String> {
+        let dedicated = match machine {
+            Machine::Ip(ip) => self.robot.machine_with(ip),
+            Machine::Server(_) => None,
+        };
+        let is_on = |spec: &NodeSpec| match (machine, dedicated) {
+            (Machine::Server(id), _) => spec.server == Some(id),
+            (Machine::Ip(_), Some(number)) => spec.machine == Some(number),
+            (Machine::Ip(ip), None) => has_address(spec, ip),
+        };
+        let state = self.state();
+        // When a machine has joined twice, its newest Node counts.
+        let newest = state.kubelets.iter().rev().find(|kubelet| is_on(&kubelet.spec));
+        newest.map(|kubelet| kubelet.spec.name.clone())
+    }
+}
+
+/// Whether the kubelet was given or finds this address. This decides for a machine that the simulated Robot does not
+/// have.
+fn has_address(spec: &NodeSpec, ip: IpAddr) -> bool {
+    let given = spec.node_ip.iter().flat_map(|ips| ips.split(','));
+    let mut all = given.chain(spec.internal_ip.as_deref());
+    all.any(|text| text.parse() == Ok(ip))
+}
