@@ -2,8 +2,8 @@
 
 use crate::load_balancer::support::{World, changes, lines, node, server_target};
 use ccm::hetzner::Profile;
-use ccm::hetzner::load_balancers::{ApiTarget, EXTERNAL, HealthStatus, SERVICE_UID};
-use ccm::provider::{Departure, LeftOutState, LoadBalancerPlan, Reason};
+use ccm::hetzner::load_balancers::{ApiTarget, HealthStatus};
+use ccm::provider::{Departure, LeftOutState, LoadBalancerPlan};
 use std::time::Duration;
 
 /// The name of the rule, the nodes, the annotation `departing-delay`, the greatest number of targets, the changes, and

@@ -7,6 +7,7 @@ mod budget;
 mod certificates;
 mod churn;
 mod creation;
+mod departing;
 mod external;
 mod failures;
 mod identity;
