@@ -58,8 +58,9 @@ impl BalancerSnapshot {
         for balancer in owned(balancers, service, cluster).filter(is_managed) {
             include(&mut plan, balancer, cluster);
             let ownership = balancer.ownership;
-            // On a load balancer of another owner, a port whose label was removed is recognised only by the Service's
-            // status. So the status is emptied only when a label with the Service's UID still exists.
+            // On an external load balancer (one that somebody else made), a port whose label was removed is recognised
+            // only by the address in the Service's status. So the status is emptied only when a label with the
+            // Service's UID still exists.
             if ownership.external.is_some() && ownership.carries(service) {
                 plan.status = Some(Vec::new());
             }
@@ -93,8 +94,8 @@ impl BalancerSnapshot {
         plan
     }
 
-    /// Returns an empty plan, to which the callers add changes, and the context for these changes. The callers end the
-    /// use of a load balancer or its management. They need no nodes, so the context has none.
+    /// Returns an empty plan, and the context for its changes. The callers add the changes that take the Service off
+    /// its load balancers or end their management. Such changes need no nodes, so the context has none.
     fn end<'a>(
         &'a self,
         service: &'a Service,
@@ -221,7 +222,8 @@ impl<'a> Settled<'a> {
         }
     }
 
-    /// Returns the changes and what follows after them. Also fills the other fields of `plan`.
+    /// Returns the changes of the plan, and what is done after them, e.g. that the Service leaves another load
+    /// balancer. Also writes the status of the Service, the compared fields and other data into `plan`.
     fn outcome(
         &mut self,
         found: &FoundBalancer<'a>,
@@ -281,8 +283,9 @@ impl<'a> Settled<'a> {
         })
     }
 
-    /// Returns the differences between the load balancer and its desired state. When the Service can have none of its
-    /// ports on a load balancer of another owner, the second value has the changes that take the Service off it.
+    /// Returns the differences between the load balancer and its desired state. The second value is for an external
+    /// load balancer (one that somebody else made) on which the Service can have none of its ports. It has the changes
+    /// that take the Service off this load balancer.
     fn differences(
         &mut self,
         found: &FoundBalancer<'a>,
@@ -304,8 +307,9 @@ impl<'a> Settled<'a> {
             (FoundBalancer::Own(balancer) | FoundBalancer::Adopted(balancer), None)
                 if self.desired.ports.is_empty() =>
             {
-                // The Service has no port on this load balancer of another owner. If its nodes were targets, they would
-                // get the traffic of other owners' ports. So the Service is taken off.
+                // The Service has no port on this external load balancer (one that somebody else made). If the
+                // Service's nodes were targets there, they would get only the traffic of other people's ports. So the
+                // Service is taken off the load balancer.
                 let why = "none of its ports can be used there";
                 (diff.found, take_off(&self.context, *balancer, why))
             }
@@ -318,8 +322,8 @@ impl<'a> Settled<'a> {
     }
 }
 
-/// Returns what happens after the changes of the plan. When the Service moves to another load balancer, it leaves the
-/// old one only after the new one was changed.
+/// Returns what is done after the changes of the plan, e.g. that the Service is planned again. When the Service moves
+/// to another load balancer, it leaves the old one only after the changes of the new one.
 fn make_before_break(
     moves: bool,
     leaves: Vec<Box<dyn provider::Change>>,

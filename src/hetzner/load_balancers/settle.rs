@@ -136,9 +136,9 @@ fn settle_ports<'a>(
     }
     let wanted = desired.ports.len();
     let blocked = leave_out_taken(parser, context, &mut desired.ports, there);
-    // A port of the Service was refused, because it belongs to another owner on the same address. Without the IP mode
-    // `Proxy`, kube-proxy would still send traffic of the cluster for this port to the Service, and not to the owner of
-    // the port.
+    // A port of the Service was refused, because the port belongs to somebody else on the same load balancer. Without
+    // the IP mode `Proxy`, kube-proxy would still send the cluster's own traffic for this port to the Service, and not
+    // to the owner of the port.
     desired.in_status.is_by_proxy |= desired.ports.len() < wanted;
     match blocked.filter(|_| stays.is_none()) {
         None => Ok(found),
@@ -164,9 +164,9 @@ fn needs(
     Needs { servers, services, project: false }
 }
 
-/// Returns the load balancer on which the Service stays because it is not allowed to use the one that it asks for. Its
-/// address is in the Service's status. Its labels say that the Service uses it alone, shares it, or uses it as a load
-/// balancer of another owner.
+/// Returns the load balancer on which the Service stays because it is not allowed to use the one that it asks for. The
+/// status of the Service has an address of this load balancer. Its labels say that the Service uses it alone, shares
+/// it, or uses it as an external load balancer (one that somebody else made).
 fn stays_meanwhile<'a>(context: &PlanContext<'a>) -> Option<Stays<'a>> {
     let why = context.group.refused.as_ref()?;
     let mut owned = owned(context.balancers, context.service, context.cluster);

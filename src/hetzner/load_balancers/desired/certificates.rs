@@ -24,8 +24,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// uploaded or taken over.
 #[derive(Default)]
 pub(crate) struct CertificatePlan {
-    /// The certificates from managed orders and from Secrets, by the number of the listen port. The map has no entry
-    /// for a port that names its certificates in `http-certificates`, or that needs none.
+    /// The managed certificates and the certificates from Secrets, by the number of the listen port. The map has no
+    /// entry for a port that names its certificates in `http-certificates`, or that needs none.
     pub(crate) ports: BTreeMap<u16, PortCertificates>,
     /// The changes of certificates. They are made before any port is changed.
     pub(crate) changes: Vec<BalancerChange>,
@@ -189,8 +189,9 @@ fn choose<'a>(
         return None;
     }
     let named = Certificate::with_name(context.certificates, &wanted.name);
-    // The default name of a certificate contains the UID of the Service. A Service that was deleted and created again
-    // has a new UID. The new Service can then use the certificate that was ordered under the old name.
+    // The default name of a managed certificate contains the UID of the Service. A Service that was deleted and created
+    // again has a new UID, so no certificate has its default name. In this case, a certificate that was ordered for the
+    // earlier Service of the same name can be used.
     let is_free = named.is_none() && !wanted.is_named;
     let left = context.certificates.iter().filter(|certificate| {
         is_free

@@ -180,10 +180,11 @@ fn check_redirects(parser: &mut AnnotationParser, ports: &[Port]) {
     }
 }
 
-/// Removes from `ports` the ports that the Service can't have on the load balancer `there`, because another Service or
-/// owner has them. The reasons are reported. But if the status of the Service has an address of another load balancer,
-/// the Service must stay on that load balancer for now. In this case, the function returns that load balancer with the
-/// reasons, and does not report them.
+/// Removes from `ports` the ports that the Service can't have on the load balancer `there`, because they belong to
+/// somebody else there. The reasons are reported.
+///
+/// In one case the reasons are returned instead: when the Service's status has an address of another load balancer. The
+/// Service must then stay on that load balancer for now, so that load balancer is returned, too.
 pub(crate) fn leave_out_taken<'a>(
     parser: &mut AnnotationParser,
     context: &PlanContext<'a>,
@@ -299,8 +300,8 @@ impl PortReader<'_, '_> {
         self.health_check();
     }
 
-    /// Sets the field from its annotation, or else from a setting, or else to the default in this table. For a field
-    /// with `nothing` as its default, no value is set. Returns whether the annotation or a setting has a value.
+    /// Sets the field from its annotation, or else from the program's settings, or else to the default in its row
+    /// below. A row with `nothing` has no default. Returns whether the annotation or the settings have a value.
     fn read(&mut self, field: PortField) -> bool {
         let nothing = Value::Null;
         match field {
@@ -409,7 +410,8 @@ impl PortReader<'_, '_> {
             }
             return None;
         };
-        // When only a manifest is checked, the certificates of the project are not read, and no name can be looked up.
+        // When annotations are checked without the API, for example by `ccm lint` without an API token, the
+        // certificates of the project are not read. So no name can be looked up.
         let are_read = context.observed.certificates.is_some();
         let names = named.value.iter().filter(|_| are_read);
         let ids = names.filter_map(|name| self.usable(name, &named.source)).collect();

@@ -229,7 +229,7 @@ fn whole(parser: &mut AnnotationParser, context: &PlanContext) -> Whole {
 fn place(parser: &mut AnnotationParser, context: &PlanContext) -> CreationPlace {
     let defaults = &context.project.defaults;
     let mut one = |annotation: &'static Annotation, default: &Option<Sourced<String>>| {
-        // An annotation with an empty value means that the default from the environment variable does not hold.
+        // An annotation with an empty value cancels the default from the environment variable.
         if parser.has(annotation, None) {
             parser.read(annotation, None, v::any)
         } else {
@@ -322,8 +322,8 @@ fn attach(parser: &mut AnnotationParser, context: &PlanContext) -> Option<Attach
     Some(Attach { network, ip, range })
 }
 
-/// Reports a problem when the settings leave the load balancer no way to reach its targets. The API would refuse such
-/// settings.
+/// Reports a problem when the annotations and the program's settings leave the load balancer no address by which it can
+/// reach its targets. The API would refuse this.
 fn check_ways_in(parser: &mut AnnotationParser, context: &PlanContext, desired: &Desired) {
     let private = &desired.use_private_ip;
     if private.value && context.project.network.is_none() {
@@ -480,8 +480,8 @@ fn machine(id: InstanceId, node: &OfferedNode, context: &PlanContext) -> NodeMac
         return NodeMachine::Server(id.number());
     };
     let is_reached = |ip: &Ipv4Addr| match &context.observed.subnets {
-        // When the subnets were not read, this program assumes that the load balancer can reach the address. If this is
-        // wrong, the API refuses the target.
+        // When a private Network is set, but its subnets were not read, this program assumes that the load balancer can
+        // reach each InternalIP of the dedicated server. If this is wrong, the API refuses the target.
         None => context.project.network.is_some(),
         Some(subnets) => {
             subnets.iter().any(|subnet| subnet.is_of_vswitch() && subnet.ip_range.contains(ip))

@@ -15,8 +15,8 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
 impl Diff<'_, '_> {
-    /// Adds the change that creates the load balancer. When neither the settings nor the nodes say in which location to
-    /// create it, a problem is reported instead.
+    /// Adds the change that creates the load balancer. A problem is reported instead when there is no location to
+    /// create it in: neither annotations nor defaults name one, and the nodes have no label with their location.
     pub(crate) fn create(mut self, whole: &Whole, name: Sourced<String>) -> Differences {
         let primary = primary_ips::chosen(self.parser, self.context, whole);
         let Some(CreationPlace { location, zone }) = self.choose_place(whole, primary.location)

@@ -163,8 +163,8 @@ impl AskedIp {
             let (kind, key) = (&one.kind, key.unwrap_or_default());
             refuse(&format!("is of type {kind}: name it in annotation {key}"));
         }
-        // When a manifest is checked, its Service may exist in the cluster already, and its load balancer may use this
-        // Primary IP. So an assigned Primary IP is not an error then.
+        // `ccm lint` can check the manifest of a Service that already exists in the cluster, and whose load balancer
+        // uses this Primary IP. So a Primary IP that is assigned to something is not an error there.
         let holder = one.assignee_id;
         if let Some(id) = holder.filter(|_| !context.observed.is_for_manifests) {
             let kind = one.assignee_type.replace('_', " ");
@@ -244,8 +244,8 @@ fn keep(address: &PrimaryIp) -> String {
     shell_command("hcloud primary-ip update --auto-delete=false", &[&address.id])
 }
 
-/// Chooses the Primary IP's location for the new load balancer. Reports a problem when the settings ask for another
-/// location or network zone.
+/// Makes the Primary IP's location the location of the new load balancer. Reports a problem when an annotation or a
+/// default asks for another location or network zone.
 fn place(
     parser: &mut AnnotationParser,
     whole: &Whole,
@@ -254,7 +254,8 @@ fn place(
     chosen: &mut Chosen,
 ) {
     let at = &one.location;
-    // The settings name a location, or only a network zone. The Primary IP must be in this location or zone.
+    // The Primary IP must be in the location that an annotation or a default names, or, if they name only a network
+    // zone, in this zone. If they name neither, it must be in the location of the Primary IP that was chosen before.
     let (wanted, is) = match (&whole.place.location, &whole.place.zone) {
         (None, Some(zone)) => (Some(zone), &at.network_zone),
         (location, _) => (location.as_ref().or(chosen.location.as_ref()), &at.name),

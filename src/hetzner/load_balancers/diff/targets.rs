@@ -1,9 +1,9 @@
-//! Decides which servers become targets of a load balancer, and which targets are removed. The order of these changes
-//! ensures that the load balancer always has a target.
+//! Decides which servers become targets of a load balancer, and which targets are removed. Where the limits allow it, a
+//! new target is added before an old one is removed, so that the load balancer has targets all the time.
 //!
-//! The settings say whether a load balancer reaches its targets by their private or by their public addresses. The API
-//! refuses a new target without the desired kind of address. An existing target that is reached by its other address
-//! stays in this case, because traffic still reaches its server.
+//! Annotations and settings say whether a load balancer reaches its targets by their private or by their public
+//! addresses. The API refuses to add a server that has no address of the desired kind. If such a server is already a
+//! target by its other address, it stays a target, because its traffic still works.
 
 use super::whole::Diff;
 use crate::hetzner::load_balancers::annotations as a;
@@ -221,8 +221,8 @@ impl<'a> Ways<'a> {
     }
 }
 
-/// Whether the list of servers must be read again before this plan is applied. `balancer` is `None` when the plan
-/// creates the load balancer.
+/// Whether the list of servers must be read again before this plan is applied, because the plan depends on whether a
+/// server exists or which addresses it has. `balancer` is `None` when the plan creates the load balancer.
 pub(crate) fn need_servers(
     context: &PlanContext,
     desired: &Desired,
@@ -251,9 +251,9 @@ pub(crate) fn need_servers(
 }
 
 impl Diff<'_, '_> {
-    /// Plans the additions and removals of targets. `limit_now` is the highest number of targets while these changes
-    /// are made; a change to a smaller type follows later. Returns whether the public interface must stay on, because a
-    /// target can be reached only by its public address.
+    /// Plans the additions and removals of targets. `limit_now` is the highest number of targets of the type that the
+    /// load balancer has while these changes are made. When the plan changes to a smaller type, it does so later.
+    /// Returns whether the public interface must stay on, because a target can be reached only by its public address.
     pub(crate) fn targets(&mut self, limit_now: usize) -> bool {
         let (balancer, limit) = (self.balancer, self.kind.max_targets);
         let mut before = targets_of_nodes(self.context, self.desired, balancer);
@@ -262,8 +262,8 @@ impl Diff<'_, '_> {
         let (wanted, stuck) = self.reached(&ways);
         let needs_public = stuck.iter().any(|server| ways.there.get(server) == Some(&false));
         ways.there.retain(|server, _| !stuck.contains(server));
-        // A kubelet can report any address for its node. So an IP target that only a kubelet confirms may have been
-        // added by a person, and is not removed.
+        // A target by IP that no node needs is removed only when data from Hetzner prove that it is a node's address. A
+        // kubelet can report any address for its node, so the target may have been added by a person.
         let is_wanted = |target: &TargetId| wanted.iter().any(|(one, _)| one == target);
         let is_removable = |target: &TargetId| {
             matches!(target, TargetId::Server(_)) || target.is_proven(self.context.cluster)
@@ -309,9 +309,9 @@ impl Diff<'_, '_> {
     }
 
     /// Returns the desired targets that can have the desired kind of address, public or private. The second value has
-    /// the existing targets that must keep their other kind of address, because the API would refuse the change. When
-    /// the public interface will be turned off and other targets remain, the second value is empty, and these existing
-    /// targets are removed instead.
+    /// the existing targets that can't have it, and that therefore stay targets by their other kind of address. But
+    /// when the public interface will be turned off and other targets remain, these targets are removed, and the second
+    /// value is empty.
     fn reached(&mut self, ways: &Ways) -> (NamedTargets, BTreeSet<TargetId>) {
         let desired = self.desired;
         let wanted = self.wanted_targets(ways);
@@ -350,7 +350,8 @@ impl Diff<'_, '_> {
                 self.report_lack(name, target.is_some());
             }
             let Some(target) = target else { continue };
-            // When another owner of the load balancer already added this target, it is not changed.
+            // On an external load balancer (one that somebody else made), a target that was there before this cluster
+            // used the load balancer is not changed.
             let is_of_another = self.balancer.is_some_and(|balancer| {
                 let mut there = balancer.single_targets();
                 self.context.group.is_before(balancer, target)
@@ -451,8 +452,8 @@ impl Diff<'_, '_> {
         }
     }
 
-    /// Returns the number of targets that other owners added. On a load balancer of this cluster, adds a warning about
-    /// each IP target that is not the address of a node.
+    /// Returns the number of servers and IPs that are targets, but were not added by this program. On a load balancer
+    /// that belongs to this cluster, adds a warning about each target by IP that is not the address of a node.
     fn foreign_targets(&mut self, own: &BTreeMap<TargetId, bool>) -> usize {
         if let Some(balancer) = self.balancer
             && self.context.group.is_external()

@@ -99,15 +99,15 @@ pub(crate) fn tcp(service: &Service) -> impl Iterator<Item = (u16, Option<u16>)>
     ports.map(|port| (port.port, port.node_port))
 }
 
-/// Whether other existing Services of this cluster use the load balancer now, or ask for it. `uid` is the UID of the
-/// Service that does not count.
+/// Whether existing Services of this cluster, other than the Service with the UID `uid`, use the load balancer or share
+/// it.
 pub(crate) fn is_used_by_others(balancer: Labelled, uid: &str, cluster: &Cluster) -> bool {
     let lives = |of: &String| of != uid && cluster.service_uids.contains(of);
     let mut on_ports = balancer.ownership.ports.values();
     let keys = external_keys(balancer);
     let mut asking = keys.iter().flat_map(|key| cluster.groups.of_key(key));
-    // A Service that asks for a load balancer of another owner counts only when its status shows that this load
-    // balancer serves it. Otherwise it has no ports and targets there yet.
+    // A Service that asks for an external load balancer (one that somebody else made) counts only when its status shows
+    // that this load balancer serves it. Otherwise the Service has no ports and targets there yet.
     let is_served = |service: &Service| {
         service.uid != uid && is_allowed(balancer, service) && is_served_by(service, balancer)
     };
@@ -127,8 +127,9 @@ pub(crate) fn is_released_by_another(balancer: Labelled, uid: &str) -> bool {
 }
 
 /// Returns the UID of another cluster that owns the load balancer, according to a label. The result is `None` when all
-/// targets are nodes of this cluster: this cluster was then restored with a new UID. While the UID of this cluster is
-/// not known, less is required for `None`: that there is no target, or that one target is a node of this cluster.
+/// targets are nodes of this cluster, because this cluster was then restored and has a new UID. While this program does
+/// not know the UID of this cluster, the result is also `None` when there is no target, or when one target is a node of
+/// this cluster.
 pub(crate) fn other_cluster<'a>(balancer: Labelled<'a>, cluster: &Cluster) -> Option<&'a str> {
     let Some(uid) = &balancer.ownership.cluster_uid else {
         return cluster_on_external(balancer, cluster);

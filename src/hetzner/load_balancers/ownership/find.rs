@@ -172,8 +172,8 @@ fn by_adopt_label<'a>(context: &PlanContext<'a>) -> Result<Option<FoundBalancer<
     let (service, cluster) = (context.service, context.cluster);
     let label = (ADOPT, names::service_value(service));
     let found = only_one(context.balancers, label, |_| true).map_err(Unfound::Several)?;
-    // A Service that leaves its group is not allowed to adopt the group's load balancer while other Services of the
-    // group use this load balancer.
+    // A Service that leaves its group (the Services that share one load balancer) is not allowed to adopt that load
+    // balancer while other Services of the group use it.
     let is_left = |balancer: &Labelled| {
         balancer.ownership.group.is_some() && is_used_by_others(*balancer, &service.uid, cluster)
     };
@@ -225,9 +225,10 @@ fn by_default_name<'a>(context: &PlanContext<'a>) -> Result<FoundBalancer<'a>, U
     }
 }
 
-/// Returns the load balancer of a group. One whose label names the group comes first. The next choice is the own load
-/// balancer of one of the Services that decide about the group's settings, the oldest first. The last choice is a load
-/// balancer of the group whose labels were removed.
+/// Returns the load balancer that the Services of a group share. A load balancer whose label names the group comes
+/// first. The next choice is a load balancer that one Service has used alone until now. This must be one of the
+/// Services that decide about the settings, the oldest first. The last choice is a load balancer of the group whose
+/// labels were removed.
 fn find_shared<'a>(
     context: &PlanContext<'a>,
     share: GroupName,
@@ -248,9 +249,9 @@ fn find_shared<'a>(
     Ok(brought.or_else(|| lost.find(|balancer| lost_labels(*balancer, context))))
 }
 
-/// Whether the load balancer belongs to the group although its labels were removed. Its address must be in the status
-/// of a Service of the group, and all its ports must belong to Services of the group. All its targets must be nodes of
-/// this cluster. The last condition is important: a copy of this cluster has the same Services, but other nodes.
+/// Whether Services share this load balancer although its labels were removed. Its address must be in the status of a
+/// Service of the group, and all its ports must belong to Services of the group. All its targets must be nodes of this
+/// cluster. The last condition is important: a copy of this cluster has the same Services, but other nodes.
 fn lost_labels(balancer: Labelled, context: &PlanContext) -> bool {
     let group = &context.group;
     let ownership = balancer.ownership;
@@ -298,7 +299,8 @@ pub(crate) fn rests_on_services(
 }
 
 /// Returns the load balancer that has the Service's UID in the label `service-uid`, and that no other Service uses. A
-/// load balancer without a group comes before one with a group. When there are several, the error names them.
+/// load balancer without the label `group` takes precedence over one with this label. When several are equal in this,
+/// the error names them.
 pub(crate) fn by_label<'a>(
     balancers: Balancers<'a>,
     service: &Service,
@@ -317,8 +319,8 @@ pub(crate) fn by_label<'a>(
 }
 
 /// Returns why a load balancer is not adopted although its label `adopt` names the Service: the Service already has the
-/// load balancer `own`. A load balancer with the Service's UID in a label is not reported, because the Service is about
-/// to leave it.
+/// load balancer `own`. Nothing is reported about a load balancer that already belongs to the Service according to its
+/// labels, because the Service is about to leave it.
 pub(crate) fn why_asked_too_late(
     balancers: Balancers,
     service: &Service,

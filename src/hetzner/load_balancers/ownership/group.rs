@@ -73,7 +73,8 @@ pub(crate) struct Group<'a> {
     pub(crate) undecided: Option<Labelled<'a>>,
     service: &'a Service,
     cluster: &'a Cluster,
-    /// All load balancers of the project. `None` when only a manifest is checked.
+    /// All load balancers of the project. `None` when annotations are checked without the load balancers, for example
+    /// by `ccm lint`.
     balancers: Option<Balancers<'a>>,
 }
 
@@ -83,8 +84,9 @@ pub(crate) struct Group<'a> {
 pub(crate) enum GroupUse<'a> {
     Own,
     Shared(GroupName<'a>),
-    /// An external load balancer, which another owner made. `None` when only a manifest is checked. Also `None` when
-    /// the Service is not allowed to use it, which is reported as a problem.
+    /// An external load balancer, which somebody else made. `None` when the load balancers were not read, for example
+    /// by `ccm lint`. Also `None` when the Service is not allowed to use the load balancer, which is reported as a
+    /// problem.
     External(Option<Labelled<'a>>),
 }
 
@@ -103,8 +105,8 @@ pub(crate) enum Owner {
 
 /// Finds out from the annotations which load balancer the Service asks for, and which Services share it. When the
 /// Service can't have this load balancer, [`Group::refused`] says why. `parser` collects other mistakes. `balancers` is
-/// `None` when only a manifest is checked. When a first attempt has shown that the Service must stay on its present
-/// load balancer, `stays_on` is that load balancer.
+/// `None` when annotations are checked without the load balancers, for example by `ccm lint`. When a first attempt has
+/// shown that the Service must stay on its present load balancer, `stays_on` is that load balancer.
 pub(crate) fn group<'a>(
     parser: &mut AnnotationParser<'a>,
     service: &'a Service,
@@ -159,7 +161,7 @@ fn has_labelled_port(balancer: Labelled, service: &Service) -> bool {
     balancer.ownership.ports.values().any(|uid| *uid == service.uid)
 }
 
-/// Whether a label says that a port of the load balancer belongs to a Service of another namespace than this one.
+/// Whether a label says that a port of the load balancer belongs to a Service that is not in the namespace `namespace`.
 fn has_guest(balancer: Labelled, namespace: &str, cluster: &Cluster) -> bool {
     let is_guest = |uid: &String| {
         let owner = cluster.groups.of_uid(uid).map(|service| &service.namespace);
@@ -306,10 +308,10 @@ impl<'a> Group<'a> {
         self.members.extend(members.into_iter().flatten());
     }
 
-    /// Completes the list of Services that share the load balancer, sorts it by age, and determines which of them
-    /// decide about settings. If the Service for which the plan is made is in the list in an older version, the newer
-    /// one replaces it. When this Service must stay on the load balancer `stays_on` although it asks for another one,
-    /// it decides only if no other Service uses `stays_on`.
+    /// Completes the list of Services that are allowed to share the load balancer, sorts it by age, and determines
+    /// which of these Services decide about settings. The Service for which the plan is made is always in the list, in
+    /// its newest version. When this Service asks for another load balancer, but must stay on `stays_on`, it decides
+    /// about settings only if no other Service uses `stays_on`.
     fn order(&mut self, stays_on: Option<Labelled>) {
         let (uid, cluster) = (&self.service.uid, self.cluster);
         let is_released = |service: &Service| {
@@ -379,8 +381,8 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Returns, as `namespace.name`, for whom the load balancer is made: for the group when it is shared, and otherwise
-    /// for the Service.
+    /// Returns, as `namespace.name`, for whom the load balancer is made. This is the group when several Services share
+    /// the load balancer, and otherwise the Service.
     pub(crate) fn made_for(&self) -> String {
         match self.of {
             GroupUse::Shared(share) => share.label(),
@@ -453,9 +455,9 @@ impl<'a> Group<'a> {
         all
     }
 
-    /// Whether other Services than this one decide about settings of the load balancer. When another owner made the
-    /// load balancer, these are the Services of the group that have a port there. A Service without a port there plans
-    /// no targets.
+    /// Whether Services other than this one decide about settings of the load balancer. On an external load balancer
+    /// (one that somebody else made), the only such settings are about targets, and only Services with a port there
+    /// decide about them.
     pub(crate) fn others_decide(&self, balancer: Labelled, service: &Service) -> bool {
         let served = self.served_on(balancer);
         let has_port = |uid: &str| served.iter().any(|served| served.uid == uid);
@@ -488,9 +490,9 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Returns the UID of the Service that owns a port of the load balancer. The label of the port names it. Without
-    /// this label, the owner is the Service of the group with the same port number and node port. If there is none, it
-    /// is the Service in the load balancer's label `service-uid`.
+    /// Returns the UID of the Service that owns a port of the load balancer. The label of the port names it. When the
+    /// port has no label, the owner is the Service with the same port number and node port, among the Services that
+    /// share the load balancer. If there is none, the owner is the Service in the load balancer's label `service-uid`.
     fn owner_uid<'b>(&'b self, balancer: Labelled<'b>, port: &Listener) -> Option<&'b String> {
         let ownership = balancer.ownership;
         let by_label = ownership.ports.get(&port.listen_port);
@@ -528,8 +530,8 @@ impl<'a> Group<'a> {
         self.members.iter().copied().take_while(|service| service.uid != self.service.uid)
     }
 
-    /// Returns the port numbers that this Service can't have on the load balancer. Older Services of the group ask for
-    /// these ports, or other Services and owners already have them.
+    /// Returns the port numbers that this Service can't have on the load balancer. Older Services that share the load
+    /// balancer ask for them, or the ports already exist and belong to somebody else.
     pub(crate) fn other_ports(&self, there: Option<Labelled>) -> BTreeSet<u16> {
         let older = self.older().flat_map(tcp).map(|(number, _)| number);
         let stays = |(balancer, port): &(Labelled, &Listener)| {
@@ -550,8 +552,8 @@ impl<'a> Group<'a> {
             let member = self.members.iter().find(|member| Some(&member.uid) == uid);
             match (self.owner(balancer, port), member) {
                 (Owner::This, _) => return None,
-                // The owner does not ask for this port any more, so the port is about to be removed. So it does not
-                // prevent this Service from having the port.
+                // A port prevents this Service from having the number only while the port's owner still asks for it.
+                // Otherwise the port is about to be removed.
                 (Owner::Member, Some(member)) if claims(member, number) => {
                     let name = member.full_name();
                     return Some(format!(
@@ -632,7 +634,7 @@ impl<'a> Group<'a> {
     }
 
     /// Whether the shared load balancer must be without the label `service-uid`. This is so when several Services use
-    /// it or have used it, or when the Service is not in the namespace in the group's name. Otherwise,
+    /// it or have used it, or when the Service is not in the namespace in the group's name. With the label,
     /// hcloud-cloud-controller-manager and this program would regard the Service as the only owner, and would remove
     /// the ports of the other Services.
     fn is_of_several(&self, balancer: Option<Labelled>) -> bool {
@@ -649,7 +651,8 @@ impl<'a> Group<'a> {
     }
 
     /// Returns, for each port that must have a label, the UID of its owner. These are the ports that this Service gets,
-    /// and the existing ports of other Services of the group. So a label that was removed by somebody is written again.
+    /// and the existing ports of the other Services that share the load balancer. So a label that somebody removed is
+    /// written again.
     fn labels_of_ports(
         &self,
         balancer: Option<Labelled>,
@@ -669,8 +672,9 @@ impl<'a> Group<'a> {
         labels
     }
 
-    /// Returns the port numbers whose labels the plan removes. The Service in such a label was deleted, or does not ask
-    /// for the port any more. When one Service has the load balancer for itself, its ports need no labels either.
+    /// Returns the port numbers whose labels the plan removes. These are the labels of this Service for ports that it
+    /// does not ask for any more, and all its labels when it has the load balancer for itself. On a load balancer of
+    /// this cluster, they are also the labels of Services that were deleted.
     fn unwanted_labels(&self, ownership: &Ownership) -> BTreeSet<u16> {
         let (own, is_external) = (&self.service.uid, self.is_external());
         let has = |number: u16| tcp(self.service).any(|(own, _)| own == number);
@@ -684,9 +688,9 @@ impl<'a> Group<'a> {
         ownership.ports.iter().filter(is_unwanted).map(|(number, _)| *number).collect()
     }
 
-    /// Returns the value of the label `targets-before`. It lists the targets that a load balancer of another owner had
-    /// before this cluster used it. If the label does not exist, this cluster has not added a target yet. The value is
-    /// then made from the present targets.
+    /// Returns the value of the label `targets-before`. It lists the targets that an external load balancer (one that
+    /// somebody else made) had before this cluster used it. If the label does not exist, this cluster has not added a
+    /// target yet, so the list is made from the present targets.
     fn targets_before(&self, balancer: Labelled) -> String {
         if let Some(value) = balancer.ownership.targets_before(self.cluster) {
             return value.clone();

@@ -243,15 +243,16 @@ impl Ownership {
     /// than this Service. The label `service` names it, or else the label `keep`.
     pub(crate) fn of_another_namespace(&self, service: &Service) -> Option<&String> {
         let made_for = self.service.as_ref().or(self.keep.as_ref())?;
-        // A long value of a label was cut, perhaps even before the dot that follows the namespace. So the value is also
-        // compared as a whole.
+        // When the value `namespace.name` is too long for a label, it is cut, perhaps even before the dot. So the whole
+        // value is also compared with the cut value for this Service.
         let is_same = namespace_of(made_for) == Some(service.namespace.as_str())
             || *made_for == service_value(service);
         (!is_same).then_some(made_for)
     }
 
-    /// Whether the load balancer is shared by a group of another namespace than that of the Service. When the value of
-    /// the label `group` was cut within the namespace, the namespace is not known, and the result is `true`.
+    /// Whether the load balancer is shared by a group of Services whose namespace, according to the label `group`, is
+    /// not the namespace of this Service. When the label's value was cut within the namespace, this is not known, and
+    /// the result is `true`.
     pub(crate) fn has_as_guest(&self, service: &Service) -> bool {
         let group = self.group.as_ref();
         group.is_some_and(|label| namespace_of(label) != Some(service.namespace.as_str()))

@@ -20,8 +20,8 @@ pub(crate) fn without_service(
     to.ports.retain(|_, uid| *uid != service.uid);
     to.adopt = to.adopt.filter(|_| !balancer.ownership.asks_for(service));
     if is_last {
-        // Another cluster may still use this load balancer of another owner, so the label `targets-before` of that
-        // cluster stays.
+        // On an external load balancer (one that somebody else made), Services of another cluster can still have ports.
+        // So the label `targets-before` of that cluster stays.
         to.targets_before.retain(|uid, _| !cluster.is_known_by(uid));
     } else if to.service_uid.as_ref() == Some(&service.uid) {
         (to.service_uid, to.service) = (None, None);

@@ -50,7 +50,7 @@ impl<'a> GroupName<'a> {
         lists.flat_map(|list| list.split(',')).map(str::trim).collect()
     }
 
-    /// Returns the value that the load balancer's label `group` has for this group.
+    /// Returns the value that the label `group` has on the load balancer that the Services of this group share.
     pub(crate) fn label(self) -> String {
         label_value(&format!("{}.{}", self.namespace, self.name))
     }
