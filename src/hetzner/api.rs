@@ -47,8 +47,8 @@ pub(super) trait Resource: DeserializeOwned {
     fn id(&self) -> u64;
 }
 
-/// An answer with one resource or with one page of a list. The name of the JSON field that holds them depends on
-/// the kind of resource.
+/// An answer with one resource or with one page of a list. They are in a JSON field whose name depends on the kind of
+/// resource.
 #[derive(Deserialize)]
 struct ApiAnswer<T> {
     #[serde(
@@ -215,7 +215,7 @@ impl Api {
     }
 
     /// Remembers the rate limit from the headers of the answer. Returns the answer or the error. An error with status
-    /// 429 also gets the time of the next try.
+    /// 429 then also says when the call can be tried again.
     fn noted<T>(&self, answer: Result<Reply<T>, HttpError>) -> Result<T, CloudFailure> {
         let now = clock::now();
         let error = match answer {

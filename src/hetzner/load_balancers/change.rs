@@ -470,7 +470,7 @@ impl BalancerChange {
     }
 }
 
-/// The fields of the API's answer to a write that this program reads.
+/// The API's answer to a write, with only the fields that this program reads.
 #[derive(Deserialize)]
 struct WriteAnswer {
     #[serde(default)]

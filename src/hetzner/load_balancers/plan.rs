@@ -109,7 +109,7 @@ impl BalancerSnapshot {
         (plan, context)
     }
 
-    /// Returns the plan that makes the Service the owner of this load balancer, and gives the load
+    /// Returns the plan that makes the Service the owner of the load balancer with the ID `id`, and gives the load
     /// balancer its desired state.
     pub(super) fn plan_given(&self, id: u64, of: ServiceInput) -> LoadBalancerPlan {
         let refuse = |why| {

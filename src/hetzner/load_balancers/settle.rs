@@ -25,7 +25,7 @@ use crate::provider::{Finding, Needs, Reason, ServiceInput};
 pub(super) struct Settled<'a> {
     pub(super) parser: AnnotationParser<'a>,
     pub(super) context: PlanContext<'a>,
-    /// What the Service asks for. Ports that it can't have, because they belong to other Services or owners, are left
+    /// What the Service asks for. Ports that it can't have, because other Services or somebody else have them, are left
     /// out.
     pub(super) desired: Desired,
     pub(super) needs: Needs,
@@ -108,7 +108,8 @@ impl BalancerSnapshot {
 }
 
 /// Removes from `desired` the ports that the Service can't have on the load balancer in `found`, because other Services
-/// or owners have them. When the Service must rather stay on its present load balancer, returns `Unsettled::Stays`.
+/// or somebody else have them. When the Service must therefore stay on its present load balancer, returns
+/// `Unsettled::Stays`.
 fn settle_ports<'a>(
     parser: &mut AnnotationParser,
     context: &PlanContext<'a>,

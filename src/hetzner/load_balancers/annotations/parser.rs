@@ -33,8 +33,9 @@ pub(crate) struct AnnotationParser<'a> {
     seen: HashSet<String>,
     /// Whether several Services share the load balancer.
     pub(crate) is_shared: bool,
-    /// The problems because of which the settings of the load balancer that do not belong to a single port are not
-    /// changed. They are collected here only when several Services share the load balancer.
+    /// The problems with settings of the load balancer that do not belong to a single port. While there are such
+    /// problems, these settings are not changed. They are collected here only when several Services share the load
+    /// balancer.
     pub(crate) whole_problems: Vec<String>,
     /// The advice what to do about a problem in `problems`, when the text of the problem does not contain it.
     pub(crate) fix: Option<String>,

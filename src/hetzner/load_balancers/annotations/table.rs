@@ -1,4 +1,4 @@
-//! The table of annotations, which the parser, `inspect` and `ccm help annotations` use.
+//! The table of annotations. The parser, `ccm explain` and `ccm help annotations` use it.
 
 use crate::provider::AnnotationKind;
 use crate::provider::variables::*;

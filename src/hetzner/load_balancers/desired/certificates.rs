@@ -32,8 +32,8 @@ pub(crate) struct CertificatePlan {
     pub(crate) fields: Vec<Field>,
     /// The certificates that the plan takes over or uploads. Another plan must not do this at the same time.
     pub(crate) claims: Vec<Claim>,
-    /// Whether the plan depends on which Services exist, because it sometimes takes over a certificate of a Service
-    /// that was deleted. The list of Services must then be read again before the plan is applied.
+    /// Whether the plan depends on which Services exist, because it takes over a certificate that may belong to a
+    /// Service that was deleted. The list of Services must then be read again before the plan is applied.
     pub(crate) rests_on_services: bool,
 }
 

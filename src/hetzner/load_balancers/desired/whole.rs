@@ -115,9 +115,9 @@ pub(crate) enum NodeMachine {
 /// The content of the Service's status: a host name instead of IPs, the `ipMode`, and which addresses are left out.
 pub(crate) struct InStatus {
     pub(crate) hostname: Option<String>,
-    /// Whether the entries in the status have `ipMode: Proxy` because other owners use the load balancer, too. Traffic
-    /// from inside the cluster to its address then goes through the load balancer. Otherwise kube-proxy would send
-    /// traffic for the port of another owner directly to this Service.
+    /// Whether the entries in the status have `ipMode: Proxy`, because somebody else has ports on the load balancer,
+    /// too. Traffic from inside the cluster to its address then goes through the load balancer. Otherwise kube-proxy
+    /// would send traffic for the ports of others directly to this Service.
     pub(crate) is_by_proxy: bool,
     pub(crate) without_ipv6: Sourced<bool>,
     pub(crate) without_private: Sourced<bool>,
@@ -343,7 +343,7 @@ fn check_ways_in(parser: &mut AnnotationParser, context: &PlanContext, desired: 
     }
 }
 
-/// Returns whether new targets are reached by their private IPs. On an external load balancer (one that another owner
+/// Returns whether new targets are reached by their private IPs. On an external load balancer (one that somebody else
 /// made), the oldest Service that has a port there decides for all Services. In all other cases the result is `own`,
 /// the value of the Service for which the plan is made.
 fn way_to_targets(
@@ -386,7 +386,7 @@ enum AskedNodes {
 }
 
 /// Returns which nodes the Services on the load balancer ask for as targets, with one entry for each Service. On an
-/// external load balancer (one that another owner made), every Service with a port there counts, unless its annotation
+/// external load balancer (one that somebody else made), every Service with a port there counts, unless its annotation
 /// `external-targets` is `false`. On any other load balancer, the only entry is for the Service for which the plan is
 /// made.
 fn asked_targets(

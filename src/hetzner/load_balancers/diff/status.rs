@@ -48,8 +48,8 @@ pub(crate) fn by_proxy(
     is_served.then(|| service.addresses.iter().map(entry).collect())
 }
 
-/// Returns the entries for `status.loadBalancer.ingress`. These are only the host name, if the Service sets one, and
-/// otherwise the public and then the private addresses of the load balancer.
+/// Returns the entries for `status.loadBalancer.ingress`. If the Service sets a host name, this is the only entry.
+/// Otherwise the entries are the public and then the private addresses of the load balancer.
 pub(crate) fn ingress(balancer: &LoadBalancer, desired: &Desired) -> Vec<Ingress> {
     let in_status = &desired.in_status;
     if let Some(hostname) = &in_status.hostname {

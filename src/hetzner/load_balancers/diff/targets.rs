@@ -54,7 +54,7 @@ fn targets_of_nodes(
     let group = &context.group;
     let is_node = |target: &TargetId| match target {
         // On a load balancer of this cluster, every server counts as a node, even when its node was deleted. So the
-        // target can be removed. On an external load balancer (one that another owner made), a server without a node of
+        // target can be removed. On an external load balancer (one that somebody else made), a server without a node of
         // this cluster belongs to somebody else.
         TargetId::Server(_) => !group.is_external() || target.node(context.cluster).is_some(),
         TargetId::Address(ip) => context.cluster.dedicated.contains_key(ip) || is_wanted(*ip),
@@ -193,8 +193,7 @@ impl<'a> Ways<'a> {
     /// Returns the additions and removals in the order in which they are made. At the end the load balancer has exactly
     /// the targets `fit`. New targets are added before old ones are removed. But when `room`, the highest number of
     /// targets, is reached, an old target is removed before each addition. A target that is reached by the wrong kind
-    /// of address is removed and then added again. Both can't exist at the same time, because the API allows a server
-    /// to be a target only once.
+    /// of address is removed before it is added again, because the API allows a server to be a target only once.
     fn steps(&self, fit: &[TargetId], room: usize) -> Vec<(BalancerAction, TargetId)> {
         let set: BTreeSet<TargetId> = fit.iter().copied().collect();
         let new = fit.iter().filter(|id| !self.there.contains_key(id));
@@ -432,8 +431,8 @@ impl Diff<'_, '_> {
         }
     }
 
-    /// Warns that the nodes become targets of a load balancer that another owner made. They then get the traffic of all
-    /// its ports, including the ports of other owners.
+    /// Warns that the nodes become targets of an external load balancer (one that somebody else made). They then get
+    /// the traffic of all its ports, including the ports of others.
     fn report_shared_targets(&mut self, adds: bool) {
         let group = &self.context.group;
         let Some(balancer) = self.balancer.filter(|_| adds && group.is_external()) else {

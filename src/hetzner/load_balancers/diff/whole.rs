@@ -24,7 +24,7 @@ use std::net::Ipv4Addr;
 /// Such a field is left unchanged.
 const UNSET: Source = Source::Rule("unset");
 
-/// The type of a new load balancer when no setting names a type.
+/// The type of a new load balancer when neither an annotation nor a default in the settings names a type.
 pub(crate) const USUAL_TYPE: &str = "lb11";
 
 /// When a load balancer has this number of labels, no more labels from the annotation `labels` are added to it. A label
@@ -98,7 +98,7 @@ impl Diff<'_, '_> {
             Some(whole) if self.parser.whole_problems.is_empty() => self.compare_whole(whole, zone),
             _ => self.services(),
         }
-        // On an external load balancer (one that another owner made), the settings are not compared, but the targets
+        // On an external load balancer (one that somebody else made), the settings are not compared, but the targets
         // are.
         if self.desired.whole.is_none() && self.parser.whole_problems.is_empty() {
             self.targets(self.kind.max_targets);

@@ -15,7 +15,7 @@ pub(crate) fn is_allowed(balancer: Labelled, service: &Service) -> bool {
         && namespace.is_some_and(|name| name.is_empty() || *name == service.namespace)
 }
 
-/// Returns the UID of another cluster whose Services have used this external load balancer (one that another owner
+/// Returns the UID of another cluster whose Services have used this external load balancer (one that somebody else
 /// made). The result is `None` when this cluster has used it as well, or when a node of this cluster is a target.
 pub(crate) fn cluster_on_external<'a>(
     balancer: Labelled<'a>,
@@ -59,7 +59,7 @@ pub(crate) fn is_of(
     }
 }
 
-/// Whether a port of an external load balancer (one that another owner made) belongs to this Service although no label
+/// Whether a port of an external load balancer (one that somebody else made) belongs to this Service although no label
 /// says so. Terraform can remove all labels of this program at the same time. So there are three conditions. No label
 /// of this cluster is left. The port number and node port are those of the Service. The Service's status shows that
 /// this load balancer serves the Service.
@@ -75,7 +75,7 @@ pub(crate) fn is_recognised(
         && is_served_by(service, balancer)
 }
 
-/// Whether an external load balancer (one that another owner made) has none of the labels that this cluster writes when
+/// Whether an external load balancer (one that somebody else made) has none of the labels that this cluster writes when
 /// it uses such a load balancer.
 fn has_lost_labels(balancer: Labelled, cluster: &Cluster) -> bool {
     let is_ours = |uid: &String| cluster.service_uids.contains(uid);

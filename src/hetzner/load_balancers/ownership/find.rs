@@ -20,8 +20,9 @@ use crate::text::shell_command;
 /// The load balancer that was found for a Service, if there is one.
 #[derive(Debug)]
 pub(crate) enum FoundBalancer<'a> {
-    /// The load balancer belongs to the Service already. Either a label has the Service's UID, or the Service's group
-    /// uses this load balancer, or another owner made it and the Service uses it.
+    /// The load balancer belongs to the Service already. There are three cases: a label has the Service's UID, the
+    /// Service shares the load balancer with other Services, or the Service uses it as an external load balancer (one
+    /// that somebody else made).
     Own(Labelled<'a>),
     /// The Service adopts this existing load balancer. Either nobody owns it, or an operator asked for the adoption by
     /// a label.
@@ -132,7 +133,7 @@ fn adopt<'a>(
 }
 
 /// Returns the load balancer that the Service uses already: its own, the shared one of its group, or the external one
-/// (made by another owner) that it asks for. `None` means that the Service has no load balancer yet.
+/// (made by somebody else) that it asks for. `None` means that the Service has no load balancer yet.
 fn by_role<'a>(context: &PlanContext<'a>) -> Result<Option<FoundBalancer<'a>>, Unfound> {
     let (service, cluster) = (context.service, context.cluster);
     let own = match context.group.of {
@@ -143,8 +144,9 @@ fn by_role<'a>(context: &PlanContext<'a>) -> Result<Option<FoundBalancer<'a>>, U
                 .map(FoundBalancer::Own));
         }
         GroupUse::External(Some(balancer)) => return Ok(Some(FoundBalancer::Own(balancer))),
-        // The Service is not allowed to use the load balancer of another owner that its annotation `external` names. No
-        // other load balancer is used or created instead. `Group::refused` has the reason.
+        // The Service is not allowed to use the external load balancer (one that somebody else made) that its
+        // annotation `external` names. No other load balancer is used or created instead. `Group::refused` has the
+        // reason.
         GroupUse::External(None) => {
             let name = Sourced::new(String::new(), Source::Rule("external"));
             return Ok(Some(FoundBalancer::Nothing(name)));
@@ -339,9 +341,10 @@ pub(crate) fn why_asked_too_late(
     ))
 }
 
-/// Plans the labels by which a person assigns the load balancer to the Service. Returns the ownership after the change,
-/// and the description of the change, if one is needed. When other Services use the load balancer, or another owner
-/// made it, labels can't assign it. The Service must then ask for it by an annotation.
+/// Plans the labels that make the load balancer belong to the Service, because a person asked for this. Returns the
+/// ownership after the change, and the description of the change, if one is needed. Labels are not enough when other
+/// Services use the load balancer, or when it is external (made by somebody else). The Service must then ask for it by
+/// an annotation.
 pub(crate) fn assign(
     balancer: Labelled,
     service: &Service,

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | neither `share` nor `external` | its own load balancer |
 //! | `share` | the load balancer of its group, which is created for the first Service of the group and deleted with the last |
-//! | `external` | a load balancer of another owner, on which this program changes only its own ports and targets |
+//! | `external` | an external load balancer (one that somebody else made), on which this program changes only its own ports and targets |
 //!
 //! Each Service has a plan of its own, with only its own ports. But the settings that do not belong to a port are equal
 //! in the plans of all Services of a group. They come from the annotations of the deciders, which are some of these
@@ -40,9 +40,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The port on which the load balancer itself answers when it redirects HTTP to HTTPS.
 pub(crate) const HTTP_PORT: u16 = 80;
 
-/// A value of the label `targets-before`. The label lists the targets that an external load balancer (one that another
-/// owner made) had before this cluster used it. This value means that the list is not known, or is too long for a
-/// label. Every target is then treated as one that was there before.
+/// A value of the label `targets-before`. The label lists the targets that an external load balancer (one that somebody
+/// else made) had before this cluster used it. This value means that the list is not known, or is too long for a label.
+/// Every target is then treated as one that was there before.
 const ALL: &str = "all";
 const NONE: &str = "none";
 
@@ -55,8 +55,8 @@ pub(crate) struct Group<'a> {
     /// namespace any more.
     pub(crate) members: Vec<&'a Service>,
     /// The Services whose annotations decide about the settings that do not belong to a port, the oldest first. On a
-    /// shared load balancer, these are the Services from the namespace in the group's name. The list is empty when
-    /// another owner made the load balancer, when there is no such Service, or when `undecided` is set.
+    /// shared load balancer, these are the Services from the namespace in the group's name. The list is empty when the
+    /// load balancer is external (made by somebody else), when there is no such Service, or when `undecided` is set.
     pub(crate) deciders: Vec<&'a Service>,
     /// Whether Services of several namespaces have ports on the shared load balancer, or will get ports there.
     pub(crate) is_of_several_namespaces: bool,
@@ -67,9 +67,9 @@ pub(crate) struct Group<'a> {
     /// The reason why the Service can't have the load balancer that it asks for. `None` when it can have this load
     /// balancer.
     pub(crate) refused: Option<String>,
-    /// The group's load balancer, but only when a Service of the group's own namespace has a port on it and could not
-    /// be read. Its annotations are then not known. So no Service decides about the settings of the load balancer, and
-    /// its present targets stay.
+    /// The shared load balancer of the group, but only when a Service of the namespace in the group's name has a port
+    /// on it and could not be read. The annotations of that Service are then not known. So no Service decides about the
+    /// settings of the load balancer, and its present targets stay.
     pub(crate) undecided: Option<Labelled<'a>>,
     service: &'a Service,
     cluster: &'a Cluster,
@@ -79,7 +79,7 @@ pub(crate) struct Group<'a> {
 }
 
 /// The kind of load balancer that the Service uses: its own, one that it shares with other Services, or an external one
-/// (made by another owner).
+/// (made by somebody else).
 #[derive(Clone, Copy)]
 pub(crate) enum GroupUse<'a> {
     Own,
@@ -171,8 +171,8 @@ fn has_guest(balancer: Labelled, namespace: &str, cluster: &Cluster) -> bool {
     balancer.ownership.ports.values().any(is_guest)
 }
 
-/// Whether the load balancer has users besides the group's own namespace, according to its labels: another owner made
-/// it, or a Service of another namespace has a port on it.
+/// Whether the labels of the load balancer say that it is external (made by somebody else), or that a port belongs to a
+/// Service outside the namespace in the name of its group of Services.
 pub(crate) fn is_of_several_owners(balancer: Labelled, cluster: &Cluster) -> bool {
     let ownership = balancer.ownership;
     let namespace = ownership.group.as_deref().and_then(namespace_of);
@@ -181,7 +181,7 @@ pub(crate) fn is_of_several_owners(balancer: Labelled, cluster: &Cluster) -> boo
 }
 
 /// Returns how a Service uses this load balancer according to its labels: as its own, as a shared one, or as an
-/// external one (made by another owner). Also returns the Services that are allowed to share it.
+/// external one (made by somebody else). Also returns the Services that are allowed to share it.
 fn as_labelled<'a>(
     balancer: Labelled<'a>,
     service: &Service,
@@ -202,8 +202,8 @@ fn as_labelled<'a>(
     (GroupUse::Shared(GroupName { namespace, name }), Vec::new())
 }
 
-/// Returns the load balancer of another owner that the Service's annotation `external` names. The error says why the
-/// Service can't use it.
+/// Returns the external load balancer (one that somebody else made) that the Service's annotation `external` names. The
+/// error says why the Service can't use it.
 fn external<'a>(
     service: &Service,
     all: Balancers<'a>,
@@ -294,7 +294,7 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Makes the Service a user of the external load balancer (one that another owner made) with the ID or name `text`.
+    /// Makes the Service a user of the external load balancer (one that somebody else made) with the ID or name `text`.
     /// If this is not allowed, sets `refused` to the reason.
     fn join_external(&mut self, text: &str) {
         let (service, cluster) = (self.service, self.cluster);
@@ -331,8 +331,8 @@ impl<'a> Group<'a> {
             };
             self.undecided =
                 self.made(share).find(|balancer| balancer.ownership.uids().any(may_decide));
-            // A Service of another namespace can have ports on the load balancer although the group does not allow its
-            // namespace any more. So the labels of the ports are also searched for Services of other namespaces.
+            // A Service of another namespace can have ports on the shared load balancer although its namespace is not
+            // allowed any more. So the labels of the ports are also searched for Services of other namespaces.
             self.is_of_several_namespaces =
                 self.members.iter().any(|member| member.namespace != namespace)
                     || self.made(share).any(|made| has_guest(made, namespace, cluster));
@@ -350,7 +350,7 @@ impl<'a> Group<'a> {
         self.deciders = self.members.iter().copied().filter(decides).collect();
     }
 
-    /// Returns the load balancers whose labels name this group and this cluster.
+    /// Returns the load balancers whose labels name this cluster and the group of Services with the name `share`.
     fn made(&self, share: GroupName) -> impl Iterator<Item = Labelled<'a>> + use<'a> {
         let cluster = self.cluster;
         let all = self.balancers.map(|all| all.labelled(GROUP, &share.label()));
@@ -394,7 +394,7 @@ impl<'a> Group<'a> {
         matches!(self.of, GroupUse::External(_))
     }
 
-    /// Returns the external load balancer (one that another owner made) that the Service uses. `None` when the Service
+    /// Returns the external load balancer (one that somebody else made) that the Service uses. `None` when the Service
     /// uses another kind of load balancer, or is not allowed to use this one.
     pub(crate) fn balancer(&self) -> Option<Labelled<'a>> {
         match self.of {
@@ -438,7 +438,7 @@ impl<'a> Group<'a> {
         self.members.iter().any(|member| member.uid == uid)
     }
 
-    /// Returns the Services that have a port on this external load balancer (one that another owner made), the oldest
+    /// Returns the Services that have a port on this external load balancer (one that somebody else made), the oldest
     /// first. A Service that asks for another load balancer by now is among them as long as it has a port here.
     pub(crate) fn served_on(&self, balancer: Labelled) -> Vec<&'a Service> {
         let is_served = |service: &&Service| {
@@ -465,9 +465,9 @@ impl<'a> Group<'a> {
         others.any(|other| !self.is_external() || has_port(&other.uid))
     }
 
-    /// Returns the Service of the group to which a port of the load balancer belongs when the port has no label. It is
-    /// the Service with the same port number and node port. On a load balancer that another owner made,
-    /// [`is_recognised`] must also be true.
+    /// Returns the Service to which a port of the load balancer belongs when the port has no label. It is the Service
+    /// with the same port number and node port, among the Services that are allowed to share the load balancer. On an
+    /// external load balancer (one that somebody else made), [`is_recognised`] must also be true.
     pub(crate) fn recognised(&self, balancer: Labelled, port: &Listener) -> Option<&'a Service> {
         self.members.iter().copied().find(|member| {
             if self.is_external() {
@@ -500,8 +500,9 @@ impl<'a> Group<'a> {
         by_label.or_else(by_numbers).or(ownership.service_uid.as_ref())
     }
 
-    /// Whether a label has the UID of a Service that is not in the list of existing Services. When another owner made
-    /// the load balancer, the result is always `false`, because other clusters can use it, too.
+    /// Whether a label has the UID of a Service that is not in the list of existing Services. On an external load
+    /// balancer (one that somebody else made), the result is always `false`, because it can be the UID of a Service of
+    /// another cluster.
     pub(crate) fn has_unknown_owner(&self, balancer: Labelled) -> bool {
         let is_known =
             |uid: &String| self.cluster.service_uids.contains(uid) || self.has_member(uid);
@@ -709,14 +710,14 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Whether an external load balancer (one that another owner made) had this target before this cluster used the
+    /// Whether an external load balancer (one that somebody else made) had this target before this cluster used the
     /// load balancer. When this is not known, the result is `true`.
     pub(crate) fn is_before(&self, balancer: Labelled, target: TargetId) -> bool {
         self.is_external() && is_in(&self.targets_before(balancer), target)
     }
 }
 
-/// Whether an external load balancer (one that another owner made) had this target before this cluster used the load
+/// Whether an external load balancer (one that somebody else made) had this target before this cluster used the load
 /// balancer. Such a target must not be removed. When the label `targets-before` is missing, this is not known, and the
 /// result is `true`.
 pub(crate) fn was_before(balancer: Labelled, target: TargetId, cluster: &Cluster) -> bool {
@@ -735,7 +736,7 @@ fn in_label(target: TargetId) -> String {
 }
 
 /// Returns the kind of load balancer that the labels describe: for one Service, shared by Services, external (made by
-/// another owner), or released (not managed any more).
+/// somebody else), or released (not managed any more).
 pub(crate) fn use_of(balancer: Labelled) -> BalancerUse {
     let ownership = balancer.ownership;
     if ownership.external.is_some() {
@@ -749,13 +750,13 @@ pub(crate) fn use_of(balancer: Labelled) -> BalancerUse {
     }
 }
 
-/// Returns the load balancer's group as `NAMESPACE/NAME`, according to its label.
+/// Returns the name of the group of Services that share the load balancer, as `NAMESPACE/NAME`, according to its label.
 pub(crate) fn name(balancer: Labelled) -> Option<String> {
     Some(balancer.ownership.group.as_ref()?.replacen('.', "/", 1))
 }
 
-/// Returns the owner of each port, when several Services or other owners use the load balancer. For the load balancer
-/// of one Service, the list is empty.
+/// Returns the owner of each port, when the load balancer is shared or external (made by somebody else). For the load
+/// balancer of one Service, the list is empty.
 pub(crate) fn port_owners(balancer: Labelled, cluster: &Cluster) -> Vec<PortOwner> {
     let ports = balancer.services.iter().map(|port| {
         let uid = balancer.ownership.ports.get(&port.listen_port);

@@ -37,7 +37,7 @@ pub const GROUP: &str = "ccm-from-scratch/group";
 /// The beginning of the key of a label that names the owner of a port. The port number follows in the key.
 pub const PORT: &str = "ccm-from-scratch/port-";
 pub const EXTERNAL: &str = "ccm-from-scratch/external";
-/// The beginning of the key of a label that lists the targets that an external load balancer (one that another owner
+/// The beginning of the key of a label that lists the targets that an external load balancer (one that somebody else
 /// made) had before a cluster used it. The UID of that cluster follows in the key.
 pub const TARGETS_BEFORE: &str = "ccm-from-scratch/targets-before-";
 pub const RELEASED: &str = "ccm-from-scratch/released";
@@ -85,7 +85,7 @@ pub(crate) struct Ownership {
     pub(crate) external: Option<String>,
     /// The UID of the Service that owns each port. The map's key is the port number.
     pub(crate) ports: BTreeMap<u16, String>,
-    /// The targets that an external load balancer (one that another owner made) had before a cluster used it. The key
+    /// The targets that an external load balancer (one that somebody else made) had before a cluster used it. The key
     /// of the map is the UID of that cluster. The value is the text of the label.
     pub(crate) targets_before: BTreeMap<String, String>,
     /// Labels with the prefix of this program that this version of the program does not know. They are kept unchanged.
@@ -221,7 +221,7 @@ impl Ownership {
         self.cluster_uid.as_ref().filter(|uid| !cluster.is_known_by(uid))
     }
 
-    /// Returns the list of targets that an external load balancer (one that another owner made) had before this cluster
+    /// Returns the list of targets that an external load balancer (one that somebody else made) had before this cluster
     /// used it, as the label states it. `None` when the load balancer has no such label.
     pub(crate) fn targets_before(&self, cluster: &Cluster) -> Option<&String> {
         let of = self.targets_before.iter().find(|(uid, _)| cluster.is_known_by(uid));
@@ -233,8 +233,8 @@ impl Ownership {
         self.adopt.as_ref() == Some(&service_value(service))
     }
 
-    /// Returns the key of a label which says that a controller manages the load balancer for Services. With such a
-    /// label, other Services can't use the load balancer as an external one, i.e. as a load balancer of another owner.
+    /// Returns the key of a label which says that a controller manages the load balancer for Services. Services can't
+    /// use such a load balancer as an external one, i.e. as one that somebody else made.
     pub(crate) fn managed_by(&self) -> Option<&'static str> {
         self.service_uid.as_ref().map(|_| SERVICE_UID).or(self.group.as_ref().map(|_| GROUP))
     }

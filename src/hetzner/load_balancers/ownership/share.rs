@@ -8,7 +8,7 @@ use crate::hetzner::load_balancers::annotations::{self as a, PREFIX};
 use crate::provider::{Cluster, Service};
 use crate::text::is_label;
 
-/// The beginning of the text by which [`key`] identifies an external load balancer (one that another owner made). The
+/// The beginning of the text by which [`key`] identifies an external load balancer (one that somebody else made). The
 /// load balancer's ID or name follows.
 const OF_EXTERNAL: &str = "external:";
 
@@ -81,9 +81,9 @@ pub(in crate::hetzner) fn key(
     set.last()
 }
 
-/// In a text from [`key`] that has the name of an external load balancer (one that another owner made), replaces the
-/// name by the ID. So Services that use the name and Services that use the ID belong to the same group. When the
-/// project has no such load balancer, the text stays unchanged.
+/// Takes a text from [`key`]. If the text has the name of an external load balancer (one that somebody else made),
+/// returns the text with its ID instead. So Services that use the name and Services that use the ID belong to the same
+/// group. When the project has no such load balancer, the text stays unchanged.
 pub(crate) fn known_key(key: String, balancers: Balancers) -> String {
     let named = key.strip_prefix(OF_EXTERNAL);
     let found = named.and_then(|text| external_named(text, balancers));
@@ -112,7 +112,7 @@ pub(crate) fn external_named<'a>(text: &str, balancers: Balancers<'a>) -> Option
     by_id.or_else(|| balancers.named(text).next())
 }
 
-/// Returns the two texts by which [`key`] identifies this external load balancer (one that another owner made): one
+/// Returns the two texts by which [`key`] identifies this external load balancer (one that somebody else made): one
 /// with its ID and one with its name. Services can ask for it in both ways.
 pub(crate) fn external_keys(balancer: Labelled) -> [String; 2] {
     let names = [balancer.id.to_string(), balancer.name.clone()];

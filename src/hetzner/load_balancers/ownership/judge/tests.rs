@@ -32,7 +32,8 @@ fn service() -> Service {
     }
 }
 
-/// Returns the cluster `cluster-1`. It has one node, the Service `web`, and another Service, which is in group `edge`.
+/// Returns the cluster `cluster-1`. It has one node, the Service `web`, and another Service, which shares a load
+/// balancer under the group name `edge`.
 fn cluster() -> Cluster {
     let uids = [UID, LIVES].map(str::to_owned);
     let mut sharing = service();
