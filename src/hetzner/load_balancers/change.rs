@@ -314,7 +314,7 @@ impl BalancerChange {
             (BalancerAction::CreateCertificate, ..) if self.purpose == Purpose::LastUpload => {
                 Applied::LookAgain(None)
             }
-            // The next change does not wait for the issuance of the certificate, which may take minutes. A later read
+            // The next change does not wait for the issuance of the certificate, which can take minutes. A later read
             // of the certificate shows whether it was issued.
             (BalancerAction::CreateCertificate, ..) => Applied::Done,
             (action, _, running) if action.is(ReadAgain) => Applied::LookAgain(running),
@@ -513,7 +513,7 @@ impl provider::Change for BalancerChange {
             let (body, key) = (&mut change.request.body, pair.key.expose());
             body.insert("certificate".to_owned(), json!(pair.chain));
             body.insert("private_key".to_owned(), json!(key));
-            // Each line of the key is hidden separately, because an error text from the API may repeat only a part of
+            // Each line of the key is hidden separately, because an error text from the API can repeat only a part of
             // the key.
             let is_long = |line: &&str| line.len() >= SHORTEST_KEY_LINE;
             secrets.extend(key.lines().filter(is_long).map(Secret::new));

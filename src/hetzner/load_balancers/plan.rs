@@ -190,8 +190,8 @@ impl<'a> Settled<'a> {
         let shown = || serving().map(|balancer| status::for_people(balancer, context.cluster));
         plan.found = plan.found.or_else(shown);
         plan = refused(plan, parser, reason);
-        // Even when the plan is refused, the IP mode in the status is set to `Proxy` if this is necessary. Otherwise a
-        // user could prevent this mode by an invalid annotation.
+        // When somebody else has ports on the load balancer, the IP mode in the status is set to `Proxy` even when the
+        // plan is refused. Otherwise a user could prevent this mode by an invalid annotation.
         if desired.in_status.is_by_proxy {
             plan.status = status::by_proxy(context.service, context.balancers, context.cluster);
         }
@@ -253,8 +253,8 @@ impl<'a> Settled<'a> {
         plan.claims.extend(others.claims);
         plan.carries_uid |= others.is_any;
         let moves = !others.changes.is_empty();
-        // While the Service moves to a new load balancer, and the new one can't serve it yet, the old one still does.
-        // So the status keeps the addresses of the old load balancer.
+        // While the Service moves to a new load balancer that can't serve it yet, the old load balancer still serves
+        // it. So the status keeps the addresses of the old one.
         if let Some(there) = there.filter(|_| !(moves && waits)) {
             plan.status = Some(status::wanted(&there, &self.desired, context));
         }

@@ -147,7 +147,8 @@ pub(crate) fn is_https(parser: &mut AnnotationParser, port: &ServicePort) -> boo
 }
 
 /// Returns whether the annotation of the port asks for a managed certificate. `None` means that the annotation is
-/// missing or invalid. Profile `hcloud` treats an invalid value as `uploaded`, as hcloud-cloud-controller-manager does.
+/// missing or invalid. Profile `hcloud`, which behaves like hcloud-cloud-controller-manager, treats an invalid value as
+/// `uploaded`.
 pub(crate) fn is_managed(
     parser: &mut AnnotationParser,
     context: &PlanContext,

@@ -502,8 +502,9 @@ impl PortReader<'_, '_> {
         self.set(F::CheckResponse, None::<Sourced<String>>, "", usual);
     }
 
-    /// Returns port 10256 of kube-proxy when the health check should ask this port. `None` when the annotation or
-    /// setting `health-check` is missing, or when the traffic policy or an annotation asks for another health check.
+    /// Returns port 10256 of kube-proxy when the health check should ask this port. `None` when neither the annotation
+    /// `health-check` nor its environment variable asks for this, or when the traffic policy or an annotation asks for
+    /// another health check.
     fn kube_proxy(&mut self) -> Option<Sourced<u16>> {
         let set = self.annotation(&a::HEALTH_CHECK, v::health_check);
         let Some(other) = self.other_check() else {
@@ -535,8 +536,8 @@ impl PortReader<'_, '_> {
     }
 
     /// Sets the protocol of the health check, and whether the check uses TLS. `is_set` means that the port, interval,
-    /// timeout or number of retries of the check is set. `asked` is the setting because of which the check asks
-    /// kube-proxy, if there is one.
+    /// timeout or number of retries of the check is set. `asked` is the annotation or environment variable because of
+    /// which the check asks kube-proxy, if there is one.
     fn check_protocol(&mut self, is_set: bool, asked: Option<&Source>) {
         let set = self.annotation(&a::HEALTH_CHECK_PROTOCOL, v::protocol);
         let http_is_set = of_http_checks().any(|annotation| self.has(annotation));

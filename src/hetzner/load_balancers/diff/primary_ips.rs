@@ -121,8 +121,8 @@ const KEEPS: &str = "a load balancer keeps the address with which it was created
                      Service and create it again; there is no traffic meanwhile, and the old address is lost, unless \
                      it is that of a Primary IP that is not deleted with the load balancer";
 
-/// Returns a part of a message. It says that Services are allowed to use only some Primary IPs, and names the setting
-/// that restricts them. The text is empty when there is no such setting.
+/// Returns a part of a message. It says that Services are allowed to use only the Primary IPs that match a selector,
+/// and names the environment variable with the selector. The text is empty when there is no selector.
 fn limited(context: &PlanContext, conjunction: &str) -> String {
     match &context.project.defaults.permitted.primary_ip_selector {
         Some(selector) => format!("{conjunction} that Services may claim ({})", selector.source),

@@ -103,8 +103,8 @@ impl<'a> Ways<'a> {
         let (public, private) = (id(public), id(private));
         let there = [private, public].into_iter().flatten();
         let mut there = there.filter(|id| self.there.contains_key(id));
-        // When the subnets were not read, it is not known whether an address is in the Network. So an existing target
-        // stays.
+        // When the subnets were not read, it is not known whether an address of the dedicated server is in the Network.
+        // So an existing target of the server stays.
         let is_unknown = self.by_private() && self.context.observed.subnets.is_none();
         let stays = self.context.group.keeps_ways() || is_unknown;
         match (self.by_private(), private) {
@@ -134,8 +134,9 @@ impl<'a> Ways<'a> {
             };
         let can = |one: &(TargetId, String)| match (self.is_right(one.0), reach.get(&one.0)) {
             (Some(true), _) => true,
-            // This target should be removed and then added by its other address. But its server is not in the list of
-            // servers, so the API might refuse to add the target again. So the target is not changed.
+            // This target is reached by a public address instead of a private one, or the reverse. So it should be
+            // removed and then added again. But its server is not in the list of servers, so the API might refuse to
+            // add it. So the target is not changed.
             (Some(false), Some(Reach::Missing { .. })) => false,
             (_, found) => found.is_none_or(|found| self.reaches(found)),
         };
@@ -318,7 +319,8 @@ impl Diff<'_, '_> {
         if can_not.is_empty() {
             return (can, BTreeSet::new());
         }
-        // The Service is planned again soon, because these servers may get an address of the desired kind.
+        // The Service is planned again soon, because the servers in `can_not` may get an address of the desired kind,
+        // public or private.
         self.found.is_unfinished = true;
         let is_closed = desired.public().is_some_and(|public| !public.value);
         let is_removed = is_closed && !can.is_empty();

@@ -99,8 +99,8 @@ pub(crate) fn tcp(service: &Service) -> impl Iterator<Item = (u16, Option<u16>)>
     ports.map(|port| (port.port, port.node_port))
 }
 
-/// Whether existing Services of this cluster, other than the Service with the UID `uid`, use the load balancer or share
-/// it.
+/// Whether existing Services of this cluster, other than the Service with the UID `uid`, have a port on the load
+/// balancer, or are allowed to share it.
 pub(crate) fn is_used_by_others(balancer: Labelled, uid: &str, cluster: &Cluster) -> bool {
     let lives = |of: &String| of != uid && cluster.service_uids.contains(of);
     let mut on_ports = balancer.ownership.ports.values();
@@ -205,8 +205,9 @@ fn foreign_part(target: &ApiTarget, cluster: &Cluster) -> Option<String> {
 }
 
 /// Whether the load balancer stays when its Services are deleted. The Service's annotation `keep` decides, and an
-/// invalid value counts as `true`. Without this annotation, the load balancer's label `keep` decides. On a shared load
-/// balancer, only the annotation of a Service in the group's own namespace (the namespace in the group's name) counts.
+/// invalid value counts as `true`. Without this annotation, the load balancer's label `keep` decides. When Services
+/// share the load balancer under the group name `NAMESPACE/NAME`, only the annotations of Services in this namespace
+/// count.
 pub(crate) fn is_kept(balancer: Labelled, service: &Service) -> bool {
     let is_guest = balancer.ownership.has_as_guest(service);
     match value_of(service, &a::KEEP).filter(|_| !is_guest) {

@@ -51,25 +51,26 @@ pub(crate) struct Group<'a> {
     pub(crate) of: GroupUse<'a>,
     /// The Services that are allowed to share the load balancer, the oldest first. The Service for which the plan is
     /// made is always among them. Other Services can have ports on the load balancer without being in this list: their
-    /// management has ended, another controller manages them, they could not be read, or the group does not allow their
-    /// namespace any more.
+    /// management has ended, another controller manages them, they could not be read, or their namespace is not allowed
+    /// to share it any more.
     pub(crate) members: Vec<&'a Service>,
-    /// The Services whose annotations decide about the settings that do not belong to a port, the oldest first. On a
-    /// shared load balancer, these are the Services from the namespace in the group's name. The list is empty when the
-    /// load balancer is external (made by somebody else), when there is no such Service, or when `undecided` is set.
+    /// The Services whose annotations decide about the settings that do not belong to a port, the oldest first. When
+    /// Services share the load balancer under the group name `NAMESPACE/NAME`, these are the Services in this
+    /// namespace. The list is empty when the load balancer is external (made by somebody else), when there is no such
+    /// Service, or when `undecided` is set.
     pub(crate) deciders: Vec<&'a Service>,
     /// Whether Services of several namespaces have ports on the shared load balancer, or will get ports there.
     pub(crate) is_of_several_namespaces: bool,
-    /// The group's own namespace (the namespace in the group's name), but only when no Service there allows the
-    /// namespace of the Service for which the plan is made. That Service then keeps its ports on the load balancer, but
-    /// gets no new ones.
+    /// When Services share the load balancer under the group name `NAMESPACE/NAME`, this namespace, but only if no
+    /// Service in it allows the namespace of the Service for which the plan is made. That Service then keeps its ports
+    /// on the load balancer, but gets no new ones.
     closed_by: Option<&'a str>,
     /// The reason why the Service can't have the load balancer that it asks for. `None` when it can have this load
     /// balancer.
     pub(crate) refused: Option<String>,
-    /// The shared load balancer of the group, but only when a Service of the namespace in the group's name has a port
-    /// on it and could not be read. The annotations of that Service are then not known. So no Service decides about the
-    /// settings of the load balancer, and its present targets stay.
+    /// The load balancer that Services share under the group name `NAMESPACE/NAME`, but only when a Service in this
+    /// namespace has a port on it and could not be read. The annotations of that Service are then not known. So no
+    /// Service decides about the settings of the load balancer, and its present targets stay.
     pub(crate) undecided: Option<Labelled<'a>>,
     service: &'a Service,
     cluster: &'a Cluster,
@@ -171,8 +172,8 @@ fn has_guest(balancer: Labelled, namespace: &str, cluster: &Cluster) -> bool {
     balancer.ownership.ports.values().any(is_guest)
 }
 
-/// Whether the labels of the load balancer say that it is external (made by somebody else), or that a port belongs to a
-/// Service outside the namespace in the name of its group of Services.
+/// Whether the labels of the load balancer say that it is external (made by somebody else), or that a Service from
+/// outside the namespace in its group name `NAMESPACE/NAME` has a port on it.
 pub(crate) fn is_of_several_owners(balancer: Labelled, cluster: &Cluster) -> bool {
     let ownership = balancer.ownership;
     let namespace = ownership.group.as_deref().and_then(namespace_of);
@@ -403,9 +404,9 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Whether the load balancer is shared, but no Service decides about its settings. This happens when no Service of
-    /// the group's own namespace (the namespace in the group's name) shares it, or when a Service there could not be
-    /// read.
+    /// Whether Services share the load balancer, but no Service decides about its settings. Only Services in the
+    /// namespace of the group name `NAMESPACE/NAME` decide. So this happens when no Service in this namespace shares
+    /// the load balancer, or when one there could not be read.
     pub(crate) fn has_no_decider(&self) -> bool {
         matches!(self.of, GroupUse::Shared(_)) && self.deciders.is_empty()
     }
@@ -635,9 +636,9 @@ impl<'a> Group<'a> {
     }
 
     /// Whether the shared load balancer must be without the label `service-uid`. This is so when several Services use
-    /// it or have used it, or when the Service is not in the namespace in the group's name. With the label,
-    /// hcloud-cloud-controller-manager and this program would regard the Service as the only owner, and would remove
-    /// the ports of the other Services.
+    /// it or have used it, or when the Service is not in the namespace of the group name `NAMESPACE/NAME`. With the
+    /// label, hcloud-cloud-controller-manager and this program would regard the Service as the only owner, and would
+    /// remove the ports of the other Services.
     fn is_of_several(&self, balancer: Option<Labelled>) -> bool {
         let GroupUse::Shared(share) = self.of else {
             return false;
@@ -699,8 +700,9 @@ impl<'a> Group<'a> {
         let is_ours = |port| matches!(self.owner(balancer, port), Owner::This | Owner::Member);
         let targets = balancer.single_targets().map(|(target, _)| in_label(target));
         let all = targets.collect::<Vec<_>>().join("_");
-        // This cluster already has a port here, so the label existed and was removed. It is not known any more which
-        // targets were there before.
+        // The list can't be written in two cases. This cluster already has a port here, so the label existed and was
+        // removed, and it is not known any more which targets were there before. Or the list has a form that is not
+        // allowed for a label.
         if balancer.services.iter().any(is_ours) || all.len() > LONGEST || all.contains(':') {
             ALL.to_owned()
         } else if all.is_empty() {

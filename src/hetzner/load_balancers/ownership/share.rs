@@ -42,8 +42,8 @@ impl<'a> GroupName<'a> {
         self.is_open_to(namespace, &self.guests(all))
     }
 
-    /// Returns the namespaces that are allowed to share the load balancer, besides the namespace in the group's name.
-    /// The annotation `share-namespaces` of Services in that namespace allows them.
+    /// Returns the namespaces that are allowed to share the load balancer, besides the namespace in the group name
+    /// `NAMESPACE/NAME`. The annotation `share-namespaces` of Services in that namespace allows them.
     fn guests(self, all: &[Service]) -> Vec<&str> {
         let hosts = all.iter().filter(|service| service.namespace == self.namespace);
         let lists = hosts.filter_map(|service| value_of(service, &a::SHARE_NAMESPACES));
