@@ -58,9 +58,10 @@ impl BalancerSnapshot {
         for balancer in owned(balancers, service, cluster).filter(is_managed) {
             include(&mut plan, balancer, cluster);
             let ownership = balancer.ownership;
-            // On an external load balancer (one that somebody else made), a port whose label was removed is recognised
-            // only by the address in the Service's status. So the status is emptied only when a label with the
-            // Service's UID still exists.
+            // The changes of this plan remove the Service's ports. On an external load balancer (one that somebody else
+            // made), a port without a label is recognised only by the address in the Service's status. If the status
+            // were emptied, a later attempt could not find such a port. So the status is emptied only when a label has
+            // the Service's UID.
             if ownership.external.is_some() && ownership.carries(service) {
                 plan.status = Some(Vec::new());
             }

@@ -471,8 +471,8 @@ impl PortReader<'_, '_> {
         let is_local = service.traffic_policy == TrafficPolicy::Local && !is_placed;
         let node_port = service.health_check_node_port.filter(|_| is_local);
         let on = project.defaults.health_check.node_port.as_ref();
-        // hcloud-cloud-controller-manager does not use the health check node port by default, so profile `hcloud`
-        // does not either.
+        // Profile `hcloud` behaves like hcloud-cloud-controller-manager. So it uses the health check node port only
+        // when the settings turn this on.
         let is_on = on.map_or(!project.preserves_unset(), |on| on.value);
         let local = node_port.filter(|_| is_on).map(|number| Sourced::new(number, LOCAL));
         if let Some(asked) = &kube_proxy {
@@ -541,8 +541,8 @@ impl PortReader<'_, '_> {
     fn check_protocol(&mut self, is_set: bool, asked: Option<&Source>) {
         let set = self.annotation(&a::HEALTH_CHECK_PROTOCOL, v::protocol);
         let http_is_set = of_http_checks().any(|annotation| self.has(annotation));
-        // In profile `hcloud`, the annotations for HTTP checks do not change the protocol of the check, because they do
-        // not in hcloud-cloud-controller-manager either.
+        // Profile `hcloud` behaves like hcloud-cloud-controller-manager. So with this profile the annotations for HTTP
+        // checks do not change the protocol of the check.
         let follows_port = is_set || (http_is_set && !self.context.project.preserves_unset());
         let (name, source) = match (set, asked) {
             (Some(set), _) => (set.value, set.source),

@@ -1,5 +1,5 @@
 //! Decides which servers become targets of a load balancer, and which targets are removed. Where the limits allow it, a
-//! new target is added before an old one is removed, so that the load balancer has targets all the time.
+//! new target is added before an old one is removed, so that traffic continues.
 //!
 //! Annotations and settings say whether a load balancer reaches its targets by their private or by their public
 //! addresses. The API refuses to add a server that has no address of the desired kind. If such a server is already a

@@ -239,9 +239,9 @@ impl Diff<'_, '_> {
                 parts.push(Description::new(WriteVerb::REMOVE, field, ""));
                 continue;
             };
-            // In profile `hcloud`, an existing load balancer that one Service uses alone gets only the labels
-            // `service-uid` and `keep`. The other labels are not necessary there, so a take-over from
-            // hcloud-cloud-controller-manager does not add them.
+            // Profile `hcloud` takes over load balancers from hcloud-cloud-controller-manager. With this profile, an
+            // existing load balancer that one Service uses alone gets only the labels `service-uid` and `keep`, because
+            // it does not need the other labels.
             let counts = counts_upstream(&key)
                 || !context.project.preserves_unset()
                 || !context.group.is_own()

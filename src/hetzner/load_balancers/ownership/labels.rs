@@ -168,7 +168,7 @@ impl Ownership {
         wanted
     }
 
-    /// Returns all labels that state this ownership, each as a label that a write must set.
+    /// Returns all labels that state this ownership, in the form of a write that sets them.
     pub(crate) fn wanted(&self) -> impl Iterator<Item = (String, Option<String>)> + use<> {
         self.labels().into_iter().map(|(key, value)| (key, Some(value)))
     }

@@ -90,9 +90,9 @@ pub(crate) fn known_key(key: String, balancers: Balancers) -> String {
     found.map_or(key, |found| format!("{OF_EXTERNAL}{}", found.id))
 }
 
-/// Returns the name of the group for which the label `group` has this value, and the Services that ask for the group's
-/// load balancer. A long name is cut in the label, so the full name is read from the annotation of one of these
-/// Services.
+/// Finds the group of Services whose load balancer has this value in the label `group`. Returns the name of the group,
+/// and the Services that ask to share its load balancer. A long name is cut in the label, so the full name is read from
+/// the annotation of one of these Services.
 pub(crate) fn asked<'a>(
     label: &str,
     cluster: &'a Cluster,
