@@ -319,8 +319,8 @@ impl Diff<'_, '_> {
         if can_not.is_empty() {
             return (can, BTreeSet::new());
         }
-        // The Service is planned again soon, because the servers in `can_not` may get an address of the desired kind,
-        // public or private.
+        // The Service is planned again soon, because the servers that lack the desired kind of address (public or
+        // private) may get such an address.
         self.found.is_unfinished = true;
         let is_closed = desired.public().is_some_and(|public| !public.value);
         let is_removed = is_closed && !can.is_empty();

@@ -251,9 +251,9 @@ fn find_shared<'a>(
     Ok(brought.or_else(|| lost.find(|balancer| lost_labels(*balancer, context))))
 }
 
-/// Whether Services share this load balancer although its labels were removed. Its address must be in the status of a
-/// Service of the group, and all its ports must belong to Services of the group. All its targets must be nodes of this
-/// cluster. The last condition is important: a copy of this cluster has the same Services, but other nodes.
+/// Whether Services share this load balancer although its labels were removed. Its address must be in the status of one
+/// of the Services that share it, and all its ports must belong to these Services. All its targets must be nodes of
+/// this cluster. The last condition is important: a copy of this cluster has the same Services, but other nodes.
 fn lost_labels(balancer: Labelled, context: &PlanContext) -> bool {
     let group = &context.group;
     let ownership = balancer.ownership;

@@ -243,8 +243,8 @@ impl Ownership {
     /// than this Service. The label `service` names it, or else the label `keep`.
     pub(crate) fn of_another_namespace(&self, service: &Service) -> Option<&String> {
         let made_for = self.service.as_ref().or(self.keep.as_ref())?;
-        // When the value `namespace.name` is too long for a label, it is cut, perhaps even before the dot. So the whole
-        // value is also compared with the cut value for this Service.
+        // When the text `namespace.name` is too long for a label's value, it is cut, perhaps even before the dot. So
+        // the value is also compared with the cut text of this Service.
         let is_same = namespace_of(made_for) == Some(service.namespace.as_str())
             || *made_for == service_value(service);
         (!is_same).then_some(made_for)
