@@ -70,14 +70,16 @@ impl Selection {
         !matches!(self, Selection::Names(_))
     }
 
-    /// Whether a person asked for these objects, e.g. by a command. Work on such objects is not delayed.
+    /// Whether a person asked for these objects, e.g. by a command. Such objects are worked on at once, even while they
+    /// wait for a retry after a failure.
     pub fn is_explicit(&self) -> bool {
         *self != Selection::Due
     }
 
-    /// Returns all nodes. For objects that a person selected, complete Node objects are needed, and they are read again
-    /// if they are older than `table_max_age`. Otherwise a table with a few columns of each node is read again after
-    /// `table_max_age`, and complete objects only after `whole_max_age`.
+    /// Returns all nodes. When a person selected the objects, the result has complete Node objects that were read at
+    /// most `table_max_age` ago. Otherwise two reads are distinguished: a table with a few columns of each node is read
+    /// again when it is older than `table_max_age`, and the complete Node objects only when they are older than
+    /// `whole_max_age`.
     pub(super) fn nodes(
         &self,
         apis: &Apis,

@@ -271,10 +271,11 @@ impl NodePlan {
         });
     }
 
-    /// Returns the finding (a message for the operator) that a node is probably left over. k8s.io/cloud-provider would
-    /// delete such a node because of its name, but a name is only a guess, so this program only reports it. The new
-    /// finding replaces `finding`, so that one problem is reported once. The message says since when the node is not
-    /// ready, and not how long, because each new message would be a new event.
+    /// Returns the finding (a message for the operator) that a node is probably left over, which means that its machine
+    /// does not exist any more. k8s.io/cloud-provider would delete such a node, because no server has the name of the
+    /// node. Such a match by name is only a guess, so this program only reports the node. The new finding replaces
+    /// `finding`, so that one problem is reported once. The message contains the time since which the node is not
+    /// ready, and not a duration, because each new message would be a new event.
     fn left_over(&self, finding: &Finding, since: Timestamp) -> Finding {
         let (name, why) = (self.node.name(), &finding.message);
         let delete = shell_command(DELETE_NODE, &[&name]);

@@ -19,9 +19,9 @@ use std::time::{Duration, Instant};
 /// The time after which the routes of the Network are compared with the nodes again, even when no node has changed.
 const COMPARE_PERIOD: Duration = Duration::from_secs(300);
 
-/// How many routes that nodes of this cluster have needed are remembered at most. A Network can have only 100 routes.
-/// When no node needs a route any more and its server has no node, the route is deleted only if it is remembered.
-/// Otherwise nothing shows that this program has made the route, so it is only reported.
+/// How many routes are remembered at most, of those that nodes of this cluster have needed. A Network can have only 100
+/// routes. When a route is not needed any more and leads to a server without a node, it is deleted only if it is
+/// remembered. Otherwise nothing shows that this program has made the route, so it is only reported.
 const REMEMBERED_AT_MOST: usize = 1000;
 
 /// How often the list of nodes is checked for changes. The other controllers use the same reads.
@@ -131,8 +131,8 @@ impl RouteController {
         if !observed.plan.needs_all_servers() {
             return Ok(observed);
         }
-        // The servers are listed again after the network was read, so that the list contains every server to which a
-        // route of the network leads.
+        // The servers are listed again, but the network is not read again. The list of servers is then newer than the
+        // network, so it contains every server to which a route of the network leads.
         ages.network = Duration::MAX;
         ages.instances = observed.network.time_in_use();
         self.observe(apis, &nodes, &ages)
@@ -222,8 +222,8 @@ impl RouteController {
     }
 
     /// Reads new nodes without a pod CIDR again, and returns all nodes. Kubernetes sets the pod CIDR some time after
-    /// the registration of a node, and the table of nodes that is polled does not show it. Older nodes may never get a
-    /// pod CIDR, so they are not read again.
+    /// the registration of a node. The regular reads of all nodes do not show it, because they return only a table with
+    /// a few columns. Older nodes may never get a pod CIDR, so they are not read again.
     fn with_new_ranges(
         &self,
         apis: &Apis,

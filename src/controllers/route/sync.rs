@@ -18,8 +18,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How many plans one sync makes at most. This is enough for a hundred deletions. The next sync makes the changes that
-/// are left.
+/// How many plans one sync makes at most. Each plan is carried out only while its data are new enough, so many changes
+/// need several plans. This number is enough for a hundred deletions. The next sync makes the changes that are left.
 const PLANS_AT_MOST: u32 = 40;
 
 /// How old the data of a plan may be when a route is added. If the node was deleted in the meantime, the new route does
@@ -306,7 +306,7 @@ impl<'a> RouteSync<'a> {
 }
 
 impl Synced {
-    /// Returns the result of a comparison of the routes with the nodes that found nothing to change.
+    /// Returns the result of a check of the routes which found nothing to change.
     pub(super) fn nothing(observed: ObservedRoutes) -> Synced {
         let mut report = Report::default();
         note_outcomes(&mut report, &observed.plan);

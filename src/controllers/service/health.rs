@@ -152,8 +152,9 @@ fn is_young(service: &KubeService, at: Timestamp) -> bool {
 /// another event when it has one again. Here, a target counts as healthy only when it is healthy on every port of the
 /// Service.
 ///
-/// This state is lost when the process restarts. The new process reports the outages that it finds, but leaves an event
-/// unchanged that the process before it has written. An outage that ended during the restart is not reported as ended.
+/// This state is lost when the process restarts. The new process reports the outages that it finds. When the earlier
+/// process has already written an event about such an outage, that event is not changed. An outage that ended during
+/// the restart is not reported as ended.
 #[derive(Default)]
 pub(super) struct ServiceOutages {
     /// The UIDs of the Services without a healthy target.
@@ -162,13 +163,13 @@ pub(super) struct ServiceOutages {
     has_looked: bool,
 }
 
-/// The health of the targets, as a comparison of all load balancers has shown it.
+/// The health of the targets, as it was read when all Services were compared with their load balancers.
 pub(super) struct Look<'a> {
     pub(super) services: &'a [Arc<KubeService>],
     pub(super) health: &'a [SeenHealth],
     /// How much real time has passed since the cloud's answer.
     pub(super) age: Duration,
-    /// The time between two comparisons of all load balancers.
+    /// The time between two regular comparisons of all Services with their load balancers.
     pub(super) period: Duration,
 }
 

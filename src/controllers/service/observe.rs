@@ -50,8 +50,8 @@ pub struct ServiceSettings {
     /// The name of the cluster. It occurs in names and labels of load balancers, so that people recognise them. This is
     /// the setting `--cluster-name`.
     pub cluster_name: String,
-    /// Whether orphans (load balancers whose Service does not exist) are deleted after each regular comparison of all
-    /// load balancers. This is the setting `--delete-orphaned-load-balancers`.
+    /// Whether orphans (load balancers whose Service does not exist) are deleted each time after all Services were
+    /// compared with their load balancers. This is the setting `--delete-orphaned-load-balancers`.
     pub delete_orphans: bool,
 }
 
@@ -120,8 +120,8 @@ impl ObservedServices {
     }
 
     /// Reads the additional data that the plans for these Services need before they are carried out. The data come from
-    /// the APIs and not from a cache. Returns `false` when no plan needs more data. When the provider has no servers,
-    /// none are read.
+    /// the APIs and not from a cache. Returns `false` when no plan needs more data. No servers are read when the
+    /// provider has no API for servers.
     pub(super) fn read_needs(
         &mut self,
         apis: &Apis,
@@ -247,8 +247,8 @@ pub(super) fn observe(
     reads: Reads,
 ) -> Result<ObservedServices, CacheError> {
     let all = services.iter().chain(&seen.services);
-    // These Services must be left alone, or could not be read completely. When such a Service shares a load balancer
-    // with other Services, its ports stay there unchanged.
+    // Returns an entry for a Service that must be left alone or that could not be read completely. When such a Service
+    // shares a load balancer with other Services, its ports stay there unchanged.
     let untouched = |service: &Arc<KubeService>| {
         let is_unread = service.too_large().is_some();
         let left =
@@ -386,7 +386,7 @@ pub(super) fn not_known(why: &str) -> CacheError {
     CacheError::Cloud(provider::ProviderError::new(ErrorKind::Other, why))
 }
 
-/// Returns the result of [`cluster`], or an error when the identity of the cluster is not known.
+/// Returns the result of [`cluster`], or an error when the cluster's identity (a UID) is not known.
 pub(super) fn known_cluster(
     apis: &Apis,
     all: &[Arc<AnyService>],
@@ -399,14 +399,15 @@ pub(super) fn known_cluster(
     Ok(cluster)
 }
 
-/// Returns the identity of the cluster, its Services and its nodes. The cluster's name stays empty, because only plans
-/// for Services need it.
+/// Returns what is known about the cluster: its identity (a UID), its Services and its nodes. The cluster's name stays
+/// empty, because only plans for Services need it.
 pub(super) fn cluster(
     apis: &Apis,
     all: &[Arc<AnyService>],
     nodes: &[Arc<KubeNode>],
 ) -> Result<Cluster, CacheError> {
-    // The identity is empty when no Lease has stored it and the Service `default/kubernetes` does not exist.
+    // The identity of the cluster is a UID that a Lease has stored, or else the UID of the Service
+    // `default/kubernetes`. It is empty when there is neither.
     let known = apis.identities(identity_in(all))?.unwrap_or_default();
     let mut cluster = Cluster {
         uid: known.identity,

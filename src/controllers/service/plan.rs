@@ -69,12 +69,12 @@ pub enum ServiceWrite {
     /// The finalizer is added before anything is created for the Service.
     AddFinalizer,
     SetStatus(Vec<Ingress>),
-    /// The finalizer is removed after the load balancer, so that Kubernetes can delete the Service.
+    /// The finalizer is removed after the load balancer was removed, so that Kubernetes can delete the Service.
     RemoveFinalizer {
         /// Whether this write also empties the status. `false` means that an earlier write has emptied it.
         empties_status: bool,
     },
-    /// This controller stops to manage the Service. The finalizer is removed, and the status stays as it is.
+    /// This controller ends its management of the Service. The finalizer is removed, and the status stays as it is.
     EndManagement,
 }
 
@@ -312,8 +312,9 @@ pub(super) fn in_turn(provider: &dyn Provider, plans: &mut [ServicePlan]) {
 /// finalizer is not ours, because other controllers use a finalizer with the same name. Therefore
 /// `ServicePlan::leave_alone` checks by the labels of the load balancer whether the finalizer is ours.
 pub fn want(service: &KubeService) -> Want {
-    // A Service that has another type now keeps the finalizer. If this controller manages the Service again later, the
-    // finalizer makes it remove the load balancer.
+    // When this controller must not manage a Service, and the Service has another type now but is not being deleted,
+    // the finalizer stays. If the controller manages the Service again later, it sees the finalizer and removes the
+    // load balancer.
     let may_end =
         service.is_of_type_load_balancer() || service.metadata.deletion_timestamp.is_some();
     match service.left_alone {
@@ -416,9 +417,9 @@ impl ServicePlan {
     }
 
     /// Whether a new plan for the Service is made from fresh data in this sync pass. This is so when the plan has a
-    /// write. It is also so when an obstacle (a reason why something can't be done) may be gone, when a missing object
-    /// of an unfinished plan may exist now, or when the management of the load balancer had ended and may have begun
-    /// again.
+    /// write. It is also so when fresh data may show more to do: an obstacle (a reason why something can't be done) may
+    /// be gone, an object for which an unfinished plan waits may exist now, or the management of the load balancer had
+    /// ended and may have begun again.
     pub(super) fn is_taken_up(&self) -> bool {
         let outcome = &self.cloud.outcome;
         self.has_writes()
@@ -438,9 +439,9 @@ impl ServicePlan {
         }
     }
 
-    /// Returns the changes in the cloud that can be made now. A change that removes the Service from the load balancer
-    /// which it leaves is not among them until all other changes were made and the status was written. By then, the
-    /// labels of the new load balancer name the Service.
+    /// Returns the changes in the cloud that can be made now. When the Service leaves a load balancer, the change that
+    /// removes it from there is returned only after all other changes were made and the status was written. By then,
+    /// the labels of the new load balancer name the Service.
     pub fn changes_now(&self) -> impl Iterator<Item = &dyn Change> {
         let now = &self.changes[usize::from(self.first_write().is_some())..];
         let leaves = matches!(now, [ServiceChange::Leave(_), ..]);
@@ -472,7 +473,8 @@ impl ServicePlan {
         self.want == Want::Ensure && has_status && lacks
     }
 
-    /// Whether `rests_on_project` can still become `true` after the data that the plan needs were read.
+    /// Whether `rests_on_project` is or can still become `true`, because the plan is made again after the data that it
+    /// needs were read.
     fn may_rest_on_project(&self) -> bool {
         let cloud = &self.cloud;
         !cloud.carries_uid && (self.obstacle.is_none() || cloud.needs.services)
@@ -514,8 +516,8 @@ impl ServicePlan {
     }
 }
 
-/// Removes the changes that must not be made while the cluster's identity is not known. Nothing is created, because
-/// a created object would later seem to belong to another cluster. Nothing is deleted, because the object may
+/// Removes the changes that must not be made while the cluster's identity (a UID) is not known. Nothing is created,
+/// because a created object would later seem to belong to another cluster. Nothing is deleted, because the object may
 /// belong to another cluster. A load balancer that carries the UID of its Service is still synced.
 fn without_identity(cloud: LoadBalancerPlan, want: Want) -> LoadBalancerPlan {
     let held = |then: &str| Finding::warning(want.failed(), format!("{NO_IDENTITY}; {then}"));
@@ -553,7 +555,7 @@ impl Write for ServiceChange {
 }
 
 impl ServiceWrite {
-    /// Whether this controller stops to manage the Service with this write.
+    /// Whether this write ends the management of the Service by this controller.
     pub(super) fn ends_management(&self) -> bool {
         matches!(self, ServiceWrite::RemoveFinalizer { .. } | ServiceWrite::EndManagement)
     }

@@ -31,8 +31,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// How many plans a Service gets in one sync pass. For example, the first plan creates a load balancer, the second one
-/// attaches it, and the third one finds nothing left to do. A Service that needs more plans is continued in the next
-/// sync pass. If its plans have written nothing, it counts as failed.
+/// attaches it to the Network, and the third one finds nothing left to do. A Service that needs more plans is continued
+/// in the next sync pass. If its plans have written nothing, it counts as failed.
 const PLANS_AT_MOST: u32 = CONFLICT_TRIES;
 
 /// The controller of Services, with the state that is kept from one sync pass to the next.
@@ -48,7 +48,7 @@ pub struct ServiceController {
     /// uses the load balancer or the name that they want.
     pub(super) queued: Vec<Task>,
     pub(super) certificates: CertificateSearch,
-    /// The Services that get no traffic, as the last comparison of all load balancers has shown.
+    /// The Services that get no traffic, as seen when all Services were last compared with their load balancers.
     pub(super) outages: ServiceOutages,
 }
 
@@ -144,8 +144,8 @@ impl ServiceController {
     ///
     /// An execution is stopped when its Service was changed or deleted. When only nodes, or other Services on the same
     /// load balancer, have changed, it is stopped only if its changes take something away. Those changes may be wrong
-    /// now. For example, a new target may have to be added before an old one is removed, or a target may belong to
-    /// another owner. Changes that only add targets do no harm, and the next plan corrects them.
+    /// now. For example, a new target may have to be added before an old one is removed, or the target that is removed
+    /// may belong to somebody else now. Changes that only add targets do no harm, and the next plan corrects them.
     ///
     /// A waiting Service that has changed leaves the queue, because it may want another load balancer now. It gets a
     /// new plan at once.
@@ -230,8 +230,8 @@ impl ServiceSync<'_> {
         tasks
     }
 
-    /// Puts off the work on these Services, and makes their next plans due at once. Without this, the differences that
-    /// a comparison has found would stay until the next comparison.
+    /// Puts off the work on these Services, and makes their next plans due at once. Otherwise a difference between a
+    /// Service and its load balancer would stay until all Services are next compared with their load balancers.
     fn leave(&mut self, tasks: &[Task]) {
         for task in tasks {
             let object = task.service.object().for_people();
@@ -242,7 +242,8 @@ impl ServiceSync<'_> {
 
     /// Ends tasks that have used all plans which a sync pass allows, or that are not allowed to write any more. A task
     /// that has written nothing counts as failed and is tried again after a wait. Without the wait, it would be tried
-    /// again at once in each sync pass, and no comparison of all Services would count as complete.
+    /// again at once in each sync pass, and the regular comparison of all Services with their load balancers would
+    /// never count as complete.
     fn leave_or_fail(&mut self, tasks: Vec<Task>) {
         let is_closed = self.is_closed;
         let is_left = |task: &Task| is_closed || task.has_changed;
@@ -449,9 +450,9 @@ impl ServiceSync<'_> {
         if self.for_people {
             task.made.extend(result.made.iter().map(|made| made.json()));
         }
-        // A plan that is made from the answer to the creation of a load balancer, and shows that nothing is left to
-        // change there. `None` when nothing was created or when changes are left. A Service that moves gets no such
-        // plan, because the answer does not show the load balancer that the Service leaves.
+        // This is `Some` when a plan that is made from the answer to the creation of a load balancer shows that nothing
+        // is left to change. The value is that plan. A Service that moves to another load balancer gets no such plan,
+        // because the answer does not show the load balancer that the Service leaves.
         let mut in_order = None;
         if let (End::PlanAgain(Some(shown)), Some(observed)) = (&result.end, observed)
             && !plan.cloud.outcome.moves()
@@ -509,7 +510,8 @@ impl ServiceSync<'_> {
     }
 
     /// Ends the work on a Service for which the cloud refused some changes. The status that was planned is still
-    /// written. When the Service moves, its previous load balancer still serves it, and its status stays as it is.
+    /// written. When the Service moves to another load balancer, its previous load balancer still serves it, and its
+    /// status stays as it is.
     fn refused(&mut self, mut task: Task, mut plan: ServicePlan, why: String) -> Option<Task> {
         if !plan.cloud.outcome.moves() {
             match self.write(&mut task, &mut plan) {
@@ -589,7 +591,7 @@ impl ServiceSync<'_> {
 
     fn not_written(&mut self, task: Task, plan: ServicePlan, error: &KubeError) -> Option<Task> {
         if error.is_not_found() {
-            // The Service does not exist any more, so nothing is left to do.
+            // The Service does not exist any more, so it needs no status and no other try.
             task.warn_of_leftover();
             return None;
         }
@@ -707,7 +709,8 @@ impl Task {
     }
 }
 
-/// Stores the ID of this execution for each object in the cloud that its plan claims, i.e. wants to change or create.
+/// Stores the ID of this execution (the changes of one Service) for each object in the cloud that its plan claims, i.e.
+/// wants to change or create.
 fn note(claimed: &mut HashMap<Claim, u64>, execution: &Execution<Work>) {
     claimed.extend(execution.subject.claims.iter().cloned().map(|claim| (claim, execution.id)));
 }
