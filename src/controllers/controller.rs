@@ -77,9 +77,9 @@ impl Selection {
     }
 
     /// Returns all nodes. When a person selected the objects, the result has complete Node objects that were read at
-    /// most `table_max_age` ago. Otherwise two reads are distinguished: a table with a few columns of each node is read
-    /// again when it is older than `table_max_age`, and the complete Node objects only when they are older than
-    /// `whole_max_age`.
+    /// most `table_max_age` ago. Otherwise the last known nodes are brought up to date: a table with a few columns of
+    /// each node is read again when it is older than `table_max_age`, and the complete Node objects only when they are
+    /// older than `whole_max_age`.
     pub(super) fn nodes(
         &self,
         apis: &Apis,

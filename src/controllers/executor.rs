@@ -22,7 +22,7 @@ use std::thread::Scope;
 use std::time::{Duration, Instant};
 
 /// How long the executor waits after the start of an action before it asks the cloud whether the action has ended. A
-/// next change that does not have to wait for the end of the action is sent after the same time. When the executor must
+/// following change that need not wait for the end of the action is sent after the same time. When the executor must
 /// ask again, each further wait is longer, up to [`LONGEST_PAUSE`]. Most actions take about a second, so an earlier
 /// request would be wasted.
 const FIRST_PAUSE: Duration = Duration::from_millis(1200);

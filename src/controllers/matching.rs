@@ -249,9 +249,10 @@ impl<'a> MatchIndex<'a> {
         Some(Finding::warning(Reason::ServerClaimedTwice, message))
     }
 
-    /// Returns the first of the addresses `ips` that another node also has or asks for. When an initialised node
-    /// already has the address, the node keeps it, whatever other kubelets write. A new node can't take an address from
-    /// an initialised node. When two new nodes ask for the same address, neither of them gets it.
+    /// Returns the first of the addresses `ips` that another node also has, or that the kubelet of another node also
+    /// asks for. When an initialised node already has the address, the node keeps it, whatever other kubelets write. A
+    /// new node can't take an address from an initialised node. When two new nodes ask for the same address, neither of
+    /// them gets it.
     pub fn shared_address(
         &self,
         node: &KubeNode,

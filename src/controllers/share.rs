@@ -77,8 +77,8 @@ impl CallShare {
         self.at(now, |bucket| bucket.left >= AT_ONCE.into())
     }
 
-    /// Adds the calls that the share has got back by `now`. Then passes the bucket to `ask`, and returns the result of
-    /// `ask`.
+    /// Adds the calls that the share has got back by `now`. Then calls `ask` with the state of the share, and returns
+    /// the result.
     fn at<T>(&self, now: Instant, ask: impl FnOnce(&mut ShareBucket) -> T) -> T {
         let mut bucket = lock(&self.bucket);
         let passed = now.saturating_duration_since(bucket.at);
@@ -90,8 +90,8 @@ impl CallShare {
 }
 
 impl Payer {
-    /// Returns a payer for an object in another namespace. Its changes are charged to the same share of API calls as
-    /// before, but they do not stop when the share is used up.
+    /// Returns a payer for an object in another namespace. The calls for that object are charged to the same share of
+    /// API calls as those of this payer, but its changes do not stop when the share is used up.
     pub(super) fn of_another(&self) -> Payer {
         Payer { share: Arc::clone(&self.share), can_stop: false }
     }
@@ -140,8 +140,8 @@ mod tests {
         assert!(!share.is_full(at(3600)));
     }
 
-    /// At any time, the number of calls that were made is at most the sum of a full share, the calls that came back,
-    /// and the calls of the largest single charge.
+    /// At any time, the number of calls that were made is at most the sum of three numbers: a full share, the calls
+    /// that the share got back in the meantime, and the calls of the largest single charge.
     #[test]
     fn never_more_than_the_share_and_what_came_back() {
         let mut seed = 1_u64;

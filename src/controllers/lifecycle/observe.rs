@@ -174,9 +174,9 @@ impl Observation<'_> {
         Ok(facts)
     }
 
-    /// Returns facts about the servers in `missing`, which the API did not find by their IDs. A server that is not in
-    /// `list` either counts as deleted. When `list` has fewer than `at_least` servers, it may come from another
-    /// account. The fact then says that no server of another node is visible.
+    /// Returns facts about the servers in `missing`, which the API (Cloud or Robot) did not find by their IDs. A server
+    /// that is not in `list` either counts as deleted. When `list` has fewer than `at_least` servers, it may come from
+    /// another account. The fact then says that no server of another node is visible.
     fn second_witness(
         &self,
         missing: Vec<InstanceId>,
@@ -203,7 +203,8 @@ impl Observation<'_> {
 #[derive(Default)]
 struct FoundServers {
     facts: Facts,
-    /// The servers for which the API answered "not found". Only this answer is a sign that a server was deleted.
+    /// The servers for which the API (Cloud or Robot) answered "not found". Only this answer is a sign that a server
+    /// was deleted.
     missing: Vec<InstanceId>,
     failures: usize,
 }
@@ -216,8 +217,9 @@ impl FoundServers {
         self.facts.extend(listed);
     }
 
-    /// Stores whether a server is off, or that the API did not find it. Stores nothing when the call was delayed
-    /// because of the rate limit. Returns an error when calls for other servers would fail as well.
+    /// Stores the result of a read of one server: whether the server is off, or that the API (Cloud or Robot) did not
+    /// find it. Stores nothing when the call was delayed because of the rate limit. Returns an error when calls for
+    /// other servers would fail as well.
     fn note(
         &mut self,
         id: InstanceId,

@@ -35,7 +35,7 @@ use std::time::{Duration, Instant};
 
 pub const NAME: &str = "cloud-node-controller";
 
-/// A list of servers that is younger than this is always new enough for a write. Without this limit, a very short
+/// The shortest limit for the age of a list of servers from which a write is planned. Without it, a very short
 /// `HCLOUD_SERVER_CACHE_MAX_AGE` would make even the list that the sync pass has just read too old.
 const YOUNGEST: Duration = Duration::from_secs(1);
 

@@ -403,7 +403,7 @@ impl NodePlan {
     }
 
     /// Plans the labels of an initialised node. Its provider ID and taints are not changed any more. When `from_server`
-    /// is empty, the labels that came from the server before stay as they are.
+    /// is empty, the labels that came from the server earlier stay as they are.
     fn follow_labels(&mut self, from_server: FromServer) {
         if is_uninitialized(&self.node) || self.node.spec.provider_id.is_empty() {
             return;
@@ -481,7 +481,7 @@ impl NodePlan {
             }
         }
         if taints.is_some() {
-            // The plan displays this text, because the taint is removed in the last write.
+            // In the output of commands, this text explains why the taint is removed. Its removal is the last write.
             let source = Source::Rule("removed when everything else is set");
             other_fields.push(Field::new(UNINITIALIZED_TAINT, Some("set".into()), None, source));
         }

@@ -52,7 +52,7 @@ pub struct RouteSettings {
     /// The shortest time from the beginning of one comparison of the routes to the next. This is the setting
     /// `--route-reconciliation-period`.
     pub reconciliation_period: Duration,
-    /// How old the list of servers may be from which a sync plans its writes. This is the setting
+    /// The greatest age of the list of servers from which a sync plans its writes. This is the setting
     /// `HCLOUD_SERVER_CACHE_MAX_AGE`.
     pub server_cache_max_age: Duration,
 }

@@ -54,7 +54,8 @@ struct DesiredRoutes {
     /// Whether the pod CIDRs of the node are set and valid. Otherwise the node may need any route to its server, so no
     /// such route is deleted.
     is_settled: bool,
-    /// Whether the node has an IPv6 pod CIDR. It gets no route, because the network supports only IPv4 routes.
+    /// Whether the node has an IPv6 pod CIDR. No route leads to this CIDR, because the network supports only IPv4
+    /// routes.
     has_ipv6: bool,
 }
 
@@ -303,7 +304,7 @@ impl<'a> Planner<'a> {
     ///
     /// A needed route that nothing blocks is still added, because an addition does no harm. A blocked route replaces
     /// the other route only when it is certain that the Network belongs to this cluster. Routes that this program has
-    /// added in such a doubtful state are no proof of that.
+    /// added while this was not certain are no proof of it.
     fn withdraw_doubtful(&mut self) {
         let (inputs, network) = (self.inputs, self.inputs.network);
         // `theirs` are the routes that may belong to another cluster: routes within `--cluster-cidr` that lead to an

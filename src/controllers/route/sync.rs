@@ -22,12 +22,13 @@ use std::time::{Duration, Instant};
 /// need several plans. This number is enough for a hundred deletions. The next sync makes the changes that are left.
 const PLANS_AT_MOST: u32 = 40;
 
-/// How old the data of a plan may be when a route is added. If the node was deleted in the meantime, the new route does
-/// no harm, because the node's pods do not exist any more. The next sync deletes the route.
+/// A route is added only if the data of its plan were read at most this long ago. If the node was deleted in the
+/// meantime, the new route does no harm, because the node's pods do not exist any more. The next sync deletes the
+/// route.
 const ADDS_WITHIN: Duration = Duration::from_secs(60);
 
-/// How old the data of a plan may be when a route is deleted. If the setting `HCLOUD_SERVER_CACHE_MAX_AGE` is shorter,
-/// it is used instead.
+/// A route is deleted only if the data of its plan were read at most this long ago. If the setting
+/// `HCLOUD_SERVER_CACHE_MAX_AGE` is shorter, it is used instead.
 const DELETES_WITHIN: Duration = Duration::from_secs(10);
 
 /// The result of a sync of the Network's routes.

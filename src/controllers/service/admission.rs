@@ -39,9 +39,9 @@ struct Admitted {
     /// The version of the Service for which the controller is allowed to plan. While a change waits because the
     /// namespace has no API calls left, the spec and the annotations are those from before that change.
     service: Arc<KubeService>,
-    /// The share of API calls that is charged until the last change of the Service is carried out. `None` means that no
-    /// share is charged, because that change is already carried out, or because the Service existed when this process
-    /// started.
+    /// The share of API calls that is charged until the latest change of the Service is carried out. `None` means that
+    /// no share is charged, because that change is already carried out, or because the Service existed when this
+    /// process started.
     payer: Option<Payer>,
     /// The Service as it was before the change that is being carried out. The change can move the Service away from a
     /// load balancer that other Services share. The calls for those Services are then charged to the same share.
@@ -253,8 +253,9 @@ impl Admission {
         }
         let known = self.admitted.get_mut(&service.metadata.uid)?;
         known.service = as_before(service, &known.service);
-        // While a change of the spec waits, another part of the Service can change as well, e.g. the finalizer. Anybody
-        // could repeat such changes without end, so their calls are charged to the namespace's share.
+        // While a change of the spec has to wait for the namespace's API calls to come back, another part of the
+        // Service can change as well, e.g. the finalizer. Anybody could repeat such changes without end, so their calls
+        // are charged to the namespace's share.
         if agenda.news(&known.service) == News::Changed {
             known.payer = Some(own);
         }
@@ -289,8 +290,7 @@ impl Admission {
     }
 }
 
-/// Returns one payer (a payer names the share of API calls that is charged) for each different share in the list, so
-/// that no share is charged twice.
+/// Returns one of the payers for each share of API calls that they are charged to, so that no share is charged twice.
 pub(super) fn different(payers: impl IntoIterator<Item = Payer>) -> Vec<Payer> {
     let mut different: Vec<Payer> = Vec::new();
     for payer in payers {
@@ -302,8 +302,8 @@ pub(super) fn different(payers: impl IntoIterator<Item = Payer>) -> Vec<Payer> {
     different
 }
 
-/// Subtracts the full number of API calls from each of these shares. Without the other namespaces, each namespace alone
-/// would have caused all these calls.
+/// Subtracts the full number of API calls from the share of each payer. The calls are not divided, because each payer
+/// alone would have caused all of them.
 pub(super) fn charge(payers: &[Payer], calls: u64) {
     for payer in payers {
         payer.share.charge(calls as f64, clock::now());
@@ -321,8 +321,8 @@ fn asks_otherwise(one: &Arc<KubeService>, other: &Arc<KubeService>) -> bool {
         && (one.spec != other.spec || one.metadata.annotations != other.metadata.annotations)
 }
 
-/// Returns the Service as it was `before` a change that still waits, but with the resource version, finalizers and
-/// status of `now`.
+/// Returns the Service as it was `before` a change that must wait, because the namespace has no API calls left. The
+/// resource version, finalizers and status are those of `now`.
 fn as_before(now: &Arc<KubeService>, before: &Arc<KubeService>) -> Arc<KubeService> {
     if before.metadata.resource_version == now.metadata.resource_version {
         return Arc::clone(before);

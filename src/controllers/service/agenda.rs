@@ -21,8 +21,8 @@ use std::time::{Duration, Instant};
 /// searched at the usual intervals again.
 const QUIET_PERIOD: Duration = Duration::from_secs(24 * 3600);
 
-/// A list of load balancers that is older than this is too old for a write. The time is real time, even when the
-/// program's clock runs faster in a test, because reads and plans take real time there, too.
+/// A list of load balancers that was requested longer ago than this is too old for a write. The time is real time, even
+/// when the program's clock runs faster in a test, because reads and plans take real time there, too.
 const LIST_MAX_AGE: Duration = Duration::from_secs(5);
 
 /// Decides when plans for Services are made, and when to search for orphans (load balancers whose Service does not
@@ -94,8 +94,8 @@ type Lists = (Weak<Vec<Arc<KubeService>>>, Weak<Vec<Arc<KubeNode>>>);
 struct PlannedFacts {
     service: u64,
     dependencies: u64,
-    /// The version of the Service in the last list, when a newer version was planned or written. A list that still
-    /// shows the older version is old.
+    /// The resource version that the last list showed, if a newer version of the Service was planned or written. A list
+    /// that still shows this version is old.
     superseded: Option<String>,
     /// Whether the last plan was not carried out completely. A new plan is then due at once, even when the Service did
     /// not change.
@@ -190,8 +190,9 @@ impl Agenda {
     }
 
     /// Whether nothing has to be done now. This is so when the lists of Services and nodes are the same as at a time
-    /// when no Service needed a plan, and no comparison or retry is due. Secrets, and Services whose type is not
-    /// LoadBalancer, are not part of these lists. When such objects matter, the answer is `false`.
+    /// when no Service needed a plan, and neither a retry nor the regular comparison of all Services with their load
+    /// balancers is due. Secrets, and Services whose type is not LoadBalancer, are not part of these lists. When such
+    /// objects matter, the answer is `false`.
     pub(super) fn is_settled(&self, seen: &SeenObjects, now: Instant) -> bool {
         let is_retry_due = |service: &Arc<KubeService>| {
             self.schedule.backoff.is_retry_due(&service.metadata.uid, now)
@@ -258,7 +259,7 @@ impl Agenda {
         }
     }
 
-    /// Returns the version that the Service has in the last list, if `service` has another version.
+    /// Returns the resource version that the last list shows for this Service, if `service` itself has another one.
     fn superseded(&self, service: &KubeService) -> Option<String> {
         let (_, listed) = self.seen.get(&service.metadata.uid)?;
         let is_newer = *listed != service.metadata.resource_version;

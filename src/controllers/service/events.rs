@@ -27,7 +27,7 @@ pub(super) fn findings(apis: &Apis, plan: &ServicePlan) {
         && plan.cloud.outcome.is_in_order()
         && plan.changes_now().next().is_none()
         && !fails(plan);
-    // No change was made, so no other event says that the failure has ended.
+    // No change was made, so no other event says that the failure has ended. The event that is written here says so.
     if is_right && recovered(apis, plan.object.seen_by(source(apis))) {
         let ensured = Finding::info(Reason::EnsuredLoadBalancer, ENSURED);
         report(apis, &plan.object, [ensured]);

@@ -1,5 +1,5 @@
-//! Finds the Services that get no traffic, and the causes of failed health checks. The cloud provider names each cause,
-//! except that a server is off: the list of servers shows this.
+//! Finds the Services that get no traffic, and the causes of failed health checks. The cloud provider names these
+//! causes, with one exception: whether a server is off comes from the list of servers.
 //!
 //! Which targets count as healthy is decided only in
 //! [`Balancer::target_counts`](crate::provider::Balancer::target_counts).
@@ -24,7 +24,7 @@ use std::time::Duration;
 /// target is not reported as an outage.
 const GRACE: Duration = Duration::from_secs(3 * 60);
 
-/// The number of targets with the same cause whose names are listed in a message.
+/// How many names of unhealthy targets with the same cause are listed in a message.
 const NAMES_SHOWN: usize = 3;
 
 /// Adds the cause to each failed health check of the Services' ports. A server counts as off when the last list of

@@ -23,17 +23,17 @@ pub const NAME: &str = "service-lb-controller";
 /// identifies the cluster.
 const IDENTITY: (&str, &str) = ("default", "kubernetes");
 
-/// The message for the operator when the cluster's identity is not known. Without the identity, nothing is created or
-/// deleted.
+/// The message for the operator when the cluster's identity (a UID) is not known. Without the identity, nothing is
+/// created or deleted.
 pub(super) const NO_IDENTITY: &str = "the Service default/kubernetes, whose UID names this cluster on its load \
     balancers, does not exist, and no Lease remembers the UID: the API server creates the Service by itself within a \
     minute of its start";
 
 const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 
-/// How many Services of one namespace can be in a group, i.e. share a load balancer. The largest load balancer has
-/// fewer ports than this. When a namespace has more Services in a group, the youngest of them are ignored in the plans
-/// of the other Services.
+/// How many Services of one namespace can be in a group, i.e. share a load balancer. No load balancer has so many
+/// ports, so the limit does not restrict a useful group. When a namespace has more Services in a group, the youngest of
+/// them are ignored in the plans of the other Services.
 const GROUP_AT_MOST: usize = 100;
 
 /// Settings of the service controller.

@@ -71,8 +71,8 @@ pub(super) fn find(
         let snapshot = apis.load_balancers(&[], clock::since(begun), urgency)?;
         apis.any_services(clock::since(snapshot.answered))?;
         apis.load_balancer_services(clock::since(snapshot.answered), ReadFrom::Latest)?;
-        // When the cluster has no Services, this process may not have read the nodes yet. The nodes are needed now,
-        // because a target belongs to this cluster only when its server is the server of a node.
+        // When the cluster has no Services, this process may not have read the nodes yet. The nodes are needed now to
+        // find out which targets of a load balancer are servers of this cluster.
         if seen.is_none() {
             seen = Some(apis.nodes.whole(Duration::MAX, ReadFrom::Cache)?);
         }
@@ -111,7 +111,7 @@ fn orphans(
 }
 
 /// Finds, counts and reports the orphans (load balancers whose Service does not exist) after the daemon has compared
-/// all Services. Deletes the orphans when a setting asks for that.
+/// all Services with their load balancers. Deletes the orphans when a setting asks for that.
 pub(super) fn look_after(
     apis: &Apis,
     settings: &ServiceSettings,

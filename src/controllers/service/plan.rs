@@ -287,8 +287,8 @@ pub(super) fn in_turn(provider: &dyn Provider, plans: &mut [ServicePlan]) {
             }
         }
         let new = plan.new_name();
-        // When the name does not come from an annotation, the second Service gets another name by itself, so its plan
-        // is not refused.
+        // Two Services can want a new load balancer of the same name. When the name of the second one does not come
+        // from an annotation, its plan is not refused, because the provider will choose another name for it.
         let is_default = |new: &Sourced<String>| !matches!(new.source, Source::Annotation(_));
         let may_change = new.is_some_and(is_default);
         let new = new.map(|new| (format!("{}: ", new.source), new.value.clone()));
@@ -473,8 +473,8 @@ impl ServicePlan {
         self.want == Want::Ensure && has_status && lacks
     }
 
-    /// Whether `rests_on_project` is or can still become `true`, because the plan is made again after the data that it
-    /// needs were read.
+    /// Whether the plan may turn out to be right only in the right project. `rests_on_project` decides this when the
+    /// plan is made again with all the data that it needs.
     fn may_rest_on_project(&self) -> bool {
         let cloud = &self.cloud;
         !cloud.carries_uid && (self.obstacle.is_none() || cloud.needs.services)

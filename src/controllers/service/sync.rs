@@ -108,7 +108,7 @@ pub(super) struct Task {
     waits_for: Option<u64>,
 }
 
-/// What an execution works on: the Service, and the plan that contains its changes.
+/// What an execution (the changes of one Service) works on: the Service, and the plan that contains its changes.
 pub(super) struct Work {
     task: Task,
     plan: ServicePlan,
@@ -123,19 +123,21 @@ pub(super) struct Work {
 type Plans = (Option<Arc<ObservedServices>>, Vec<ServicePlan>);
 
 impl ServiceController {
-    /// Returns the tasks of all Services whose changes are being made, or wait for the changes of another Service.
+    /// Returns the tasks of all Services whose changes are being made, or that wait until the changes of another
+    /// Service have ended.
     pub(super) fn tasks(&self) -> impl Iterator<Item = &Task> {
         let executed = self.executor.executions().iter().map(|execution| &execution.subject.task);
         executed.chain(&self.queued)
     }
 
-    /// Returns the UIDs of the Services whose changes are being made, or wait for the changes of another Service.
+    /// Returns the UIDs of the Services whose changes are being made, or that wait until the changes of another Service
+    /// have ended.
     pub(super) fn busy(&self) -> HashSet<&str> {
         self.tasks().map(Task::uid).collect()
     }
 
-    /// Returns the payers (namespaces' shares of API calls) of the Services whose changes are being made, or wait for
-    /// the changes of another Service.
+    /// Returns the payers (namespaces' shares of API calls) of the Services whose changes are being made, or that wait
+    /// until the changes of another Service have ended.
     pub(super) fn payers(&self) -> Vec<Payer> {
         self.tasks().filter_map(|task| task.payer.clone()).collect()
     }

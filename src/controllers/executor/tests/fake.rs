@@ -118,8 +118,8 @@ impl Fake {
         executor
     }
 
-    /// Makes the changes of these lists with an executor of [`Executor::in_turn`], and returns when all have ended.
-    /// Each list comes with the time by which its first change must be sent.
+    /// Makes the changes of these lists with an executor that [`Executor::in_turn`] creates, and returns when all have
+    /// ended. Each list comes with the time by which its first change must be sent.
     pub(super) fn run_in_turn(
         &self,
         lists: Vec<(Option<Instant>, Vec<Step>)>,
