@@ -44,8 +44,8 @@ pub struct Proposal {
 }
 
 impl Proposal {
-    /// Adds the changes of another proposal for the same object. When both proposals have an `obstacle`, only the first
-    /// obstacle is kept.
+    /// Adds the changes of another proposal for the same object. When both proposals have an `obstacle` (a reason why
+    /// something can't be done), only the first one is kept.
     pub fn and(mut self, other: Proposal) -> Proposal {
         self.changes = [self.changes, other.changes].into_iter().collect();
         self.obstacle = self.obstacle.or(other.obstacle);
@@ -166,7 +166,7 @@ impl Failure {
 #[derive(Debug)]
 pub struct Outage {
     pub error: cache::CacheError,
-    /// The work that could not be done, e.g. `2 nodes wait`. The text is empty when no work was left.
+    /// A text about the work that could not be done, e.g. `2 nodes wait`. The text is empty when no work was left.
     pub waiting: String,
 }
 

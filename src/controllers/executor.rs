@@ -60,7 +60,8 @@ pub(super) struct Executor<T> {
     last_id: u64,
     /// How many requests for the state of actions have failed since the last one that was answered.
     unanswered: u32,
-    /// Whether the changes of one object are sent only after those of the object before, see [`Executor::in_turn`].
+    /// Whether the changes of an object are sent only after all changes of the previous object, see
+    /// [`Executor::in_turn`].
     is_in_turn: bool,
     /// Whether the cloud has ever answered "busy" to a change of this executor.
     was_busy: bool,
@@ -507,8 +508,9 @@ impl<T> Execution<T> {
             && asked.any(|running| now.saturating_duration_since(running.since) > LONGEST_ACTION)
     }
 
-    /// Takes the object's next change that was not sent yet, and returns it. When this change must not be made now,
-    /// drops all remaining changes and returns `None`.
+    /// Takes the object's next change that was not sent yet, and returns it. When this change would remove the last
+    /// target of a load balancer, and no new target could be added before, drops all remaining changes and returns
+    /// `None`.
     fn next_change(&mut self) -> Option<Box<dyn Change>> {
         let change = self.queue.pop_front()?;
         let has_no_other = self.result.is_target_refused

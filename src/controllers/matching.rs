@@ -122,8 +122,8 @@ pub enum MatchOutcome<'a> {
     /// The provider ID has the prefix of this cloud, but the server that it names can't be looked up. The text says
     /// why.
     Unknown(String),
-    /// The node has no provider ID, and no server could be assigned to it with certainty. The finding tells the
-    /// operator why.
+    /// The node has no provider ID, and no server could be assigned to it with certainty. The finding (a message for
+    /// the operator) says why.
     Unmatched(Finding),
 }
 

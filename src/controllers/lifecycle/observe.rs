@@ -10,8 +10,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// When more nodes than this are not ready, their servers are read by one list and not one by one, unless the list
-/// would take more API calls.
+/// When more nodes than this are not ready, their servers are read by a list and not one by one, unless the list would
+/// take more API calls.
 const READ_AT_MOST: usize = 20;
 
 /// How many dedicated servers a list must contain before a server that is missing in it counts as deleted. A list with

@@ -39,8 +39,8 @@ pub const NAME: &str = "cloud-node-controller";
 /// `HCLOUD_SERVER_CACHE_MAX_AGE` would make even the list that the sync pass has just read too old.
 const YOUNGEST: Duration = Duration::from_secs(1);
 
-/// How many nodes are planned and written in one batch, for each thread that writes. The limit keeps few plans in
-/// memory at the same time.
+/// How many nodes are planned and written in one batch, multiplied by the number of threads that write. The limit keeps
+/// few plans in memory at the same time.
 const NODES_FOR_EACH_WRITER: usize = 10;
 
 /// How long a new node without a matching server can stay not ready before it is reported as probably left over. Its

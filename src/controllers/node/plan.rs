@@ -33,10 +33,10 @@ pub struct NodeFacts {
     /// The node for which the plan was made.
     pub node: KubeNode,
     pub server: ServerMatch,
-    /// The addresses, each with its present value, its desired value, and the source of the desired value.
+    /// The addresses, each with its present value, its desired value, and where the desired value comes from.
     pub address_fields: Vec<Field>,
-    /// The labels, the provider ID and the taints, each with its present value, its desired value, and the source of
-    /// the desired value.
+    /// The labels, the provider ID and the taints, each with its present value, its desired value, and where the
+    /// desired value comes from.
     pub other_fields: Vec<Field>,
 }
 
@@ -148,8 +148,8 @@ impl NodePlan {
     }
 
     /// Returns how new the lists of servers must be before this plan is carried out. `young` is the greatest age of a
-    /// list for a write, `begun` is the start of the sync pass, and `first_seen` is the time when the node was seen for
-    /// the first time.
+    /// list from which a write is planned, `begun` is the start of the sync pass, and `first_seen` is the time when the
+    /// node was seen for the first time.
     pub(super) fn needs(
         &self,
         young: Duration,
@@ -286,8 +286,8 @@ impl NodePlan {
         Finding::warning(Reason::PossibleNodeDeletion, message)
     }
 
-    /// Adds a finding (a message for the operator). When the node is not initialised yet, the finding also counts as
-    /// the obstacle because of which nothing is written.
+    /// Adds a finding (a message for the operator). When the node is not initialised yet, the finding also becomes the
+    /// obstacle of the plan (the reason why nothing is written).
     fn block_if_new(&mut self, finding: Finding) {
         if is_uninitialized(&self.node) {
             self.obstacle = Some(finding);
@@ -395,8 +395,9 @@ impl NodePlan {
         }
     }
 
-    /// Makes the finding (a message for the operator) the obstacle of the plan. The addresses stay unchanged, and a new
-    /// node keeps its taint `uninitialized`. The labels of an initialised node are still corrected.
+    /// Makes the finding (a message for the operator) the obstacle of the plan (the reason why something can't be
+    /// done). The addresses stay unchanged, and a new node keeps its taint `uninitialized`. The labels of an
+    /// initialised node are still corrected.
     fn blocked(&mut self, finding: Finding, from_server: FromServer) {
         self.obstacle = Some(finding);
         self.follow_labels(from_server);

@@ -505,8 +505,8 @@ impl<'a> Planner<'a> {
             let fix = "delete routes that are not needed, or use an overlay network";
             findings.push(Finding::warning(Reason::RouteLimitNear, why).with_fix(fix));
         }
-        // When a node's server is not in the network, stale routes to the node's pods are not reported. The message
-        // about the node itself already says more.
+        // When a node's server is not in the network, stale routes (routes to a server without a node) to the node's
+        // pods are not reported. The message about the node itself already says more.
         let lost = self.desired.iter().filter(|desired| desired.gateway.is_none());
         let lost: Vec<&Ipv4Net> = lost.flat_map(|desired| &desired.cidrs).collect();
         let is_lost = |row: &RouteRow| lost.iter().any(|net| overlap(**net, row.destination));

@@ -112,7 +112,7 @@ impl RoutePlan {
     }
 
     /// Records in the plan that the cloud refused this change. If the change adds the route of a node, the error
-    /// becomes the `obstacle` in the plan of the node.
+    /// becomes the `obstacle` (the reason why something can't be done) in the plan of the node.
     pub(super) fn block(&mut self, change: &RouteChange, error: &ProviderError) {
         let mut nodes = self.nodes.iter_mut();
         let node = nodes.find(|node| Some(&node.object.name) == change.node.as_ref());
@@ -124,8 +124,8 @@ impl RoutePlan {
         }
     }
 
-    /// Removes all changes and findings from the plan. The changes and findings may be wrong, because the API of
-    /// Kubernetes or of the cloud did not answer and its data are missing.
+    /// Removes all changes and findings (messages for the operator) from the plan. They may be wrong, because the API
+    /// of Kubernetes or of the cloud did not answer and its data are missing.
     pub(super) fn forget_changes(&mut self) {
         self.changes.clear();
         self.findings.clear();

@@ -132,7 +132,8 @@ pub fn trouble(plan: &ServicePlan) -> Option<Trouble> {
              become healthy"
         ));
     }
-    // A server that is off is left out, because the check `servers` of `ccm doctor` says what to do about it.
+    // A server that is off is left out, because another check of the command `ccm doctor`, named `servers`, says what
+    // to do about it.
     let fixed_here = by_cause.values().filter(|(_, cause)| cause.kind != CauseKind::ServerOff);
     let most = fixed_here.max_by_key(|(names, _)| names.len());
     Some(Trouble {
@@ -159,7 +160,7 @@ fn is_young(service: &KubeService, at: Timestamp) -> bool {
 pub(super) struct ServiceOutages {
     /// The UIDs of the Services without a healthy target.
     without_target: HashSet<String>,
-    /// Whether this process has already looked at the health of all Services.
+    /// Whether this process has already checked at least once which Services get no traffic.
     has_looked: bool,
 }
 

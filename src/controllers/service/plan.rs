@@ -39,8 +39,8 @@ pub type ServicePlan = Plan<ServiceChange, ServiceFacts>;
 pub struct ServiceFacts {
     pub service: Arc<KubeService>,
     pub want: Want,
-    /// The plan that the cloud provider made. Its findings, changes and status were moved from here into the plan of
-    /// the Service.
+    /// The plan that the cloud provider made for the load balancer. Its findings (messages for the operator), changes
+    /// and status were moved from here into the plan of the Service.
     pub cloud: LoadBalancerPlan,
     /// Every write that was made, as JSON. The list is filled only when a person asked for the plans.
     pub made: Vec<Value>,
@@ -93,7 +93,7 @@ pub(super) fn plan(observed: &ObservedServices, for_people: bool) -> Vec<Service
     plans
 }
 
-/// Makes the plan for one Service from this snapshot of the load balancers.
+/// Makes the plan for one Service. `snapshot` is the state of the load balancers as the cloud has shown it.
 pub(super) fn plan_for(
     observed: &ObservedServices,
     snapshot: &dyn Snapshot,

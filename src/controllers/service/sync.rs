@@ -41,7 +41,7 @@ pub struct ServiceController {
     pub management: Management,
     pub(super) agenda: Agenda,
     pub(super) admission: Admission,
-    /// The changes that are being made for Services, with one execution for each Service. An execution can continue in
+    /// The changes that are being made for Services. Each Service has an execution of its own, which can continue in
     /// the next sync pass.
     pub(super) executor: Executor<Work>,
     /// The Services that wait until an execution (the changes of another Service) has ended, because that execution
@@ -91,8 +91,8 @@ pub(super) struct Task {
     /// first refusal, the servers are read again for the next plan. After the second, the load balancer is created
     /// without the parts that can cause a refusal.
     refused: u32,
-    /// The kind of the changes in the cloud that are being made, which decides the event at their end. `None` when no
-    /// change was begun.
+    /// The kind of the changes in the cloud that are being made. It decides which event is written when the changes
+    /// have ended. `None` when no change was begun.
     kind: Option<ChangeKind>,
     /// The name and the ID of the load balancer that is being changed for the Service.
     balancer: Option<(String, u64)>,
