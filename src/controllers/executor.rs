@@ -93,7 +93,7 @@ pub(super) struct Execution<T> {
     pub(super) result: ExecutionResult,
 }
 
-/// What came of the changes of one object.
+/// The outcome of the changes of one object.
 #[derive(Default)]
 pub(super) struct ExecutionResult {
     /// The changes that were made in the cloud.
@@ -136,7 +136,7 @@ struct RunningAction {
     /// The time of the last request that asked whether the action has ended. `None` means that there was no such
     /// request yet.
     asked: Option<Instant>,
-    /// How long the executor waits after a question about this action before it asks again.
+    /// How long the executor waits, after it has asked the cloud about this action, before it asks again.
     pause: Duration,
     /// The entry for this action in the list of all that the process waits for, e.g. answers to API calls. The entry is
     /// removed when this value is dropped.
@@ -591,7 +591,7 @@ impl<T> Execution<T> {
         }
         match error.kind {
             ErrorKind::InPart => self.end(End::RefusedInPart(error)),
-            // Such an error concerns only this change, so the remaining changes of the object are still made.
+            // An error of this kind concerns only this change, so the remaining changes of the object are still made.
             ErrorKind::Other | ErrorKind::NotFound | ErrorKind::Busy if change.may_fail_alone() => {
                 self.tries = 0;
                 self.refuse(&*change, error);

@@ -186,7 +186,7 @@ impl Write for NodeChange {
     }
 }
 
-/// What came of the writes in one node's plan.
+/// The outcome of the writes in one node's plan.
 pub(super) struct AppliedPlan<Facts> {
     /// The number of writes in the first plan for the node.
     planned: usize,

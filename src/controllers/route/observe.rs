@@ -30,8 +30,8 @@ pub(super) const POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// How long it can take until the controller notices that a node was deleted and created again with the same name.
 const METADATA_MAX_AGE: Duration = Duration::from_secs(30);
 
-/// How many nodes without pod CIDRs are read again before each comparison of routes. When there are more such nodes,
-/// the rest is not read again.
+/// How many nodes without pod CIDRs are read again each time before the routes are compared with the nodes. When there
+/// are more such nodes, the rest is not read again.
 const UNASSIGNED_AT_MOST: usize = 10;
 
 /// How long after its creation a node without a pod CIDR is read again and again. In this time, kube-controller-manager
@@ -49,8 +49,8 @@ pub struct RouteSettings {
     /// The pod ranges of the cluster. The controller changes only routes to destinations within these ranges. This is
     /// the setting `--cluster-cidr`.
     pub cluster_cidrs: Vec<IpNet>,
-    /// The shortest time from the beginning of one comparison of the routes to the next. This is the setting
-    /// `--route-reconciliation-period`.
+    /// The shortest time from the beginning of one comparison of the routes with the nodes to the beginning of the
+    /// next. This is the setting `--route-reconciliation-period`.
     pub reconciliation_period: Duration,
     /// The greatest age of the list of servers from which a sync plans its writes. This is the setting
     /// `HCLOUD_SERVER_CACHE_MAX_AGE`.
@@ -62,8 +62,8 @@ pub struct RouteController {
     pub(super) settings: RouteSettings,
     pub(super) memory: RouteMemory,
     pub(super) schedule: Schedule,
-    /// A hash of the nodes and servers at the last comparison of the routes. While the hash stays the same, no change
-    /// of a node or server makes a new comparison necessary.
+    /// A hash of the nodes and servers, as they were when the routes were last compared with the nodes. While the hash
+    /// stays the same, no change of a node or server makes a new comparison necessary.
     compared: Option<u64>,
     begun: Option<Instant>,
     /// Whether the last sync deleted a route and could not add its replacement. Then the next try does not have to wait
@@ -182,8 +182,8 @@ impl RouteController {
         let now = clock::now();
         let poll = Poll {
             table_max_age: self.interval() / 2,
-            // When the node controller runs, it reads complete Node objects more often than this. Then no extra read is
-            // needed here.
+            // When the node controller runs, it reads complete Node objects more often than this, so no read is made
+            // for the routes alone.
             whole_max_age: COMPARE_PERIOD * 2,
             metadata_max_age: Some(METADATA_MAX_AGE),
         };
@@ -215,8 +215,8 @@ impl RouteController {
         }
         self.begun = Some(now);
         let Reads { max_age, urgency } = self.schedule.reads(whys, COMPARE_PERIOD);
-        // The node controller lists the servers once in each refresh period. The maximum age is longer than this
-        // period, so that the route controller can use the same list.
+        // The node controller lists the servers once in each refresh period. The list for the routes is allowed to be
+        // older than this period, so that the route controller can use the list of the node controller.
         let instances = apis.refresh_period(COMPARE_PERIOD) * 3 / 2;
         Ok(Some((nodes, Ages { network: max_age, instances, urgency })))
     }

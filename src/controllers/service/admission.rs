@@ -253,9 +253,9 @@ impl Admission {
         }
         let known = self.admitted.get_mut(&service.metadata.uid)?;
         known.service = as_before(service, &known.service);
-        // While a change of the spec has to wait for the namespace's API calls to come back, another part of the
-        // Service can change as well, e.g. the finalizer. Anybody could repeat such changes without end, so their calls
-        // are charged to the namespace's share.
+        // While a change of the spec waits, because the namespace has no API calls left, another part of the Service
+        // can change as well, e.g. the finalizer. Anybody could repeat such changes without end, so their calls are
+        // charged to the namespace's share.
         if agenda.news(&known.service) == News::Changed {
             known.payer = Some(own);
         }

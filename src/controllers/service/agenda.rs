@@ -133,7 +133,7 @@ impl Agenda {
         let services = services.filter_map(|service| Some((Arc::clone(service), why(service)?)));
         let services: Vec<_> = services.collect();
         // When all Services are compared with their load balancers, the data must be new enough for that, even if each
-        // Service here has another reason for its plan.
+        // Service that gets a plan now has another reason for it.
         let compared = seen.is_comparison.then_some(Why::Compared);
         let whys = services.iter().map(|(_, why)| *why).chain(compared);
         let reads = self.schedule.reads(whys, scope.period);

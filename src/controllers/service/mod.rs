@@ -345,8 +345,8 @@ impl ServiceSync<'_> {
             self.leave_as_it_is(plan);
         }
         self.report.planned += to_do.iter().map(|plan| plan.changes.len()).sum::<usize>();
-        // These Services were not written to since `begun`. Therefore `plan_and_begin` may use any list of load
-        // balancers that was requested after `begun`.
+        // The Services in `to_do` were not written to since `begun`. Therefore `plan_and_begin` may use any list of
+        // load balancers that was requested after `begun`.
         let tasks = self.tasks(to_do, begun);
         let planned = self.plan_and_begin(tasks);
         self.state.executor.send(requests);
@@ -459,8 +459,8 @@ impl ServiceController {
         } else if !seen.services.is_empty() {
             let poll = Poll {
                 table_max_age: age,
-                // When the node controller runs, it reads whole nodes more often than this. Then no extra read is
-                // needed here.
+                // When the node controller runs, it reads complete Node objects more often than this, so no read is
+                // made for the Services alone.
                 whole_max_age: self.settings.resync_period * 2,
                 metadata_max_age: Some(METADATA_MAX_AGE),
             };

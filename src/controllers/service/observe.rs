@@ -71,7 +71,7 @@ pub(super) struct ObservedServices {
     pub(super) snapshot: Arc<dyn Snapshot>,
     /// When the cloud answered with the list of all load balancers.
     pub(super) answered: Instant,
-    /// How urgent the API calls for these plans are.
+    /// How urgent the API calls are that read data for the plans.
     pub(super) urgency: Urgency,
     /// Whether the project has a server that is a node of the cluster. A load balancer with such a target proves it. A
     /// list of servers proves it, too, when it was read after the load balancers. `None` means that it is not known.
@@ -91,7 +91,7 @@ pub(super) struct SeenObjects {
     /// still have our finalizer.
     pub(super) services: Vec<Arc<KubeService>>,
     pub(super) nodes: Arc<Vec<Arc<KubeNode>>>,
-    /// The contents of the Secrets that these Services name. Empty when only Services with certain names were selected.
+    /// The contents of the Secrets that the Services name. Empty when only Services with certain names were selected.
     pub(super) tls_secrets: TlsSecrets,
     /// Whether this sync pass compares every Service with its load balancer, including the Services that did not
     /// change. Such a sync pass is made at fixed intervals.
@@ -441,7 +441,7 @@ pub(super) fn cluster(
             }
             ProviderId::Foreign | ProviderId::Unknown(_) => {}
         }
-        // Only IP addresses are kept. Host names are left out.
+        // From the addresses in a node's status, only IP addresses are used. Host names are left out.
         let ips = node.status.addresses.iter();
         let ips = ips.filter(|address| {
             matches!(address.kind, AddressKind::InternalIP | AddressKind::ExternalIP)

@@ -288,8 +288,8 @@ fn make_certain(
     Ok((cluster, orphans))
 }
 
-/// Whether the Service of this load balancer exists after all. This is also true when a new Service with the same name
-/// was created after `cluster` was read.
+/// Reads the Service of this load balancer by its name, and returns whether it exists after all. This is also true when
+/// a new Service with the same name was created after `cluster` was read.
 fn came_up(apis: &Apis, orphan: &Orphan, cluster: &Cluster) -> Result<bool, CacheError> {
     let Some((namespace, name)) = orphan.service.split_once('.') else {
         return Ok(false);

@@ -417,9 +417,9 @@ impl ServicePlan {
     }
 
     /// Whether a new plan for the Service is made from fresh data in this sync pass. This is so when the plan has a
-    /// write. It is also so when fresh data may show more to do: an obstacle (a reason why something can't be done) may
-    /// be gone, an object for which an unfinished plan waits may exist now, or the management of the load balancer had
-    /// ended and may have begun again.
+    /// write or an obstacle (a reason why something can't be done), when the plan is unfinished, e.g. because an object
+    /// does not exist yet, or when the management of the load balancer has ended. In the last three cases, fresh data
+    /// may show that a write is possible now.
     pub(super) fn is_taken_up(&self) -> bool {
         let outcome = &self.cloud.outcome;
         self.has_writes()

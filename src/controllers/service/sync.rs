@@ -452,9 +452,9 @@ impl ServiceSync<'_> {
         if self.for_people {
             task.made.extend(result.made.iter().map(|made| made.json()));
         }
-        // This is `Some` when a plan that is made from the answer to the creation of a load balancer shows that nothing
-        // is left to change. The value is that plan. A Service that moves to another load balancer gets no such plan,
-        // because the answer does not show the load balancer that the Service leaves.
+        // If the answer to the creation of a load balancer shows that nothing is left to change, this becomes the plan
+        // that was made from that answer. A Service that moves to another load balancer gets no such plan, because the
+        // answer does not show the load balancer that the Service leaves.
         let mut in_order = None;
         if let (End::PlanAgain(Some(shown)), Some(observed)) = (&result.end, observed)
             && !plan.cloud.outcome.moves()
@@ -468,7 +468,8 @@ impl ServiceSync<'_> {
         }
         self.is_closed |=
             matches!(&result.end, End::Failed(error) if error.kind == ErrorKind::Refused);
-        // Some changes were dropped. The Service is planned again before anything that depends on them is written.
+        // Some changes were dropped. Nothing that depends on them, e.g. the status, is written now, and the Service is
+        // planned again.
         if result.is_stopped {
             return Some(task);
         }
