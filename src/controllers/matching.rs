@@ -294,7 +294,7 @@ impl<'a> MatchIndex<'a> {
     }
 
     /// Returns the name of another node that also has an address of this server, and because of which `node` does not
-    /// get the server. Returns `None` when no other node prevents that `node` gets the server.
+    /// get the server. Returns `None` when there is no such node.
     fn rival_by_address(&self, instance: &Instance, node: &KubeNode) -> Option<&'a str> {
         let nets = self.provider.instances()?.recognised_by(instance);
         let has_one = |ips: &[IpAddr]| ips.iter().any(|ip| nets.iter().any(|net| net.contains(ip)));

@@ -104,10 +104,10 @@ impl Observation<'_> {
     }
 
     /// Looks for the servers in `missing`, which a read by their IDs did not find, in a list of servers from this sync
-    /// pass. A server that is not in the list either counts as deleted. In a large project, only the pages of the list
-    /// on which these servers would be are read first. If such a page shows one of these servers after all, or if the
-    /// pages show no server of another node, all servers are listed. `around` contains these pages when this sync pass
-    /// has already read them.
+    /// pass. A server that is not in the list either counts as deleted. In a large project, first only those pages of
+    /// the list are read on which these servers would be. If such a page shows one of these servers after all, or if
+    /// the pages show no server of another node, all servers are listed. `around` contains these pages when this sync
+    /// pass has already read them.
     fn cloud_witness(
         &self,
         missing: Vec<InstanceId>,

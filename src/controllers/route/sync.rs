@@ -1,6 +1,7 @@
 //! Brings the routes of the network into the state that the nodes need. A sync reads the APIs of Kubernetes and the
 //! cloud again, plans, and makes the changes of that plan. It repeats this when the data became too old before all
-//! changes were made, or when the cloud refused a change, because another program may have made that change.
+//! changes were made. It also repeats this when the cloud refused a change, because a new plan shows whether another
+//! program has made that change.
 
 use super::observe::{ObservedRoutes, RouteController};
 use super::types::{NAME, NodeRoutePlan, RoutePlan};
