@@ -366,7 +366,8 @@ impl<'a> Planner<'a> {
         self.is_anchored = false;
     }
 
-    /// Returns the row of the plan for a route that exists in the network.
+    /// Returns the row of the plan (the state of a route and what is done about it) for a route that exists in the
+    /// network.
     fn row(&self, route: &Route) -> RouteRow {
         let server = self.servers.get(&route.gateway);
         let leads_to = server.and_then(|server| self.of_server(server));

@@ -290,7 +290,8 @@ impl Admission {
     }
 }
 
-/// Returns one of the payers for each share of API calls that they are charged to, so that no share is charged twice.
+/// Leaves out each payer that is charged to the same share of API calls as an earlier payer in the list, so that no
+/// share is charged twice.
 pub(super) fn different(payers: impl IntoIterator<Item = Payer>) -> Vec<Payer> {
     let mut different: Vec<Payer> = Vec::new();
     for payer in payers {

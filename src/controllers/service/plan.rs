@@ -472,8 +472,8 @@ impl ServicePlan {
         self.want == Want::Ensure && has_status && lacks
     }
 
-    /// Whether the plan may turn out to be right only in the right project. `rests_on_project` decides this when the
-    /// plan is made again with all the data that it needs.
+    /// Whether it can turn out that the plan is right only if the API token belongs to the right project.
+    /// `rests_on_project` decides this when the plan is made again with all the data that it needs.
     fn may_rest_on_project(&self) -> bool {
         let cloud = &self.cloud;
         !cloud.carries_uid && (self.obstacle.is_none() || cloud.needs.services)

@@ -41,8 +41,8 @@ pub struct ServiceController {
     pub management: Management,
     pub(super) agenda: Agenda,
     pub(super) admission: Admission,
-    /// The changes that are being made for Services. Each Service has an execution of its own, which can continue in
-    /// the next sync pass.
+    /// Makes the changes in the cloud. It has an execution (the changes of one Service) for each Service that is being
+    /// changed. An execution can continue in the next sync pass.
     pub(super) executor: Executor<Work>,
     /// The Services that wait until an execution (the changes of another Service) has ended, because that execution
     /// uses the load balancer or the name that they want.

@@ -107,8 +107,8 @@ impl Fake {
         self.executor(lists).run(self, concurrency)
     }
 
-    /// Returns an executor with the changes of these lists. Each list contains the changes of one object. The executor
-    /// keeps the index of the list as the `subject` of the object, by which a test recognises the object.
+    /// Returns an executor with the changes of these lists. Each list contains the changes of one object. The `subject`
+    /// of each object is the index of its list, so that a test recognises the object.
     pub(super) fn executor(&self, lists: Vec<Vec<Step>>) -> Executor<usize> {
         let mut executor = Executor::new("test");
         for (place, steps) in lists.into_iter().enumerate() {
