@@ -25,9 +25,10 @@ pub trait Instances: Send + Sync {
     /// Returns the cloud servers with this name as they are now, or an error when the list is incomplete.
     fn named(&self, name: &str) -> Result<Vec<Instance>, ProviderError>;
 
-    /// Returns the servers with these IDs, as far as they exist, and sometimes other servers. When a wanted server is
-    /// not in the result, it did not exist at some moment during this call. Only the pages of the list that should have
-    /// these servers are read. To find the pages, `place` estimates how many servers have a lower ID.
+    /// Returns those of the servers with these IDs that exist, and sometimes other servers, too. A server that is
+    /// missing in the result did not exist at some moment during this call. Usually not the whole list of servers is
+    /// read, but only the pages that should contain these IDs. `place` estimates how many servers have a lower ID,
+    /// which shows the page.
     fn around(
         &self,
         numbers: &BTreeSet<u64>,

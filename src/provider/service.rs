@@ -127,7 +127,7 @@ pub enum Reach {
 /// certificate was valid when it was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct TlsPair {
-    /// The chain in PEM form. The first certificate is the server's own.
+    /// The chain in PEM form. It begins with the certificate to which the private key belongs.
     pub chain: String,
     /// The number of certificates in the chain.
     pub certificates: usize,
@@ -156,7 +156,8 @@ pub struct Cluster {
     /// The other known UIDs of the Service `default/kubernetes`, when the Service was created again. An object in the
     /// cloud whose label has one of these UIDs belongs to this cluster, too.
     pub former_uids: Vec<String>,
-    /// The value of `--cluster-name`. It is used only in texts for users.
+    /// The value of `--cluster-name`, which is part of the names and labels of load balancers, and of texts for users.
+    /// It does not identify the cluster.
     pub name: String,
     /// The UIDs of all Services of the cluster, of any type.
     pub service_uids: HashSet<String>,
@@ -250,13 +251,14 @@ impl Groups {
 }
 
 impl Cluster {
-    /// Returns all known UIDs of the cluster, beginning with `uid`. Without a known UID, the result is empty.
+    /// Returns all known UIDs of the Service `default/kubernetes`, which identify the cluster. The field `uid` comes
+    /// first, and the former UIDs follow. The result is empty while no UID is known.
     pub fn uids(&self) -> impl Iterator<Item = &str> {
         let all = [&self.uid].into_iter().chain(&self.former_uids);
         all.map(String::as_str).filter(|uid| !uid.is_empty())
     }
 
-    /// Whether `uid` is one of the known UIDs of the cluster.
+    /// Whether `uid` is a present or former UID of the Service `default/kubernetes`, and so identifies this cluster.
     pub fn is_known_by(&self, uid: &str) -> bool {
         self.uids().any(|owner| owner == uid)
     }
