@@ -92,8 +92,8 @@ impl Drop for SimulationGuard {
 
 /// Returns the simulation of the calling thread. Outside of tests there is none.
 fn simulation() -> Option<Rc<dyn Simulation>> {
-    // While a thread ends, the thread-local simulation is sometimes dropped before other values that still ask for the
-    // time. Then the thread counts as not simulated.
+    // A thread that ends drops its thread-local values one after the other. Sometimes the simulation is dropped first,
+    // and another of these values then asks for the time. The thread then counts as not simulated.
     SIMULATION.try_with(|own| own.borrow().clone()).ok().flatten()
 }
 
@@ -434,8 +434,8 @@ mod tests {
             (0.02, 0, 60_000, None),
             (0.02, 0, -1_000, Some(0)),
             (0.02, 0, -2_001, None),
-            // When the program's clock is slower than real time, the clocks are allowed to differ by two seconds of the
-            // program's clock.
+            // When the program's clock is slower than real time, the limit is two seconds of the program's clock, which
+            // are four real seconds here.
             (2.0, 1_000, 2_000, Some(1_000)),
             (2.0, 1_000, 6_000, Some(3_000)),
             (2.0, 1_000, 6_002, None),

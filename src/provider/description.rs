@@ -98,7 +98,7 @@ impl Description {
     }
 }
 
-/// Prints the write as a plan shows it, but in one line and without symbols.
+/// Prints the write as a plan shows it, but in one line and without symbols such as `+`.
 impl fmt::Display for Description {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let parts: Vec<String> = self.0.iter().map(DescriptionPart::planned).collect();

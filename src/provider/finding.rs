@@ -41,9 +41,9 @@ enum ReasonTrait {
     LoggedByItsWrite,
     /// The finding is reported only once, and is not repeated while the problem lasts.
     Once,
-    /// The finding says that the object is as it should be.
+    /// The finding says that the object is as it should be, e.g. that a load balancer is synced.
     Success,
-    /// The finding says that the object is not as it should be.
+    /// The finding says that the object is not as it should be, e.g. that the sync of a load balancer failed.
     Failure,
 }
 use ReasonTrait::{Failure, LogOnly, LoggedByItsWrite, NormalEvent, Once, Success, WarningEvent};

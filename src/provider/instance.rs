@@ -146,7 +146,8 @@ pub struct PrivateAddress {
     pub aliases: Vec<IpAddr>,
 }
 
-/// The data that the node on a server should have. Each value is stored with its source.
+/// The data that the node on a server should have. Each value is stored with its source, e.g. a field of the server or
+/// an annotation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metadata {
     pub provider_id: Sourced<String>,
@@ -266,7 +267,7 @@ impl<'a> Servers<'a> {
     }
 }
 
-/// Creates the two lists from a list of cloud servers. The list of dedicated servers is empty.
+/// Creates [`Servers`] from a list of cloud servers. The list of dedicated servers is empty.
 impl<'a, T: AsRef<[Instance]> + ?Sized> From<&'a T> for Servers<'a> {
     fn from(cloud: &'a T) -> Servers<'a> {
         Servers { cloud: Ok(cloud.as_ref()), dedicated: Ok(&[]) }

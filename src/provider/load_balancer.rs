@@ -41,8 +41,8 @@ pub trait LoadBalancers: Actions {
 
     /// Returns the changes that delete unused certificates. Only certificates that were uploaded from Secrets are
     /// deleted, and only when no load balancer uses them and no Service wants them. `cluster` must contain every Secret
-    /// that a Service names, even a Secret that can't be read. `None` when the project has no certificate that was
-    /// uploaded from a Secret. Calls the API.
+    /// that a Service names, even a Secret that can't be read, because the certificates of other Secrets count as not
+    /// wanted. `None` when the project has no certificate that was uploaded from a Secret. Calls the API.
     fn unused_certificates(
         &self,
         cluster: &Cluster,
@@ -143,9 +143,9 @@ pub trait Snapshot: Send + Sync {
     /// API call.
     fn all(&self) -> Vec<(Balancer, String)>;
 
-    /// Converts the `key` of a group of Services from [`LoadBalancers::group`], so that it is equal for all Services of
-    /// the group. Before this, the keys of two Services differ when one Service names the shared load balancer by ID
-    /// and the other Service by name. Makes no API call.
+    /// Converts a key of a group of Services, which [`LoadBalancers::group`] returned, to a key that is equal for all
+    /// Services of the group. The original keys of two Services differ when one Service names the shared load balancer
+    /// by ID and the other Service by name. Makes no API call.
     fn known_group(&self, key: String) -> String;
 
     /// Returns the load balancers of this cluster whose Service does not exist any more. Load balancers with the label
@@ -252,8 +252,8 @@ pub struct LoadBalancerPlan {
     pub carries_uid: bool,
     /// Every field of the load balancer with its present value, its desired value, and the source of the desired value.
     pub fields: Vec<Field>,
-    /// The findings to report. When a part of the Service is not possible, a finding says so, and the other parts are
-    /// still synced.
+    /// The findings to report. When a part of what the Service asks for is not possible, e.g. one of its ports, a
+    /// finding says so, and the other parts are still synced.
     pub findings: Vec<Finding>,
     /// The new status of the Service, or `None` when the plan does not set the status.
     ///
@@ -553,7 +553,7 @@ named! {
         Own = "own",
         /// Several Services share the load balancer.
         Shared = "shared",
-        /// Another owner than this program created the load balancer, and allows Services to use it.
+        /// Somebody other than this program created the load balancer, and allows Services to use it.
         External = "external",
         /// This program managed the load balancer earlier, and a label says that this was ended. This program does not
         /// change it any more.
@@ -589,8 +589,8 @@ pub struct Usage {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Target {
-    /// The name of the target's node. For a target that is no node of the cluster, the name that the cloud has for the
-    /// target.
+    /// The name of the target's node. When the target is no node of the cluster, this is the name that the cloud has
+    /// for the target.
     pub name: String,
     pub health: Vec<TargetHealth>,
 }
@@ -624,10 +624,12 @@ pub struct Cause {
     pub remedy: String,
 }
 
-/// The kind of the cause of an unhealthy target. It decides whether the target is reported as a problem.
+/// The kind of the cause of an unhealthy target. It decides whether the target is reported as a problem, and whether
+/// the report says what to do about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CauseKind {
-    /// The server of the target is off. Another check reports this, so it is not reported as a problem of the target.
+    /// The server of the target is off. The check `servers` of `ccm doctor` says what to do about it, so the report
+    /// about the load balancer does not.
     ServerOff,
     /// The Service has [`TrafficPolicy::Local`](super::TrafficPolicy::Local), and the node runs no pod of the Service.
     /// The target is then unhealthy on purpose.
@@ -659,8 +661,9 @@ pub struct Orphan {
     pub service_uid: String,
     /// Whether the Service still exists, but has another type than LoadBalancer and no finalizer.
     pub service_exists: bool,
-    /// The change that deletes the load balancer, or the reason why this program never deletes it. The change reads the
-    /// load balancer again just before the deletion, and does not delete it when it has changed.
+    /// The change that deletes the load balancer, or the reason why this program never deletes it. Just before the
+    /// deletion, the change reads the load balancer again. When the load balancer has changed in the meantime, it is
+    /// not deleted.
     pub removal: Result<Box<dyn Change>, String>,
 }
 
@@ -802,9 +805,10 @@ impl fmt::Display for TargetCounts {
 /// The health of one load balancer, once for all Services together and once for each Service.
 pub struct SeenHealth {
     pub use_of: BalancerUse,
-    /// The numbers of targets for the ports of all Services together.
+    /// The numbers of healthy and unhealthy targets, counted on the ports of all Services together.
     pub counts: TargetCounts,
-    /// The UID of each Service, and the numbers of targets for the ports of this Service.
+    /// The UID of each Service, and the numbers of healthy and unhealthy targets, counted on the ports of this Service
+    /// only.
     pub of_services: Vec<(String, TargetCounts)>,
 }
 

@@ -110,8 +110,8 @@ pub enum Reach {
     Unknown,
     /// The list of servers is complete, but does not have this server.
     Missing {
-        /// Whether the server certainly does not exist. An older list, which was requested before the present sync pass
-        /// began, does not prove this, because the server may be newer than the list.
+        /// Whether the server certainly does not exist. The value is `false` when the list was requested before the
+        /// present sync pass began, because the server may have been created after the list.
         is_certain: bool,
     },
     /// The list has the server. A load balancer can reach it at its public IPv4 address, if it has one, and at its
@@ -153,15 +153,16 @@ pub struct Cluster {
     /// was created again, this is still its first known UID. While no UID is known, the text is empty, and nothing is
     /// created or deleted.
     pub uid: String,
-    /// The other known UIDs of the Service `default/kubernetes`, when the Service was created again. An object in the
-    /// cloud whose label has one of these UIDs belongs to this cluster, too.
+    /// The UIDs that the Service `default/kubernetes` got later, when it was created again. An object in the cloud
+    /// whose label has one of these UIDs belongs to this cluster, too.
     pub former_uids: Vec<String>,
     /// The value of `--cluster-name`, which is part of the names and labels of load balancers, and of texts for users.
     /// It does not identify the cluster.
     pub name: String,
     /// The UIDs of all Services of the cluster, of any type.
     pub service_uids: HashSet<String>,
-    /// The Services whose ports on a shared load balancer must stay as they are. The key is the UID of the Service.
+    /// The Services that this program must not manage or could not read completely. Their ports on a shared load
+    /// balancer stay as they are. The key is the UID of the Service.
     pub untouched: HashMap<String, UntouchedService>,
     /// The groups of Services. The Services of a group share a load balancer.
     pub groups: Groups,
@@ -252,13 +253,13 @@ impl Groups {
 
 impl Cluster {
     /// Returns all known UIDs of the Service `default/kubernetes`, which identify the cluster. The field `uid` comes
-    /// first, and the former UIDs follow. The result is empty while no UID is known.
+    /// first, and the later UIDs follow. The result is empty while no UID is known.
     pub fn uids(&self) -> impl Iterator<Item = &str> {
         let all = [&self.uid].into_iter().chain(&self.former_uids);
         all.map(String::as_str).filter(|uid| !uid.is_empty())
     }
 
-    /// Whether `uid` is a present or former UID of the Service `default/kubernetes`, and so identifies this cluster.
+    /// Whether `uid` is one of the known UIDs of the Service `default/kubernetes`, and so identifies this cluster.
     pub fn is_known_by(&self, uid: &str) -> bool {
         self.uids().any(|owner| owner == uid)
     }

@@ -103,7 +103,7 @@ named! {
 }
 
 named! {
-    /// A heading in `--help`, under which settings are listed. The headings are printed in this order.
+    /// A heading in `--help`, under which settings are listed. The headings are printed in the order of the variants.
     Group {
         Hetzner = "Hetzner Cloud",
         Cluster = "Kubernetes cluster",

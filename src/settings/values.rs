@@ -248,8 +248,8 @@ pub(super) fn robot_cache_timeout(text: &str) -> Result<Duration, String> {
 /// hour all its rate limits are fully available again.
 const LONGEST_ROBOT_WAIT: Duration = Duration::from_secs(3600);
 
-/// Parses how long no call is made after the Robot web service has reported its rate limit. As in
-/// hcloud-cloud-controller-manager, 0 means that the setting is unset.
+/// Parses the length of the pause after the Robot web service has reported its rate limit. No call is made during the
+/// pause. As in hcloud-cloud-controller-manager, 0 means that the setting is unset.
 pub(super) fn robot_wait_time(text: &str) -> Result<Option<Duration>, String> {
     let wait = duration(text)?.min(LONGEST_ROBOT_WAIT);
     Ok(Some(wait).filter(|wait| !wait.is_zero()))
