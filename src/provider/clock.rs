@@ -4,14 +4,13 @@
 //! no real time, tasks run one after the other in an order that the simulation chooses, and network connections exist
 //! only in memory. Each run of such a test has the same result. Outside of tests there is no simulation.
 //!
-//! A test with real sockets can instead make the program's clock run faster than real time, with [`quicken`]. The
-//! functions [`now`], [`since`], [`sleep`] and [`wait`] use the program's clock. Sockets, other programs and people are
-//! not faster in such a test, so code that waits for them needs real time. The functions [`to_machine`],
-//! [`machine_until`], [`from_machine`], [`at_least`] and [`took`] convert between the program's clock and real time.
-//! Outside of tests both are equal.
+//! The functions [`now`], [`since`], [`sleep`] and [`wait`] use the program's clock. Usually this clock shows real
+//! time. A test with real sockets can make it run faster, with [`quicken`]. Sockets, other programs and people are not
+//! faster in such a test, so code that waits for them needs real time. The functions [`to_machine`], [`machine_until`],
+//! [`from_machine`], [`at_least`] and [`took`] convert between the program's clock and real time.
 //!
-//! This module also compares the two clocks of the machine. While a machine is suspended, its monotonic clock stands
-//! still. Only the wall clock shows how long the suspension was.
+//! This module also compares the monotonic clock and the wall clock of the machine. While a machine is suspended, its
+//! monotonic clock stands still. Only the wall clock shows how long the suspension was.
 
 use jiff::Timestamp;
 use log::Log;
@@ -283,9 +282,9 @@ pub fn random() -> u64 {
 }
 
 /// The largest accepted difference between the monotonic clock and the wall clock, when both measure the same period. A
-/// larger difference means that one of the clocks jumped. A test can make the program's clock run faster, but the limit
-/// is then still two seconds of real time. Otherwise the limit would be a few milliseconds, and every delay on a slow
-/// machine would seem to be a jump.
+/// larger difference means that one of the clocks jumped. In a test whose program clock runs faster, the limit is still
+/// two seconds of real time. With two seconds of the program's clock, which can be a few milliseconds, every delay on a
+/// slow machine would seem to be a jump.
 ///
 /// The limit is larger than the usual corrections of the wall clock. An NTP daemon changes the speed of a clock by at
 /// most 500 ppm, which is 8 ms in the 15 s of a Lease. After the start of the machine it never sets the clock forward

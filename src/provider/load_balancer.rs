@@ -416,8 +416,8 @@ impl LoadBalancerPlan {
     }
 
     /// Removes the changes that create or delete objects, because the UID of the cluster is not known. The labels of a
-    /// new object would lack this UID, so the object would later seem to belong to another cluster. An old object must
-    /// not be deleted, because it may belong to another cluster now. The plan reports `why`.
+    /// new object would lack this UID, so the object would later seem to belong to another cluster. An existing object
+    /// must not be deleted, because it may belong to another cluster. `why` is added to the findings of the plan.
     pub fn without_identity(mut self, why: Finding) -> LoadBalancerPlan {
         let PlanOutcome::Change { changes, then } = &mut self.outcome else {
             return self;
@@ -676,9 +676,10 @@ pub enum Applied {
     /// The change was made, and the next changes of the plan may be wrong now. The caller must read everything again
     /// and make a new plan. The ID is that of the change's action, if it still runs.
     LookAgain(Option<ActionId>),
-    /// The change was made, and the next changes of the plan may be wrong now. The snapshot has the whole load balancer
-    /// as it will be after the action has ended. When a new plan from this snapshot has no changes, the caller does not
-    /// have to read the API again. The ID is that of the change's action, if it still runs.
+    /// The change was made, and the next changes of the plan may be wrong now. The caller makes a new plan from this
+    /// snapshot, which has the whole load balancer as it will be after the action has ended. When the new plan has no
+    /// changes, the caller does not have to read the API again. The ID is that of the change's action, if it still
+    /// runs.
     Shown(Option<ActionId>, Arc<dyn Snapshot>),
     /// The change was not made, because the object in the cloud has changed since the plan was made. This is not an
     /// error. The caller must read everything again and make a new plan.

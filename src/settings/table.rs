@@ -78,9 +78,9 @@ macro_rules! base {
 ///   field of [`Settings`]. The other data of the setting are in the braces.
 /// - A row of the form `NAME [field = function] => { … }` sets a field of [`LoadBalancerDefaults`] instead.
 /// - The comment above a row is the help text of the setting.
-/// - The line in parentheses above a part of the table holds for all its rows. It has the group, the commands (used for
-///   rows that list no commands), and the word `variable` when each row is named after its environment variable, or
-///   else `flag`.
+/// - A line in parentheses applies to all rows below it, up to the next such line. It has the group, the commands for
+///   rows that list no commands themselves, and the word `variable` when each row is named after its environment
+///   variable, or else `flag`.
 macro_rules! settings {
     ($(($group:expr, $commands:expr, by $named_by:ident)
         $(
