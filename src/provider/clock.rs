@@ -44,8 +44,8 @@ pub trait Simulation: Debug {
     /// `until`.
     fn exchange(&self, authority: &str, request: &[u8], until: Instant) -> io::Result<Vec<u8>>;
 
-    /// Returns the simulated environment variables, outputs, logger and threads of the running process. `None` when the
-    /// simulation runs only a part of the program.
+    /// Returns the simulated environment variables, outputs, logger and threads of the process that runs in the
+    /// simulation. `None` when the simulation runs only a part of the program.
     fn surroundings(&self) -> Option<&dyn Surroundings> {
         None
     }

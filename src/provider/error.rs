@@ -13,8 +13,9 @@ pub enum Urgency {
     Changed,
     /// A call that asks whether the server of a node still exists.
     Gone,
-    /// A call for a new node, or a call that belongs to a write. It checks the object just before the write, or asks
-    /// whether the cloud has completed the write. Such a call is never delayed to save the rate limit for other calls.
+    /// A call for a new node, or a call that belongs to a write. The second kind of call checks the object just before
+    /// the write, or asks whether the cloud has completed the write. A call of this urgency is never delayed to save
+    /// the rate limit for other calls.
     Needed,
     /// A call for a person who runs a command and waits for its output. The provider then also reads data that are only
     /// displayed.

@@ -155,7 +155,8 @@ pub struct Metadata {
     pub addresses: Vec<Sourced<NodeAddress>>,
     /// The labels for instance type, zone and region. A label is missing when the cloud has no value for it.
     pub topology: Vec<(TopologyLabel, Sourced<String>)>,
-    /// Other labels. When the node is initialised, it gets each of these labels, except those whose key it already has.
+    /// Labels besides those in `topology`. When the node is initialised, it gets each of these labels, except those
+    /// whose key it already has.
     pub extra_labels: BTreeMap<String, Sourced<String>>,
     pub findings: Vec<Finding>,
 }

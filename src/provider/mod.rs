@@ -82,8 +82,8 @@ pub trait Provider: Send + Sync {
     /// Returns the meaning of a node's provider ID for this cloud. Makes no API call.
     fn parse_provider_id(&self, text: &str) -> ProviderId;
 
-    /// Returns the component that an event names as its source when the provider (the code for one cloud) found the
-    /// problem. `None` means that the event names the controller.
+    /// Returns the component that is named as the source of an event about a problem that the provider (the code for
+    /// one cloud) found. `None` means that the controller is named instead.
     fn event_component(&self) -> Option<&'static str> {
         None
     }

@@ -184,13 +184,13 @@ pub struct Cluster {
     pub tls_secrets: TlsSecrets,
 }
 
-/// A Service whose ports must stay as they are, because another controller manages the Service, or because the Service
-/// is too large to be read.
+/// A Service whose ports must stay as they are, because the settings say that this program must not manage the Service,
+/// or because the Service is too large to be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UntouchedService {
     pub namespace: String,
     /// Whether the Service is too large to be read, so it is not known what the Service asks for. When the value is
-    /// `false`, another controller manages the Service.
+    /// `false`, the settings say that this program must not manage the Service.
     pub is_unread: bool,
 }
 

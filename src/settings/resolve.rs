@@ -158,8 +158,8 @@ fn meant(name: &str) -> Option<&'static str> {
     if !is_about_hetzner(name) || ours.contains(&name) {
         return None;
     }
-    // Ignored variables are candidates, too. When `name` is most similar to an ignored variable, it is not reported as
-    // a misspelling.
+    // Ignored variables are compared with `name`, too. When an ignored variable is the most similar one, `name` is not
+    // reported as a misspelling.
     let known = ours.iter().chain(IGNORED_VARIABLES).copied();
     nearest(name, known).filter(|known| ours.contains(known))
 }
@@ -195,7 +195,8 @@ fn check_encryption(
     }
 }
 
-/// Checks that the user and the password for Robot are either both set or both unset.
+/// Checks that the user and the password for Robot are either both set or both unset, when dedicated servers are
+/// enabled.
 fn robot_problem(
     settings: &Settings,
     problems: &[Problem],

@@ -62,7 +62,7 @@ pub(super) fn by_letter(letter: char) -> Option<&'static Setting> {
 }
 
 /// Creates the default values of a row of the table of settings. In a part of the table with the word `variable`, each
-/// row has an environment variable with the row's own name. In a part with the word `flag`, it has no such variable.
+/// row has an environment variable with the row's own name. In a part with the word `flag`, a row has no such variable.
 macro_rules! base {
     (variable $name:ident $group:expr, $commands:expr) => {
         Setting { variables: &[Value(variables::$name)], ..Setting::of($group, $commands) }
