@@ -188,8 +188,8 @@ impl<T> View<T> {
         clock::since(self.asked)
     }
 
-    /// Returns the time since this answer came. If the age of another answer is less than this time, that answer was
-    /// requested after this answer had come, and it shows every change that this answer shows.
+    /// Returns the time since this answer came. With this time as its `max_age`, a read of other data returns only data
+    /// that was requested after this answer came.
     pub fn time_in_use(&self) -> Duration {
         clock::since(self.answered)
     }
@@ -310,8 +310,8 @@ mod tests {
                 heartbeat::install(heartbeat);
                 assert_eq!(*cache.get(Duration::MAX, || Err(())).unwrap().value, 1);
             });
-            // The waiting thread updates its heartbeat each time it tries to take the lock. The test waits for two
-            // updates.
+            // The waiting thread must tell the heartbeat, which detects hanging threads, that it still works. It does
+            // so each time it tries to take the lock. The test waits until it has done so twice.
             let mut beats = 0;
             let mut silent = Duration::ZERO;
             let begun = Instant::now();

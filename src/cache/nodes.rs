@@ -2,10 +2,12 @@
 //!
 //! The first read lists the complete Node objects, and so does another read every few minutes. Between these lists, a
 //! poll reads the API server's `Table` form of the list, which has one short row for each node. The poll then reads the
-//! complete objects of the nodes whose rows have changed: a few nodes by name, many nodes by one list. A table contains
-//! no taints and no addresses. A table without metadata does not show that a node was replaced by another node with the
-//! same name and readiness. The cache sees such changes in the next list of complete objects, or when a controller
-//! reads the node again.
+//! complete objects of the nodes whose rows have changed: a few nodes by name, many nodes by one list.
+//!
+//! A table contains no taints and no addresses. The rows contain the metadata of the nodes only if the request asks for
+//! it. Without the metadata, a table does not show that a node was replaced by another node with the same name and
+//! readiness. The cache sees such changes in the next list of complete objects, or when a controller reads the node
+//! again.
 //!
 //! A row is compared with the cached node, and not with the row of the last poll. When a node could not be read, or was
 //! read before its change, the row differs from the cached node at the next poll too, and the node is read again. No
@@ -38,8 +40,8 @@ pub struct Poll {
     pub table_max_age: Duration,
     /// The longest time that may have passed since the complete objects of all nodes were last listed.
     pub whole_max_age: Duration,
-    /// The longest time that may have passed since labels and deletion times of all nodes were last read. Plans for
-    /// routes and load balancers need both. `None` means that any age is accepted.
+    /// The longest time that may have passed since labels and deletion times of all nodes were last read. The
+    /// controllers for routes and load balancers need both. `None` means that any age is accepted.
     pub metadata_max_age: Option<Duration>,
 }
 
@@ -85,8 +87,8 @@ struct Note {
 }
 
 impl Note {
-    /// Creates the note of a node that was not in the cache. `asked` is the moment just before the call that read the
-    /// node. The answer to this call came just now.
+    /// Creates the note, which is the times of the first and the last read of a node, for a node that was not in the
+    /// cache. `asked` is the moment just before the call that read the node. The answer to this call came just now.
     fn of_new(asked: Instant) -> Note {
         Note { asked, first_seen: clock::now() }
     }
@@ -197,8 +199,7 @@ impl State {
     /// Reads the complete objects of all nodes.
     fn list(&mut self, kube: &KubeClient, from: ReadFrom) -> Result<(), CacheError> {
         let asked = clock::now();
-        // The notes about the cached nodes, by UID. A node that is also in the new list keeps the moment `first_seen`
-        // of its old note.
+        // The read times of the cached nodes, by UID. A node that is also in the new list keeps its time `first_seen`.
         let known = self.nodes.iter().zip(&self.notes);
         let known: HashMap<String, Note> =
             known.map(|(node, note)| (node.metadata.uid.clone(), *note)).collect();

@@ -57,8 +57,8 @@ impl Secrets {
             }
             let before = known.remove(name).map(|(_, held)| held);
             let namespace = name.0.as_str();
-            // Whether the Secret is usable is known only after it was read. Until then, the Secret needs a free place
-            // among the unusable Secrets.
+            // A new Secret is read only if the cache has room for one more unusable Secret, because only the read shows
+            // whether the Secret is usable.
             let mut has_room =
                 || !full.contains(namespace) && make_room(&mut known.others, namespace);
             if before.is_none() && !has_room() {
@@ -100,8 +100,8 @@ impl KnownSecrets {
         });
         let (part, held) = match &pair {
             Ok(_) => (&mut self.usable, held),
-            // The certificate and the key can't be used now, so they are not kept in memory. The reason
-            // is kept instead.
+            // The certificate is not valid at the present time, or the cache has no room for one more usable Secret.
+            // The certificate and the key are therefore not kept in memory. The reason is kept instead.
             Err(why) if held.as_ref().is_ok_and(ReadSecret::has_pair) => {
                 (&mut self.others, Err(why.clone()))
             }
@@ -171,8 +171,9 @@ fn read(
 mod tests {
     use super::*;
 
-    /// Asks for a place in the cache for each name of each namespace, and repeats this twice. Each element of `asked`
-    /// is a namespace and the number of its names. Returns how many names of each namespace have a place at the end.
+    /// Asks for a place in the cache for each name of each namespace. Does this three times for all names. Each element
+    /// of `asked` is a namespace and the number of its names. Returns how many names of each namespace have a place at
+    /// the end.
     fn places(asked: &[(&str, usize)]) -> Vec<usize> {
         let mut places = BTreeMap::new();
         for _ in 0..3 {

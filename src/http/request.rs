@@ -1,7 +1,7 @@
-//! Sends requests through ureq. This file has the settings of the client, and creates ureq's agent with our time-outs,
-//! buffers, connections and TLS. A new agent is created when the trusted authorities or the client certificate change.
-//! The file also decides when a failed read is tried again. After the API has refused the credentials of a call, the
-//! file gets newer credentials.
+//! Sends requests through ureq. This module has the settings of the client, and creates ureq's agent with our
+//! time-outs, buffers, connections and TLS. A new agent is created when the trusted authorities or the client
+//! certificate change. The module also decides when a failed read is tried again. After an API has refused a call's
+//! credentials, the module asks the issuer of the credentials for newer ones.
 
 use super::auth::{Credentials, Login, USER_AGENT};
 use super::certificates::ClientIdentity;
@@ -33,8 +33,8 @@ pub struct HttpSettings {
     pub tls: TlsSource,
     pub proxies: Proxies,
     pub login: Login,
-    /// How long resolving the name, connecting and the TLS handshake may take together. This is real time, which tests
-    /// do not shorten.
+    /// How long resolving the name, connecting and the TLS handshake may take together. This is real time, even when a
+    /// test accelerates the clock.
     pub connect_timeout: Duration,
     pub timing: Timing,
     /// Which reads the client tries again.
@@ -126,7 +126,7 @@ pub struct Reading<'a> {
 }
 
 impl Reading<'static> {
-    /// The options for reading a JSON document that is not compared with an earlier answer.
+    /// The options for reading any JSON document. The document is always parsed, even if it equals an earlier answer.
     pub const JSON: Reading<'static> =
         Reading { accept: "application/json", is_known: None, body_limit_bytes: None };
 }

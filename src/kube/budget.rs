@@ -17,9 +17,10 @@ const ALWAYS_KEPT: usize = 1 << 10;
 /// Service. 130 Services of the largest size that is read fit into this limit.
 const OF_NAMESPACE: usize = 4 << 20;
 
-/// How many bytes all Services together may take, without the first [`ALWAYS_KEPT`] bytes of each Service. Planning a
-/// Service needs up to three copies of its annotations, so three times this size must fit into the Pod's memory limit,
-/// which is 64 MiB in the shipped manifest.
+/// How many bytes all Services together may take, without the first [`ALWAYS_KEPT`] bytes of each Service. While the
+/// changes to a Service's load balancer are computed, the memory contains up to three copies of the Service's
+/// annotations. Three times this size must therefore fit into the Pod's memory limit, which is 64 MiB in the shipped
+/// manifest.
 const IN_TOTAL: usize = 8 << 20;
 
 /// The limit that was exceeded when a Service lost its large fields.
@@ -122,13 +123,13 @@ impl ServiceBudget {
     }
 
     /// Returns the limit because of which a Service of this age and size must lose its large fields. Returns `None`
-    /// when the Service keeps all its fields. The Services of the last list decide.
+    /// when the Service keeps all its fields. The result depends on how much memory the Services of the last list take.
     pub(super) fn is_above(&self, namespace: &str, age: &Age, bytes: usize) -> Option<Above> {
         if bytes <= ALWAYS_KEPT { None } else { self.cut(namespace, age) }
     }
 
-    /// Returns the limit that older Services have already used up. A Service of this age is then above the limit,
-    /// however small the Service is. Returns `None` when there is no such limit.
+    /// Returns the limit that a Service of this age exceeds, because older Services take the memory. The size of the
+    /// Service does not count. Returns `None` when the Service exceeds no limit.
     pub(super) fn cut(&self, namespace: &str, age: &Age) -> Option<Above> {
         let is_cut = |share: &LimitShare| share.cut.as_ref().is_some_and(|cut| cut <= age);
         if self.namespaces.get(namespace).is_some_and(is_cut) {

@@ -357,7 +357,8 @@ impl Collected<'_> {
 }
 
 /// Parses a page of Services and adds each Service to the collected Services. The parsed value is the token of the next
-/// page, or the reason why the answer is not a page of Services. The value is `None` when the answer is `null`.
+/// page, or the reason why the answer is not a page of Services. The value is `None` when the answer is read as `null`,
+/// because it equals an earlier answer.
 #[derive(Clone, Copy)]
 struct ServicePage<'a, 'b>(&'a RefCell<Collected<'b>>);
 
@@ -562,7 +563,8 @@ mod tests {
 
     const OURS: &str = "load-balancer.hetzner.cloud";
 
-    /// Returns a Service as an API server would answer it, with every large thing that a tenant can put there.
+    /// Returns a Service parsed from JSON. The JSON has a text of 250,000 characters in many fields, because a user can
+    /// write such long texts. `edit` can change the JSON before it is parsed.
     fn parsed(edit: impl FnOnce(&mut Value)) -> KubeService {
         let long = "x".repeat(250_000);
         let mut service = json!({

@@ -106,7 +106,7 @@ pub struct ObjectReference {
     pub uid: String,
 }
 
-/// The object that a finding is about, and the controller that reports the finding.
+/// The object that a reported success or problem is about, and the controller that reports it.
 #[derive(Clone, Copy)]
 pub struct Subject<'a> {
     pub object: &'a ObjectReference,
@@ -114,7 +114,7 @@ pub struct Subject<'a> {
 }
 
 impl ObjectReference {
-    /// Returns this object as the subject of findings that this controller reports.
+    /// Returns this object together with the controller that reports a success or problem about it.
     pub fn seen_by(&self, controller: &'static str) -> Subject<'_> {
         Subject { object: self, controller }
     }
