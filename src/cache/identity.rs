@@ -16,7 +16,8 @@ pub struct ClusterIdentity(Mutex<IdentityMemory>);
 
 #[derive(Default)]
 enum IdentityMemory {
-    /// There is no Lease, or the Lease contains no identity. The present UID of the Service is then the identity.
+    /// There is no Lease, or the Lease contains no UID of the Service `default/kubernetes`. The present UID of this
+    /// Service is then the identity of the cluster.
     #[default]
     Nothing,
     /// The key of a Lease that was not read yet. The Lease is read when the identity of the cluster is needed for the

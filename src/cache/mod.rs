@@ -89,7 +89,7 @@ pub struct Apis {
     dedicated: DedicatedList,
 }
 
-/// The answers of the cloud's API.
+/// The last answer of the cloud's API to each kind of call.
 #[derive(Default)]
 struct CloudLists {
     instances: Cached<Vec<Instance>>,
@@ -102,7 +102,7 @@ struct CloudLists {
     interval: Duration,
 }
 
-/// The answers of the API of dedicated servers.
+/// The last list of the API of dedicated servers.
 #[derive(Default)]
 struct DedicatedList {
     instances: Cached<Vec<Instance>>,
@@ -237,8 +237,8 @@ impl Apis {
             .map_err(CacheError::Cloud)
     }
 
-    /// Returns the present state of the cloud server with this number. If [`Apis::poll_cloud_every`] was called and a
-    /// list of all servers is cached, returns the server from that list instead, without a call.
+    /// Returns the present state of the cloud server with the ID `number`. If [`Apis::poll_cloud_every`] was called and
+    /// a list of all servers is cached, returns the server from that list instead, without a call.
     pub fn instance(&self, number: u64) -> Result<Instance, provider::ProviderError> {
         if let Some(listed) = self.instances_last().filter(|_| !self.cloud.interval.is_zero()) {
             let id = InstanceId::Cloud(number);
@@ -462,8 +462,8 @@ impl Apis {
         let cloud = if let Some(kept) = kept {
             kept.cloud.clone().map_err(CacheError::Cloud)
         } else {
-            // When `known` contains only some servers that were read again, by name, the new list must be requested
-            // after that read. A list that was cached before the read would show nothing new.
+            // When only some servers of `known` were read again, by name, the new list must be requested after that
+            // read. A list that was cached before that read would be no newer.
             let partial = known.as_ref().filter(|servers| servers.named.is_some());
             let partial = partial.and_then(|servers| Some(servers.cloud.as_ref().ok()?.asked));
             self.instances(needs.since.max(partial), needs.max_age, urgency)

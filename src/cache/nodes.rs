@@ -54,7 +54,7 @@ pub struct NodeCache {
 struct State {
     /// The nodes, sorted by name.
     nodes: Arc<Vec<Arc<KubeNode>>>,
-    /// The time of the last read of each node. The note at an index belongs to the node at the same index of `nodes`.
+    /// The times at which each node was read. The element at an index belongs to the node at the same index of `nodes`.
     notes: Vec<Note>,
     /// The moment when all nodes were last requested, as complete objects or as a table with one row for each node.
     polled: Option<Instant>,
@@ -87,8 +87,8 @@ struct Note {
 }
 
 impl Note {
-    /// Creates the note, which is the times of the first and the last read of a node, for a node that was not in the
-    /// cache. `asked` is the moment just before the call that read the node. The answer to this call came just now.
+    /// Creates the note about a node that was not in the cache. `asked` is the moment just before the call that read
+    /// the node. The answer came just now, so `first_seen` is the present moment.
     fn of_new(asked: Instant) -> Note {
         Note { asked, first_seen: clock::now() }
     }
@@ -136,7 +136,7 @@ impl NodeCache {
         Ok(state.view())
     }
 
-    /// Reads those of the named nodes again whose last read is longer ago than `max_age`. Then returns all nodes.
+    /// Reads the nodes in `names` again, except those that were read within the last `max_age`. Then returns all nodes.
     pub fn again(&self, names: &[String], max_age: Duration) -> Result<ListedNodes, CacheError> {
         let mut state = turn(&self.state);
         if state.polled.is_none() {

@@ -92,7 +92,8 @@ impl KnownSecrets {
         usable.or_else(|| self.others.remove(name))
     }
 
-    /// Stores what was just read of a Secret. Returns its pair of certificate and key, or why the pair can't be used.
+    /// Stores the result of reading a Secret. Returns the certificate and the key of the Secret, or why they can't be
+    /// used.
     fn put(&mut self, name: &Name, held: Held) -> TlsSecret {
         let pair = shown(&held);
         let pair = pair.and_then(|pair| {
@@ -144,7 +145,8 @@ fn too_many() -> String {
     )
 }
 
-/// Reads the version of a Secret, and reads the whole Secret only when it has changed since it was last read.
+/// Reads the resource version of a Secret. Reads the whole Secret only when the version has changed since the last
+/// read.
 fn read(
     kube: &kube::KubeClient,
     (namespace, name): &Name,

@@ -6,7 +6,7 @@ use crate::provider::{self, Instance, InstanceId, Servers};
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-/// All servers of one API, with their age.
+/// A list of all servers of one API (the cloud's API or the API of dedicated servers), with the age of the list.
 pub type ListedServers = View<Vec<Instance>>;
 
 /// The servers of the cloud's API and of the API of dedicated servers. When an API did not answer, its list is replaced
@@ -43,7 +43,7 @@ pub enum Covers {
 }
 
 impl ServerNeeds {
-    /// The needs that every list of servers satisfies, however old the list is.
+    /// Conditions that every list of servers fulfils, however old the list is.
     pub const NONE: ServerNeeds = ServerNeeds::max_age(Duration::MAX);
 
     pub const fn max_age(max_age: Duration) -> ServerNeeds {

@@ -30,10 +30,11 @@ const CONTENT_TYPE_CHARACTERS: usize = 100;
 /// The longest `X-Correlation-Id`, in bytes. The IDs of Hetzner have 16 digits.
 const CORRELATION_ID_BYTES: usize = 64;
 
-/// The status of a call that succeeded and whose answer has no content. The answer is read as `null`.
+/// The status of a call that succeeded and whose answer has no body. The parser gets the JSON value `null` instead of a
+/// body.
 const NO_CONTENT: u16 = 204;
 
-/// An answer that was parsed whole.
+/// An answer whose body was read and parsed completely.
 #[derive(Debug)]
 pub struct Reply<T> {
     pub head: Head,

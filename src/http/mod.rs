@@ -47,7 +47,7 @@ use transport::{hold_deadline, is_deadline_over};
 /// A method of [`Gate`] that is called before a write, and that allows or refuses the write.
 pub type Pass = fn(&(dyn Gate + 'static), &str) -> Result<(), Refused>;
 
-/// The data of a write without its body.
+/// The parameters of a write, except its body.
 #[derive(Clone, Copy)]
 pub struct HttpWrite<'a> {
     /// The method of [`Gate`] that is called before this write. It is [`Gate::pass`], or [`Gate::pass_at_end`] for a
@@ -206,7 +206,7 @@ impl HttpClient {
         outcome
     }
 
-    /// Returns the agent and the credentials for the next call.
+    /// Returns ureq's agent and the credentials for the next call.
     fn session(&self, call: &HttpCall) -> Result<Session, HttpError> {
         let line = || self.url_line(call.method, call.path);
         // This can take long, because the kubeconfig can name a program that must run to get the credentials.

@@ -119,7 +119,7 @@ pub struct Reading<'a> {
     /// The value of the header `Accept`, which says in which format the API should answer.
     pub accept: &'a str,
     /// A function that says whether a body has the same content as an earlier answer. If so, the body is not parsed,
-    /// and the answer is read as `null`. The function is not called for bodies of 256 KiB or more.
+    /// and the parser gets the JSON value `null` instead. The function is not called for bodies of 256 KiB or more.
     pub is_known: Option<&'a IsKnown<'a>>,
     /// The longest body that is read. `None` means that the client's limit applies.
     pub body_limit_bytes: Option<u64>,
@@ -195,11 +195,11 @@ fn jittered(wait: Duration) -> Duration {
     wait.mul_f64(share)
 }
 
-/// The agent and the credentials for one call.
+/// ureq's agent and the credentials, with which one call is made.
 pub(super) struct Session {
     agent: ureq::Agent,
     pub(super) credentials: Credentials,
-    /// The number of the agent, which is raised when a new agent is made.
+    /// The sequence number of the agent. It grows by one each time a new agent is made.
     number: u64,
 }
 
@@ -227,7 +227,7 @@ impl Sessions {
         }))
     }
 
-    /// Returns the agent and the credentials for the next call. The error is a message for the user.
+    /// Returns ureq's agent and the credentials for the next call. The error is a message for the user.
     pub(super) fn current(&self, settings: &HttpSettings) -> Result<Session, String> {
         let credentials = settings.login.current()?;
         secret::remember(&credentials.secrets);
@@ -280,7 +280,7 @@ const IDLE: Duration = Duration::from_secs(60);
 /// used at the same time. Otherwise a writer would have to connect again for each write.
 const IDLE_AT_MOST: usize = 100;
 
-/// Makes the agent for the API. `tls` are the current TLS settings.
+/// Makes ureq's agent for the API. `tls` are the current TLS settings.
 fn api_agent(settings: &HttpSettings, tls: &Tls) -> ureq::Agent {
     let proxy = settings.proxies.tunnel(&settings.base, tls);
     agent(proxy, settings.connect_timeout, tls)

@@ -139,8 +139,8 @@ impl ServiceBudget {
         }
     }
 
-    /// Drops the part of the budget that is needed only while a list is read. The returned budget can still decide
-    /// whether a Service that is read later by its name keeps its large fields.
+    /// Drops the data that is needed only while a list is read. The returned budget can still decide whether a Service
+    /// that is read later by its name keeps its large fields.
     pub(super) fn ended(mut self) -> ServiceBudget {
         self.namespaces.retain(|_, share| share.cut.is_some());
         let shares = self.namespaces.values_mut().chain([&mut self.total]);
@@ -236,7 +236,8 @@ mod tests {
 
     #[test]
     fn the_oldest_of_all_come_first_in_total() {
-        // There are ten namespaces. The Services of each namespace alone are within the limit of a namespace.
+        // Each of ten namespaces has 100 Services. Those of one namespace are within the limit of a namespace, but all
+        // 1,000 Services together are above the total limit.
         let of = |number: usize| {
             let all = 0..100;
             all.map(move |n| (format!("n-{number}"), number * 100 + n, LARGE))

@@ -115,8 +115,8 @@ pub struct KubeClient {
     origin: String,
     /// Decides which Services this program manages.
     pub scope: ServiceScope,
-    /// The budget of the last list of Services. It decides whether a Service that is read later by its name keeps its
-    /// large fields.
+    /// Which memory limits the last list of Services has exceeded. This decides whether a Service that is read later by
+    /// its name keeps its large fields.
     pub(super) budget: Mutex<ServiceBudget>,
     /// The kinds of lists that were too long for one answer, each with the number of items that is requested on a page.
     large_lists: Mutex<BTreeMap<String, u32>>,

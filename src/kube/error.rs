@@ -14,7 +14,8 @@ pub enum KubeError {
     Unreadable { call: String, why: String },
 }
 
-/// The `Status` of a failed call. The program decides only by `reason` and `code`. `message` is for people.
+/// The `Status` with which the API server answered a failed call. This program evaluates only `reason` and `code`. The
+/// text `message` is shown to people.
 #[derive(Debug)]
 pub struct KubeStatus {
     /// The method and the URL of the call.

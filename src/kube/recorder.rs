@@ -371,8 +371,8 @@ impl Reported {
         }
     }
 
-    /// Whether the finding must be reported now, because it is new or because its last report is old enough. If so,
-    /// records that it was reported now.
+    /// Whether a success or problem must be reported now, because it is new or because its last report is old enough.
+    /// If so, records that it was reported now.
     pub fn is_due(&mut self, of: Subject, reason: Reason, message: &str, now: Instant) -> bool {
         let finding = fnv1a([of.controller, "\0", reason.name(), "\0", message]);
         let key = (hash(&of.object.uid), finding);
@@ -400,7 +400,7 @@ impl Reported {
         self.forget(of, Reason::is_failure)
     }
 
-    /// Forgets all findings about objects of this kind, except about the objects with the given UIDs.
+    /// Forgets the reported successes and problems of all objects of this kind, except the objects with the given UIDs.
     pub fn keep<'a>(&mut self, kind: &str, uids: impl Iterator<Item = &'a str>) {
         let (kind, kept) = (short_hash(kind), HashSet::<u64>::from_iter(uids.map(hash)));
         self.entries.retain(|(of, _), entry| entry.kind != kind || kept.contains(of));
@@ -636,7 +636,7 @@ mod tests {
             ("u", A, Reason::UnknownAnnotation, "a", 599, false),
             ("u", A, Reason::UnknownAnnotation, "a", 602, true),
             ("u", A, Reason::UnknownAnnotation, "a", 700, false),
-            // This reason is never repeated, because it lasts until a person fixes the cause.
+            // A problem with this reason is reported only once, because it lasts until a person fixes the cause.
             ("u", A, Reason::NotExternal, "a", 700, true),
             ("u", A, Reason::NotExternal, "a", 7000, false),
         ];
@@ -686,8 +686,7 @@ mod tests {
     fn its_memory_has_a_bound() {
         let mut reported = Reported::default();
         let begun = Instant::now();
-        // Each step reports a new finding about the object `one`, and a new finding about an object that was never seen
-        // before.
+        // Each step reports a new problem of the object `one`, and a problem of an object that was never seen before.
         for n in 0..3 * ENTRIES_AT_MOST {
             let now = begun + Duration::from_secs(n as u64);
             let message = n.to_string();
