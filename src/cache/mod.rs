@@ -1,5 +1,5 @@
-//! A cache for the answers of the Kubernetes API and of the cloud's APIs, which all controllers share. Reads that must
-//! come just before a write also go through this module.
+//! A cache for the answers of the Kubernetes API and of the cloud's APIs, which all controllers share. A controller
+//! that must know the present state just before a write also reads through this module, and then gets no cached answer.
 //!
 //! The cache knows the age of each answer. When several threads need a new answer, one thread makes the call while the
 //! other threads wait. The cache only stores answers: the controllers decide what to do about their contents.

@@ -127,7 +127,7 @@ impl HttpClient {
         };
         let settings = &self.settings;
         let mut session = self.session(&call)?;
-        // The user can see for what the program waits. All tries together are shown as one wait.
+        // A command can show its user which call it waits for. Several tries of one call are shown as one wait.
         let _waiting = waiting_for(|| self.url_line(call.method, path));
         let (mut is_renewed, mut tries) = (false, 0);
         loop {
@@ -209,7 +209,8 @@ impl HttpClient {
     /// Returns ureq's agent and the credentials for the next call.
     fn session(&self, call: &HttpCall) -> Result<Session, HttpError> {
         let line = || self.url_line(call.method, call.path);
-        // This can take long, because the kubeconfig can name a program that must run to get the credentials.
+        // A command can show its user that it waits for the credentials. This wait can be long, because the kubeconfig
+        // can name a program that must run to get the credentials.
         let _waiting = waiting_for(|| format!("credentials for {}", self.settings.base));
         let session = self.sessions.current(&self.settings);
         session.map_err(|why| HttpError::new(line(), HttpErrorKind::Token(why)))

@@ -34,8 +34,8 @@ thread_local! {
 #[derive(Clone, Copy)]
 struct Deadline {
     end: Instant,
-    /// The moment when the thread set its first deadline that still applies. From this moment on, the monotonic clock
-    /// is compared with the wall clock.
+    /// The moment when the thread set its deadline. If the thread has set several deadlines inside one another, this is
+    /// the moment of the outermost one. From this moment on, the monotonic clock is compared with the wall clock.
     begun: Moment,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct HeldDeadline {
 }
 
 /// Sets a deadline for the calls of this thread until the returned guard is dropped. When this thread has a deadline
-/// already, the earlier one applies.
+/// already, the earlier of the two deadlines applies.
 pub(super) fn hold_deadline(deadline: Instant) -> HeldDeadline {
     hold_at(deadline, Moment::now())
 }
@@ -371,8 +371,8 @@ mod tests {
     #[test]
     fn a_call_during_which_the_machine_was_suspended_is_over() {
         let now = Moment::now();
-        // Each case has the seconds that passed by the monotonic clock and by the wall
-        // clock, and whether the call is over.
+        // Each case has the seconds that passed by the monotonic clock and by the wall clock, and whether the deadline
+        // then counts as passed.
         for (monotonic, wall, expected) in
             [(1, 1, false), (8, 8, true), (1, 3, false), (1, 4, true)]
         {

@@ -30,8 +30,8 @@ const IDENTITY_BYTES: usize = 1024;
 /// How many former UIDs of the Service `default/kubernetes` are remembered.
 const FORMER_AT_MOST: usize = 10;
 
-/// The length of the longest UID that is accepted, in characters. A UID becomes the value of a label, and such a value
-/// has at most 63 characters.
+/// The length of the longest UID that is accepted, in characters. The UID that identifies the cluster is also stored as
+/// the value of a label, which has at most 63 characters.
 const UID_LENGTH: usize = 63;
 
 /// The namespace and the name of a Lease.

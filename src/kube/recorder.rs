@@ -361,8 +361,9 @@ struct Entry {
 }
 
 impl Reported {
-    /// Forgets the failures of the object after a success, and its successes after a failure. So the first
-    /// failure after a success is always reported, and the first success after a failure, too.
+    /// Called with each success or failure of an object. A success deletes the remembered failures of the object, and a
+    /// failure deletes its remembered successes. The first failure after a success is therefore always reported, and
+    /// the first success after a failure, too.
     pub fn turn(&mut self, of: Subject, reason: Reason) {
         if reason.is_success() {
             self.forget(of, Reason::is_failure);

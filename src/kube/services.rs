@@ -168,8 +168,8 @@ impl KubeService {
         self.metadata.annotations.select(scope.annotations);
         let labels = std::mem::take(&mut self.metadata.labels);
         self.left_alone = scope.left_alone(&self.spec.load_balancer_class, &labels);
-        // A Service that this program does not manage is left unchanged, unless it still has our finalizer. Without
-        // that finalizer, its annotations are not needed.
+        // This program does not manage the Service and has no load balancer of the Service to delete, because the
+        // Service does not have our finalizer. The annotations are then not needed.
         if self.left_alone.is_some() && !self.has_our_finalizer() {
             self.metadata.annotations = Annotations::default();
         }

@@ -317,8 +317,8 @@ impl Program {
             .env("KUBERNETES_EXEC_INFO", &self.info)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            // The program's standard error can contain a secret. When our standard error is a terminal, the user sees
-            // it. Otherwise it is discarded, so that no log contains the secret.
+            // The program's standard error can contain a secret. When our standard error is a terminal, the program's
+            // standard error goes to this terminal. Otherwise it is discarded, so that no log contains the secret.
             .stderr(if std::io::stderr().is_terminal() { Stdio::inherit() } else { Stdio::null() })
             // The program gets a process group of its own. Ending the group then also ends the processes that
             // the program started.
@@ -392,8 +392,8 @@ fn version(text: Option<&str>) -> Result<&'static str, String> {
     }
 }
 
-/// Returns an error when the kubeconfig says that the program needs a standard input, because here programs
-/// never get one.
+/// Returns an error when the kubeconfig says that the plugin's program needs a standard input, because plugins get no
+/// standard input here.
 fn check_interactive(mode: Option<&str>, version: &str) -> Result<(), String> {
     match mode {
         Some("Never" | "IfAvailable") => Ok(()),
