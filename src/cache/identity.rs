@@ -29,8 +29,8 @@ enum IdentityMemory {
 }
 
 impl ClusterIdentity {
-    /// Sets the Lease from which the identity of the cluster is read when it is needed for the first time. Only a
-    /// process that does not hold the Lease itself calls this.
+    /// Sets the Lease from which the identity of the cluster is read when it is needed for the first time. Only
+    /// commands of a user call this, because they never hold the Lease.
     pub fn read_from(&self, key: LeaseKey) {
         *lock(&self.0) = IdentityMemory::Unread(key);
     }

@@ -58,7 +58,7 @@ struct State {
     notes: Vec<Note>,
     /// The moment when all nodes were last requested, as complete objects or as a table with one row for each node.
     polled: Option<Instant>,
-    /// The moment when the table of nodes with their metadata was last requested.
+    /// The moment when a table of nodes whose rows contain the nodes' metadata was last requested.
     shown: Option<Instant>,
     /// The moment when the complete objects of all nodes were last requested by one list.
     listed: Option<Instant>,

@@ -199,7 +199,7 @@ fn jittered(wait: Duration) -> Duration {
 pub(super) struct Session {
     agent: ureq::Agent,
     pub(super) credentials: Credentials,
-    /// The sequence number of the agent. It grows by one each time a new agent is made.
+    /// The sequence number of ureq's agent. It grows by one each time a new agent is made.
     number: u64,
 }
 
@@ -208,7 +208,7 @@ pub(super) struct Sessions(Mutex<Connections>);
 struct Connections {
     source: TlsSource,
     agent: ureq::Agent,
-    /// The number of changes of the TLS settings before the agent was made. When the TLS settings change again, or when
+    /// How often the TLS settings had changed when ureq's agent was made. When the TLS settings change again, or when
     /// the credentials have another client certificate, a new agent is made.
     changes: u64,
     identity: Option<ClientIdentity>,

@@ -199,7 +199,7 @@ impl Lease {
 
 impl Identities {
     /// Records the UID that the Service `default/kubernetes` has now. The first UID that is ever recorded becomes the
-    /// identity. Returns `true` when this UID was not recorded before and is not the first one.
+    /// identity of the cluster. Returns `true` when other UIDs were recorded before, but not this one.
     pub fn see(&mut self, uid: &str) -> bool {
         if self.identity.is_empty() {
             uid.clone_into(&mut self.identity);
@@ -251,8 +251,8 @@ impl KubeClient {
         self.get_if_there(&path(key))
     }
 
-    /// Writes the fields of leader election into the Lease `read`, and fails when the Lease was changed after it was
-    /// read. When `read` is `None`, creates a Lease.
+    /// Writes the fields of leader election into a Lease. `read` is the Lease as it was read before, and the write
+    /// fails when the Lease was changed since then. When `read` is `None`, creates a Lease.
     pub fn write_lease(
         &self,
         key: &LeaseKey,

@@ -22,8 +22,8 @@ pub struct ObjectMeta {
     pub name: String,
     #[serde(deserialize_with = "not_empty")]
     pub uid: String,
-    /// The version of the object. An empty version is an error. A patch with an empty version would be a
-    /// write without a precondition.
+    /// The version of the object. An empty version is an error, because a patch with an empty version would be a write
+    /// without a precondition.
     #[serde(deserialize_with = "not_empty")]
     pub resource_version: String,
     #[serde(default)]
