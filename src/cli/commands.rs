@@ -23,10 +23,11 @@ pub(super) struct CommandEntry {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CommandKind {
-    /// A command that takes flags. The table of settings lists for each flag the commands that take it, and the value
-    /// is the name of this command there.
+    /// A command that takes flags. The value is the [`Command`] that the table of settings lists at each flag that the
+    /// command takes.
     Flags(Command),
-    /// A word that needs a second word. The names of the group's commands begin with this word.
+    /// The first word of several commands, e.g. `lb` in `lb list` and `lb sync`. This word alone is no complete
+    /// command.
     Group,
     Completions,
     Explain,
@@ -77,7 +78,8 @@ const COMMANDS: &[CommandEntry] = &[
 ];
 
 impl CommandEntry {
-    /// Returns the name of this command in the table of settings, or `None` when the command takes no flags.
+    /// Returns the [`Command`] that the table of settings lists at each flag of this command, or `None` when the
+    /// command takes no flags.
     pub(super) fn settings(&self) -> Option<Command> {
         match self.kind {
             CommandKind::Flags(command) => Some(command),

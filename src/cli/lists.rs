@@ -14,7 +14,8 @@ use std::time::Duration;
 /// The time between two reads of the cluster with `--watch`.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How a list command turns its plans into a table. Each plan becomes a row.
+/// How a list command turns its plans into the rows of a table. A plan compares an object in Kubernetes with the cloud,
+/// and says what a sync would change.
 pub(super) struct Table<Plans, Row> {
     pub(super) columns: Columns,
     pub(super) rows: fn(&mut Plans) -> &mut [Row],
@@ -134,8 +135,8 @@ impl<Plans: PlannedObjects, Row> Table<Plans, Row> {
     }
 }
 
-/// Calls `show` again and again. On a terminal that can do it, each output takes the place of the previous output. The
-/// function returns when stdout has no reader any more. A signal such as Ctrl-C ends the process.
+/// Calls `show` again and again. On a terminal that understands control codes, each output takes the place of the
+/// previous output. The function returns when stdout has no reader any more. A signal such as Ctrl-C ends the process.
 pub(super) fn watch(mut show: impl FnMut(bool) -> Result<Exit, Exit>) -> Result<Exit, Exit> {
     let can_redraw = terminal::obeys_codes(false);
     show(can_redraw)?;

@@ -63,8 +63,9 @@ pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
     let apis = &nodes.context.apis;
     Ok(nodes.context.do_now(|| {
         let (mut report, plans) = nodes.nodes.sync(apis, &selection);
-        // When no node was planned because of an outage, the command ends here. When only the Cloud API or only Robot
-        // failed, the nodes whose servers are in the other API were still planned and synced.
+        // When the node controller could not plan any node because of an outage, the command ends here. When only the
+        // Cloud API or only Robot did not answer, the nodes with a server in the other one of these two APIs were
+        // planned and synced.
         if report.outage.is_some() && plans.is_empty() {
             return (report, Vec::new());
         }

@@ -22,7 +22,7 @@ use std::time::Duration;
 /// How often a command with `--watch` reads the cloud. The interval is long because the Cloud API allows few calls.
 pub(super) const CLOUD_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The plans of a command for all its objects, e.g. for all nodes.
+/// The plans for all objects that a command works on, e.g. for all nodes.
 pub(super) trait PlannedObjects {
     /// The kind of the objects, e.g. `Node`. The kind of a JSON or YAML document begins with this word, as in
     /// `NodeList` and `NodeSync`.
@@ -155,9 +155,8 @@ impl CommandContext {
         })
     }
 
-    /// Returns a snapshot of the cloud without any objects, for which no call is made. While the cloud does not answer,
-    /// the annotations of Services are checked against this snapshot, which accepts every name of an object in the
-    /// cloud.
+    /// Returns a snapshot of a cloud that contains no objects. No call is made. While the real cloud does not answer,
+    /// the annotations of Services are checked against this snapshot. It accepts every name of an object in the cloud.
     pub(super) fn manifests(&self) -> Result<Arc<dyn Snapshot>, CommandFailure> {
         let gate = Arc::new(OpenGate);
         let provider = wire::provider(&self.settings, gate, Urgency::Asked, None);
@@ -194,9 +193,9 @@ impl CommandContext {
         Ok((plans, Some(report)))
     }
 
-    /// When the servers of some objects are not known because the Cloud API or Robot did not answer, prints that API's
-    /// error to stderr and returns a report about the outage. Otherwise returns `None`. The answer comes from the
-    /// cache, so no call is repeated.
+    /// Reports an outage of the Cloud API or of Robot because of which the servers of some objects are not known.
+    /// Prints the error of this API to stderr, and returns a report about the outage. Returns `None` when there is no
+    /// such object. The error comes from the cache, so no call is repeated.
     fn unclear(&self, plans: &impl PlannedObjects) -> Option<Report> {
         if !plans.is_unclear() {
             return None;
@@ -331,8 +330,8 @@ fn of_object(first: &str, object: &str, text: &str) -> String {
     if !is_terminal(false) {
         return line(format_args!("{first}{object}  {text}"));
     }
-    // The object and its text are separated by two spaces, but wrapping leaves only one of them. The other space is
-    // added after the wrapping. Therefore the width is one column less.
+    // Two spaces must separate the object from its text, but wrapping leaves only one of them. Therefore the line is
+    // wrapped with one space, one column narrower than the terminal, and the second space is added afterwards.
     let text = format!("{object} {text}");
     let lines = wrapped_in(columns() - 1, first, 6, &text);
     lines.replacen(&format!("{object} "), &format!("{object}  "), 1)

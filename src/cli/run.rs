@@ -137,8 +137,8 @@ fn once(Parts { settings, stop, lease, apis, controllers }: Parts) -> Exit {
     let exit = leader::lead(&settings, lease.as_ref(), || {
         let mut total = Counts::default();
         let exit = daemon::with_events(apis, stop, || pass(apis, controllers, stop, &mut total));
-        // `stop` is read here, because the release of the Lease sets `stop` later. It would then not be known whether a
-        // signal has set it.
+        // Whether a signal has set `stop` is read before the Lease is released, because the release sets `stop` as
+        // well.
         done = Some((total, stop.is_set()));
         exit
     });

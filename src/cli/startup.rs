@@ -62,8 +62,8 @@ pub(super) fn start(command: Command, words: Vec<OsString>) -> Result<Started, E
         settings: parsed.settings,
         words: parsed.words,
         problems: parsed.problems,
-        // This client allows writes, because it was created before it was known that the command must not write. It is
-        // dropped then, and the command creates another client, which refuses writes.
+        // When the command must not write, this client is dropped, because it was created earlier and allows writes.
+        // The command then creates another client, which refuses writes.
         kube: kube.filter(|_| !is_refused),
     })
 }

@@ -102,8 +102,8 @@ impl Ticks {
         if std::mem::take(&mut ticking.is_first) {
             self.first_ticks.fetch_sub(1, Ordering::Relaxed);
         }
-        // Unfinished changes mean that this run has already waited for the cloud as long as the interval lasts. The
-        // next run begins at once and goes on with these changes.
+        // Unfinished changes are changes that the cloud is still carrying out. This run has already waited for them as
+        // long as the interval lasts. Therefore the next run begins at once and goes on with them.
         let pause = if report.has(Progress::Unfinished) { Duration::ZERO } else { interval };
         heartbeat::pause(pause);
         Some(pause)

@@ -57,8 +57,8 @@ metrics! {
     /// service itself allows more.
     ROBOT_REMAINING: Gauge "ccm_robot_budget_remaining" ["endpoint"];
 
-    // The value is the time at which the pause ends. The remaining time would become wrong, because the metric is
-    // updated only at calls to Robot, and there are none in the pause.
+    // The value is the time at which ccm calls Robot again. The number of seconds until then would become wrong,
+    // because the metric is updated only at calls to Robot, and there is no call until then.
     /// When ccm calls the Robot web service again, in seconds since 1970, by the reason for the pause: login
     /// (credentials were refused), rate_limit. 0: no pause.
     ROBOT_BLOCKED: Gauge "ccm_robot_blocked_until_timestamp_seconds" ["reason"];
@@ -166,8 +166,8 @@ struct Series {
     labels: String,
     /// The value of a counter or gauge. In a histogram it is the sum of all durations in seconds.
     value: f64,
-    /// The number of durations in each bucket of a histogram. The last number is that of the durations that are longer
-    /// than all buckets. The list is empty for counters and gauges.
+    /// The number of durations in each bucket of a histogram. The last number counts the durations that are greater
+    /// than the upper bound of every other bucket. The list is empty for counters and gauges.
     buckets: Vec<u64>,
 }
 

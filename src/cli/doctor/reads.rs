@@ -55,12 +55,12 @@ const NEEDS: &[Need] = &[
     ("update", LEASES),
 ];
 
-/// The right to read an event, which the daemon needs to count repeated events. The daemon works without this right,
-/// which the role of hcloud-cloud-controller-manager does not give.
+/// The right to read an event. Without this right, the daemon works, but it does not count how often an event was
+/// repeated. The role of hcloud-cloud-controller-manager does not give this right.
 pub(super) const COUNT_EVENTS: Need = ("get", "events");
 
-/// The resource that only leader election uses. The role of the daemon allows access only to the one Lease with the
-/// right name. For the verb `create`, Kubernetes can't limit the access to a name.
+/// The resource that only leader election uses. The daemon's role allows it to read and update only the one Lease that
+/// it uses. The right to create a Lease holds for every name, because Kubernetes can't limit this right to a name.
 const LEASES: &str = "leases";
 
 fn question<'a>((verb, resource): Need, lease: &'a LeaseKey) -> AllowedVerb<'a> {
@@ -197,8 +197,8 @@ pub(super) fn network(cloud: &CloudView) -> Seen<()> {
     }
 }
 
-/// Returns the load balancers of the project that were made for any cluster. They are read only when Kubernetes does
-/// not answer, because then it is not known which of them belong to this cluster.
+/// Returns the load balancers of the project that have the label of a Service, of this or of another cluster. They are
+/// read only when Kubernetes does not answer, because it is not known then which of them belong to this cluster.
 pub(super) fn balancers(
     reader: &DoctorReader,
     has_cluster: bool,
@@ -253,8 +253,8 @@ pub(super) fn services(
         return Err(Gap::NotHere(why));
     }
     let services = ServiceController::new(service::ServiceSettings {
-        // The Service controller accepts cached lists that are up to half as old as this period. A period of twice
-        // `look` therefore accepts lists up to the age `look`.
+        // The Service controller accepts a cached list when its age is at most half of this period. With twice `look`
+        // as the period, it accepts lists of the age `look`, the greatest age that the checks allow.
         sync_interval: reader.look * 2,
         resync_period: reader.look * 2,
         ..wire::service_settings(settings)

@@ -55,8 +55,9 @@ pub(in crate::cli) struct CloudView {
     /// Facts about the API itself, e.g. its rate limit, and whether the token is allowed to write. Some of these facts
     /// are known even when a call has failed.
     pub(in crate::cli) checkup: Checkup,
-    /// The load balancers of the project that were made for any cluster: the name of each, and how many targets it has
-    /// and how many of them are healthy. They are read only when Kubernetes does not answer.
+    /// The load balancers of the project that have the label of a Service, of this or of another cluster. Each has its
+    /// name, the number of its targets, and how many of them are healthy. They are read only when Kubernetes does not
+    /// answer.
     pub(in crate::cli) balancers: Seen<Vec<(String, TargetCounts)>>,
 }
 

@@ -184,8 +184,8 @@ fn written(plan: &ServicePlan) -> Vec<String> {
     words
 }
 
-/// Returns the names of the warnings, without duplicates. When there are more than fit, the last text says how many are
-/// left out, e.g. `+3`.
+/// Returns the names of the warnings, without duplicates. When there are more than [`WARNINGS_SHOWN`], the last text is
+/// the number of names that are left out, e.g. `+3`.
 fn warnings(plan: &ServicePlan) -> Vec<String> {
     let mut reasons: Vec<String> = Vec::new();
     for name in plan.warnings().map(|warning| warning.reason.name()) {

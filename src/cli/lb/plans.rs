@@ -1,5 +1,5 @@
 //! The plans of Services and their load balancers for the commands `ccm lb …`, and how these plans are printed as JSON
-//! and YAML.
+//! and YAML. A plan compares a Service with its load balancer, and says what a sync would change.
 
 use crate::cache::{self, ReadFrom};
 use crate::cli::names::{self, KnownObject, Word};
@@ -114,8 +114,9 @@ impl Services {
         other.map_or(Ok(plans), |other| Err(left_alone(other)))
     }
 
-    /// Returns the load balancers without a Service, in the namespace that the user asked for. A load balancer that is
-    /// used in one of `plans` is left out.
+    /// Returns the plans of the load balancers whose Service does not exist. When the user gave a namespace, only the
+    /// load balancers of Services from this namespace are returned. A load balancer that is used in one of `plans` is
+    /// left out.
     pub(super) fn orphans(
         &self,
         plans: &[ServicePlan],
@@ -278,7 +279,8 @@ impl PlannedObjects for Vec<ServicePlan> {
     }
 
     fn notes(&self) -> Vec<String> {
-        // The warnings about a load balancer without a Service are left out after the load balancer was deleted.
+        // After a sync has deleted a load balancer without a Service, the warnings about this load balancer are left
+        // out.
         let left = self.iter().filter(|plan| !plan.is_orphan() || plan.made.is_empty());
         left.flat_map(|plan| warnings(plan.name(), plan.warnings())).collect()
     }

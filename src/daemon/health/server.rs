@@ -99,7 +99,8 @@ fn bind(address: SocketAddr) -> io::Result<Vec<TcpListener>> {
     let both = match TcpListener::bind(address) {
         Ok(both) => both,
         Err(error) if error.kind() == ErrorKind::AddrInUse => return Err(error),
-        // The address is free, so the error means that this machine has no IPv6. The server listens on IPv4 only.
+        // No other process uses the port, so the error means that this machine has no IPv6. The server listens on IPv4
+        // only.
         Err(_) => return Ok(vec![TcpListener::bind((Ipv4Addr::UNSPECIFIED, port))?]),
     };
     let port = both.local_addr()?.port();
