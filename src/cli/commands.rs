@@ -148,16 +148,15 @@ pub(super) fn overview() -> String {
     help("help")
 }
 
-/// The greatest number of known words that an error lists in full. When an unknown word resembles no known word, and
-/// there are at most this many known words, the error lists all of them.
+/// When an unknown word resembles no allowed word, the error lists all allowed words if there are at most this many.
 const LISTED_AT_MOST: usize = 15;
-/// The smallest number of letters that a word must have to be searched for within other words. A shorter word is
-/// contained in too many other words.
+/// To find suggestions, an unknown word is searched for within the known words, and known words within the unknown
+/// word. A word with fewer letters than this is not searched for, because it is contained in too many other words.
 const SHORTEST_PART: usize = 3;
 
-/// Prints the error for an unknown word, and returns the exit code of wrong usage. The error suggests known words with
-/// a similar spelling. If there are none, it suggests the known words that contain the unknown word, and else the
-/// longest known word that the unknown word contains.
+/// Prints the error for an unknown word, e.g. a mistyped command, and returns the exit code of wrong usage. `known` has
+/// the words that are allowed. The error suggests those with a similar spelling. If there are none, it suggests those
+/// that contain the unknown word, and else the longest one that the unknown word contains.
 pub(super) fn unknown<T: AsRef<str>>(what: &str, word: &str, known: &[T]) -> Exit {
     unknown_of(what, word, known, "See ccm help.")
 }

@@ -30,7 +30,7 @@ pub(super) struct Table<Plans, Row> {
 /// The contents of a list command's output at one moment. With `--watch`, the contents are read again and again.
 pub(super) struct List<Plans> {
     pub(super) plans: Plans,
-    /// The text that is printed when there are no rows, and that says why there are none.
+    /// The text that is printed in place of the table when there are no rows. It says why there are none.
     pub(super) empty: String,
     /// The text below the table.
     pub(super) below: String,

@@ -346,8 +346,8 @@ const TABLE: Table<Vec<NodePlans>, NodePlans> = Table {
     name: |plans| plans.node.object.for_people(),
 };
 
-/// The number of columns of a terminal from which on the list shows two addresses of each node. A narrower terminal
-/// shows one.
+/// When the terminal has at least this many columns, the list shows two addresses of each node. On a narrower terminal
+/// it shows one.
 const ROOM_FOR_TWO: usize = 100;
 
 /// The indexes of the columns that show `?` when the cloud does not answer. These are `STATE`, `DIFF`, `TYPE`,
@@ -434,9 +434,9 @@ fn diff_cell(plans: &NodePlans) -> String {
     })
 }
 
-/// Returns the text of `ccm node inspect` for one node: the node beside its server, how they were matched, each value
-/// with its source, and what a sync would do. When the cloud does not answer, the text also has the node's conditions
-/// and labels.
+/// Returns the text of `ccm node inspect` for one node: the node beside its server, how they were matched, the values
+/// that ccm sets on the node and their sources, and what a sync would do. When the cloud does not answer, the text also
+/// has the node's conditions and labels.
 fn inspection(plans: &NodePlans, known: Sides) -> String {
     let node = &plans.node.node;
     let taints = node.spec.taints.iter();

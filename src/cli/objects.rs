@@ -86,8 +86,8 @@ pub(super) enum Sides {
 }
 
 impl Sides {
-    /// Returns `text` when Kubernetes and the cloud have answered. Otherwise returns a text that says that the value is
-    /// unknown, and which API did not answer.
+    /// Returns what is printed in place of an empty list. When Kubernetes and the cloud have answered, this is `text`,
+    /// e.g. `none`. Otherwise it says that the values are unknown, and which API did not answer.
     pub(super) fn or_unknown(self, text: &'static str) -> &'static str {
         match self {
             Sides::Both => text,
@@ -97,7 +97,7 @@ impl Sides {
     }
 
     /// Returns the end of the message that an object does not exist. When only Kubernetes or only the cloud has
-    /// answered, the text says so. Otherwise the text is empty.
+    /// answered, it says where the object was looked for, and which API did not answer. Otherwise it is empty.
     pub(super) fn only(self) -> &'static str {
         match self {
             Sides::Both => "",

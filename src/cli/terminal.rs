@@ -210,7 +210,7 @@ pub(super) fn end() {
 }
 
 fn write(text: &str) {
-    // The error of this write is ignored, because stderr is the only place where errors can be reported.
+    // An error of this write to stderr is ignored, because stderr is the only place where errors can be reported.
     let _ = process::print(true, text.as_bytes());
 }
 

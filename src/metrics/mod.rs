@@ -109,8 +109,9 @@ metrics! {
     /// When the health of these load balancers was last read, in seconds since 1970.
     LOAD_BALANCERS_READ: Gauge "ccm_load_balancers_health_timestamp_seconds" [];
 
-    // There is one value for all certificates. A label with the name of the certificate is not possible, because labels
-    // must not contain names of objects. Also, the value of a replaced certificate would be shown for ever.
+    // There is one value for all certificates, the time at which the first of them expires. A label with the name of
+    // the certificate is not possible, because labels must not contain names of objects. Also, the value of a replaced
+    // certificate would be shown for ever.
     /// When the next certificate that load balancers of Services use expires, in seconds since 1970, as of the last
     /// read; 0: no certificate is known.
     CERTIFICATE_EXPIRY: Gauge "ccm_certificate_expiry_timestamp_seconds" [];

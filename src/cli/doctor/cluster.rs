@@ -7,7 +7,7 @@ use crate::cli::leader;
 use crate::kube::Workload;
 use crate::text::shell_command;
 
-/// The oldest minor version of Kubernetes 1 that this program supports.
+/// The oldest supported version of Kubernetes is 1.30. This is the number behind the dot.
 const MINOR_AT_LEAST: u32 = 30;
 
 /// The port on which other cloud-controller-managers answer probes. ccm answers nothing there, so a probe of this port

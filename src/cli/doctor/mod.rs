@@ -5,8 +5,8 @@
 //!
 //! | file | its job |
 //! |---|---|
-//! | `observe` | the table of what is read, in which order, and after what |
-//! | `reads` | the reads, and what a role must allow for them |
+//! | `observe` | the table of reads: their order, and which earlier reads each of them needs |
+//! | `reads` | the reads, and the rights in Kubernetes that the daemon needs |
 //! | `view` | everything that was read |
 //! | `outcome` | the outcome of a check, and why something was not read |
 //! | `cloud`, `cluster`, `nodes`, `routes`, `services` | the checks, by what they are about |

@@ -141,7 +141,8 @@ pub(super) fn servers(view: &DoctorView) -> CheckResult {
 }
 
 /// Reports nodes that are not ready although their server exists and runs, and ready nodes that still have the taint of
-/// a server that is off. Nodes that are not ready because of their server are left to the checks `servers` and `nodes`.
+/// a server that is off. Nodes whose server is off or does not exist are left out, because the checks `servers` and
+/// `nodes` report them.
 pub(super) fn ready(view: &DoctorView) -> CheckResult {
     let nodes = need(&view.nodes, "nodes")?;
     let is_down = |plan: &&NodePlan| !plan.node.is_ready() && !is_uninitialized(&plan.node);

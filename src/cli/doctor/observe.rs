@@ -253,8 +253,8 @@ impl<'a> Observer<'a> {
     }
 }
 
-/// Creates the provider for Hetzner Cloud even when there is no API token. Without a token, it can only tell whether a
-/// node's provider ID is one of Hetzner Cloud.
+/// Creates the provider for Hetzner Cloud even when there is no API token. Without a token, the provider can only tell
+/// whether a node's provider ID is one of Hetzner Cloud.
 fn provider(settings: &Settings) -> Seen<Hetzner> {
     let mut settings = settings.clone();
     settings.token.value.get_or_insert_with(SecretSource::none);

@@ -1,4 +1,4 @@
-//! The functions that read the data for the checks, and the rights in Kubernetes that a role must give for these reads.
+//! The functions that read the data for the checks. Also the list of the rights in Kubernetes that the daemon needs.
 
 use super::outcome::{Credential, Gap, Seen, need};
 use super::view::{CloudView, ClusterView, DoctorView, Need};
@@ -145,7 +145,8 @@ pub(super) fn workloads(reader: &DoctorReader) -> Seen<Vec<Workload>> {
     })
 }
 
-/// Reads from the Lease whether the daemon's login to Robot was refused, and how long to wait before the next login.
+/// Reads from the Lease whether Robot has refused a login of the daemon. After a refusal, the client of Robot waits for
+/// some time before it logs in.
 pub(super) fn wait_of_login(reader: &DoctorReader) {
     if let Ok(apis) = &reader.apis {
         leader::heed_refused_login(&reader.started.settings, apis);
@@ -342,8 +343,8 @@ fn robot_gap(error: provider::ProviderError) -> Gap {
     Gap::Failed(error.message, Some(fix))
 }
 
-/// Returns the reason why objects could not be listed. It is a fault when the API server refused the credentials. It is
-/// no fault when the user has no right to list the objects, because not every user has it.
+/// Returns the reason why objects could not be listed. The reason is a fault only when the API server refused the
+/// credentials. It is no fault when the user has no right to list the objects, because not every user has this right.
 fn unlisted(error: kube::KubeError, what: &str) -> Gap {
     if error.is_unauthorized() {
         Gap::Refused(Credential::Kubernetes, error.to_string(), None)

@@ -60,8 +60,8 @@ fn read_more(apis: &Apis, plan: &mut ServicePlan, known: Sides) {
     }
 }
 
-/// Returns the event that says that the last sync of the Service failed. Returns `None` when that sync succeeded, or
-/// when nothing is left to do for the Service.
+/// Returns the event about the last sync of the Service when this sync has failed. Returns `None` when the sync has
+/// succeeded, or when nothing is left to do for the Service.
 fn failed_try(plan: &ServicePlan) -> Option<Arc<PastEvent>> {
     let events = plan.events.as_ref().filter(|_| plan.has_writes())?;
     let oldest_first: Vec<_> = events.iter().rev().cloned().collect();

@@ -115,8 +115,8 @@ fn cells(plan: &ServicePlan, is_wide: bool) -> Vec<String> {
     let addresses: Vec<String> = addresses.map(ToString::to_string).collect();
     let of_it = |text: fn(&Balancer) -> String| or_dash(&found.map(text).unwrap_or_default());
     let service = if plan.service.metadata.namespace.is_empty() {
-        // The Service is not known by its name. Only its load balancer is known, and the labels of the load balancer do
-        // not contain the name.
+        // The name of the Service is not known. Only its load balancer was found, and the labels of the load balancer
+        // do not contain the name.
         "-".to_owned()
     } else {
         plan.service.full_name()

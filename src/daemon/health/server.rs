@@ -167,8 +167,8 @@ fn respond(
     };
     let mut unsent = answer.as_slice();
     while !unsent.is_empty() {
-        // The answer is sent by several writes. One write sends only what fits into the buffer of the socket, and the
-        // metrics can be longer.
+        // One write sends only what fits into the buffer of the socket. A longer answer, e.g. the metrics, needs
+        // several writes.
         stream.set_write_timeout(Some(left(deadline)?))?;
         let count = stream.write(unsent)?;
         unsent = unsent.get(count..).unwrap_or_default();

@@ -266,8 +266,8 @@ fn fits(since_renewal: Duration, write_timeout: Duration, lease_duration: Durati
     since_renewal.saturating_add(write_timeout) <= lease_duration
 }
 
-/// Returns a new identity of the form `<hostname>_<uuid>`, which Kubernetes components use as well. Each call returns
-/// another identity, so that a daemon after its restart is another candidate.
+/// Returns a new identity in the form `<hostname>_<uuid>`, which is also the form that Kubernetes components use. Each
+/// call returns another identity, so that a daemon after its restart is another candidate.
 pub fn identity() -> String {
     format!("{}_{}", hostname(), uuid(clock::random(), clock::random()))
 }
