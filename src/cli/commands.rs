@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::sync::OnceLock;
 
-/// One command, or a group of commands.
+/// One command of ccm, or a group of commands, e.g. `lb`.
 pub(super) struct CommandEntry {
     /// The words that are typed after `ccm`, e.g. `lb` or `lb list`.
     pub(super) name: &'static str,

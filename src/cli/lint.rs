@@ -67,7 +67,7 @@ pub(super) fn lint(words: Vec<OsString>) -> Result<Exit, Exit> {
         }
     }
     // Services without a creation time are ordered by their UIDs. Services without a UID get invented UIDs here, which
-    // ascend in the order of the manifests. Their order is then the order in which they would be created.
+    // ascend in the order of the manifests. The Services are thus ordered as they would be created.
     let services = all.iter_mut().filter_map(|checked| checked.service.as_mut());
     for (number, service) in services.enumerate() {
         if service.metadata.uid == UNKNOWN {

@@ -32,7 +32,7 @@ pub(super) struct List<Plans> {
     pub(super) plans: Plans,
     /// The text that is printed in place of the table when there are no rows. It says why there are none.
     pub(super) empty: String,
-    /// The text below the table.
+    /// The lines that are printed below the table.
     pub(super) below: String,
     /// The load balancers and certificates that are kept although their Service was deleted. The outer `None` means
     /// that they were not read, because only `ccm lb list` reads them. The inner `None` means that the read failed.

@@ -75,7 +75,8 @@ pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
     }))
 }
 
-/// The data that all commands `ccm node …` work with: the context of the command, and the two controllers of nodes.
+/// The data that all commands `ccm node …` work with: the settings and API clients in `context`, and the two
+/// controllers of nodes.
 struct NodeCommands {
     context: CommandContext,
     nodes: NodeController,

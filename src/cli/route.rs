@@ -50,7 +50,8 @@ pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
     }))
 }
 
-/// The data that all commands `ccm route …` work with: the context of the command, and the route controller.
+/// The data that all commands `ccm route …` work with: the settings and API clients in `context`, and the route
+/// controller.
 struct RouteCommands {
     context: CommandContext,
     controller: RouteController,

@@ -242,8 +242,8 @@ fn named_daemon(kube: &kube::KubeClient, name: &WorkloadName) -> Result<Daemon, 
 /// daemons, or when they could not be read.
 fn only_daemon(command: Command, kube: &kube::KubeClient) -> Result<Option<Daemon>, String> {
     let found = match http::within(LOOKED_FOR_AT_MOST, || kube.daemons(SYSTEM)) {
-        // When a command that only reads can't read the daemons, it goes on without the daemon's settings. It calls the
-        // API server again later, and then reports why the API server does not answer.
+        // A command that only reads goes on without the daemon's settings when the search for the daemon has failed. It
+        // calls the API server again later, and then reports why the API server does not answer.
         Err(error) if !command.writes() && !error.is_forbidden() => return Ok(None),
         found => found.map_err(|error| format!("the daemon's settings, because {error}"))?,
     };

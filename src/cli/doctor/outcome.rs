@@ -5,7 +5,7 @@ use crate::provider::Finding;
 use crate::text;
 use serde::Serialize;
 
-/// The fix when the error itself says what to do.
+/// The fix that is shown to the user when the error itself says what to do.
 pub(super) const SEE_ERROR: &str = "correct the cause that the error names";
 
 /// The result of a check. Outcomes are listed in the order of these variants, so problems come first.
@@ -68,7 +68,7 @@ pub(in crate::cli) enum Gap {
     Refused(Credential, String, Option<String>),
 }
 
-/// The credentials of an API. Several reads send the same credentials.
+/// The credentials of an API. After the API has refused them, later reads that need them are skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::cli) enum Credential {
     /// The token of the Cloud API.

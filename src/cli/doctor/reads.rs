@@ -35,7 +35,8 @@ pub(super) struct DoctorReader<'a> {
     pub(super) has_cluster: Seen<()>,
     /// How old a cached answer of Kubernetes is allowed to be. If it is older, Kubernetes is asked again.
     pub(super) look: Duration,
-    /// Whether the user is known to have all rights of the daemon.
+    /// Whether an earlier check has found that the user has all rights of the daemon. The rights are then not checked
+    /// again.
     pub(super) has_rights: bool,
 }
 

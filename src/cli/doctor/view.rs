@@ -36,7 +36,7 @@ pub(in crate::cli) struct DoctorView<'a> {
 
 /// The data of a cluster whose API server answers.
 pub(in crate::cli) struct ClusterView {
-    /// The address of the API server, and the source of this address.
+    /// The address of the API server, and the configuration that contains it, e.g. a kubeconfig and its context.
     pub(in crate::cli) at: String,
     pub(in crate::cli) version: Version,
     /// The rights that the daemon needs and that the current user lacks.

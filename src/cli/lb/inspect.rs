@@ -177,7 +177,7 @@ fn certificates(found: &Balancer) -> String {
     table_of(&["PORTS", "CERTIFICATE", "EXPIRES", "FROM"], found.certificates.iter().map(row))
 }
 
-/// Returns the table, or an empty text when there is no row.
+/// Returns the table with these headings and rows, or an empty text when there is no row.
 fn table_of(headings: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
     let rows = Vec::from_iter(rows);
     if rows.is_empty() { String::new() } else { format!("\n{}", table::render(headings, &rows)) }

@@ -157,7 +157,7 @@ fn diff(plan: &ServicePlan) -> String {
         // deletion.
         (Want::Remove, _) if plan.changes_now().next().is_none() => vec!["finalizer".into()],
         (Want::Remove, _) if plan.is_deletion() => vec!["delete".into()],
-        // The load balancer is not deleted. A sync removes from it only what belongs to this Service.
+        // A sync does not delete the load balancer here. It only removes from it what belongs to this Service.
         (Want::Remove, _) => vec!["release".into()],
         (Want::Ensure, None) => vec!["create".into()],
         _ if plan.cloud.outcome.is_released() => vec!["released".into()],

@@ -26,8 +26,8 @@ pub(super) fn turned_off() -> String {
     )
 }
 
-/// The data that all commands `ccm lb …` work with: the context of the command, the Service controller and the
-/// command's name.
+/// The data that all commands `ccm lb …` work with: the settings and API clients in `context`, the Service controller,
+/// and which of the commands this is.
 pub(super) struct Services {
     pub(super) context: CommandContext,
     pub(super) controller: ServiceController,
