@@ -164,8 +164,8 @@ pub(super) fn unknown<T: AsRef<str>>(what: &str, word: &str, known: &[T]) -> Exi
 /// Prints the error for an unknown word as [`unknown`] does, but ends the error with the line `see`.
 pub(super) fn unknown_of<T: AsRef<str>>(what: &str, word: &str, known: &[T], see: &str) -> Exit {
     let mut known: Vec<&str> = known.iter().map(AsRef::as_ref).collect();
-    // A known word that occurs in two of the given lists is suggested only once. For example, `nodes` is a help topic
-    // and also a check of `ccm doctor`.
+    // The known words can come from several lists, e.g. from the help topics and the checks of `ccm doctor`. A word
+    // that is in two of them, e.g. `nodes`, is suggested only once.
     let mut seen = BTreeSet::new();
     known.retain(|name| seen.insert(*name));
     let mut meant = all_nearest(word, known.iter().copied());

@@ -70,8 +70,8 @@ fn rows() -> impl Iterator<Item = TableRow> {
     topics::rows().into_iter().filter(|row| KINDS.contains(&row.headings[0].as_str()))
 }
 
-/// Returns the words by which `ccm explain` finds this row of a table. The row of a setting is found by its name, its
-/// flag and its variable.
+/// Returns the words by which `ccm explain` finds this row of a table. The row of a setting is found by the setting's
+/// name, its flag and its environment variable.
 fn all_names(row: &TableRow) -> Vec<String> {
     match row.headings[0].as_str() {
         "setting" => row.names(&[0, 1, 2]),

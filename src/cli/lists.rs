@@ -44,8 +44,8 @@ pub(super) struct List<Plans> {
 }
 
 impl<Plans: PlannedObjects> List<Plans> {
-    /// Reads the plans of a list with `read`. When one API does not answer, `read` is called for the other one, see
-    /// [`CommandContext::read`].
+    /// Reads the plans of a list with `read`. When one API does not answer, `read` is called again for the other API
+    /// alone, see [`CommandContext::read`].
     pub(super) fn read(
         context: &CommandContext,
         empty: &str,
@@ -148,8 +148,8 @@ pub(super) fn watch(mut show: impl FnMut(bool) -> Result<Exit, Exit>) -> Result<
     Ok(Exit::Done)
 }
 
-/// Prints only the lines that were not in the last output. Two lines count as equal when they differ only in the number
-/// of spaces between their columns.
+/// Prints only the lines that were not in the previous output. Two lines count as equal when they differ only in the
+/// number of spaces between their columns.
 fn print_new(text: &str, before: &mut HashSet<Vec<String>>) -> Exit {
     let cells = |line: &str| Vec::from_iter(line.split_whitespace().map(str::to_owned));
     let new = text.lines().filter(|line| !before.contains(&cells(line)));

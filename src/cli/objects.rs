@@ -284,7 +284,7 @@ impl CommandContext {
         let recorder = &self.apis.recorder;
         let (report, plans) = recorder.alongside(&self.apis.kube, work);
         if let Some(outage) = &report.outage {
-            // The changes that were made before the API stopped answering are printed, too.
+            // When an API stops answering during the sync, the changes that were made before are printed, too.
             for (object, change) in &report.changes {
                 Printer::stderr(&line(format_args!("{object}  {change}")));
             }
@@ -307,8 +307,8 @@ impl CommandContext {
     }
 }
 
-/// Returns the text of a plan: a line for each change, then the warnings, and at the end the objects that are blocked.
-/// The blocked objects are last, because the end of the output is what a user sees first in a terminal.
+/// Returns the text of a plan: a line for each change, then the warnings, and at the end the objects whose changes are
+/// blocked by a problem. These objects are last, because the end of the output is what a user sees first in a terminal.
 pub(super) fn proposed(proposals: &[Proposal], notes: impl IntoIterator<Item = String>) -> String {
     let changes = proposals.iter().flat_map(|proposal| {
         proposal.changes.announced().map(|(mark, text)| about(mark, &proposal.object, &text))

@@ -204,7 +204,7 @@ fn pass(
     exit
 }
 
-/// Prints what each controller would do, in the form of `sync --dry-run`. The last line has the total of all
+/// Prints what each controller would do, in the same form as `sync --dry-run`. The last line has the total of all
 /// controllers. An object that two controllers would change is counted twice there.
 fn dry_run(apis: &Apis, controllers: &[Box<dyn Controller>]) -> Exit {
     let mut text = String::new();

@@ -30,8 +30,8 @@ impl Stop {
     /// Wakes all threads that wait in [`wait_until_set_or`](Stop::wait_until_set_or). They check then whether they can
     /// go on.
     pub fn wake(&self) {
-        // The lock keeps a thread from missing the notification. A waiting thread holds this lock from the check of its
-        // condition until its wait has begun.
+        // The lock keeps a waiting thread from missing the notification. Such a thread holds the lock from the check of
+        // its condition until its wait has begun, so the notification can't come between the two.
         let _lock = lock(&self.is_set);
         self.changed.notify_all();
     }

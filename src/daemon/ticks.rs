@@ -120,8 +120,8 @@ impl Ticks {
             }
     }
 
-    /// Notes whether the last run of the controller ended with an outage. Logs an outage that has begun or ended since
-    /// the controller's previous run.
+    /// Notes whether the run of the controller that has just ended had an outage. Logs when an outage has begun or
+    /// ended since the controller's previous run.
     fn note_outage(&self, controller: &'static str, outage: Option<&Outage>, interval: Duration) {
         let mut states = lock(&self.outages);
         let state = outage.map(|outage| outage.error.state());

@@ -75,8 +75,8 @@ fn nanoseconds(text: &str) -> Result<u128, String> {
     if sum > MAX_NANOSECONDS { Err(too_long()) } else { Ok(sum) }
 }
 
-/// Parses the first number of the text and its unit. Returns this part in nanoseconds, and the rest of the text.
-/// Fractions of a nanosecond are dropped.
+/// Parses the first number of the text together with its unit, e.g. `1h` of `1h30m`. Returns this duration in
+/// nanoseconds, and the rest of the text. Fractions of a nanosecond are dropped.
 fn first_part(text: &str) -> Result<(u128, &str), String> {
     let (whole, rest) = digits(text);
     let (fraction, rest) = rest.strip_prefix('.').map_or(("", rest), digits);

@@ -262,8 +262,8 @@ pub(super) fn services(
         ..wire::service_settings(settings)
     });
     let plans = services.evaluate(apis, &Selection::All).map_err(gap)?;
-    // The plans above were made from the snapshot of the load balancers that was read last. The cache returns this
-    // snapshot without a call.
+    // The plans above were made from the last snapshot of the load balancers. The cache returns this snapshot without a
+    // call.
     let snapshot = apis.load_balancers_last();
     *external = snapshot.map_or_else(Vec::new, |snapshot| snapshot.external());
     Ok(plans)

@@ -134,8 +134,8 @@ fn on(service: &KubeService, outcome: CheckOutcome) -> CheckOutcome {
     outcome.on("service", &service.full_name())
 }
 
-/// Reports the Services that wait for an address. This is all that can be found in Kubernetes when the cloud was not
-/// read. `check` is the name of the check that says why the cloud was not read.
+/// Reports the Services that wait for an address. When the cloud was not read, this is the only problem of Services
+/// that can be found. `check` is the name of the check that says why the cloud was not read.
 fn unplanned(view: &DoctorView, check: &'static str) -> CheckResult {
     let services = view.services.listed.as_ref()?;
     let waits = |service: &&KubeService| {

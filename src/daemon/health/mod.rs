@@ -28,7 +28,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 /// How long a controller's thread can show no sign of life before the liveness probe fails. A thread shows a sign of
-/// life when a run of the controller begins, when an API call ends, and when it announces a pause.
+/// life when a run of the controller begins, when an API call ends, and when the thread calls `heartbeat::pause`.
 const SILENCE_LIMIT: Duration = Duration::from_secs(60);
 
 /// The content type of the text format of Prometheus metrics.

@@ -29,7 +29,8 @@ pub(super) struct Election {
 struct SeenRecord {
     spec: LeaseSpec,
     since: Instant,
-    /// Whether this process had seen the Lease with other content before.
+    /// Whether this content has replaced other content that this process had seen. Such a change shows that the holder
+    /// is alive.
     changed: bool,
 }
 

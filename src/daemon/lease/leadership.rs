@@ -63,7 +63,7 @@ pub struct LeaderElection {
     /// Returns the present time by both clocks. It is [`Moment::now`], except in tests.
     clock: Box<dyn Fn() -> Moment + Send + Sync>,
     pub(super) leadership: Mutex<Leadership>,
-    /// Whether another process held the Lease at the last try to get it.
+    /// Whether another process held the Lease when this process last tried to get it.
     pub(super) is_standby: AtomicBool,
     /// The client of the Robot web service for dedicated servers. When Robot refuses a login, the time of the refusal
     /// is written into the Lease. The next leader then waits before it logs in, so that a restart does not cause
