@@ -338,8 +338,8 @@ const TABLE: Table<Vec<NodePlans>, NodePlans> = Table {
     columns: Columns {
         headings: &["NAME", "STATUS", "SERVER", "STATE", "ADDRESSES", "DIFF"],
         wide: &["TYPE", "LOCATION", "MATCHED BY", "PROVIDER ID", "SERVER LABELS"],
-        // When the table is too wide for the terminal, the addresses are shortened first, then the differences, and
-        // then the names. If the table is still too wide, the differences are shortened further.
+        // When the table is too wide for the terminal, the column `ADDRESSES` is shortened first, then `DIFF`, and then
+        // `NAME`. If the table is still too wide, `DIFF` is shortened further.
         yielding: &[(4, 15), (5, 20), (0, 18), (5, 10)],
     },
     rows: |plans| plans,

@@ -362,8 +362,8 @@ mod tests {
         }
         lease.renewed(now());
         assert_eq!(lease.pass("a write"), Ok(()));
-        // The wall clock shows 60 s more, as after the machine was suspended. A write now waits until the next renewal,
-        // and is allowed after it.
+        // The wall clock moves on by 60 s and the monotonic clock does not, as when the machine was suspended. A write
+        // now waits until the next renewal, and is allowed after it.
         pass_time(&clock, 0, 60);
         let waiting = std::thread::spawn({
             let lease = Arc::clone(&lease);
