@@ -146,7 +146,7 @@ impl<T> Cached<T> {
         Ok(view)
     }
 
-    /// Stores a value that the caller has read itself, by a call that began at `asked`.
+    /// Stores data that the caller itself has read from the API, by a call that began at `asked`.
     pub(super) fn put(&self, value: T, asked: Instant) -> View<T> {
         let view = View::new(Arc::new(value), asked);
         *turn(&self.last) = Some(view.clone());
@@ -172,12 +172,12 @@ impl<T> Cached<T> {
 }
 
 impl<T> View<T> {
-    /// Creates the view of an answer that has come just now. `asked` is the moment just before the call was sent.
+    /// Creates a `View` of an answer that has come just now. `asked` is the moment just before the call was sent.
     pub(super) fn new(value: Arc<T>, asked: Instant) -> View<T> {
         View { value, asked, answered: clock::now() }
     }
 
-    /// Returns a view whose value is a part of this view's value. Both views have the same age.
+    /// Returns a `View` of a part of this cached answer. The part has the same age as the whole answer.
     pub(super) fn map<U>(&self, part: impl FnOnce(&T) -> Arc<U>) -> View<U> {
         View { value: part(&self.value), asked: self.asked, answered: self.answered }
     }
@@ -188,8 +188,8 @@ impl<T> View<T> {
         clock::since(self.asked)
     }
 
-    /// Returns the time since this answer came. If the age of another answer is less than this time, that answer was
-    /// requested after this answer had come, and it shows every change that this answer shows.
+    /// Returns the time since this answer came. With this time as its `max_age`, a read of other data returns only data
+    /// that was requested after this answer came.
     pub fn time_in_use(&self) -> Duration {
         clock::since(self.answered)
     }
@@ -247,8 +247,8 @@ impl CallPause {
         let longer = |failed: FailedRead| (failed.wait * 2).min(LONGEST_WAIT);
         let wait = last.take().map_or(FIRST_WAIT, longer);
         // Only `Unavailable` means that the API does not answer. Any other error is an answer of the API, and after an
-        // answer the API can be called again at once. How long the program waits after a rate limit error is decided
-        // elsewhere.
+        // answer the API can be called again at once. After a rate limit error, the client of the API decides how long
+        // to wait.
         let error = error.filter(|error| error.kind == ErrorKind::Unavailable);
         *last = error.map(|error| FailedRead {
             error: error.clone(),
@@ -310,8 +310,8 @@ mod tests {
                 heartbeat::install(heartbeat);
                 assert_eq!(*cache.get(Duration::MAX, || Err(())).unwrap().value, 1);
             });
-            // The waiting thread updates its heartbeat each time it tries to take the lock. The test waits for two
-            // updates.
+            // A thread that waits for the lock must show that it does not hang. It therefore updates its heartbeat each
+            // time it tries to take the lock. The test waits for two updates.
             let mut beats = 0;
             let mut silent = Duration::ZERO;
             let begun = Instant::now();

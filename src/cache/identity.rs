@@ -1,6 +1,6 @@
-//! The identity of the cluster, which is the first UID that the Service `default/kubernetes` had. An annotation of the
-//! leader election's Lease stores this UID, so the identity stays the same when the Service is deleted and created
-//! again.
+//! Finds the identity of the cluster, which is the first UID that the Service `default/kubernetes` had. An annotation
+//! of the leader election's Lease stores this UID, so the identity stays the same when the Service is deleted and
+//! created again. The annotation also stores the later UIDs of the Service.
 //!
 //! The leading daemon reads the stored UIDs when it acquires the Lease. It adds the present UID of the Service, and
 //! writes all UIDs when it renews the Lease. A command of a user reads the Lease once and never writes it. When there
@@ -16,37 +16,39 @@ pub struct ClusterIdentity(Mutex<IdentityMemory>);
 
 #[derive(Default)]
 enum IdentityMemory {
-    /// There is no Lease, or the Lease contains no identity. The present UID of the Service is then the identity.
+    /// There is no Lease, or the Lease contains no UID of the Service `default/kubernetes`. The present UID of this
+    /// Service is then the identity of the cluster.
     #[default]
     Nothing,
     /// The key of a Lease that was not read yet. The Lease is read when the identity of the cluster is needed for the
     /// first time.
     Unread(LeaseKey),
-    /// The identities that were read from the Lease, and the UIDs of the Service that this process has seen since then.
-    /// The process that holds the Lease writes all of them to the Lease.
+    /// The UIDs of the Service `default/kubernetes` that were read from the Lease, and those that this process has seen
+    /// since then. The process that holds the Lease writes all of them to the Lease.
     Kept(Identities),
 }
 
 impl ClusterIdentity {
-    /// Sets the Lease from which the identity of the cluster is read when it is needed for the first time. Only a
-    /// process that does not hold the Lease itself calls this.
+    /// Sets the Lease from which the identity of the cluster is read when it is needed for the first time. Only
+    /// commands of a user call this, because they never hold the Lease.
     pub fn read_from(&self, key: LeaseKey) {
         *lock(&self.0) = IdentityMemory::Unread(key);
     }
 
-    /// Remembers the identities in a Lease that this process has read but does not hold. `lease` is `None` when the
-    /// Lease does not exist.
+    /// Remembers the UIDs of the Service `default/kubernetes` that are stored in the Lease. The Lease was read by this
+    /// process, but another process holds it. `lease` is `None` when the Lease does not exist.
     pub fn heed(&self, key: &LeaseKey, lease: Option<&Lease>) {
         *lock(&self.0) = IdentityMemory::of(key, lease);
     }
 
-    /// Stores the identities that the Lease contained when this process acquired the Lease. `noted` is `None` when the
-    /// Lease contained no identities.
+    /// Remembers the UIDs of the Service `default/kubernetes` that the Lease contained when this process acquired the
+    /// Lease. `noted` is `None` when the Lease contained no UIDs.
     pub fn recall(&self, noted: Option<Identities>) {
         *lock(&self.0) = IdentityMemory::Kept(noted.unwrap_or_default());
     }
 
-    /// Returns the identities that must be written to the Lease, or `None` when no identity is known.
+    /// Returns the UIDs of the Service `default/kubernetes` that must be written to the Lease, or `None` when no UID is
+    /// known.
     pub fn kept(&self) -> Option<Identities> {
         match &*lock(&self.0) {
             IdentityMemory::Kept(known) if !known.identity.is_empty() => Some(known.clone()),
@@ -54,9 +56,10 @@ impl ClusterIdentity {
         }
     }
 
-    /// Returns the identities of the cluster. `service_uid` is the present UID of the Service `default/kubernetes`.
-    /// `None` means that neither that Service nor a Lease gives an identity. An error means that the Lease can't be
-    /// read now. In this case the identity is unknown, because the Lease can contain another UID than the Service has.
+    /// Returns the first UID of the Service `default/kubernetes`, which is the identity of the cluster, and its later
+    /// UIDs. `service_uid` is the present UID of this Service. The result is `None` when there is no present UID and no
+    /// Lease with a UID. The result is an error when the Lease can't be read now, because the Lease can contain a UID
+    /// that is older than the present one.
     pub(super) fn of(
         &self,
         kube: &KubeClient,

@@ -1,5 +1,5 @@
-//! A cache for the answers of the Kubernetes API and of the cloud's APIs, which all controllers share. Reads that must
-//! come just before a write also go through this module.
+//! A cache for the answers of the Kubernetes API and of the cloud's APIs, which all controllers share. A controller
+//! that must know the present state just before a write also reads through this module, and then gets no cached answer.
 //!
 //! The cache knows the age of each answer. When several threads need a new answer, one thread makes the call while the
 //! other threads wait. The cache only stores answers: the controllers decide what to do about their contents.
@@ -35,24 +35,24 @@ const DEDICATED_MAX_AGE: Duration = Duration::from_secs(300);
 /// How many objects are on one page of a list. Each page is read by one call.
 const A_PAGE: usize = 50;
 
-/// When the list of all servers has at most this many pages, the whole list is read even where reading single servers
-/// would be enough. So short a list takes hardly more calls than single servers.
+/// When the list of all servers has at most this many pages, the whole list is read even where a few servers would be
+/// enough. So short a list takes hardly more calls than the few servers alone.
 const FEW_PAGES: u32 = 3;
 
-/// The shortest period of the background refresh of the list of all servers, for each call that the refresh takes. A
-/// refresh of four calls is thus made every two minutes at most. All these refreshes take at most 120 calls an hour.
-/// Together with the periodic reads of all load balancers and of the Network, they take at most 200 of the project's
-/// 3,600 calls an hour.
+/// The period of the background refresh of the list of all servers is at least this time multiplied by the number of
+/// calls of one refresh. A refresh of four calls is thus made every two minutes at most. All these refreshes take at
+/// most 120 calls an hour. Together with the periodic reads of all load balancers and of the Network, they take at most
+/// 200 of the project's 3,600 calls an hour.
 const SERVERS_CALL: Duration = Duration::from_secs(30);
 
-/// The shortest period of the background refresh of all load balancers, for each call that the refresh takes. A refresh
-/// of two calls is thus made every two minutes at most. All these refreshes take at most 60 calls an hour, including
-/// the calls for the other data that plans for load balancers need.
+/// The period of the background refresh of all load balancers is at least this time multiplied by the number of calls
+/// of one refresh. A refresh of two calls is thus made every two minutes at most. All these refreshes take at most 60
+/// calls an hour. This includes the calls for other data that is needed to update load balancers.
 const BALANCERS_CALL: Duration = Duration::from_secs(60);
 
-/// The shortest period of the check whether the servers of not-ready nodes still exist, for each page of the list of
-/// all servers that the check reads. A check that reads ten pages is thus made every 30 seconds at most. All these
-/// checks take at most 1,200 calls an hour.
+/// The period of the check whether the servers of not-ready nodes still exist is at least this time multiplied by the
+/// number of pages of the server list that the check reads. A check that reads ten pages is thus made every 30 seconds
+/// at most. All these checks take at most 1,200 calls an hour.
 const LOOK_CALL: Duration = Duration::from_secs(3);
 
 /// The server IDs with which [`Apis::instances_around`] made its last call, and the servers that the call returned.
@@ -75,7 +75,8 @@ pub struct Apis {
     pub provider: Box<dyn Provider>,
     pub recorder: Recorder,
     pub nodes: NodeCache,
-    /// The identity of the cluster. It is shared with the code that writes it to the Lease.
+    /// The identity of the cluster, which is the first UID of the Service `default/kubernetes`. The code of the leader
+    /// election shares this value and stores it in the Lease.
     pub identity: Arc<ClusterIdentity>,
     /// How many nodes are written at the same time at most. This is the setting `--concurrent-node-syncs`.
     pub concurrent_nodes: usize,
@@ -88,7 +89,7 @@ pub struct Apis {
     dedicated: DedicatedList,
 }
 
-/// The answers of the cloud's API.
+/// The last answer of the cloud's API to each kind of call.
 #[derive(Default)]
 struct CloudLists {
     instances: Cached<Vec<Instance>>,
@@ -101,7 +102,7 @@ struct CloudLists {
     interval: Duration,
 }
 
-/// The answers of the API of dedicated servers.
+/// The last list of the API of dedicated servers.
 #[derive(Default)]
 struct DedicatedList {
     instances: Cached<Vec<Instance>>,
@@ -138,8 +139,8 @@ impl Apis {
         self.dedicated.pause.at_least = interval;
     }
 
-    /// Returns all Services of type LoadBalancer, no older than `max_age`. When a new list equals the previous list, it
-    /// uses the memory of the previous list.
+    /// Returns all Services of type LoadBalancer, no older than `max_age`. Services that have not changed since the
+    /// previous list are not stored a second time in memory.
     pub fn load_balancer_services(
         &self,
         max_age: Duration,
@@ -166,8 +167,9 @@ impl Apis {
             .map_err(CacheError::Kube)
     }
 
-    /// Returns the identities of the cluster. `service_uid` is the present UID of the Service `default/kubernetes`.
-    /// Returns `None` when neither a Lease nor that Service gives an identity.
+    /// Returns the first UID of the Service `default/kubernetes`, which is the identity of the cluster, and its later
+    /// UIDs. `service_uid` is the present UID of this Service. Returns `None` when there is no present UID and no Lease
+    /// with a UID.
     pub fn identities(
         &self,
         service_uid: Option<&str>,
@@ -176,8 +178,8 @@ impl Apis {
         known.map_err(CacheError::Kube)
     }
 
-    /// Returns all load balancers, together with the other data of the cloud from which plans for `services` are made.
-    /// The result is no older than `max_age`.
+    /// Returns all load balancers, together with the other data of the cloud that is needed to update the load
+    /// balancers of `services`. The result is no older than `max_age`.
     pub fn load_balancers(
         &self,
         services: &[&provider::Service],
@@ -235,8 +237,8 @@ impl Apis {
             .map_err(CacheError::Cloud)
     }
 
-    /// Returns the present state of the cloud server with this number. If [`Apis::poll_cloud_every`] was called and a
-    /// list of all servers is cached, returns the server from that list instead, without a call.
+    /// Returns the present state of the cloud server with the ID `number`. If [`Apis::poll_cloud_every`] was called and
+    /// a list of all servers is cached, returns the server from that list instead, without a call.
     pub fn instance(&self, number: u64) -> Result<Instance, provider::ProviderError> {
         if let Some(listed) = self.instances_last().filter(|_| !self.cloud.interval.is_zero()) {
             let id = InstanceId::Cloud(number);
@@ -283,8 +285,8 @@ impl Apis {
 
     /// Returns the servers with these IDs, and all other servers on the same pages of the list of all servers. A server
     /// whose ID is in `numbers` but not in the result does not exist. When `max_age` is zero, the API is always called.
-    /// Otherwise the result can be an earlier answer for these servers. The greatest age of that answer is `max_age`,
-    /// or `LOOK_CALL` multiplied by the number of pages that contain the servers, whichever is longer.
+    /// Otherwise the result can be an earlier answer that is no older than `max_age`. To save calls, a slightly older
+    /// answer is also used: up to `LOOK_CALL` (a few seconds) for each page that contains one of the servers.
     pub fn instances_around(
         &self,
         numbers: &BTreeSet<u64>,
@@ -317,8 +319,8 @@ impl Apis {
         pages_of(&known, numbers) as usize
     }
 
-    /// Whether the list of all servers takes many calls. Then single servers are read instead of the list where single
-    /// servers are enough.
+    /// Whether a list of all servers takes many calls. If so, callers that need only a few servers read these servers
+    /// instead of the list.
     pub fn is_large(&self) -> bool {
         self.server_pages() > FEW_PAGES
     }
@@ -330,8 +332,9 @@ impl Apis {
         u32::try_from(servers.div_ceil(A_PAGE).max(1)).unwrap_or(u32::MAX)
     }
 
-    /// Returns the lists that a daemon with these settings would read periodically, each with the period and the number
-    /// of calls. Lists that this process has not read are left out. Reads that a caller waits for are not counted.
+    /// Returns the lists that a daemon with these settings would read periodically in the background. Each has its
+    /// period and the number of calls of one read. A list that this process itself has not read is left out, because
+    /// its number of calls is not known.
     pub fn refreshes(&self, servers: Duration, load_balancers: Duration) -> Vec<Refresh> {
         let (listed, observed) = (self.instances_last(), self.cloud.load_balancers.last());
         let of_servers =
@@ -351,20 +354,20 @@ impl Apis {
     }
 
     /// Returns the period of the background refresh of the list of all servers. The result is `period`, or a longer
-    /// time when `period` would lead to more calls than `SERVERS_CALL` allows.
+    /// time if the list takes so many calls that `period` would use up too much of the API's rate limit.
     pub fn refresh_period(&self, period: Duration) -> Duration {
         period.max(SERVERS_CALL.saturating_mul(self.list_calls()))
     }
 
-    /// Returns the period of the background refresh of all load balancers. The result is `period`, or a longer time
-    /// when `period` would lead to more calls than `BALANCERS_CALL` allows.
+    /// Returns the period of the background refresh of all load balancers. The result is `period`, or a longer time if
+    /// a refresh takes so many calls that `period` would use up too much of the API's rate limit.
     pub fn resync_period(&self, period: Duration) -> Duration {
         let calls = self.cloud.load_balancers.last().map_or(1, |view| view.value.calls());
         period.max(BALANCERS_CALL.saturating_mul(calls))
     }
 
-    /// Returns the period at which the servers of not-ready nodes are read. The result is `period`, or a longer time
-    /// when `period` would lead to more calls than `LOOK_CALL` allows.
+    /// Returns the period at which the servers of not-ready nodes are read. The result is `period`, or a longer time if
+    /// the list of all servers has so many pages that `period` would use up too much of the API's rate limit.
     pub fn look_period(&self, period: Duration) -> Duration {
         period.max(LOOK_CALL * self.server_pages())
     }
@@ -445,9 +448,10 @@ impl Apis {
         self.dedicated.fails.load(Ordering::Relaxed)
     }
 
-    /// Returns the servers of the cloud's API and of the API of dedicated servers. `known` can contain an earlier
-    /// result for each API. This result is used without a call when it satisfies `needs` or when it is an error.
-    /// Otherwise the API is called. The function returns an error when no API answers.
+    /// Returns the servers of the cloud's API and of the API of dedicated servers. `known` is an earlier result of this
+    /// function, with a list or an error for each API. An API is called only if `known` has no result for it, or has a
+    /// list that does not satisfy `needs`. An API whose result is an error is not called again. The function returns an
+    /// error when no API answers.
     pub fn servers(
         &self,
         known: Option<AllServers>,
@@ -458,8 +462,8 @@ impl Apis {
         let cloud = if let Some(kept) = kept {
             kept.cloud.clone().map_err(CacheError::Cloud)
         } else {
-            // When only some servers of the known list were read again, by name, the list does not count as a new list
-            // of all servers. A list of all servers must then be requested after it.
+            // When only some servers of `known` were read again, by name, the new list must be requested after that
+            // read. A list that was cached before that read would be no newer.
             let partial = known.as_ref().filter(|servers| servers.named.is_some());
             let partial = partial.and_then(|servers| Some(servers.cloud.as_ref().ok()?.asked));
             self.instances(needs.since.max(partial), needs.max_age, urgency)

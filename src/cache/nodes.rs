@@ -2,10 +2,12 @@
 //!
 //! The first read lists the complete Node objects, and so does another read every few minutes. Between these lists, a
 //! poll reads the API server's `Table` form of the list, which has one short row for each node. The poll then reads the
-//! complete objects of the nodes whose rows have changed: a few nodes by name, many nodes by one list. A table contains
-//! no taints and no addresses. A table without metadata does not show that a node was replaced by another node with the
-//! same name and readiness. The cache sees such changes in the next list of complete objects, or when a controller
-//! reads the node again.
+//! complete objects of the nodes whose rows have changed: a few nodes by name, many nodes by one list.
+//!
+//! A table contains no taints and no addresses. The rows contain the metadata of the nodes only if the request asks for
+//! it. Without the metadata, a table does not show that a node was replaced by another node with the same name and
+//! readiness. The cache sees such changes in the next list of complete objects, or when a controller reads the node
+//! again.
 //!
 //! A row is compared with the cached node, and not with the row of the last poll. When a node could not be read, or was
 //! read before its change, the row differs from the cached node at the next poll too, and the node is read again. No
@@ -44,8 +46,8 @@ pub struct Poll {
     pub table_max_age: Duration,
     /// The longest time that may have passed since the complete objects of all nodes were last listed.
     pub whole_max_age: Duration,
-    /// The longest time that may have passed since labels and deletion times of all nodes were last read. Plans for
-    /// routes and load balancers need both. `None` means that any age is accepted.
+    /// The longest time that may have passed since labels and deletion times of all nodes were last read. The
+    /// controllers for routes and load balancers need both. `None` means that any age is accepted.
     pub metadata_max_age: Option<Duration>,
 }
 
@@ -58,11 +60,11 @@ pub struct NodeCache {
 struct State {
     /// The nodes, sorted by name.
     nodes: Arc<Vec<Arc<KubeNode>>>,
-    /// The time of the last read of each node. The note at an index belongs to the node at the same index of `nodes`.
+    /// The times at which each node was read. The element at an index belongs to the node at the same index of `nodes`.
     notes: Vec<Note>,
     /// The moment when all nodes were last requested, as complete objects or as a table with one row for each node.
     polled: Option<Instant>,
-    /// The moment when the table of nodes with their metadata was last requested.
+    /// The moment when a table of nodes whose rows contain the nodes' metadata was last requested.
     shown: Option<Instant>,
     /// The moment when the complete objects of all nodes were last requested by one list.
     listed: Option<Instant>,
@@ -93,8 +95,8 @@ struct Note {
 }
 
 impl Note {
-    /// Creates the note of a node that was not in the cache. `asked` is the moment just before the call that read the
-    /// node. The answer to this call came just now.
+    /// Creates the note about a node that was not in the cache. `asked` is the moment just before the call that read
+    /// the node. The answer came just now, so `first_seen` is the present moment.
     fn of_new(asked: Instant) -> Note {
         Note { asked, first_seen: clock::now() }
     }
@@ -166,7 +168,7 @@ impl NodeCache {
         Ok(state.view())
     }
 
-    /// Reads those of the named nodes again whose last read is longer ago than `max_age`. Then returns all nodes.
+    /// Reads the nodes in `names` again, except those that were read within the last `max_age`. Then returns all nodes.
     pub fn again(&self, names: &[String], max_age: Duration) -> Result<ListedNodes, CacheError> {
         let mut state = turn(&self.state);
         if state.polled.is_none() {
@@ -229,8 +231,7 @@ impl State {
     /// Reads the complete objects of all nodes.
     fn list(&mut self, kube: &KubeClient, from: ReadFrom) -> Result<(), CacheError> {
         let asked = clock::now();
-        // The notes about the cached nodes, by UID. A node that is also in the new list keeps the moment `first_seen`
-        // of its old note.
+        // The read times of the cached nodes, by UID. A node that is also in the new list keeps its time `first_seen`.
         let known = self.nodes.iter().zip(&self.notes);
         let known: HashMap<String, Note> =
             known.map(|(node, note)| (node.metadata.uid.clone(), *note)).collect();

@@ -57,8 +57,8 @@ impl Secrets {
             }
             let before = known.remove(name).map(|(_, held)| held);
             let namespace = name.0.as_str();
-            // Whether the Secret is usable is known only after it was read. Until then, the Secret needs a free place
-            // among the unusable Secrets.
+            // A new Secret is read only if the cache has room for one more unusable Secret, because only the read shows
+            // whether the Secret is usable.
             let mut has_room =
                 || !full.contains(namespace) && make_room(&mut known.others, namespace);
             if before.is_none() && !has_room() {
@@ -92,7 +92,8 @@ impl KnownSecrets {
         usable.or_else(|| self.others.remove(name))
     }
 
-    /// Stores what was just read of a Secret. Returns its pair of certificate and key, or why the pair can't be used.
+    /// Stores the result of reading a Secret. Returns the certificate and the key of the Secret, or why they can't be
+    /// used.
     fn put(&mut self, name: &Name, held: Held) -> TlsSecret {
         let pair = shown(&held);
         let pair = pair.and_then(|pair| {
@@ -100,8 +101,8 @@ impl KnownSecrets {
         });
         let (part, held) = match &pair {
             Ok(_) => (&mut self.usable, held),
-            // The certificate and the key can't be used now, so they are not kept in memory. The reason
-            // is kept instead.
+            // The certificate is not valid at the present time, or the cache has no room for one more usable Secret.
+            // The certificate and the key are therefore not kept in memory. The reason is kept instead.
             Err(why) if held.as_ref().is_ok_and(ReadSecret::has_pair) => {
                 (&mut self.others, Err(why.clone()))
             }
@@ -144,7 +145,8 @@ fn too_many() -> String {
     )
 }
 
-/// Reads the version of a Secret, and reads the whole Secret only when it has changed since it was last read.
+/// Reads the resource version of a Secret. Reads the whole Secret only when the version has changed since the last
+/// read.
 fn read(
     kube: &kube::KubeClient,
     (namespace, name): &Name,
@@ -171,8 +173,9 @@ fn read(
 mod tests {
     use super::*;
 
-    /// Asks for a place in the cache for each name of each namespace, and repeats this twice. Each element of `asked`
-    /// is a namespace and the number of its names. Returns how many names of each namespace have a place at the end.
+    /// Asks for a place in the cache for each name of each namespace. Does this three times for all names. Each element
+    /// of `asked` is a namespace and the number of its names. Returns how many names of each namespace have a place at
+    /// the end.
     fn places(asked: &[(&str, usize)]) -> Vec<usize> {
         let mut places = BTreeMap::new();
         for _ in 0..3 {

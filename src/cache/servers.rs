@@ -1,12 +1,12 @@
-//! The lists of servers of the cloud's API and of the API of dedicated servers, and the check whether they are new
-//! enough for a plan.
+//! The lists of servers of the cloud's API and of the API of dedicated servers, and the check whether these lists are
+//! new enough for a controller to decide from them what to change.
 
 use super::cached::{CacheError, View};
 use crate::provider::{self, Instance, InstanceId, Servers};
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-/// All servers of one API, with their age.
+/// A list of all servers of one API (the cloud's API or the API of dedicated servers), with the age of the list.
 pub type ListedServers = View<Vec<Instance>>;
 
 /// The servers of the cloud's API and of the API of dedicated servers. When an API did not answer, its list is replaced
@@ -20,7 +20,7 @@ pub struct AllServers {
     pub(super) named: Option<HashSet<InstanceId>>,
 }
 
-/// The conditions that the lists of servers must fulfil before a plan may be made from them.
+/// The conditions that the lists of servers must fulfil before a controller may compute changes from them.
 #[derive(Clone, Debug)]
 pub struct ServerNeeds {
     /// The longest time that may have passed since the list of cloud servers was received.
@@ -33,8 +33,8 @@ pub struct ServerNeeds {
     pub covers: Covers,
 }
 
-/// The cloud servers that the last read of cloud servers must have included. A read of servers by name does not include
-/// all servers.
+/// Which cloud servers must be up to date. Sometimes only some servers of the list were read again, by their names. The
+/// other servers of the list are then out of date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Covers {
     Nothing,
@@ -43,14 +43,14 @@ pub enum Covers {
 }
 
 impl ServerNeeds {
-    /// The needs that every list of servers satisfies, however old the list is.
+    /// Conditions that every list of servers fulfils, however old the list is.
     pub const NONE: ServerNeeds = ServerNeeds::max_age(Duration::MAX);
 
     pub const fn max_age(max_age: Duration) -> ServerNeeds {
         ServerNeeds { max_age, since: None, dedicated_since: None, covers: Covers::Nothing }
     }
 
-    /// Returns the combined needs of two plans. Servers that satisfy the result satisfy the needs of each plan.
+    /// Returns conditions that are strict enough for both `self` and `other`.
     pub fn and(self, other: ServerNeeds) -> ServerNeeds {
         let is_same = self.covers == other.covers;
         ServerNeeds {
@@ -63,8 +63,8 @@ impl ServerNeeds {
 }
 
 impl AllServers {
-    /// Creates the value from a list of cloud servers in which only some servers were read again, by name. The other
-    /// servers of the list are older.
+    /// Creates an `AllServers` from a list of cloud servers that is older, except for some servers that were read again
+    /// by name. `named` contains the IDs of these servers.
     pub fn named(
         (cloud, named): (ListedServers, HashSet<InstanceId>),
         dedicated: Result<ListedServers, provider::ProviderError>,
@@ -72,8 +72,8 @@ impl AllServers {
         AllServers { cloud: Ok(cloud), dedicated, named: Some(named) }
     }
 
-    /// Whether a plan with these needs may be made from these servers. When an API did not answer, the needs about its
-    /// servers count as satisfied, because the plan leaves these servers alone.
+    /// Whether these servers fulfil the conditions in `needs`. When an API did not answer, the conditions about its
+    /// servers count as fulfilled, because then no change is made that concerns these servers.
     pub fn satisfy(&self, needs: &ServerNeeds) -> bool {
         self.satisfy_of_cloud(needs) && self.satisfy_of_dedicated(needs)
     }

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::sync::OnceLock;
 
-/// One command, or a group of commands.
+/// One command of ccm, or a group of commands, e.g. `lb`.
 pub(super) struct CommandEntry {
     /// The words that are typed after `ccm`, e.g. `lb` or `lb list`.
     pub(super) name: &'static str,
@@ -23,10 +23,11 @@ pub(super) struct CommandEntry {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CommandKind {
-    /// A command that takes flags. The table of settings lists for each flag the commands that take it, and the value
-    /// is the name of this command there.
+    /// A command that takes flags. The value is the [`Command`] that the table of settings lists at each flag that the
+    /// command takes.
     Flags(Command),
-    /// A word that needs a second word. The names of the group's commands begin with this word.
+    /// The first word of several commands, e.g. `lb` in `lb list` and `lb sync`. This word alone is no complete
+    /// command.
     Group,
     Completions,
     Explain,
@@ -77,7 +78,8 @@ const COMMANDS: &[CommandEntry] = &[
 ];
 
 impl CommandEntry {
-    /// Returns the name of this command in the table of settings, or `None` when the command takes no flags.
+    /// Returns the [`Command`] that the table of settings lists at each flag of this command, or `None` when the
+    /// command takes no flags.
     pub(super) fn settings(&self) -> Option<Command> {
         match self.kind {
             CommandKind::Flags(command) => Some(command),
@@ -146,16 +148,15 @@ pub(super) fn overview() -> String {
     help("help")
 }
 
-/// The greatest number of known words that an error lists in full. When an unknown word resembles no known word, and
-/// there are at most this many known words, the error lists all of them.
+/// When an unknown word resembles no allowed word, the error lists all allowed words if there are at most this many.
 const LISTED_AT_MOST: usize = 15;
-/// The smallest number of letters that a word must have to be searched for within other words. A shorter word is
-/// contained in too many other words.
+/// To find suggestions, an unknown word is searched for within the known words, and known words within the unknown
+/// word. A word with fewer letters than this is not searched for, because it is contained in too many other words.
 const SHORTEST_PART: usize = 3;
 
-/// Prints the error for an unknown word, and returns the exit code of wrong usage. The error suggests known words with
-/// a similar spelling. If there are none, it suggests the known words that contain the unknown word, and else the
-/// longest known word that the unknown word contains.
+/// Prints the error for an unknown word, e.g. a mistyped command, and returns the exit code of wrong usage. `known` has
+/// the words that are allowed. The error suggests those with a similar spelling. If there are none, it suggests those
+/// that contain the unknown word, and else the longest one that the unknown word contains.
 pub(super) fn unknown<T: AsRef<str>>(what: &str, word: &str, known: &[T]) -> Exit {
     unknown_of(what, word, known, "See ccm help.")
 }
@@ -163,8 +164,8 @@ pub(super) fn unknown<T: AsRef<str>>(what: &str, word: &str, known: &[T]) -> Exi
 /// Prints the error for an unknown word as [`unknown`] does, but ends the error with the line `see`.
 pub(super) fn unknown_of<T: AsRef<str>>(what: &str, word: &str, known: &[T], see: &str) -> Exit {
     let mut known: Vec<&str> = known.iter().map(AsRef::as_ref).collect();
-    // A known word that occurs in two of the given lists is suggested only once. For example, `nodes` is a help topic
-    // and also a check of `ccm doctor`.
+    // The known words can come from several lists, e.g. from the help topics and the checks of `ccm doctor`. A word
+    // that is in two of them, e.g. `nodes`, is suggested only once.
     let mut seen = BTreeSet::new();
     known.retain(|name| seen.insert(*name));
     let mut meant = all_nearest(word, known.iter().copied());

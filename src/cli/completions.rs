@@ -1,4 +1,5 @@
-//! `ccm completions SHELL` prints a script that completes commands, flags and the values of choices.
+//! `ccm completions SHELL` prints a script that completes commands, flags, and the values of flags that allow only
+//! certain words.
 //!
 //! The scripts are in `src/help/completions`. For each completion they run `ccm completions -- WORD…`, which prints the
 //! words that can come next: see [`offered`]. Names of objects are read from the cluster. When the cluster does not
@@ -110,7 +111,8 @@ fn with_flag(flag: &str) -> Option<&'static Setting> {
     TABLE.iter().copied().find(|setting| setting.flag_names().any(|name| name == flag))
 }
 
-/// Returns the command that the typed words name. Words that begin with a flag and name no command belong to `ccm run`.
+/// Returns the command that the typed words name. When they name no command and the first word is a flag, they count as
+/// flags of `ccm run`.
 fn command_of(words: &[&str]) -> Option<Command> {
     let words = commands::command_first(words.iter().map(OsString::from).collect());
     match commands::named(&words) {
@@ -141,9 +143,9 @@ fn asked(
     plain(receiver.recv_timeout(TIME_LIMIT).unwrap_or_default())
 }
 
-/// Returns only the names that every shell takes literally. A shell could expand other names, or put them on the
-/// command line without quotes. This would be dangerous, because anybody who writes a kubeconfig or creates an object
-/// chooses its name.
+/// Returns only the names that every shell takes literally. In other names, a shell could expand some characters, or
+/// put the name on the command line without quotes. This would be dangerous, because other people choose the names of
+/// contexts and objects.
 fn plain(mut names: Vec<String>) -> Vec<String> {
     names.retain(|name| text::is_plain(name));
     names

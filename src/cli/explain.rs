@@ -9,8 +9,8 @@ use crate::settings::{TABLE, one_of};
 use crate::text::shell_command;
 use std::ffi::OsString;
 
-/// The kinds of words that can be explained. A table of a help page explains one kind of words, which is the heading of
-/// its first column.
+/// The kinds of words that can be explained. When a table in the help pages explains words of a kind, the name of the
+/// kind is the heading of the table's first column.
 const KINDS: [&str; 6] = ["annotation", "setting", "check", "reason", "metric", "label"];
 
 pub(super) fn explain(words: &[OsString]) -> Exit {
@@ -43,7 +43,7 @@ pub(super) fn names() -> Vec<String> {
     rows().flat_map(|row| all_names(&row)).collect()
 }
 
-/// Returns what the tables say about the word, or `None` when the word is in no table.
+/// Returns what the tables of the help pages say about the word, or `None` when no table has the word.
 pub(super) fn text(word: &str) -> Option<String> {
     let word = name(word);
     // A word with a dot is an annotation for one port, e.g. `protocol.https`. The name or number of the port follows
@@ -52,7 +52,8 @@ pub(super) fn text(word: &str) -> Option<String> {
     let is_meant = |row: &TableRow| {
         let names = all_names(row);
         let has = |word: &str| names.iter().any(|name| name.eq_ignore_ascii_case(word));
-        // The label of a port, e.g. `ccm-from-scratch/port-443`, is in the tables as `ccm-from-scratch/port-[NUMBER]`.
+        // The help pages explain the labels of all ports in one row. A label such as `ccm-from-scratch/port-443` stands
+        // there as `ccm-from-scratch/port-[NUMBER]`.
         let begins = |word: &str| names.iter().any(|name| word.starts_with(name.as_str()));
         let is_begun = row.headings[0] == "label" && row.cells[0].contains("-[") && begins(&word);
         is_begun
@@ -63,13 +64,14 @@ pub(super) fn text(word: &str) -> Option<String> {
     (!texts.is_empty()).then(|| texts.join("\n"))
 }
 
-/// Returns the rows of all tables in the help pages that explain words.
+/// Returns the rows of all tables that explain words. These are the tables in the help pages whose first heading is one
+/// of [`KINDS`].
 fn rows() -> impl Iterator<Item = TableRow> {
     topics::rows().into_iter().filter(|row| KINDS.contains(&row.headings[0].as_str()))
 }
 
-/// Returns the words by which `ccm explain` finds this row of a table. The row of a setting is found by its name, its
-/// flag and its variable.
+/// Returns the words by which `ccm explain` finds this row of a table. The row of a setting is found by the setting's
+/// name, its flag and its environment variable.
 fn all_names(row: &TableRow) -> Vec<String> {
     match row.headings[0].as_str() {
         "setting" => row.names(&[0, 1, 2]),
@@ -79,8 +81,8 @@ fn all_names(row: &TableRow) -> Vec<String> {
 
 fn shown(row: &TableRow) -> String {
     let kind = row.headings[0].as_str();
-    // The annotations of nodes are in the tables with their whole key, so no prefix is added to them. The annotations
-    // of Services are in the tables without their prefix.
+    // The help pages show the annotations of nodes with their whole key, so no prefix is added to them. They show the
+    // annotations of Services without the prefix.
     let is_whole = |name: &String| name.contains('/');
     let is_of_services = kind == "annotation" && !row.names(&[0]).iter().any(is_whole);
     let prefix = if is_of_services { PREFIX } else { "" };
@@ -117,8 +119,8 @@ fn setting_example(names: &[String]) -> Option<String> {
     })
 }
 
-/// Returns the name in a word that a user typed, as the tables have it. Leading dashes and `$`, the prefix of
-/// annotations, and a value behind `=` or `:` are removed.
+/// Returns the name in a word that a user typed, as the help pages write this name. Leading dashes and `$`, the prefix
+/// of annotations, and a value behind `=` or `:` are removed.
 pub(super) fn name(word: &str) -> String {
     let word = word.split(['=', ':']).next().unwrap_or_default().trim_start_matches(['-', '$']);
     word.strip_prefix(PREFIX).unwrap_or(word).trim().to_owned()
@@ -158,7 +160,7 @@ mod tests {
         assert_eq!(text("nonsense"), None);
     }
 
-    /// Everything that has a name in one of the tables is found by this name.
+    /// Everything that has a name in one of the tables of the help pages is found by this name.
     #[test]
     fn everything_is_found_by_its_name() {
         for row in rows() {

@@ -66,8 +66,8 @@ pub(super) fn lint(words: Vec<OsString>) -> Result<Exit, Exit> {
             }
         }
     }
-    // A Service without a UID gets an invented UID. Services without a creation time are ordered by their UIDs. The
-    // invented UIDs therefore ascend in the order of the manifests, in which the Services would be created.
+    // Services without a creation time are ordered by their UIDs. Services without a UID get invented UIDs here, which
+    // ascend in the order of the manifests. The Services are thus ordered as they would be created.
     let services = all.iter_mut().filter_map(|checked| checked.service.as_mut());
     for (number, service) in services.enumerate() {
         if service.metadata.uid == UNKNOWN {
@@ -104,8 +104,9 @@ fn lines(checked: &CheckedService) -> Vec<String> {
     findings.map(|why| whole_line(false, "", 6, &line(why))).collect()
 }
 
-/// Returns the data that the manifests are checked against: a snapshot of the cloud, and the Services that share a load
-/// balancer. Without an API token no call is made. The snapshot then accepts every name of an object in the cloud.
+/// Returns the data that the manifests are checked against: a snapshot of the cloud, and the groups of Services that
+/// share a load balancer. Without an API token no call is made, and the snapshot accepts every name of an object in the
+/// cloud.
 fn snapshot(
     started: &mut Started,
     all: &[CheckedService],
@@ -147,7 +148,8 @@ fn services(file: &str) -> Result<Vec<Value>, String> {
     Ok(services)
 }
 
-/// Returns the Service as it would be in a cluster. Its findings are what Kubernetes would refuse in this manifest.
+/// Returns the Service of this manifest as it would be in a cluster. The findings in the result say what Kubernetes
+/// would refuse in the manifest.
 fn checked(file: &str, mut document: Value, scope: &ServiceScope) -> CheckedService {
     let mut problems = Vec::new();
     if let Some(metadata) = document.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -197,8 +199,8 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// Reads YAML, and fails when its values need more bytes than are left. The number of bytes that are left is reduced
-/// for each value. Fields with the value null are left out.
+/// Reads a value from YAML, and subtracts its size from the number of bytes that the file's values may still need.
+/// Fails when too few bytes are left. Fields with the value null are left out.
 struct Bounded<'a>(&'a mut usize);
 
 impl Bounded<'_> {

@@ -14,7 +14,8 @@ use std::time::Duration;
 /// The time between two reads of the cluster with `--watch`.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How a list command turns its plans into a table. Each plan becomes a row.
+/// How a list command turns its plans into the rows of a table. A plan compares an object in Kubernetes with the cloud,
+/// and says what a sync would change.
 pub(super) struct Table<Plans, Row> {
     pub(super) columns: Columns,
     pub(super) rows: fn(&mut Plans) -> &mut [Row],
@@ -29,9 +30,9 @@ pub(super) struct Table<Plans, Row> {
 /// The contents of a list command's output at one moment. With `--watch`, the contents are read again and again.
 pub(super) struct List<Plans> {
     pub(super) plans: Plans,
-    /// The text that is printed when there are no rows, and that says why there are none.
+    /// The text that is printed in place of the table when there are no rows. It says why there are none.
     pub(super) empty: String,
-    /// The text below the table.
+    /// The lines that are printed below the table.
     pub(super) below: String,
     /// The load balancers and certificates that are kept although their Service was deleted. The outer `None` means
     /// that they were not read, because only `ccm lb list` reads them. The inner `None` means that the read failed.
@@ -43,8 +44,8 @@ pub(super) struct List<Plans> {
 }
 
 impl<Plans: PlannedObjects> List<Plans> {
-    /// Reads the plans of a list with `read`. When one API does not answer, `read` is called for the other one, see
-    /// [`CommandContext::read`].
+    /// Reads the plans of a list with `read`. When one API does not answer, `read` is called again for the other API
+    /// alone, see [`CommandContext::read`].
     pub(super) fn read(
         context: &CommandContext,
         empty: &str,
@@ -134,8 +135,8 @@ impl<Plans: PlannedObjects, Row> Table<Plans, Row> {
     }
 }
 
-/// Calls `show` again and again. On a terminal that can do it, each output takes the place of the previous output. The
-/// function returns when stdout has no reader any more. A signal such as Ctrl-C ends the process.
+/// Calls `show` again and again. On a terminal that understands control codes, each output takes the place of the
+/// previous output. The function returns when stdout has no reader any more. A signal such as Ctrl-C ends the process.
 pub(super) fn watch(mut show: impl FnMut(bool) -> Result<Exit, Exit>) -> Result<Exit, Exit> {
     let can_redraw = terminal::obeys_codes(false);
     show(can_redraw)?;
@@ -147,8 +148,8 @@ pub(super) fn watch(mut show: impl FnMut(bool) -> Result<Exit, Exit>) -> Result<
     Ok(Exit::Done)
 }
 
-/// Prints only the lines that were not in the last output. Two lines count as equal when they differ only in the number
-/// of spaces between their columns.
+/// Prints only the lines that were not in the previous output. Two lines count as equal when they differ only in the
+/// number of spaces between their columns.
 fn print_new(text: &str, before: &mut HashSet<Vec<String>>) -> Exit {
     let cells = |line: &str| Vec::from_iter(line.split_whitespace().map(str::to_owned));
     let new = text.lines().filter(|line| !before.contains(&cells(line)));

@@ -28,8 +28,8 @@ pub(super) const SERVICES: ObjectKind =
 /// name exactly one object.
 ///
 /// `in_cloud` returns the objects together with their IDs, names and addresses in the cloud. It is called at most once,
-/// and only when no Kubernetes object has the name that a word gives. `none` describes an object that does not exist,
-/// for the error message.
+/// and only when no Kubernetes object has the name that a word gives. For a word that names no object, `none` returns
+/// the description of what does not exist, e.g. `Service default/web of type LoadBalancer`, for the error message.
 pub(super) fn resolve(
     kind: &ObjectKind,
     words: &[String],

@@ -63,8 +63,9 @@ pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
     let apis = &nodes.context.apis;
     Ok(nodes.context.do_now(|| {
         let (mut report, plans) = nodes.nodes.sync(apis, &selection);
-        // When no node was planned because of an outage, the command ends here. When only the Cloud API or only Robot
-        // failed, the nodes whose servers are in the other API were still planned and synced.
+        // When the node controller could not plan any node because of an outage, the command ends here. When only the
+        // Cloud API or only Robot did not answer, the nodes with a server in the other one of these two APIs were
+        // planned and synced.
         if report.outage.is_some() && plans.is_empty() {
             return (report, Vec::new());
         }
@@ -74,7 +75,8 @@ pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
     }))
 }
 
-/// The data that all commands `ccm node …` work with: the context of the command, and the two controllers of nodes.
+/// The data that all commands `ccm node …` work with: the settings and API clients in `context`, and the two
+/// controllers of nodes.
 struct NodeCommands {
     context: CommandContext,
     nodes: NodeController,
@@ -336,8 +338,8 @@ const TABLE: Table<Vec<NodePlans>, NodePlans> = Table {
     columns: Columns {
         headings: &["NAME", "STATUS", "SERVER", "STATE", "ADDRESSES", "DIFF"],
         wide: &["TYPE", "LOCATION", "MATCHED BY", "PROVIDER ID", "SERVER LABELS"],
-        // When the table is too wide for the terminal, the addresses are shortened first, then the differences, and
-        // then the names. If the table is still too wide, the differences are shortened further.
+        // When the table is too wide for the terminal, the column `ADDRESSES` is shortened first, then `DIFF`, and then
+        // `NAME`. If the table is still too wide, `DIFF` is shortened further.
         yielding: &[(4, 15), (5, 20), (0, 18), (5, 10)],
     },
     rows: |plans| plans,
@@ -345,8 +347,8 @@ const TABLE: Table<Vec<NodePlans>, NodePlans> = Table {
     name: |plans| plans.node.object.for_people(),
 };
 
-/// The number of columns of a terminal from which on the list shows two addresses of each node. A narrower terminal
-/// shows one.
+/// When the terminal has at least this many columns, the list shows two addresses of each node. On a narrower terminal
+/// it shows one.
 const ROOM_FOR_TWO: usize = 100;
 
 /// The indexes of the columns that show `?` when the cloud does not answer. These are `STATE`, `DIFF`, `TYPE`,
@@ -433,9 +435,9 @@ fn diff_cell(plans: &NodePlans) -> String {
     })
 }
 
-/// Returns the text of `ccm node inspect` for one node: the node beside its server, how they were matched, each value
-/// with its source, and what a sync would do. When the cloud does not answer, the text also has the node's conditions
-/// and labels.
+/// Returns the text of `ccm node inspect` for one node: the node beside its server, how they were matched, the values
+/// that ccm sets on the node and their sources, and what a sync would do. When the cloud does not answer, the text also
+/// has the node's conditions and labels.
 fn inspection(plans: &NodePlans, known: Sides) -> String {
     let node = &plans.node.node;
     let taints = node.spec.taints.iter();

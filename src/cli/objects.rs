@@ -22,7 +22,7 @@ use std::time::Duration;
 /// How often a command with `--watch` reads the cloud. The interval is long because the Cloud API allows few calls.
 pub(super) const CLOUD_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The plans of a command for all its objects, e.g. for all nodes.
+/// The plans for all objects that a command works on, e.g. for all nodes.
 pub(super) trait PlannedObjects {
     /// The kind of the objects, e.g. `Node`. The kind of a JSON or YAML document begins with this word, as in
     /// `NodeList` and `NodeSync`.
@@ -86,8 +86,8 @@ pub(super) enum Sides {
 }
 
 impl Sides {
-    /// Returns `text` when Kubernetes and the cloud have answered. Otherwise returns a text that says that the value is
-    /// unknown, and which API did not answer.
+    /// Returns what is printed in place of an empty list. When Kubernetes and the cloud have answered, this is `text`,
+    /// e.g. `none`. Otherwise it says that the values are unknown, and which API did not answer.
     pub(super) fn or_unknown(self, text: &'static str) -> &'static str {
         match self {
             Sides::Both => text,
@@ -97,7 +97,7 @@ impl Sides {
     }
 
     /// Returns the end of the message that an object does not exist. When only Kubernetes or only the cloud has
-    /// answered, the text says so. Otherwise the text is empty.
+    /// answered, it says where the object was looked for, and which API did not answer. Otherwise it is empty.
     pub(super) fn only(self) -> &'static str {
         match self {
             Sides::Both => "",
@@ -155,9 +155,8 @@ impl CommandContext {
         })
     }
 
-    /// Returns a snapshot of the cloud without any objects, for which no call is made. While the cloud does not answer,
-    /// the annotations of Services are checked against this snapshot, which accepts every name of an object in the
-    /// cloud.
+    /// Returns a snapshot of a cloud that contains no objects. No call is made. While the real cloud does not answer,
+    /// the annotations of Services are checked against this snapshot. It accepts every name of an object in the cloud.
     pub(super) fn manifests(&self) -> Result<Arc<dyn Snapshot>, CommandFailure> {
         let gate = Arc::new(OpenGate);
         let provider = wire::provider(&self.settings, gate, Urgency::Asked, None);
@@ -194,9 +193,9 @@ impl CommandContext {
         Ok((plans, Some(report)))
     }
 
-    /// When the servers of some objects are not known because the Cloud API or Robot did not answer, prints that API's
-    /// error to stderr and returns a report about the outage. Otherwise returns `None`. The answer comes from the
-    /// cache, so no call is repeated.
+    /// Reports an outage of the Cloud API or of Robot because of which the servers of some objects are not known.
+    /// Prints the error of this API to stderr, and returns a report about the outage. Returns `None` when there is no
+    /// such object. The error comes from the cache, so no call is repeated.
     fn unclear(&self, plans: &impl PlannedObjects) -> Option<Report> {
         if !plans.is_unclear() {
             return None;
@@ -285,7 +284,7 @@ impl CommandContext {
         let recorder = &self.apis.recorder;
         let (report, plans) = recorder.alongside(&self.apis.kube, work);
         if let Some(outage) = &report.outage {
-            // The changes that were made before the API stopped answering are printed, too.
+            // When an API stops answering during the sync, the changes that were made before are printed, too.
             for (object, change) in &report.changes {
                 Printer::stderr(&line(format_args!("{object}  {change}")));
             }
@@ -308,8 +307,8 @@ impl CommandContext {
     }
 }
 
-/// Returns the text of a plan: a line for each change, then the warnings, and at the end the objects that are blocked.
-/// The blocked objects are last, because the end of the output is what a user sees first in a terminal.
+/// Returns the text of a plan: a line for each change, then the warnings, and at the end the objects whose changes are
+/// blocked by a problem. These objects are last, because the end of the output is what a user sees first in a terminal.
 pub(super) fn proposed(proposals: &[Proposal], notes: impl IntoIterator<Item = String>) -> String {
     let changes = proposals.iter().flat_map(|proposal| {
         proposal.changes.announced().map(|(mark, text)| about(mark, &proposal.object, &text))
@@ -331,8 +330,8 @@ fn of_object(first: &str, object: &str, text: &str) -> String {
     if !is_terminal(false) {
         return line(format_args!("{first}{object}  {text}"));
     }
-    // The object and its text are separated by two spaces, but wrapping leaves only one of them. The other space is
-    // added after the wrapping. Therefore the width is one column less.
+    // Two spaces must separate the object from its text, but wrapping leaves only one of them. Therefore the line is
+    // wrapped with one space, one column narrower than the terminal, and the second space is added afterwards.
     let text = format!("{object} {text}");
     let lines = wrapped_in(columns() - 1, first, 6, &text);
     lines.replacen(&format!("{object} "), &format!("{object}  "), 1)

@@ -90,7 +90,7 @@ impl Printer {
 
     pub(super) fn stderr(text: &str) {
         let text = shown(text, true);
-        // The error of this write is ignored, because stderr is the only place where errors can be reported.
+        // An error of this write to stderr is ignored, because stderr is the only place where errors can be reported.
         let _ = over_wait(|| process::print(true, text.as_bytes()));
     }
 
@@ -203,8 +203,9 @@ pub(super) struct Document<I> {
     api_version: &'static str,
     kind: String,
     pub(super) items: Vec<I>,
-    /// The load balancers and certificates that stay in the cloud because their Services asked for that, although these
-    /// Services do not exist any more. Only `lb list` prints this field. The field is null when they could not be read.
+    /// The load balancers and certificates whose Service does not exist any more, and which stay in the cloud because
+    /// that Service had asked to keep them. Only `lb list` prints this field. The field is null when they could not be
+    /// read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) kept: Option<Option<Vec<KeptObject>>>,
     /// The counts of a sync, e.g. of changed and failed objects. The field exists only after a sync.

@@ -1,7 +1,8 @@
 //! `ccm route list | sync`: the commands that show and do the work of the route controller.
 //!
-//! JSON and YAML have an item for each route that exists or is missing. They also have an item for each node that has a
-//! condition to set or is blocked, and for the private Network when there are findings about it.
+//! JSON and YAML have an item for each route that exists or is missing. They also have an item for each node whose
+//! condition a sync would change or about which there are findings, and an item for the private Network when there are
+//! findings about it.
 
 use super::lists::{List, Table};
 use super::objects::{CommandContext, Item, PlannedObjects, Sides, about, error_of, warnings};
@@ -49,7 +50,8 @@ pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
     }))
 }
 
-/// The data that all commands `ccm route …` work with: the context of the command, and the route controller.
+/// The data that all commands `ccm route …` work with: the settings and API clients in `context`, and the route
+/// controller.
 struct RouteCommands {
     context: CommandContext,
     controller: RouteController,
@@ -127,8 +129,8 @@ impl PlannedObjects for RoutePlans {
     }
 }
 
-/// An item of the JSON or YAML document of a command on routes. It is about a destination, a node or the private
-/// Network.
+/// An item of the JSON or YAML document of a command on routes. It is about the destination of a route, about a node,
+/// or about the private Network.
 type RouteItem<'a> = Item<'a, Value, Value, Value, Value, Value>;
 
 fn route<'a>(row: &RouteRow, changes: Vec<Value>, report: Option<&Report>) -> RouteItem<'a> {

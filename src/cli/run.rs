@@ -137,8 +137,8 @@ fn once(Parts { settings, stop, lease, apis, controllers }: Parts) -> Exit {
     let exit = leader::lead(&settings, lease.as_ref(), || {
         let mut total = Counts::default();
         let exit = daemon::with_events(apis, stop, || pass(apis, controllers, stop, &mut total));
-        // `stop` is read here, because the release of the Lease sets `stop` later. It would then not be known whether a
-        // signal has set it.
+        // Whether a signal has set `stop` is read before the Lease is released, because the release sets `stop` as
+        // well.
         done = Some((total, stop.is_set()));
         exit
     });
@@ -204,7 +204,7 @@ fn pass(
     exit
 }
 
-/// Prints what each controller would do, in the form of `sync --dry-run`. The last line has the total of all
+/// Prints what each controller would do, in the same form as `sync --dry-run`. The last line has the total of all
 /// controllers. An object that two controllers would change is counted twice there.
 fn dry_run(apis: &Apis, controllers: &[Box<dyn Controller>]) -> Exit {
     let mut text = String::new();

@@ -62,8 +62,8 @@ pub(super) fn start(command: Command, words: Vec<OsString>) -> Result<Started, E
         settings: parsed.settings,
         words: parsed.words,
         problems: parsed.problems,
-        // This client allows writes, because it was created before it was known that the command must not write. It is
-        // dropped then, and the command creates another client, which refuses writes.
+        // When the command must not write, this client is dropped, because it was created earlier and allows writes.
+        // The command then creates another client, which refuses writes.
         kube: kube.filter(|_| !is_refused),
     })
 }
@@ -242,8 +242,8 @@ fn named_daemon(kube: &kube::KubeClient, name: &WorkloadName) -> Result<Daemon, 
 /// daemons, or when they could not be read.
 fn only_daemon(command: Command, kube: &kube::KubeClient) -> Result<Option<Daemon>, String> {
     let found = match http::within(LOOKED_FOR_AT_MOST, || kube.daemons(SYSTEM)) {
-        // For a command that only reads, this is no error yet. The command calls the API server again later, and then
-        // reports why the API server does not answer.
+        // A command that only reads goes on without the daemon's settings when the search for the daemon has failed. It
+        // calls the API server again later, and then reports why the API server does not answer.
         Err(error) if !command.writes() && !error.is_forbidden() => return Ok(None),
         found => found.map_err(|error| format!("the daemon's settings, because {error}"))?,
     };

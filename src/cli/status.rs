@@ -42,7 +42,7 @@ pub(super) fn status(words: Vec<OsString>) -> Result<Exit, Exit> {
 }
 
 /// The content of the screen, as it is printed with `-o json` and `-o yaml`. A field is null when its value is not
-/// known or does not exist. The items then say why.
+/// known or does not exist. The outcomes in `document` then say why.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Screen<'a> {
@@ -57,8 +57,8 @@ struct Screen<'a> {
     /// The number of calls to the Cloud API that the rate limit still allows. `calls_an_hour` is the limit.
     calls_left: Option<u64>,
     calls_an_hour: Option<u64>,
-    /// The interval at which the daemon reads each list again when no change makes a read necessary. Lists that `ccm
-    /// status` did not read are left out.
+    /// The lists that the daemon reads periodically, even when nothing has changed, each with its interval. Lists that
+    /// `ccm status` did not read are left out.
     refreshes: &'a [Refresh],
     nodes: Option<Count>,
     load_balancers: Option<Count>,

@@ -15,8 +15,8 @@ pub(super) struct Columns {
     pub(super) yielding: &'static [Yielding],
 }
 
-/// The index of a column that can be shortened when a table is too wide, and the width below which it is not shortened.
-/// The columns are shortened in the order of their list.
+/// A column that can be shortened when a table is too wide: the index of the column, and the width below which it is
+/// not shortened. The columns are shortened in the order in which a table lists them.
 pub(super) type Yielding = (usize, usize);
 
 impl Columns {

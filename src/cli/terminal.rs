@@ -200,7 +200,7 @@ pub(super) fn screen(text: &str) -> String {
 /// Erases the line that says what a command waits for, so that it does not stay on the terminal after the process has
 /// ended.
 pub(super) fn end() {
-    // Another thread may hold the lock for a long time, when it writes to a terminal that accepts no output. The
+    // Another thread holds the lock while it writes, and this takes long when the terminal accepts no output. The
     // process must end nevertheless, so the lock is tried for a short time only.
     let pause = || clock::sleep(clock::from_machine(Duration::from_millis(1)));
     let mut tries = (0..100).map(|_| WAIT.try_lock().inspect_err(|_| pause()));
@@ -210,7 +210,7 @@ pub(super) fn end() {
 }
 
 fn write(text: &str) {
-    // The error of this write is ignored, because stderr is the only place where errors can be reported.
+    // An error of this write to stderr is ignored, because stderr is the only place where errors can be reported.
     let _ = process::print(true, text.as_bytes());
 }
 

@@ -225,21 +225,24 @@ fn cells(line: &str) -> Vec<String> {
     line.trim().trim_matches('|').split('|').map(|cell| cell.trim().replace(BAR, "|")).collect()
 }
 
-/// The smallest width of the right side of a row. On a narrow terminal the right side begins further to the left, so
-/// that it keeps this width.
+/// The smallest width of the right side of a row in a text of `--help`, e.g. of the description beside a flag. On a
+/// narrow terminal the right side begins further to the left, so that it keeps this width.
 const NARROWEST: usize = 24;
 
-/// The last column at which the right side of a row can begin on the line of the left side. A right side that begins
-/// further to the right is printed on the next line, from the column `BELOW` on.
+/// A row in a text of `--help` has a left side, e.g. a flag, and a right side, e.g. its description. The right side can
+/// begin on the line of the left side up to this column. A right side that begins further to the right is printed on
+/// the next line, from the column `BELOW` on.
 const FURTHEST: usize = 40;
 const BELOW: usize = 31;
 
-/// How much more the second line of a row's left side is indented than its first line.
+/// A row in a text of `--help` has a left side, e.g. a flag. When it needs several lines, each further line is indented
+/// by this many columns more than the first.
 const ROW_INDENT: usize = 4;
 const TEXT: usize = 8;
 
-/// Returns a text of `--help` in lines of at most `columns` characters. Before the left or right side of a line is
-/// wrapped, `change` is applied to it, e.g. to replace `ccm` by `kubectl ccm`.
+/// Returns a text of `--help` in lines of at most `columns` characters. A line of the text is a paragraph or a row,
+/// e.g. with a flag on the left side and its description on the right side. Before a paragraph or a side is wrapped,
+/// `change` is applied to it, e.g. to replace `ccm` by `kubectl ccm`.
 pub(super) fn reflowed(text: &str, columns: usize, change: impl Fn(&str) -> String) -> String {
     let (mut lines, mut last) = (String::new(), None);
     for line in text.lines() {
@@ -249,8 +252,8 @@ pub(super) fn reflowed(text: &str, columns: usize, change: impl Fn(&str) -> Stri
         let (left, right) = row.unwrap_or((content, ""));
         let right = right.trim_start();
         let mut column = length(line) - length(right);
-        // The right side of a row begins in the same column as in the row above, even when the left side of this row is
-        // longer.
+        // The right sides of rows are aligned: this one begins no further to the right than that of the row above. When
+        // the left side is too long for this, the right side is printed on the next line.
         if let Some((_, above)) = last.filter(|(of, _)| *of == indent) {
             column = column.min(above);
         } else if column > FURTHEST {
@@ -268,7 +271,8 @@ fn length(text: &str) -> usize {
     text.chars().count()
 }
 
-/// Returns a row in lines of at most `columns` characters. The right side begins in the column `column`, or is empty.
+/// Returns a row of a text of `--help`, e.g. a flag and its description, in lines of at most `columns` characters. The
+/// right side begins in the column `column`, or is empty.
 fn wrapped(indent: usize, left: &str, column: usize, right: &str, columns: usize) -> String {
     let spaces = " ".repeat(indent);
     let rest = match indent {

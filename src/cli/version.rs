@@ -8,7 +8,7 @@ use serde::Serialize;
 use std::ffi::OsString;
 
 /// The version of this program, and the source and compiler that it was built from. Only `make build` sets the commit
-/// and the toolchain. In a source archive it can't set the commit.
+/// and the toolchain. When the source is an archive without a Git repository, the commit stays unknown.
 #[derive(Serialize)]
 struct Build {
     version: &'static str,

@@ -25,9 +25,9 @@ const RETRY_WAIT: Duration = Duration::from_millis(250);
 /// because an API needs some real time to answer.
 const SHORTEST_READ_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The shortest time limit of the program in the kubeconfig that prints credentials. Tests that let the clock run
-/// faster do not shorten the limit below this value, because the program needs some real time to start and to read its
-/// files.
+/// The shortest time limit of the program that the kubeconfig names under `exec` and that prints credentials. Tests
+/// that let the clock run faster do not shorten the limit below this value, because the program needs some real time to
+/// start and to read its files.
 const SHORTEST_EXEC_TIME_LIMIT: Duration = Duration::from_secs(5);
 
 /// The number of characters that a token of the Cloud API has. A token of another length causes a warning.
@@ -67,8 +67,8 @@ pub(super) fn gate(command: Command, settings: &Settings) -> Arc<dyn Gate> {
 }
 
 /// Creates the clients of Kubernetes and the cloud from the settings. When `kube` is `None`, a new client of Kubernetes
-/// is created. `writes` is the urgency of writes to the cloud. It decides how long they are delayed when few calls of
-/// the rate limit are left. No call is made.
+/// is created. `writes` is the urgency of writes to the cloud. The less urgent they are, the more calls of the rate
+/// limit must be left before they are sent. No call is made.
 pub(super) fn apis(
     kube: Option<KubeClient>,
     settings: &Settings,
@@ -156,8 +156,8 @@ pub(super) fn kube_client(settings: &Settings, gate: Arc<dyn Gate>) -> Result<Ku
 }
 
 /// Creates the client that reads and writes only the Lease. Its timeout is half of the renew deadline, so that a failed
-/// renewal can be tried once more. Tests that let the clock run faster do not shorten the timeout. When a renewal comes
-/// too late, the deadline ends the leadership in any case.
+/// renewal can be tried once more. The timeout is always real time, also in tests that let the clock run faster. This
+/// does no harm, because the deadline ends the leadership even while a renewal still waits for its answer.
 pub(super) fn lease_client(settings: &Settings, gate: Arc<dyn Gate>) -> Result<KubeClient, String> {
     let timeout = settings.renew_deadline.value / 2;
     let timeout = clock::at_least(timeout, timeout);
@@ -173,8 +173,8 @@ fn client(settings: &Settings, gate: Arc<dyn Gate>, timing: Timing) -> Result<Ku
     Ok(KubeClient::new(access, proxies()?, timing, gate))
 }
 
-/// Returns a time setting of the Lease as this process uses it. A test that lets the clock run faster shortens it, but
-/// not to less than a tenth, because renewing a Lease takes real time.
+/// Returns a time setting of the Lease as this process uses it. In tests that let the clock run faster, the setting
+/// lasts less real time than its value, but at least a tenth of it, because renewing a Lease takes real time.
 pub(super) fn for_lease(time: Duration) -> Duration {
     clock::at_least(time, time / 10)
 }
@@ -331,8 +331,8 @@ fn kube_options(settings: &Settings) -> config::Options {
 /// Returns the proxies that are set by environment variables such as `HTTPS_PROXY`. The variables are the same as those
 /// of Go programs.
 fn proxies() -> Result<Proxies, String> {
-    // When a variable is not valid UTF-8, its value can't be the address of a proxy. `read` then returns an error that
-    // names the value.
+    // A value that is not valid UTF-8 can't be the address of a proxy. Its invalid bytes are replaced here, and `read`
+    // then returns an error that names the value.
     let variable = |name: &str| process::variable(name).map(|v| v.to_string_lossy().into_owned());
     http::ProxyEnvironment::read(variable).map(Proxies::ByEnvironment)
 }

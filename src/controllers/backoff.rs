@@ -11,8 +11,9 @@ pub(super) struct Backoff {
     failed: HashMap<String, Entry>,
     first: Duration,
     longest: Duration,
-    /// The start of a row of times with equal distances. Each wait is prolonged to the next of these times, so that
-    /// objects which wait for about the same time are tried together. `None` means that no wait is prolonged.
+    /// The moment from which a regular grid of moments is counted. The end of each wait is moved to the next moment of
+    /// the grid, so that objects which wait for about the same time are tried together. `None` means that the end of a
+    /// wait is not moved.
     grid: Option<Instant>,
     /// The factor by which each wait is multiplied. A larger factor makes retries rarer, e.g. to save API calls.
     pub(super) stretch: f64,

@@ -44,8 +44,8 @@ pub struct Proposal {
 }
 
 impl Proposal {
-    /// Adds the changes of another proposal for the same object. When both proposals have an `obstacle`, only the first
-    /// obstacle is kept.
+    /// Adds the changes of another proposal for the same object. When both proposals have an `obstacle` (a reason why
+    /// something can't be done), only the first one is kept.
     pub fn and(mut self, other: Proposal) -> Proposal {
         self.changes = [self.changes, other.changes].into_iter().collect();
         self.obstacle = self.obstacle.or(other.obstacle);
@@ -70,14 +70,16 @@ impl Selection {
         !matches!(self, Selection::Names(_))
     }
 
-    /// Whether a person asked for these objects, e.g. by a command. Work on such objects is not delayed.
+    /// Whether a person asked for these objects, e.g. by a command. Such objects are worked on at once, even while they
+    /// wait for a retry after a failure.
     pub fn is_explicit(&self) -> bool {
         *self != Selection::Due
     }
 
-    /// Returns all nodes. For objects that a person selected, complete Node objects are needed, and they are read again
-    /// if they are older than `table_max_age`. Otherwise a table with a few columns of each node is read again after
-    /// `table_max_age`, and complete objects only after `whole_max_age`.
+    /// Returns all nodes. When a person selected the objects, the result has complete Node objects that were read at
+    /// most `table_max_age` ago. Otherwise the last known nodes are brought up to date: a table with a few columns of
+    /// each node is read again when it is older than `table_max_age`, and the complete Node objects only when they are
+    /// older than `whole_max_age`.
     pub(super) fn nodes(
         &self,
         apis: &Apis,
@@ -164,7 +166,7 @@ impl Failure {
 #[derive(Debug)]
 pub struct Outage {
     pub error: cache::CacheError,
-    /// The work that could not be done, e.g. `2 nodes wait`. The text is empty when no work was left.
+    /// A text about the work that could not be done, e.g. `2 nodes wait`. The text is empty when no work was left.
     pub waiting: String,
 }
 

@@ -21,9 +21,10 @@ use std::sync::Arc;
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
-/// How long the executor waits after the start of an action before it asks whether the action has ended, or before it
-/// sends the next change that does not have to wait for the action. Each further wait is longer, up to
-/// [`LONGEST_PAUSE`]. Most actions take about a second, so an earlier request would be wasted.
+/// How long the executor waits after the start of an action before it asks the cloud whether the action has ended. A
+/// following change that need not wait for the end of the action is sent after the same time. When the executor must
+/// ask again, each further wait is longer, up to [`LONGEST_PAUSE`]. Most actions take about a second, so an earlier
+/// request would be wasted.
 const FIRST_PAUSE: Duration = Duration::from_millis(1200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(3);
 
@@ -59,7 +60,8 @@ pub(super) struct Executor<T> {
     last_id: u64,
     /// How many requests for the state of actions have failed since the last one that was answered.
     unanswered: u32,
-    /// Whether the changes of one object are sent only after those of the object before, see [`Executor::in_turn`].
+    /// Whether the changes of an object are sent only after all changes of the previous object, see
+    /// [`Executor::in_turn`].
     is_in_turn: bool,
     /// Whether the cloud has ever answered "busy" to a change of this executor.
     was_busy: bool,
@@ -91,7 +93,7 @@ pub(super) struct Execution<T> {
     pub(super) result: ExecutionResult,
 }
 
-/// What came of the changes of one object.
+/// The outcome of the changes of one object.
 #[derive(Default)]
 pub(super) struct ExecutionResult {
     /// The changes that were made in the cloud.
@@ -113,14 +115,15 @@ pub(super) enum End {
     #[default]
     AllMade,
     /// A new plan is needed, because the change that was just made has altered the state for which the plan was made.
-    /// The remaining changes were dropped. The value is a snapshot that contains the new load balancer, when the answer
-    /// to a creation has shown it. Otherwise it is `None`.
+    /// The remaining changes were dropped. After the creation of a load balancer, the value is a snapshot of the load
+    /// balancers that contains the new one, if the answer to the creation has shown it. Otherwise it is `None`.
     PlanAgain(Option<Arc<dyn Snapshot>>),
     /// A new plan is needed, because something in the cloud had changed since the plan was made. The remaining changes
     /// were dropped. The text describes the change that could not be made.
     Overtaken(String),
-    /// A new plan is needed, because the API refused a creation for a part of the request, e.g. a target whose server
-    /// does not exist any more. The new plan must be made from new lists, so that it can leave out the refused part.
+    /// A new plan is needed, because the API refused a creation on account of a part of the request, e.g. a target
+    /// whose server does not exist any more. The servers and load balancers must be read again for the new plan, so
+    /// that it can leave out the refused part.
     RefusedInPart(ProviderError),
     Failed(ProviderError),
 }
@@ -133,9 +136,10 @@ struct RunningAction {
     /// The time of the last request that asked whether the action has ended. `None` means that there was no such
     /// request yet.
     asked: Option<Instant>,
-    /// How long the executor waits after a question about this action before it asks again.
+    /// How long the executor waits, after it has asked the cloud about this action, before it asks again.
     pause: Duration,
-    /// An entry in the program's list of things that it waits for. The entry is removed when this value is dropped.
+    /// The entry for this action in the list of all that the process waits for, e.g. answers to API calls. The entry is
+    /// removed when this value is dropped.
     _waiting: Waiting,
 }
 
@@ -181,8 +185,9 @@ impl<T> Executor<T> {
         Executor { is_in_turn: true, ..Executor::new(controller) }
     }
 
-    /// Adds an object with its changes, and returns its [`Execution`], in which `payer` is still `None`. When the first
-    /// change was not sent by `begins_by`, the plan is too old, and none of the changes is sent.
+    /// Adds an object with its changes, and returns its [`Execution`]. The caller can set its `payer` afterwards. Until
+    /// then, no share of API calls limits the changes. When the first change was not sent by `begins_by`, the plan is
+    /// too old, and none of the changes is sent.
     pub(super) fn begin(
         &mut self,
         object: String,
@@ -226,9 +231,9 @@ impl<T> Executor<T> {
         }
     }
 
-    /// Makes changes until the changes of at least one object have ended, and returns the executions of such objects.
-    /// Returns an empty list when there are no changes, or when `until` has passed. The next call goes on with the
-    /// remaining objects.
+    /// Makes changes until all changes of at least one object have ended, and returns the [`Execution`] of each such
+    /// object. Returns an empty list when there are no changes, or when `until` has passed. The next call goes on with
+    /// the remaining objects.
     pub(super) fn work(
         &mut self,
         requests: &mut Requests,
@@ -253,9 +258,9 @@ impl<T> Executor<T> {
             }
             let why = format!("it still runs after {} s", LONGEST_ACTION.as_secs());
             self.abandon(ErrorKind::Unavailable, &why, |execution| execution.is_late(now));
-            // While a question about actions is open, or while the process is ending, no other question is sent. The
-            // time of the next question must not limit the wait below. After that time has passed, the wait would end
-            // at once, again and again.
+            // No question about running actions is sent while an earlier question is not answered, or while the process
+            // is ending. The wait for an answer below must then ignore the time of the next question. Otherwise the
+            // wait would end at once as soon as that time has passed, and this loop would spin.
             let may_ask = !requests.is_asking && requests.actions.may_wait();
             let question = self.next_question().filter(|_| may_ask);
             if question.is_some_and(|question| question <= now) {
@@ -265,9 +270,9 @@ impl<T> Executor<T> {
             if until.is_some_and(|until| until <= now) {
                 return over;
             }
-            // When the time to send the next change has passed, the change waits because too many requests are in
-            // flight. This time must not limit the wait for an answer, because the wait would end at once, again and
-            // again.
+            // When the time to send the next change has already passed, the change waits only because too many requests
+            // are in flight. The wait for an answer below must then ignore this time. Otherwise the wait would end at
+            // once, and this loop would spin.
             let next = self.next_to_send().map(|(_, moment)| moment);
             let moments = [
                 until,
@@ -284,8 +289,8 @@ impl<T> Executor<T> {
         }
     }
 
-    /// Makes the changes of all objects and returns when all have ended. Returns one execution for each object, in the
-    /// order in which the objects were added.
+    /// Makes the changes of all objects and returns when all have ended. Returns the [`Execution`] of each object,
+    /// which contains the outcome, in the order in which the objects were added.
     pub(super) fn run(&mut self, actions: &dyn Actions, concurrency: usize) -> Vec<Execution<T>> {
         std::thread::scope(|scope| {
             let mut requests = Requests::new(scope, actions, concurrency);
@@ -323,8 +328,9 @@ impl<T> Executor<T> {
         }
     }
 
-    /// Returns the index of the execution whose change is sent next, and the time at which it is sent. Returns `None`
-    /// when each change must wait for an answer or for the end of an action.
+    /// Returns the index of the [`Execution`] (the changes of one object) from which a change is sent next, and the
+    /// time at which the change is sent. Returns `None` when no change is left, or when each change must wait for an
+    /// answer or for the end of an action.
     fn next_to_send(&self) -> Option<(usize, Instant)> {
         let mut executions = self.executions.iter().enumerate();
         if !self.is_in_turn {
@@ -339,8 +345,8 @@ impl<T> Executor<T> {
         (next.can_send() && !must_wait).then_some((place, moment))
     }
 
-    /// Returns the time at which the executor must next ask the cloud which actions have ended. Actions that start
-    /// within a short time are asked about in one request.
+    /// Returns the time at which the executor must next ask the cloud which actions have ended. When several actions
+    /// start shortly after each other, the time is late enough to ask about all of them in one request.
     fn next_question(&self) -> Option<Instant> {
         let mut moments = Vec::new();
         let mut starts = Vec::new();
@@ -502,8 +508,9 @@ impl<T> Execution<T> {
             && asked.any(|running| now.saturating_duration_since(running.since) > LONGEST_ACTION)
     }
 
-    /// Takes the object's next change that was not sent yet, and returns it. When this change must not be made now,
-    /// drops all remaining changes and returns `None`.
+    /// Takes the object's next change that was not sent yet, and returns it. When this change would remove the last
+    /// target of a load balancer, and no new target could be added before, drops all remaining changes and returns
+    /// `None`.
     fn next_change(&mut self) -> Option<Box<dyn Change>> {
         let change = self.queue.pop_front()?;
         let has_no_other = self.result.is_target_refused
@@ -568,9 +575,9 @@ impl<T> Execution<T> {
     fn answered_with_error(&mut self, change: Box<dyn Change>, error: ProviderError) {
         let pause = match error.kind {
             ErrorKind::Busy => Some(FIRST_PAUSE),
-            // Few API calls are left under the rate limit, and they are kept for calls about nodes. The change is sent
-            // again after `retry_in`. When that is too long, the change fails instead, because its plan would be too
-            // old by then.
+            // Few API calls are left under the rate limit, and they are kept for more urgent calls, e.g. about nodes.
+            // The change is sent again after `retry_in`. If that is longer than `PUT_OFF_AT_MOST` allows, the change
+            // fails instead, because its plan would be too old by then.
             ErrorKind::RateLimited { retry_in, put_off: true } => {
                 Some(retry_in).filter(|pause| *pause <= FIRST_PAUSE * PUT_OFF_AT_MOST)
             }
@@ -584,7 +591,7 @@ impl<T> Execution<T> {
         }
         match error.kind {
             ErrorKind::InPart => self.end(End::RefusedInPart(error)),
-            // Such an error concerns only this change, so the remaining changes of the object are still made.
+            // An error of this kind concerns only this change, so the remaining changes of the object are still made.
             ErrorKind::Other | ErrorKind::NotFound | ErrorKind::Busy if change.may_fail_alone() => {
                 self.tries = 0;
                 self.refuse(&*change, error);

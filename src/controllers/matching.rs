@@ -103,8 +103,8 @@ pub struct MatchIndex<'a> {
     unmatched: Vec<(&'a KubeNode, Vec<IpAddr>)>,
     by_node_name: HashMap<&'a str, &'a KubeNode>,
     claims: Claims<'a>,
-    /// For each address that some kubelet asks for, all nodes that have this address in their status or in an
-    /// annotation.
+    /// The addresses that kubelets want for their nodes. For each such address, all nodes that have it in their status
+    /// or in an annotation.
     asked_for: HashMap<IpAddr, Vec<&'a KubeNode>>,
 }
 
@@ -122,8 +122,8 @@ pub enum MatchOutcome<'a> {
     /// The provider ID has the prefix of this cloud, but the server that it names can't be looked up. The text says
     /// why.
     Unknown(String),
-    /// The node has no provider ID, and no server could be assigned to it with certainty. The finding tells the
-    /// operator why.
+    /// The node has no provider ID, and no server could be assigned to it with certainty. The finding (a message for
+    /// the operator) says why.
     Unmatched(Finding),
 }
 
@@ -249,9 +249,10 @@ impl<'a> MatchIndex<'a> {
         Some(Finding::warning(Reason::ServerClaimedTwice, message))
     }
 
-    /// Returns the first of the addresses `ips` that another node also has or asks for. When an initialised node
-    /// already has the address, the node keeps it, whatever other kubelets write. A new node can't take an address from
-    /// an initialised node. When two new nodes ask for the same address, neither of them gets it.
+    /// Returns the first of the addresses `ips` that another node also has, or that the kubelet of another node also
+    /// asks for. When an initialised node already has the address, the node keeps it, whatever other kubelets write. A
+    /// new node can't take an address from an initialised node. When two new nodes ask for the same address, neither of
+    /// them gets it.
     pub fn shared_address(
         &self,
         node: &KubeNode,
@@ -292,8 +293,8 @@ impl<'a> MatchIndex<'a> {
         }
     }
 
-    /// Returns the name of another node that also has an address of this server, so that `node` must not get the
-    /// server. Returns `None` when there is no such node.
+    /// Returns the name of another node that also has an address of this server, and because of which `node` does not
+    /// get the server. Returns `None` when there is no such node.
     fn rival_by_address(&self, instance: &Instance, node: &KubeNode) -> Option<&'a str> {
         let nets = self.provider.instances()?.recognised_by(instance);
         let has_one = |ips: &[IpAddr]| ips.iter().any(|ip| nets.iter().any(|net| net.contains(ip)));
@@ -386,9 +387,9 @@ fn rival<'a>(
     Some(Rival { node: keeper, is_keeper: true })
 }
 
-/// Returns the addresses that a kubelet asks for. The annotation for internal IPs contains such addresses. The
-/// annotation `provided-node-ip` does so as well, but an initialised node does not ask for an address that it already
-/// has. A new node also asks for the addresses in its status.
+/// Returns the addresses that a kubelet wants for its node. They come from the annotation for internal IPs and from the
+/// annotation `provided-node-ip`. An address in `provided-node-ip` that an initialised node already has is left out.
+/// For a new node, the addresses in its status are added.
 fn asked_ips(node: &KubeNode) -> impl Iterator<Item = IpAddr> {
     let reported = reported_ips(node);
     let (known, asked) =

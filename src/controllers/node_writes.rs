@@ -82,8 +82,8 @@ impl NodeChange {
     ) -> Result<Option<KubeNode>, kube::KubeError> {
         let name = &object.name;
         let metadata = json!({ "resourceVersion": version });
-        // The bodies are merge patches. A list in the patch replaces the whole list of the node, and a null value
-        // removes its key.
+        // The bodies of the requests are merge patches. A list in the patch replaces the whole list of the node, and a
+        // null value removes its key.
         match self {
             NodeChange::SetAddresses { addresses, .. } => {
                 let body = json!({ "metadata": metadata, "status": { "addresses": addresses } });
@@ -186,7 +186,7 @@ impl Write for NodeChange {
     }
 }
 
-/// What came of the writes in one node's plan.
+/// The outcome of the writes in one node's plan.
 pub(super) struct AppliedPlan<Facts> {
     /// The number of writes in the first plan for the node.
     planned: usize,

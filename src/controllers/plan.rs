@@ -63,8 +63,8 @@ impl<W: Write, Facts> Plan<W, Facts> {
         self.findings.iter().filter(|finding| finding.severity == Severity::Warning)
     }
 
-    /// Returns all findings (messages for the operator) about the object. The obstacle, which is a finding as well,
-    /// comes last.
+    /// Returns all findings (messages for the operator) about the object. The obstacle (the reason why something can't
+    /// be done) is a finding as well, and comes last.
     pub fn all_findings(&self) -> impl Iterator<Item = &Finding> {
         self.findings.iter().chain(&self.obstacle)
     }

@@ -91,8 +91,9 @@ pub fn recovered(apis: &Apis, of: Subject) -> bool {
     has_failed
 }
 
-/// Returns the component that events name as their source. If the provider has a component name of its own for events,
-/// the result is `upstream`, the name that Kubernetes' own controller uses. Otherwise the result is `own`.
+/// Returns the component that the events of a controller name as their source. When the provider has an event component
+/// of its own, the events look like those of Kubernetes' own controllers, and the result is `upstream`, the name of
+/// such a controller. Otherwise the result is `own`.
 pub(super) fn component(apis: &Apis, upstream: &'static str, own: &'static str) -> &'static str {
     if apis.provider.event_component().is_some() { upstream } else { own }
 }

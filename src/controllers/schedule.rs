@@ -43,19 +43,20 @@ pub(super) enum Why {
 /// How old the data from the cloud may be for a plan, and how urgent the API calls for new data are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Reads {
-    /// The greatest age of the data. Older data are read again.
+    /// The greatest age of the data, counted from the API call that requested them. Older data are read again.
     pub(super) max_age: Duration,
     pub(super) urgency: Urgency,
 }
 
 impl Schedule {
-    /// Whether the last comparison of all objects is at least `period` ago.
+    /// Whether at least `period` has passed since all objects were last compared with the cloud, or whether they were
+    /// never compared.
     pub(super) fn is_comparison_due(&self, period: Duration, now: Instant) -> bool {
         self.compared.is_none_or(|last| now.duration_since(last) >= period)
     }
 
     /// Returns how old the data from the cloud may be for plans with these reasons, and how urgent the API calls for
-    /// new data are. `period` is the time between two comparisons of all objects.
+    /// new data are. `period` is the time between two regular comparisons of all objects with the cloud.
     pub(super) fn reads(&self, whys: impl Iterator<Item = Why> + Clone, period: Duration) -> Reads {
         let ages = whys.clone().map(|why| why.reads(period).max_age);
         let since_write = self.last_write.map(clock::since);

@@ -77,8 +77,8 @@ impl CallShare {
         self.at(now, |bucket| bucket.left >= AT_ONCE.into())
     }
 
-    /// Adds the calls that the share has got back by `now`. Then passes the bucket to `ask`, and returns the result of
-    /// `ask`.
+    /// Adds the calls that the share has got back by `now`. Then calls `ask` with the state of the share, and returns
+    /// the result.
     fn at<T>(&self, now: Instant, ask: impl FnOnce(&mut ShareBucket) -> T) -> T {
         let mut bucket = lock(&self.bucket);
         let passed = now.saturating_duration_since(bucket.at);
@@ -90,8 +90,8 @@ impl CallShare {
 }
 
 impl Payer {
-    /// Returns a payer with the same share of API calls for an object in another namespace. The changes of that object
-    /// do not stop when the share is used up.
+    /// Returns a payer for an object in another namespace. The calls for that object are charged to the same share of
+    /// API calls as those of this payer, but its changes do not stop when the share is used up.
     pub(super) fn of_another(&self) -> Payer {
         Payer { share: Arc::clone(&self.share), can_stop: false }
     }
@@ -134,14 +134,14 @@ mod tests {
         share.charge_reads(10, at(405));
         let left = share.left_after_reads(at(405));
         assert!((-19.0..-18.0).contains(&left), "{left}");
-        // Two threads can call this function in another order than they have read the clock. A charge with an earlier
-        // time adds no calls to the share.
+        // A thread reads the clock before it calls `charge`, so a call can come with an earlier time than the call
+        // before it. Such a charge adds no calls to the share.
         share.charge(1.0, start);
         assert!(!share.is_full(at(3600)));
     }
 
-    /// At any time, at most these calls were made: a full share, the calls that came back, and the calls of the largest
-    /// single charge.
+    /// At any time, the number of calls that were made is at most the sum of three numbers: a full share, the calls
+    /// that the share got back in the meantime, and the calls of the largest single charge.
     #[test]
     fn never_more_than_the_share_and_what_came_back() {
         let mut seed = 1_u64;

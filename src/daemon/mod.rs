@@ -33,8 +33,8 @@ const GRACE: Duration = Duration::from_millis(8_500);
 /// The longest time that the daemon waits at its end until its last events are written. The daemon still holds the
 /// Lease in this time.
 const EVENTS_AT_MOST: Duration = Duration::from_secs(1);
-/// How long `ccm run --once` waits at its end until its events are written. If it was asked to end, it waits only for
-/// [`EVENTS_AT_MOST`].
+/// How long `ccm run --once` waits at its end until its events are written. If the process was asked to end, it waits
+/// only for [`EVENTS_AT_MOST`].
 const EVENTS_OF_A_PASS_AT_MOST: Duration = Duration::from_secs(10);
 /// The shortest time that the daemon waits at its end until its last events are written. It waits for this time even
 /// when its threads have used the whole time [`GRACE`].

@@ -15,7 +15,8 @@ pub struct Stop {
     is_set: Mutex<bool>,
     ended: Condvar,
     /// Wakes the threads that wait until they are allowed to write. It is notified at each renewal of the Lease.
-    /// Threads that only sleep are not woken by a renewal, because they wait for `ended`.
+    /// Threads that only sleep are not woken by a renewal, because they wait for `ended`, which is notified only when
+    /// the process has to end.
     changed: Condvar,
 }
 
@@ -29,8 +30,8 @@ impl Stop {
     /// Wakes all threads that wait in [`wait_until_set_or`](Stop::wait_until_set_or). They check then whether they can
     /// go on.
     pub fn wake(&self) {
-        // The lock keeps a thread from missing the notification. A waiting thread holds this lock from the check of its
-        // condition until its wait has begun.
+        // The lock keeps a waiting thread from missing the notification. Such a thread holds the lock from the check of
+        // its condition until its wait has begun, so the notification can't come between the two.
         let _lock = lock(&self.is_set);
         self.changed.notify_all();
     }
@@ -47,9 +48,12 @@ impl Stop {
     }
 
     /// Calls `work` again and again on a new thread. `work` returns the pause before its next call, or `None` when it
-    /// must not be called again. The thread also ends when the process has to end. Set `is_apart` to `true` only when
-    /// `work` shares no lock with other threads, see [`Surroundings::repeat`](clock::Surroundings::repeat). Returns the
-    /// new thread, or `None` in a simulation.
+    /// must not be called again. The thread also ends when the process has to end. Returns the new thread, or `None` in
+    /// a simulation.
+    ///
+    /// `is_apart` matters only in a simulation, and says that `work` shares no lock with other threads. The simulation
+    /// is then allowed to call `work` while another thread waits and holds a lock, see
+    /// [`Surroundings::repeat`](clock::Surroundings::repeat).
     pub fn repeat(
         &'static self,
         is_apart: bool,

@@ -15,9 +15,9 @@ use std::time::Duration;
 pub(super) struct Ticks {
     apis: &'static Apis,
     stop: &'static Stop,
-    /// The controllers that can't work because an API does not answer or refuses calls, each with the kind of its
-    /// outage. When several controllers have the same outage, it is logged only once when it begins, and once when it
-    /// ends.
+    /// The controllers that can't work because an API does not answer or refuses calls. The value is the kind of the
+    /// outage. When several controllers have an outage of the same kind, the log names it only once when it begins, and
+    /// once when it ends.
     outages: Mutex<BTreeMap<&'static str, &'static str>>,
     /// Whether the daemon can't work until an operator corrects something: a setting, the credentials or an RBAC role.
     pub(super) failed: AtomicBool,
@@ -75,9 +75,9 @@ impl Ticks {
         let others_may_ask =
             self.first_ticks.load(Ordering::Relaxed) > usize::from(ticking.is_first);
         if !others_may_ask && report.outage.is_none() {
-            // The first run of every other controller has ended. If none of them had to call the cloud, the cloud is
-            // called now. Before the cloud has answered, it is not known whether the token is valid, and the readiness
-            // probe fails.
+            // The first runs of all other controllers have ended. If none of them had to call the cloud, this
+            // controller calls it now. Before the cloud has answered, it is not known whether the token is valid, and
+            // the readiness probe fails.
             report.outage = reach_cloud(self.apis).err().map(Outage::from);
         }
         if let Some(outage) = &report.outage
@@ -102,8 +102,8 @@ impl Ticks {
         if std::mem::take(&mut ticking.is_first) {
             self.first_ticks.fetch_sub(1, Ordering::Relaxed);
         }
-        // Unfinished changes mean that this run has already waited for the cloud as long as the interval lasts. The
-        // next run begins at once and goes on with these changes.
+        // Unfinished changes are changes that the cloud is still carrying out. This run has already waited for them as
+        // long as the interval lasts. Therefore the next run begins at once and goes on with them.
         let pause = if report.has(Progress::Unfinished) { Duration::ZERO } else { interval };
         heartbeat::pause(pause);
         Some(pause)
@@ -120,8 +120,8 @@ impl Ticks {
             }
     }
 
-    /// Notes whether the last run of the controller ended with an outage. Logs an outage that has begun or ended since
-    /// the controller's previous run.
+    /// Notes whether the run of the controller that has just ended had an outage. Logs when an outage has begun or
+    /// ended since the controller's previous run.
     fn note_outage(&self, controller: &'static str, outage: Option<&Outage>, interval: Duration) {
         let mut states = lock(&self.outages);
         let state = outage.map(|outage| outage.error.state());

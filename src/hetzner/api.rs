@@ -47,8 +47,8 @@ pub(super) trait Resource: DeserializeOwned {
     fn id(&self) -> u64;
 }
 
-/// An answer with one resource or with one page of a list. The name of the JSON field that holds them depends on
-/// the kind of resource.
+/// An answer with one resource or with one page of a list. They are in a JSON field whose name depends on the kind of
+/// resource.
 #[derive(Deserialize)]
 struct ApiAnswer<T> {
     #[serde(
@@ -84,9 +84,9 @@ pub(super) struct CachedList<T> {
 }
 
 impl<T> CachedList<T> {
-    /// Returns the cached list if `is_good` accepts its age and content, and otherwise reads the list with `read`.
-    /// `first` is called when nothing is cached yet. It can return a list that was already read for another purpose,
-    /// with the time of that read.
+    /// Returns the cached list if `is_good` accepts the list and the time since it was read. Otherwise reads the list
+    /// with `read`. `first` is called when nothing is cached yet. It can return a list that was already read for
+    /// another purpose, with the time of that read.
     pub(super) fn get(
         &self,
         first: impl FnOnce() -> Option<(Instant, Vec<T>)>,
@@ -202,8 +202,8 @@ impl Api {
         let answer: ApiAnswer<T> = self.get(&path, urgency).map_err(always_there)?;
         let part = match (answer.list, answer.meta) {
             (Some(items), Some(meta)) => {
-                // When the API lists a resource twice on one page, the resource is counted once. The count is compared
-                // with the number of resources that the API reports for the page.
+                // A resource that the API lists twice on one page is counted once. `last` compares this count with the
+                // number of items that the page should have according to the object `pagination`.
                 let different: HashSet<u64> = items.iter().map(T::id).collect();
                 let last = meta.pagination.last(number, different.len());
                 last.map(|last| (items, last))
@@ -221,7 +221,7 @@ impl Api {
     }
 
     /// Remembers the rate limit from the headers of the answer. Returns the answer or the error. An error with status
-    /// 429 also gets the time of the next try.
+    /// 429 then also says when the call can be tried again.
     fn noted<T>(&self, answer: Result<Reply<T>, HttpError>) -> Result<T, CloudFailure> {
         let now = clock::now();
         let error = match answer {

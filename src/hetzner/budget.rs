@@ -106,8 +106,8 @@ impl CloudBudget {
         (rate_limit, state.clock_ahead_s)
     }
 
-    /// Remembers the rate limit and the API's time from the headers of an answer. After an answer with status 429, a
-    /// pause begins. A successful answer ends the pause.
+    /// Remembers the rate limit and the API's time from the headers of an answer. An answer with status 429 begins a
+    /// pause in which no call is sent. A successful answer ends the pause.
     pub(super) fn note(&self, head: &Head, now: Instant) {
         let mut state = lock(&self.state);
         if let Some((limit, remaining, _)) = head.rate_limit {

@@ -66,8 +66,8 @@ fn kind(http: &HttpError, code: Option<&str>) -> ErrorKind {
         (HttpErrorKind::Token(_), ..) => ErrorKind::Misconfigured,
         (_, Some("unauthorized"), _) | (_, None, Some(401)) => ErrorKind::Unauthorized,
         (_, Some("forbidden" | "token_readonly"), _) => ErrorKind::Forbidden,
-        // The status 404 alone may come from a proxy. Only the API's own error code shows that the
-        // resource does not exist.
+        // The status 404 alone can come from a proxy. Only the API's own error code shows that the resource does not
+        // exist.
         (_, Some("not_found"), Some(404)) => ErrorKind::NotFound,
         (_, Some("bad_gateway" | "timeout" | "service_error" | "server_error"), _)
         | (_, Some("maintenance"), _)

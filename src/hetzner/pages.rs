@@ -81,8 +81,8 @@ pub(super) fn around<T, E>(
     let mut items: BTreeMap<u64, T> = BTreeMap::new();
     let mut open = ids.clone();
     let (mut reads, mut last) = (0, PAGES_AT_MOST);
-    // The number of places by which the resources on the last page that was read are before their estimated places.
-    // They move forward when resources with lower IDs are deleted.
+    // How many places earlier in the list than estimated the resources on the last page were. This happens when
+    // resources with lower IDs were deleted.
     let mut moved = 0;
     while let Some(wanted) = open.first().copied() {
         let expected = |moved: usize| {
@@ -121,8 +121,9 @@ pub(super) fn around<T, E>(
                 (next_low, number) = (None, number.saturating_add(1).min(last));
             } else {
                 let previous = number.saturating_sub(1).max(1);
-                // After the second read, the search skips pages once. It assumes that the wanted resource has moved
-                // forward by as many places as the resources on this page.
+                // `wanted` is on an earlier page. After the second read, the search does not go back one page, but as
+                // many pages as are needed if `wanted` has moved forward by as many places as the resources on this
+                // page.
                 let jump = if steps == 1 { expected(moved_here) } else { previous };
                 next_low = (jump >= previous).then_some(low);
                 number = jump.min(previous);
@@ -150,8 +151,8 @@ impl Pagination {
         let before = u64::from(number - 1).saturating_mul(self.per_page);
         let expected = match (self.next_page, self.total_entries) {
             (Some(_), _) => self.per_page,
-            // The total can be smaller than the number of items on the pages before this one. This page should then be
-            // empty.
+            // The total can be smaller than the number of items on the pages before this one. The expected number of
+            // items on this page is then 0.
             (None, Some(total)) => total.saturating_sub(before),
             (None, None) => items.min(self.per_page),
         };

@@ -91,8 +91,8 @@ fn read_id(text: &str, id: fn(u64) -> InstanceId) -> ProviderId {
     }
 }
 
-/// Returns the name of the location's data center, which the API reported until July 2026. In profile `hcloud`, nodes
-/// still get this name as their zone.
+/// Returns the name of the location's data center, which the API reported until July 2026. In profile `hcloud`, which
+/// behaves like hcloud-cloud-controller-manager, nodes still get this name as their zone.
 fn legacy_datacenter(location: &str) -> String {
     match location {
         "nbg1" => "nbg1-dc3",

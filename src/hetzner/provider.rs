@@ -180,8 +180,8 @@ impl Hetzner {
         };
         observed.balancers.clear();
         observed.is_for_manifests = true;
-        // A cluster may have a Network that is not in the settings of this command. So a Network with the ID 0 is
-        // assumed, and settings that need a Network are accepted.
+        // The cluster may have a Network although the settings of `ccm lint` do not name one. So a Network with the ID
+        // 0 is assumed, and annotations that need a Network are accepted.
         project.network = project.network.or(Some(0));
         Ok(Arc::new(load_balancers::BalancerSnapshot::new(project, observed)))
     }

@@ -17,8 +17,8 @@ const PIECE_BYTES: usize = 16 * 1024;
 /// of the body is read.
 const BEGINNING_BYTES: u64 = 16 * 1024;
 
-/// How many bytes of a body are read first when the caller can compare the body with an earlier answer. A table with
-/// the rows of about 1,000 nodes fits into this size.
+/// How many bytes of a body are read first when the caller wants to know whether the body equals an earlier answer. A
+/// longer body is not compared. A table with the rows of about 1,000 nodes fits into this size.
 const KNOWN_BYTES: u64 = 256 * 1024;
 
 /// How many characters of a body the log shows at most.
@@ -30,10 +30,11 @@ const CONTENT_TYPE_CHARACTERS: usize = 100;
 /// The longest `X-Correlation-Id`, in bytes. The IDs of Hetzner have 16 digits.
 const CORRELATION_ID_BYTES: usize = 64;
 
-/// The status of a call that succeeded and whose answer has no content. The answer is read as `null`.
+/// The status of a call that succeeded and whose answer has no body. The parser gets the JSON value `null` instead of a
+/// body.
 const NO_CONTENT: u16 = 204;
 
-/// An answer that was parsed whole.
+/// An answer whose body was read and parsed completely.
 #[derive(Debug)]
 pub struct Reply<T> {
     pub head: Head,
@@ -93,7 +94,7 @@ impl SentRequest<'_> {
         let parsed = match (head.status, begun) {
             (200..300, Ok(read)) if is_known(read) => null("what was known", how),
             (200..300, Ok(read)) => {
-                // The buffer is no larger than a short answer needs.
+                // When the whole answer is shorter than `PIECE_BYTES`, the buffer is only as large as the answer.
                 let piece = PIECE_BYTES.min(read);
                 let body = BufReader::with_capacity(piece, start.as_slice().chain(&mut body));
                 parse(body, &head, timeout, how)
@@ -147,8 +148,9 @@ fn date(text: &str) -> Option<Timestamp> {
     DateTimeParser::new().parse_timestamp(text).ok()
 }
 
-/// Returns the value that the parser makes of `null`. This value is used for an answer without content, and for an
-/// answer with the same content as an earlier answer. `answered` says in the error message what the answer was.
+/// Parses the JSON value `null` instead of a body. This is done when the answer has no body, or when its body equals an
+/// earlier answer and need not be parsed. When the parser does not accept `null`, the error message contains
+/// `answered`, which describes the answer.
 fn null<P: Parse>(answered: &str, how: P) -> Result<P::Value, HttpErrorKind> {
     how.parse(serde_json::Value::Null).map_err(|_| {
         HttpErrorKind::Malformed(format!("answered {answered}, without the requested content"))

@@ -114,7 +114,7 @@ impl HttpError {
 }
 
 impl HttpErrorKind {
-    /// Returns the reason why there is no answer as one word, which is the value of a metric's label.
+    /// Returns one word that says why a call got no usable answer. The word becomes the value of a metric's label.
     pub fn word(&self) -> &'static str {
         match self {
             HttpErrorKind::Unreachable(_) => "unreachable",

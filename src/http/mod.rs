@@ -1,13 +1,14 @@
 //! One blocking JSON client, which is used for the Kubernetes API and for Hetzner's APIs.
 //!
 //! A call passes through layers that each do one thing. The `Gate` allows or refuses a write. `auth` adds the
-//! credentials. `request` sends the request with ureq. The try is logged and counted. `answer` checks the status and
-//! parses the body while it arrives. Finally, a failed read can be tried again, which `request` decides. ureq uses our
-//! own connections: `transport` connects directly or through a `proxy` and enforces the call's deadline, and `tls`
+//! credentials. `request` sends the request with ureq. Each request is logged and counted. `answer` checks the status
+//! and parses the body while it arrives. Finally, a failed read can be tried again, which `request` decides. ureq uses
+//! our own connections: `transport` connects directly or through a `proxy` and enforces the call's deadline, and `tls`
 //! encrypts. `secret` redacts secrets in all output.
 //!
 //! This module knows nothing of the objects or errors of an API. It imports only `text` and `provider`. From `provider`
-//! it needs the `Gate`, the heartbeat after every call, and the clocks.
+//! it needs the `Gate`, the clocks, and the heartbeat. The heartbeat is updated after every call, which shows that the
+//! thread does not hang.
 
 mod answer;
 mod auth;
@@ -46,7 +47,7 @@ use transport::{hold_deadline, is_deadline_over};
 /// A method of [`Gate`] that is called before a write, and that allows or refuses the write.
 pub type Pass = fn(&(dyn Gate + 'static), &str) -> Result<(), Refused>;
 
-/// The data of a write without its body.
+/// The parameters of a write, except its body.
 #[derive(Clone, Copy)]
 pub struct HttpWrite<'a> {
     /// The method of [`Gate`] that is called before this write. It is [`Gate::pass`], or [`Gate::pass_at_end`] for a
@@ -71,8 +72,8 @@ pub struct HttpClient {
     is_reached: AtomicBool,
 }
 
-/// Runs `work` with a time limit in real time, which tests do not shorten. Reads that this thread makes in `work` end
-/// at the limit and are then not tried again.
+/// Runs `work` with a time limit in real time, even when a test accelerates the clock. Reads that this thread makes in
+/// `work` end at the limit and are then not tried again.
 pub fn within<T>(limit: Duration, work: impl FnOnce() -> T) -> T {
     let _held = hold_deadline(clock::now() + clock::from_machine(limit));
     work()
@@ -126,7 +127,7 @@ impl HttpClient {
         };
         let settings = &self.settings;
         let mut session = self.session(&call)?;
-        // The user can see for what the program waits. All tries together are shown as one wait.
+        // A command can show its user which call it waits for. Several tries of one call are shown as one wait.
         let _waiting = waiting_for(|| self.url_line(call.method, path));
         let (mut is_renewed, mut tries) = (false, 0);
         loop {
@@ -205,10 +206,11 @@ impl HttpClient {
         outcome
     }
 
-    /// Returns the agent and the credentials for the next call.
+    /// Returns ureq's agent and the credentials for the next call.
     fn session(&self, call: &HttpCall) -> Result<Session, HttpError> {
         let line = || self.url_line(call.method, call.path);
-        // This can take long, because the kubeconfig can name a program that must run to get the credentials.
+        // A command can show its user that it waits for the credentials. This wait can be long, because the kubeconfig
+        // can name a program that must run to get the credentials.
         let _waiting = waiting_for(|| format!("credentials for {}", self.settings.base));
         let session = self.sessions.current(&self.settings);
         session.map_err(|why| HttpError::new(line(), HttpErrorKind::Token(why)))
@@ -229,8 +231,9 @@ impl HttpClient {
         }
         (self.settings.watch)(call.method, call.path, TryStage::Begun);
         let begun = clock::now();
-        // The time-out is in real time. It is rounded up to whole milliseconds, because error messages show it. The
-        // call is nevertheless ended exactly at the deadline, by `hold_deadline`.
+        // ureq needs the time-out in real time, and a test can accelerate the program's clock. The time-out is rounded
+        // up to whole milliseconds, because error messages show it. The call is nevertheless ended exactly at the
+        // deadline, by `hold_deadline`.
         let left = clock::to_machine(deadline.saturating_duration_since(begun));
         let timeout = Duration::from_millis((left.as_secs_f64() * 1e3).ceil() as u64);
         let _held = hold_deadline(deadline);
@@ -250,8 +253,8 @@ impl HttpClient {
         outcome
     }
 
-    /// Reports a try that has ended, with success or with an error, to the heartbeat, the log, and the function
-    /// [`HttpSettings::watch`].
+    /// Called when a request has ended, with success or with an error. Updates the heartbeat, which shows that the
+    /// thread does not hang, writes a log line, and calls the function [`HttpSettings::watch`].
     fn ended(&self, call: &HttpCall, line: &str, outcome: Result<u16, &HttpError>, took: Duration) {
         heartbeat::beat();
         self.is_reached.fetch_or(outcome.is_ok(), Ordering::Relaxed);

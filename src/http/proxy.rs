@@ -14,7 +14,7 @@ use std::fmt;
 use std::net::IpAddr;
 use ureq::http::Uri;
 
-/// The source that decides whether a client's calls go through a proxy.
+/// The setting that decides whether the calls of a client go through a proxy, and through which.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Proxies {
     /// No proxy is used, whatever the environment says.
@@ -158,8 +158,8 @@ impl Proxy {
         };
         // A path in the URL of a proxy has no meaning, so it is ignored, as in Go.
         let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-        // When `@` stands after `/`, `?` or `#`, this character is probably an unescaped part of the user name or
-        // password. The text must not be cut there, so it is refused.
+        // When `@` stands after `/`, `?` or `#`, that earlier character is probably an unescaped part of the user name
+        // or password. It must not be taken for the end of the host, so the URL is refused.
         if rest.len() > authority.len() && rest[authority.len()..].contains('@') {
             return Err(format!(
                 "in a user name or password, write %2F, %3F and %23 instead of / ? and #; {FORMS}"
@@ -305,7 +305,7 @@ mod tests {
         Ok(chosen.map(|(proxy, variable)| format!("{variable}={proxy}")))
     }
 
-    /// Each case has the variables, a URL, and the proxy that the URL uses.
+    /// Each case has the environment variables, a URL, and the proxy that calls to this URL use.
     #[test]
     fn the_scheme_of_the_url_chooses_the_variable() {
         let (http, https) = (("HTTP_PROXY", "cache:3128"), ("HTTPS_PROXY", "gate:3128"));

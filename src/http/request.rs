@@ -1,7 +1,7 @@
-//! Sends requests through ureq. This file has the settings of the client, and creates ureq's agent with our time-outs,
-//! buffers, connections and TLS. A new agent is created when the trusted authorities or the client certificate change.
-//! The file also decides when a failed read is tried again. After the API has refused the credentials of a call, the
-//! file gets newer credentials.
+//! Sends requests through ureq. This module has the settings of the client, and creates ureq's agent with our
+//! time-outs, buffers, connections and TLS. A new agent is created when the trusted authorities or the client
+//! certificate change. The module also decides when a failed read is tried again. After an API has refused a call's
+//! credentials, the module asks the issuer of the credentials for newer ones.
 
 use super::auth::{Credentials, Login, USER_AGENT};
 use super::certificates::ClientIdentity;
@@ -33,8 +33,8 @@ pub struct HttpSettings {
     pub tls: TlsSource,
     pub proxies: Proxies,
     pub login: Login,
-    /// How long resolving the name, connecting and the TLS handshake may take together. This is real time, which tests
-    /// do not shorten.
+    /// How long resolving the name, connecting and the TLS handshake may take together. This is real time, even when a
+    /// test accelerates the clock.
     pub connect_timeout: Duration,
     pub timing: Timing,
     /// Which reads the client tries again.
@@ -119,14 +119,14 @@ pub struct Reading<'a> {
     /// The value of the header `Accept`, which says in which format the API should answer.
     pub accept: &'a str,
     /// A function that says whether a body has the same content as an earlier answer. If so, the body is not parsed,
-    /// and the answer is read as `null`. The function is not called for bodies of 256 KiB or more.
+    /// and the parser gets the JSON value `null` instead. The function is not called for bodies of 256 KiB or more.
     pub is_known: Option<&'a IsKnown<'a>>,
     /// The longest body that is read. `None` means that the client's limit applies.
     pub body_limit_bytes: Option<u64>,
 }
 
 impl Reading<'static> {
-    /// The options for reading a JSON document that is not compared with an earlier answer.
+    /// The options for reading any JSON document. The document is always parsed, even if it equals an earlier answer.
     pub const JSON: Reading<'static> =
         Reading { accept: "application/json", is_known: None, body_limit_bytes: None };
 }
@@ -195,11 +195,11 @@ fn jittered(wait: Duration) -> Duration {
     wait.mul_f64(share)
 }
 
-/// The agent and the credentials for one call.
+/// ureq's agent and the credentials, with which one call is made.
 pub(super) struct Session {
     agent: ureq::Agent,
     pub(super) credentials: Credentials,
-    /// The number of the agent, which is raised when a new agent is made.
+    /// The sequence number of ureq's agent. It grows by one each time a new agent is made.
     number: u64,
 }
 
@@ -208,7 +208,7 @@ pub(super) struct Sessions(Mutex<Connections>);
 struct Connections {
     source: TlsSource,
     agent: ureq::Agent,
-    /// The number of changes of the TLS settings before the agent was made. When the TLS settings change again, or when
+    /// How often the TLS settings had changed when ureq's agent was made. When the TLS settings change again, or when
     /// the credentials have another client certificate, a new agent is made.
     changes: u64,
     identity: Option<ClientIdentity>,
@@ -227,7 +227,7 @@ impl Sessions {
         }))
     }
 
-    /// Returns the agent and the credentials for the next call. The error is a message for the user.
+    /// Returns ureq's agent and the credentials for the next call. The error is a message for the user.
     pub(super) fn current(&self, settings: &HttpSettings) -> Result<Session, String> {
         let credentials = settings.login.current()?;
         secret::remember(&credentials.secrets);
@@ -280,7 +280,7 @@ const IDLE: Duration = Duration::from_secs(60);
 /// used at the same time. Otherwise a writer would have to connect again for each write.
 const IDLE_AT_MOST: usize = 100;
 
-/// Makes the agent for the API. `tls` are the current TLS settings.
+/// Makes ureq's agent for the API. `tls` are the current TLS settings.
 fn api_agent(settings: &HttpSettings, tls: &Tls) -> ureq::Agent {
     let proxy = settings.proxies.tunnel(&settings.base, tls);
     agent(proxy, settings.connect_timeout, tls)

@@ -71,8 +71,8 @@ const REDACTED: &str = "[redacted]";
 /// The shortest base64 text of a secret that is searched for. A shorter text could occur in other texts by chance.
 const BASE64_CHARACTERS: usize = 16;
 
-/// The greatest number of backslashes before a character that are read as one escape. An escape in a JSON text that is
-/// nested in two other JSON texts can have this many backslashes.
+/// Up to this many backslashes before a character are read as one escape of that character. This is enough for an
+/// escape in a JSON text that is nested in two other JSON texts.
 const BACKSLASHES_AT_MOST: usize = 8;
 
 /// The shortest secret that is searched for in output, in bytes.
@@ -255,8 +255,8 @@ mod tests {
         }
     }
 
-    /// Each case encodes a text in base64 with other characters before and after the secret. The secret is found in all
-    /// of them.
+    /// Each case encodes a text in base64. The text has other characters before and after the secret. The secret must
+    /// be found in each encoded text.
     #[test]
     fn a_secret_is_found_in_base64() {
         let secret = Secret::new("s3cr3t-s3cr3t?s3cr3t~~~");

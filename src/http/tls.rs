@@ -292,8 +292,8 @@ impl ServerCertVerifier for AnyCertificate {
     }
 }
 
-/// Returns the error message for a URL for which [`leaves_unencrypted`](crate::text::leaves_unencrypted) is true.
-/// `what` names the secret that would be sent to the URL.
+/// Returns the error message for a URL to which the secret `what` would be sent without encryption.
+/// [`leaves_unencrypted`](crate::text::leaves_unencrypted) recognizes such URLs.
 pub fn without_tls(what: &str) -> String {
     format!(
         "without TLS anybody on the network path can read the {what}; use https://, or set \

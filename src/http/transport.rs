@@ -3,10 +3,11 @@
 //!
 //! ureq computes how long each step of a call may take before the step begins. When the process is paused in between,
 //! or when a peer sends a byte now and then, the whole call takes longer than its deadline. A write must not happen
-//! after the lease that allowed it has expired. This file therefore stores the deadline of each thread and checks it
-//! before every system call. The monotonic clock stands still while a machine is suspended, so a call is also over when
-//! the two clocks, monotonic and wall clock, have not advanced equally during the call. All calls are blocking, so a
-//! call stays on one thread from its beginning to its end.
+//! after the Lease that allowed it has expired. This file therefore stores the deadline of each thread and checks it
+//! before every system call. All calls are blocking, so a call stays on one thread from its beginning to its end.
+//!
+//! The monotonic clock stands still while a machine is suspended, but the wall clock does not. When the two clocks have
+//! not advanced equally during a call, the deadline therefore counts as passed.
 
 use super::proxy::Tunnel;
 use super::tls::BUFFER_BYTES;
@@ -33,8 +34,8 @@ thread_local! {
 #[derive(Clone, Copy)]
 struct Deadline {
     end: Instant,
-    /// The moment when the thread set its first deadline that still applies. From this moment on, the monotonic clock
-    /// is compared with the wall clock.
+    /// The moment when the thread set its deadline. If the thread has set several deadlines inside one another, this is
+    /// the moment of the outermost one. From this moment on, the monotonic clock is compared with the wall clock.
     begun: Moment,
 }
 
@@ -46,7 +47,7 @@ pub(super) struct HeldDeadline {
 }
 
 /// Sets a deadline for the calls of this thread until the returned guard is dropped. When this thread has a deadline
-/// already, the earlier one applies.
+/// already, the earlier of the two deadlines applies.
 pub(super) fn hold_deadline(deadline: Instant) -> HeldDeadline {
     hold_at(deadline, Moment::now())
 }
@@ -94,8 +95,8 @@ impl Drop for HeldDeadline {
 pub(super) struct Connect {
     /// The tunnel through the proxy. `None` means that no proxy is used.
     pub(super) proxy: Option<Tunnel>,
-    /// How long resolving the name, connecting and the proxy's answer may take together. This is real time, which tests
-    /// do not shorten.
+    /// How long resolving the name, connecting and the proxy's answer may take together. This is real time, even when a
+    /// test accelerates the clock.
     pub(super) timeout: Duration,
 }
 
@@ -313,8 +314,8 @@ impl Transport for InMemory {
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, ureq::Error> {
         if !self.request.is_empty() {
             let request = std::mem::take(&mut self.request);
-            // ureq's time-outs are in real time, and the simulated server has a simulated clock. The deadline of this
-            // thread is therefore used instead.
+            // The end of the wait for the answer. It comes from the deadline of this thread and not from ureq's
+            // time-out, because ureq measures real time and the simulated server has a simulated clock.
             let until = DEADLINE.get().map_or_else(clock::now, |held| held.end);
             let answer =
                 left_until(until).and_then(|_| clock::exchange(&self.authority, &request, until));
@@ -370,8 +371,8 @@ mod tests {
     #[test]
     fn a_call_during_which_the_machine_was_suspended_is_over() {
         let now = Moment::now();
-        // Each case has the seconds that passed by the monotonic clock and by the wall
-        // clock, and whether the call is over.
+        // Each case has the seconds that passed by the monotonic clock and by the wall clock, and whether the deadline
+        // then counts as passed.
         for (monotonic, wall, expected) in
             [(1, 1, false), (8, 8, true), (1, 3, false), (1, 4, true)]
         {
@@ -404,8 +405,8 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !is_over.load(Ordering::Relaxed) {
-                    // Each send sets the TCP user time-out to the long time-out of its call. This thread therefore sets
-                    // a short one again and again.
+                    // Each send of the socket sets a long TCP user time-out. The test needs a short time-out, so this
+                    // thread sets a short time-out again and again.
                     let moment = Some(Duration::from_millis(1));
                     SockRef::from(&kernels_view).set_tcp_user_timeout(moment).unwrap();
                     std::thread::yield_now();

@@ -17,9 +17,10 @@ const ALWAYS_KEPT: usize = 1 << 10;
 /// Service. 130 Services of the largest size that is read fit into this limit.
 const OF_NAMESPACE: usize = 4 << 20;
 
-/// How many bytes all Services together may take, without the first [`ALWAYS_KEPT`] bytes of each Service. Planning a
-/// Service needs up to three copies of its annotations, so three times this size must fit into the Pod's memory limit,
-/// which is 64 MiB in the shipped manifest.
+/// How many bytes all Services together may take, without the first [`ALWAYS_KEPT`] bytes of each Service. While the
+/// changes to a Service's load balancer are computed, the memory contains up to three copies of the Service's
+/// annotations. Three times this size must therefore fit into the Pod's memory limit, which is 64 MiB in the shipped
+/// manifest.
 const IN_TOTAL: usize = 8 << 20;
 
 /// The limit that was exceeded when a Service lost its large fields.
@@ -122,13 +123,13 @@ impl ServiceBudget {
     }
 
     /// Returns the limit because of which a Service of this age and size must lose its large fields. Returns `None`
-    /// when the Service keeps all its fields. The Services of the last list decide.
+    /// when the Service keeps all its fields. The result depends on how much memory the Services of the last list take.
     pub(super) fn is_above(&self, namespace: &str, age: &Age, bytes: usize) -> Option<Above> {
         if bytes <= ALWAYS_KEPT { None } else { self.cut(namespace, age) }
     }
 
-    /// Returns the limit that older Services have already used up. A Service of this age is then above the limit,
-    /// however small the Service is. Returns `None` when there is no such limit.
+    /// Returns the limit that a Service of this age exceeds, because older Services take the memory. The size of the
+    /// Service does not count. Returns `None` when the Service exceeds no limit.
     pub(super) fn cut(&self, namespace: &str, age: &Age) -> Option<Above> {
         let is_cut = |share: &LimitShare| share.cut.as_ref().is_some_and(|cut| cut <= age);
         if self.namespaces.get(namespace).is_some_and(is_cut) {
@@ -138,8 +139,8 @@ impl ServiceBudget {
         }
     }
 
-    /// Drops the part of the budget that is needed only while a list is read. The returned budget can still decide
-    /// whether a Service that is read later by its name keeps its large fields.
+    /// Drops the data that is needed only while a list is read. The returned budget can still decide whether a Service
+    /// that is read later by its name keeps its large fields.
     pub(super) fn ended(mut self) -> ServiceBudget {
         self.namespaces.retain(|_, share| share.cut.is_some());
         let shares = self.namespaces.values_mut().chain([&mut self.total]);
@@ -235,7 +236,8 @@ mod tests {
 
     #[test]
     fn the_oldest_of_all_come_first_in_total() {
-        // There are ten namespaces. The Services of each namespace alone are within the limit of a namespace.
+        // Each of ten namespaces has 100 Services. Those of one namespace are within the limit of a namespace, but all
+        // 1,000 Services together are above the total limit.
         let of = |number: usize| {
             let all = 0..100;
             all.map(move |n| (format!("n-{number}"), number * 100 + n, LARGE))

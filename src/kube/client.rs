@@ -52,8 +52,8 @@ pub(super) const PARTIAL: &str = "PartialObjectMetadataList";
 pub(super) const MERGE_PATCH: &str = "application/merge-patch+json";
 const STRATEGIC_MERGE_PATCH: &str = "application/strategic-merge-patch+json";
 
-/// The method of [`Gate`] that must allow a usual write. A gate allows such a write only while this process may write,
-/// for example while it holds the Lease.
+/// The method of [`Gate`] that is asked before every write, except writes at the end of the process. A gate allows the
+/// write only while this process may write, for example while it holds the Lease.
 pub(super) const PASS: http::Pass = <dyn Gate>::pass;
 /// The method of [`Gate`] that must allow a write at the end of the process, which is an event or the release of the
 /// Lease. A gate allows such a write even when the process is already ending.
@@ -115,8 +115,8 @@ pub struct KubeClient {
     origin: String,
     /// Decides which Services this program manages.
     pub scope: ServiceScope,
-    /// The budget of the last list of Services. It decides whether a Service that is read later by its name keeps its
-    /// large fields.
+    /// Which memory limits the last list of Services has exceeded. This decides whether a Service that is read later by
+    /// its name keeps its large fields.
     pub(super) budget: Mutex<ServiceBudget>,
     /// The kinds of lists that were too long for one answer, each with the number of items that is requested on a page.
     large_lists: Mutex<BTreeMap<String, u32>>,
@@ -394,10 +394,11 @@ impl KubeClient {
         })
     }
 
-    /// Reads a list page by page. `begin` makes an empty value, and `read_page` adds a page to this value. `read_page`
-    /// returns `None` when the answer is `null`. When the `continue` token expires before the last page, the list is
-    /// read again from its beginning, but only a few times. A list from the API server's cache is requested in one
-    /// answer. When that answer is too long, the list is read in pages instead.
+    /// Reads a list page by page. `begin` makes an empty value, and `read_page` adds a page to this value. `print` is
+    /// the hash of an earlier answer. When the answer has the same hash, it is not parsed, `read_page` returns `None`,
+    /// and so does this function. When the `continue` token expires before the last page, the list is read again from
+    /// its beginning, but only a few times. A list from the API server's cache is requested in one answer. When that
+    /// answer is too long, the list is read in pages instead.
     pub(super) fn read_pages<T>(
         &self,
         list: ListOf,
@@ -490,7 +491,8 @@ impl KubeClient {
     }
 
     /// Reads one page. `token` is called with the parsed answer. It returns the token of the next page, or an error
-    /// that says why the answer is not a page. It returns `None` when the answer is `null`.
+    /// that says why the answer is not a page. It returns `None` when the answer was read as `null`, which usually
+    /// means that the answer equals an earlier one.
     pub(super) fn page<P: http::Parse>(
         &self,
         path: &str,

@@ -14,7 +14,8 @@ pub enum KubeError {
     Unreadable { call: String, why: String },
 }
 
-/// The `Status` of a failed call. The program decides only by `reason` and `code`. `message` is for people.
+/// The `Status` with which the API server answered a failed call. This program evaluates only `reason` and `code`. The
+/// text `message` is shown to people.
 #[derive(Debug)]
 pub struct KubeStatus {
     /// The method and the URL of the call.
@@ -33,7 +34,7 @@ impl KubeError {
     }
 
     /// Whether the write failed because another writer has changed or created the object in the meantime. The caller
-    /// then reads the object again and plans again ([`retry_on_conflict`]).
+    /// then reads the object again and computes its changes again ([`retry_on_conflict`]).
     pub fn is_conflict(&self) -> bool {
         self.is(409, "Conflict") || self.is_already_exists()
     }
@@ -186,12 +187,13 @@ impl fmt::Display for KubeError {
     }
 }
 
-/// How many times an object is planned and written at most, when another writer changes the object each time.
+/// How many times [`retry_on_conflict`] reads and writes an object at most, when another writer changes the object each
+/// time.
 pub const CONFLICT_TRIES: u32 = 5;
 
 /// Runs `attempt`. Runs it again, a few times at most, when another writer has changed the object in the meantime. The
-/// first attempt gets `true` and is allowed to use an older copy of the object. Each later attempt gets `false`, and
-/// must read the object again and plan again.
+/// first attempt gets `true` and is allowed to use an older copy of the object. Each later attempt gets `false`. It
+/// must read the object again and compute its changes from the new state.
 pub fn retry_on_conflict<T>(
     mut attempt: impl FnMut(bool) -> Result<T, KubeError>,
 ) -> Result<T, KubeError> {

@@ -84,7 +84,7 @@ struct EventSource {
 }
 
 /// The object that an event is about. The UID alone does not identify the object, because anybody who is allowed to
-/// write events in a namespace can write any UID into them. All four fields are therefore compared.
+/// write events in a namespace can write any UID into them. Kind, namespace, name and UID are therefore compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct Involved {

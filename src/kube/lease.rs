@@ -14,23 +14,24 @@ use std::fmt;
 
 const API_VERSION: &str = "coordination.k8s.io/v1";
 
-/// The annotation with the time, in RFC 3339, when the API of dedicated servers refused a login. After a restart, the
-/// next process waits from this time on before it logs in again.
+/// The annotation with the time, in RFC 3339, when the API of dedicated servers refused a login. The next leader reads
+/// it and does not log in until enough time has passed since then, because repeated wrong logins make Hetzner block the
+/// IP address.
 const LOGIN_REFUSED: &str = "ccm-from-scratch/robot-login-refused";
 
-/// The annotation for the identity of the cluster. Its JSON value contains the UIDs that identify the cluster, and the
-/// UID of the Lease itself.
+/// The annotation that stores the identity of the cluster. Its JSON value contains the first and later UIDs of the
+/// Service `default/kubernetes`, and the UID of the Lease itself.
 const IDENTITY: &str = "ccm-from-scratch/identity";
 
-/// The longest value of the annotation [`IDENTITY`] that is read, in bytes. The present UID and ten former UIDs need
-/// about half of this.
+/// The longest value of the annotation [`IDENTITY`] that is read, in bytes. The first UID of the Service
+/// `default/kubernetes` and ten later ones need about half of this.
 const IDENTITY_BYTES: usize = 1024;
 
 /// How many former UIDs of the Service `default/kubernetes` are remembered.
 const FORMER_AT_MOST: usize = 10;
 
-/// The length of the longest UID that is accepted, in characters. A UID becomes the value of a label, and such a value
-/// has at most 63 characters.
+/// The length of the longest UID that is accepted, in characters. The UID that identifies the cluster is also stored as
+/// the value of a label, which has at most 63 characters.
 const UID_LENGTH: usize = 63;
 
 /// The namespace and the name of a Lease.
@@ -54,8 +55,8 @@ pub struct Identities {
 /// The value of the annotation [`IDENTITY`].
 #[derive(Serialize, Deserialize)]
 struct IdentityNote {
-    /// The UID of the Lease into which the identities were written. When the Lease is restored from a backup in another
-    /// cluster, it has another UID there, and the identities do not apply to that cluster.
+    /// The UID of the Lease into which the annotation was written. When the Lease is restored from a backup in another
+    /// cluster, it has another UID there, and the annotation does not apply to that cluster.
     lease: String,
     #[serde(flatten)]
     known: Identities,
@@ -119,8 +120,8 @@ impl Lease {
         self.annotated(LOGIN_REFUSED, at)
     }
 
-    /// Returns the identities of the cluster from the annotation that [`Lease::noting_identities`] writes. The error
-    /// says why the annotation is ignored.
+    /// Returns the first and the later UIDs of the Service `default/kubernetes` from the annotation that
+    /// [`Lease::noting_identities`] writes. The error says why the annotation is ignored.
     pub fn identities(&self) -> Result<Option<Identities>, String> {
         let annotations = self.metadata("annotations");
         let Some(note) = annotations.and_then(|all| all.get(IDENTITY)) else {
@@ -145,7 +146,8 @@ impl Lease {
         Ok(Some(known))
     }
 
-    /// Returns the Lease with these identities in an annotation. A Lease without a UID is returned unchanged.
+    /// Returns the Lease with an annotation that contains these UIDs of the Service `default/kubernetes`. A Lease that
+    /// itself has no UID is returned unchanged.
     pub fn noting_identities(self, known: &Identities) -> Lease {
         let Some(lease) = self.uid().map(str::to_owned) else {
             return self;
@@ -197,7 +199,7 @@ impl Lease {
 
 impl Identities {
     /// Records the UID that the Service `default/kubernetes` has now. The first UID that is ever recorded becomes the
-    /// identity. Returns `true` when this UID was not recorded before and is not the first one.
+    /// identity of the cluster. Returns `true` when other UIDs were recorded before, but not this one.
     pub fn see(&mut self, uid: &str) -> bool {
         if self.identity.is_empty() {
             uid.clone_into(&mut self.identity);
@@ -249,8 +251,8 @@ impl KubeClient {
         self.get_if_there(&path(key))
     }
 
-    /// Writes the fields of leader election into the Lease `read`, and fails when the Lease was changed after it was
-    /// read. When `read` is `None`, creates a Lease.
+    /// Writes the fields of leader election into a Lease. `read` is the Lease as it was read before, and the write
+    /// fails when the Lease was changed since then. When `read` is `None`, creates a Lease.
     pub fn write_lease(
         &self,
         key: &LeaseKey,

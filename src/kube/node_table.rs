@@ -1,6 +1,6 @@
 //! Nodes as a table, which is what `kubectl get` shows. A table has a sixtieth of the bytes of a list of nodes. A table
-//! is enough to see which nodes are new, deleted, ready or not ready, and with metadata also which labels have changed.
-//! A write is never based on a table.
+//! is enough to see which nodes are new, deleted, ready or not ready. When its rows contain the metadata of the nodes,
+//! it also shows which labels have changed. A write is never based on a table.
 
 use super::labels::Labels;
 use super::types::{ListMeta, PageForm};

@@ -27,7 +27,7 @@ const ONE_WARNING_EACH: Duration = Duration::from_secs(1);
 /// When the API server did not answer the write of an event in time, no event is written for this long.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// A simulated test checks the queue for new events at this interval.
+/// A test with a simulated clock checks the queue for new events at this interval.
 const LOOKS_FOR_EVENTS: Duration = Duration::from_millis(100);
 
 /// The longest real time for which events wait so that other writes come first. Real time is used because a simulated
@@ -68,9 +68,9 @@ struct Queue {
     warnings: usize,
     /// The namespace of the event that was written last.
     last_namespace: String,
-    /// Limits the rate of the warnings. Each warning that is written moves this moment by [`ONE_WARNING_EACH`] into the
-    /// future. When the moment is too far in the future, no warning may be written until enough time has passed. `None`
-    /// means that no warning was written yet.
+    /// How far the warnings are ahead of their rate of one in each [`ONE_WARNING_EACH`]. Each written warning moves
+    /// this moment later by that period. Warnings must wait while the moment is too far in the future, so that at most
+    /// [`BURST`] warnings are written at once. `None` means that no warning was written yet.
     warned_until: Option<Instant>,
     paused_until: Option<Instant>,
     /// No event is written before this moment, so that other writes come first.
@@ -108,8 +108,8 @@ impl Recorder {
     }
 
     /// Writes all events that may be written now. Returns how long to wait before the next call of this function, or
-    /// `None` when the recorder has ended. Simulated tests call this function, because they have no thread that waits
-    /// for events.
+    /// `None` when the recorder has ended. Tests with a simulated clock call this function, because they have no thread
+    /// that waits for events.
     pub fn write_due(&self, client: &KubeClient) -> Option<Duration> {
         loop {
             let now = clock::now();
@@ -257,8 +257,8 @@ impl Queue {
             return NextEvent::At(until);
         }
         let ahead = ONE_WARNING_EACH * (BURST - 1);
-        // The moment `warned_until` may be at most `ahead` in the future when a warning is written. This limit ends
-        // when the process is ending, because no more events are added then.
+        // A warning may be written only if `warned_until` is at most `ahead` in the future. While the process is
+        // ending, warnings are written without this limit, because no more events are added then.
         let warned_until = self.warned_until.map_or(now, |until| until.max(now));
         let may_warn = self.is_ending || warned_until <= now + ahead;
         let Some(place) = self.whose_turn(may_warn) else {
@@ -353,16 +353,17 @@ pub struct Reported {
 #[derive(Clone, Copy)]
 struct Entry {
     at: Instant,
-    /// The hash of the name of the controller that reported the finding.
+    /// The hash of the name of the controller that reported this success or problem.
     controller: u32,
-    /// The hash of the object's kind.
+    /// The hash of the kind of the Kubernetes object that the success or problem is about.
     kind: u32,
     reason: Reason,
 }
 
 impl Reported {
-    /// Forgets the failures of the object after a success, and its successes after a failure. So the first
-    /// failure after a success is always reported, and the first success after a failure, too.
+    /// Called with each success or failure of an object. A success deletes the remembered failures of the object, and a
+    /// failure deletes its remembered successes. The first failure after a success is therefore always reported, and
+    /// the first success after a failure, too.
     pub fn turn(&mut self, of: Subject, reason: Reason) {
         if reason.is_success() {
             self.forget(of, Reason::is_failure);
@@ -371,8 +372,8 @@ impl Reported {
         }
     }
 
-    /// Whether the finding must be reported now, because it is new or because its last report is old enough. If so,
-    /// records that it was reported now.
+    /// Whether a success or problem must be reported now, because it is new or because its last report is old enough.
+    /// If so, records that it was reported now.
     pub fn is_due(&mut self, of: Subject, reason: Reason, message: &str, now: Instant) -> bool {
         let finding = fnv1a([of.controller, "\0", reason.name(), "\0", message]);
         let key = (hash(&of.object.uid), finding);
@@ -400,7 +401,7 @@ impl Reported {
         self.forget(of, Reason::is_failure)
     }
 
-    /// Forgets all findings about objects of this kind, except about the objects with the given UIDs.
+    /// Forgets the reported successes and problems of all objects of this kind, except the objects with the given UIDs.
     pub fn keep<'a>(&mut self, kind: &str, uids: impl Iterator<Item = &'a str>) {
         let (kind, kept) = (short_hash(kind), HashSet::<u64>::from_iter(uids.map(hash)));
         self.entries.retain(|(of, _), entry| entry.kind != kind || kept.contains(of));
@@ -636,7 +637,7 @@ mod tests {
             ("u", A, Reason::UnknownAnnotation, "a", 599, false),
             ("u", A, Reason::UnknownAnnotation, "a", 602, true),
             ("u", A, Reason::UnknownAnnotation, "a", 700, false),
-            // This reason is never repeated, because it lasts until a person fixes the cause.
+            // A problem with this reason is reported only once, because it lasts until a person fixes the cause.
             ("u", A, Reason::NotExternal, "a", 700, true),
             ("u", A, Reason::NotExternal, "a", 7000, false),
         ];
@@ -659,7 +660,8 @@ mod tests {
             let is_due = reported.is_due(web.seen_by(A), reason, "m", now);
             assert_eq!(is_due, expected, "{reason:?}");
         }
-        // A finding of another controller is not forgotten with those of this controller.
+        // The problem was reported by controller `A`. It does not end when controller `b` reports that the object has
+        // recovered.
         assert!(!reported.recovered(web.seen_by("b")));
         assert!(reported.recovered(web.seen_by(A)));
         assert!(!reported.recovered(web.seen_by(A)));
@@ -685,8 +687,7 @@ mod tests {
     fn its_memory_has_a_bound() {
         let mut reported = Reported::default();
         let begun = Instant::now();
-        // Each step reports a new finding about the object `one`, and a new finding about an object that was never seen
-        // before.
+        // Each step reports a new problem of the object `one`, and a problem of an object that was never seen before.
         for n in 0..3 * ENTRIES_AT_MOST {
             let now = begun + Duration::from_secs(n as u64);
             let message = n.to_string();

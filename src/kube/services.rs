@@ -168,8 +168,8 @@ impl KubeService {
         self.metadata.annotations.select(scope.annotations);
         let labels = std::mem::take(&mut self.metadata.labels);
         self.left_alone = scope.left_alone(&self.spec.load_balancer_class, &labels);
-        // A Service that this program does not manage is left unchanged, unless it still has our finalizer. Without
-        // that finalizer, its annotations are not needed.
+        // This program does not manage the Service and has no load balancer of the Service to delete, because the
+        // Service does not have our finalizer. The annotations are then not needed.
         if self.left_alone.is_some() && !self.has_our_finalizer() {
             self.metadata.annotations = Annotations::default();
         }
@@ -216,8 +216,8 @@ impl KubeService {
         self.has_our_finalizer() && !self.wants_load_balancer()
     }
 
-    /// Drops the large fields of this Service when `budget` says that the Services together take too much memory.
-    /// `budget` comes from the most recent list of Services.
+    /// Drops the large fields of this Service when `budget` says that all Services together take too much memory. The
+    /// most recent list of Services has determined `budget`.
     fn limit(&mut self, budget: &ServiceBudget) {
         let above = budget.is_above(&self.metadata.namespace, &self.age(), self.bytes());
         if above.is_some() {
@@ -341,8 +341,8 @@ impl Collected<'_> {
         }
     }
 
-    /// Returns the Services of the finished list. The returned budget decides about the large fields of Services that
-    /// are read later by their names.
+    /// Returns the Services of the finished list, and a budget. The budget decides later, when a single Service is read
+    /// by its name, whether that Service keeps its large fields.
     fn end(mut self) -> (Vec<Arc<KubeService>>, ServiceBudget) {
         for place in 0..self.services.len() {
             let service = &self.services[place];
@@ -357,7 +357,8 @@ impl Collected<'_> {
 }
 
 /// Parses a page of Services and adds each Service to the collected Services. The parsed value is the token of the next
-/// page, or the reason why the answer is not a page of Services. The value is `None` when the answer is `null`.
+/// page, or the reason why the answer is not a page of Services. The value is `None` when the answer is read as `null`,
+/// because it equals an earlier answer.
 #[derive(Clone, Copy)]
 struct ServicePage<'a, 'b>(&'a RefCell<Collected<'b>>);
 
@@ -562,7 +563,8 @@ mod tests {
 
     const OURS: &str = "load-balancer.hetzner.cloud";
 
-    /// Returns a Service as an API server would answer it, with every large thing that a tenant can put there.
+    /// Returns a Service parsed from JSON. The JSON has a text of 250,000 characters in many fields, because a user can
+    /// write such long texts. `edit` can change the JSON before it is parsed.
     fn parsed(edit: impl FnOnce(&mut Value)) -> KubeService {
         let long = "x".repeat(250_000);
         let mut service = json!({

@@ -22,8 +22,8 @@ pub struct ObjectMeta {
     pub name: String,
     #[serde(deserialize_with = "not_empty")]
     pub uid: String,
-    /// The version of the object. An empty version is an error. A patch with an empty version would be a
-    /// write without a precondition.
+    /// The version of the object. An empty version is an error, because a patch with an empty version would be a write
+    /// without a precondition.
     #[serde(deserialize_with = "not_empty")]
     pub resource_version: String,
     #[serde(default)]
@@ -109,7 +109,7 @@ pub struct ObjectReference {
     pub uid: String,
 }
 
-/// The object that a finding is about, and the controller that reports the finding.
+/// The object that a reported success or problem is about, and the controller that reports it.
 #[derive(Clone, Copy)]
 pub struct Subject<'a> {
     pub object: &'a ObjectReference,
@@ -117,7 +117,7 @@ pub struct Subject<'a> {
 }
 
 impl ObjectReference {
-    /// Returns this object as the subject of findings that this controller reports.
+    /// Returns this object together with the controller that reports a success or problem about it.
     pub fn seen_by(&self, controller: &'static str) -> Subject<'_> {
         Subject { object: self, controller }
     }

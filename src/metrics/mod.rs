@@ -57,8 +57,8 @@ metrics! {
     /// service itself allows more.
     ROBOT_REMAINING: Gauge "ccm_robot_budget_remaining" ["endpoint"];
 
-    // The value is the time at which the pause ends. The remaining time would become wrong, because the metric is
-    // updated only at calls to Robot, and there are none in the pause.
+    // The value is the time at which ccm calls Robot again. The number of seconds until then would become wrong,
+    // because the metric is updated only at calls to Robot, and there is no call until then.
     /// When ccm calls the Robot web service again, in seconds since 1970, by the reason for the pause: login
     /// (credentials were refused), rate_limit. 0: no pause.
     ROBOT_BLOCKED: Gauge "ccm_robot_blocked_until_timestamp_seconds" ["reason"];
@@ -109,8 +109,9 @@ metrics! {
     /// When the health of these load balancers was last read, in seconds since 1970.
     LOAD_BALANCERS_READ: Gauge "ccm_load_balancers_health_timestamp_seconds" [];
 
-    // There is one value for all certificates. A label with the name of the certificate is not possible, because labels
-    // must not contain names of objects. Also, the value of a replaced certificate would be shown for ever.
+    // There is one value for all certificates, the time at which the first of them expires. A label with the name of
+    // the certificate is not possible, because labels must not contain names of objects. Also, the value of a replaced
+    // certificate would be shown for ever.
     /// When the next certificate that load balancers of Services use expires, in seconds since 1970, as of the last
     /// read; 0: no certificate is known.
     CERTIFICATE_EXPIRY: Gauge "ccm_certificate_expiry_timestamp_seconds" [];
@@ -166,8 +167,8 @@ struct Series {
     labels: String,
     /// The value of a counter or gauge. In a histogram it is the sum of all durations in seconds.
     value: f64,
-    /// The number of durations in each bucket of a histogram. The last number is that of the durations that are longer
-    /// than all buckets. The list is empty for counters and gauges.
+    /// The number of durations in each bucket of a histogram. The last number counts the durations that are greater
+    /// than the upper bound of every other bucket. The list is empty for counters and gauges.
     buckets: Vec<u64>,
 }
 

@@ -4,14 +4,13 @@
 //! no real time, tasks run one after the other in an order that the simulation chooses, and network connections exist
 //! only in memory. Each run of such a test has the same result. Outside of tests there is no simulation.
 //!
-//! A test with real sockets can instead make the program's clock run faster than real time, with [`quicken`]. The
-//! functions [`now`], [`since`], [`sleep`] and [`wait`] use the program's clock. Sockets, other programs and people are
-//! not faster in such a test, so code that waits for them needs real time. The functions [`to_machine`],
-//! [`machine_until`], [`from_machine`], [`at_least`] and [`took`] convert between the program's clock and real time.
-//! Outside of tests both are equal.
+//! The functions [`now`], [`since`], [`sleep`] and [`wait`] use the program's clock. Usually this clock shows real
+//! time. A test with real sockets can make it run faster, with [`quicken`]. Sockets, other programs and people are not
+//! faster in such a test, so code that waits for them needs real time. The functions [`to_machine`], [`machine_until`],
+//! [`from_machine`], [`at_least`] and [`took`] convert between the program's clock and real time.
 //!
-//! This module also compares the two clocks of the machine. While a machine is suspended, its monotonic clock stands
-//! still. Only the wall clock shows how long the suspension was.
+//! This module also compares the monotonic clock and the wall clock of the machine. While a machine is suspended, its
+//! monotonic clock stands still. Only the wall clock shows how long the suspension was.
 
 use jiff::Timestamp;
 use log::Log;
@@ -33,19 +32,20 @@ pub trait Simulation: Debug {
     /// Waits for this much simulated time.
     fn sleep(&self, time: Duration);
 
-    /// Lets the other simulated threads work for a while. The calling thread uses this function while it waits for one
-    /// of them.
+    /// Lets the other simulated threads make some progress. The calling thread calls this function again and again
+    /// while it waits for one of them.
     fn others(&self);
 
     /// Returns a random number.
     fn random(&self) -> u64;
 
-    /// Sends an HTTP request to this host and port (`authority`) in the simulated network, and returns the bytes of the
-    /// answer. An error is the same as that of a real socket. `TimedOut` means that no answer came before `until`.
+    /// Sends an HTTP request to a host and port (`authority`) of the simulated network, and returns the bytes of the
+    /// answer. The error is the one that a real socket would return, e.g. `TimedOut` when no answer came before
+    /// `until`.
     fn exchange(&self, authority: &str, request: &[u8], until: Instant) -> io::Result<Vec<u8>>;
 
-    /// Returns the simulated environment variables, outputs and threads of the process. `None` when the simulation runs
-    /// only a part of the program.
+    /// Returns the simulated environment variables, outputs, logger and threads of the process that runs in the
+    /// simulation. `None` when the simulation runs only a part of the program.
     fn surroundings(&self) -> Option<&dyn Surroundings> {
         None
     }
@@ -91,8 +91,8 @@ impl Drop for SimulationGuard {
 
 /// Returns the simulation of the calling thread. Outside of tests there is none.
 fn simulation() -> Option<Rc<dyn Simulation>> {
-    // While a thread ends, the thread-local simulation is sometimes dropped before other values that still ask for the
-    // time. Then the thread counts as not simulated.
+    // A thread that ends drops its thread-local values one after the other. Sometimes the simulation is dropped first,
+    // and another of these values then asks for the time. The thread then counts as not simulated.
     SIMULATION.try_with(|own| own.borrow().clone()).ok().flatten()
 }
 
@@ -109,7 +109,7 @@ pub fn surroundings<T>(ask: impl FnOnce(&dyn Surroundings) -> T) -> Option<T> {
 
 /// The speed of the program's clock compared with real time. Only a test changes this speed.
 struct Pace {
-    /// The moment when the test set the factor. Before this moment the program's clock showed real time.
+    /// The moment when the test set this speed. Until this moment the program's clock showed real time.
     begun: Instant,
     /// The number of real seconds in one second of the program's clock.
     factor: f64,
@@ -145,8 +145,9 @@ pub fn from_machine(time: Duration) -> Duration {
     multiplied(time, factor().recip())
 }
 
-/// Returns `time`, or the real duration `of_machine` when that is longer. In a test the program's clock can run faster
-/// than real time, but an API or another program still needs some real time to answer.
+/// Returns `time`, or `of_machine` when that real duration is longer. `time` and the result are durations of the
+/// program's clock. In a test this clock can run faster than real time, but an API or another program still needs some
+/// real time to answer.
 pub fn at_least(time: Duration, of_machine: Duration) -> Duration {
     time.max(from_machine(of_machine))
 }
@@ -281,12 +282,14 @@ pub fn random() -> u64 {
 }
 
 /// The largest accepted difference between the monotonic clock and the wall clock, when both measure the same period. A
-/// larger difference means that one of the clocks jumped. The limit is in real time even in a test whose program clock
-/// runs faster. Otherwise a slow machine would seem to have a clock that jumps.
+/// larger difference means that one of the clocks jumped. In a test whose program clock runs faster, the limit is still
+/// two seconds of real time. With two seconds of the program's clock, which can be a few milliseconds, every delay on a
+/// slow machine would seem to be a jump.
 ///
-/// The limit is larger than a usual adjustment: an NTP daemon adjusts a clock by at most 500 ppm, which is 8 ms in a
-/// lease of 15 s, and makes no step of a second or more after the start of the machine. The limit is smaller than the 5
-/// s that a leader has left when it renews its Lease in time.
+/// The limit is larger than the usual corrections of the wall clock. An NTP daemon changes the speed of a clock by at
+/// most 500 ppm, which is 8 ms in the 15 s of a Lease. After the start of the machine it never sets the clock forward
+/// or back by a second or more. The limit is smaller than 5 s, the time from the end of the renew deadline (10 s) to
+/// the end of the Lease (15 s).
 pub const LARGEST_DRIFT: Duration = Duration::from_secs(2);
 
 /// A moment, with the times of the monotonic clock and of the wall clock.
@@ -313,7 +316,8 @@ impl Moment {
     fn since_at(self, earlier: Moment, factor: f64) -> Option<Duration> {
         let from_machine = |time| multiplied(time, factor.recip());
         let monotonic = self.monotonic.saturating_duration_since(earlier.monotonic);
-        // When somebody has set the wall clock back, `wall` is zero, and `back` is the time by which it was set back.
+        // When the wall clock was set back, `wall` is zero, and `back` is how far the wall clock is behind the time of
+        // `earlier`.
         let wall = self.wall.duration_since(earlier.wall).unwrap_or_default();
         let back = earlier.wall.duration_since(self.wall).unwrap_or_default();
         let wall = from_machine(wall);
@@ -429,8 +433,8 @@ mod tests {
             (0.02, 0, 60_000, None),
             (0.02, 0, -1_000, Some(0)),
             (0.02, 0, -2_001, None),
-            // When the program's clock is slower than real time, the clocks are allowed to differ by two seconds of the
-            // program's clock.
+            // When the program's clock is slower than real time, the limit is two seconds of the program's clock, which
+            // are four real seconds here.
             (2.0, 1_000, 2_000, Some(1_000)),
             (2.0, 1_000, 6_000, Some(3_000)),
             (2.0, 1_000, 6_002, None),
@@ -464,8 +468,8 @@ mod tests {
             assert_eq!(multiplied(ms(program), factor), ms(machine));
             assert_eq!(multiplied(ms(machine), factor.recip()), ms(program));
         }
-        // Moments before the change of speed are converted to the moment of the change, so the program's clock never
-        // runs backwards.
+        // A moment before the test set the speed is converted to the moment at which the speed was set. So the
+        // program's clock never runs backwards.
         let pace = Pace { begun, factor: 0.5 };
         assert_eq!(pace.moment(begun - ms(7)), begun);
     }

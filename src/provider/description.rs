@@ -1,5 +1,5 @@
-//! The description of a write. A plan announces the write, and a report says later that the write was made. Both texts
-//! come from the same description.
+//! Descriptions of writes in words. A plan announces a write, and a report says later that the write was made. Both
+//! texts are made from the same description.
 
 use serde_json::Value;
 use std::fmt;
@@ -25,8 +25,8 @@ struct DescriptionPart {
     verb: WriteVerb,
     /// The thing that this part of the write changes, e.g. `target worker-1`.
     noun: String,
-    /// The text that follows `noun` in messages, e.g. `, by private IP` or ` at 10.0.0.7`. It begins with a space or a
-    /// comma, except when the verb is [`WriteVerb::CHANGE`].
+    /// The text that follows `noun` in messages. It begins with a space or a comma, e.g. `, by private IP` or ` at
+    /// 10.0.0.7`. For the verb [`WriteVerb::CHANGE`], it is only the old and the new value, e.g. `tcp → https`.
     detail: String,
 }
 
@@ -40,7 +40,8 @@ impl WriteVerb {
     pub const CREATE: WriteVerb = WriteVerb('+', "create", "created");
     pub const ORDER: WriteVerb = WriteVerb('+', "order", "ordered");
     pub const SET: WriteVerb = WriteVerb('+', "set", "set");
-    /// The verb for a write that changes a value. The details of such a write are the old and the new value.
+    /// The verb for a write that changes a value. The text after the noun is then the old and the new value, e.g. `tcp
+    /// → https`.
     pub const CHANGE: WriteVerb = WriteVerb('~', "change", "changed");
     pub const TAKE_OVER: WriteVerb = WriteVerb('~', "take over", "taken over");
     pub const UPLOAD: WriteVerb = WriteVerb('+', "upload", "uploaded");
@@ -98,7 +99,7 @@ impl Description {
     }
 }
 
-/// Prints the write as a plan shows it, but in one line and without symbols.
+/// Prints the write as a plan shows it, but in one line and without symbols such as `+`.
 impl fmt::Display for Description {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let parts: Vec<String> = self.0.iter().map(DescriptionPart::planned).collect();

@@ -13,11 +13,12 @@ pub enum Urgency {
     Changed,
     /// A call that asks whether the server of a node still exists.
     Gone,
-    /// A call for a new node, or about a write that was already sent. Such a call is never delayed to save the rate
-    /// limit for other calls.
+    /// A call for a new node, or a call that belongs to a write. The second kind of call checks the object just before
+    /// the write, or asks whether the cloud has completed the write. A call of this urgency is never delayed to save
+    /// the rate limit for other calls.
     Needed,
-    /// A call for a person who runs a command and waits for the answer. The answer also includes data that only people
-    /// read.
+    /// A call for a person who runs a command and waits for its output. The provider then also reads data that are only
+    /// displayed.
     Asked,
 }
 
@@ -53,8 +54,8 @@ pub enum ErrorKind {
     Unavailable,
     /// The cloud is still making another change to the same resource. A later attempt can succeed.
     Busy,
-    /// The API refused a part of the change, so it changed nothing. The caller makes the change that
-    /// `Change::without_parts` returns instead.
+    /// The API refused a part of the change, so nothing was changed. The caller then makes the smaller change that
+    /// `Change::without_parts` returns.
     InPart,
     /// The write was not sent, because this process is not allowed to write now, e.g. because it does not hold the
     /// Lease.

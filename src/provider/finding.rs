@@ -9,7 +9,7 @@ use std::borrow::Cow;
 pub struct Finding {
     pub severity: Severity,
     pub reason: Reason,
-    /// A description of the problem. A short description also says what to do, and `fix` is then `None`.
+    /// The fact or the problem in words. Some messages also say what to do, and `fix` is then `None`.
     pub message: String,
     /// What to do about the problem, with commands that contain the names of this object. `None` when there is nothing
     /// to do, or when `message` says it.
@@ -36,13 +36,14 @@ enum ReasonTrait {
     WarningEvent,
     /// The finding is only logged and never becomes an event.
     LogOnly,
-    /// The finding is about a write that is logged itself. So the finding becomes an event, but no log line.
+    /// The finding is about a write that has a log line of its own. So the finding becomes an event, but gets no log
+    /// line.
     LoggedByItsWrite,
     /// The finding is reported only once, and is not repeated while the problem lasts.
     Once,
-    /// The finding says that the object is as it should be.
+    /// The finding says that the object is as it should be, e.g. that a load balancer is synced.
     Success,
-    /// The finding says that the object is not as it should be.
+    /// The finding says that the object is not as it should be, e.g. that the sync of a load balancer failed.
     Failure,
 }
 use ReasonTrait::{Failure, LogOnly, LoggedByItsWrite, NormalEvent, Once, Success, WarningEvent};
@@ -279,8 +280,8 @@ impl Reason {
         }
     }
 
-    /// Whether findings with this reason are about a write that is logged itself. Such a finding with severity `Info`
-    /// gets no log line of its own.
+    /// Whether findings with this reason are about a write that has a log line of its own. Such a finding is then not
+    /// logged, unless it is a warning.
     pub fn is_logged_by_its_write(self) -> bool {
         self.is(LoggedByItsWrite)
     }

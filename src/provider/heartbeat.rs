@@ -10,12 +10,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-/// The time at which a thread last showed that it works.
+/// The time at which a thread last made progress.
 #[derive(Debug)]
 pub struct Heartbeat {
     begun: Instant,
-    /// The time of the last beat or, when that is later, the end of an announced pause. The unit is milliseconds since
-    /// `begun`.
+    /// The time of the last beat or, when the thread announced a pause after that beat, the end of the pause. The unit
+    /// is milliseconds since `begun`.
     heard_until: AtomicU64,
 }
 
@@ -23,8 +23,8 @@ thread_local! {
     static OWN: RefCell<Option<Arc<Heartbeat>>> = const { RefCell::new(None) };
 }
 
-/// Sets the heartbeat of the calling thread, which [`beat`] then updates. When the thread ends, its reference to the
-/// heartbeat is dropped. A watcher with a `Weak` reference notices this.
+/// Sets the heartbeat of the calling thread, which [`beat`] then updates. When the thread ends, it drops its reference
+/// to the heartbeat. A watcher that has only a `Weak` reference then sees that the thread has ended.
 pub fn install(heartbeat: Arc<Heartbeat>) {
     OWN.set(Some(heartbeat));
 }
@@ -35,7 +35,7 @@ pub fn installed() -> Option<Arc<Heartbeat>> {
     OWN.with_borrow(Option::clone)
 }
 
-/// Records that the calling thread is working now.
+/// Records that the calling thread has made progress at this moment.
 pub fn beat() {
     pause(Duration::ZERO);
 }
@@ -73,8 +73,8 @@ pub fn turn<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Heartbeat {
-    /// Returns the time since the last beat or, when the thread announced a pause, since the end of the pause. The
-    /// result is zero during the pause.
+    /// Returns the time since the last beat or, when the thread announced a pause after that beat, since the end of the
+    /// pause. The result is zero during the pause.
     pub fn silent_for(&self) -> Duration {
         let heard_until = Duration::from_millis(self.heard_until.load(Ordering::Relaxed));
         clock::since(self.begun).saturating_sub(heard_until)

@@ -25,9 +25,10 @@ pub trait Instances: Send + Sync {
     /// Returns the cloud servers with this name as they are now, or an error when the list is incomplete.
     fn named(&self, name: &str) -> Result<Vec<Instance>, ProviderError>;
 
-    /// Returns the servers with these IDs, as far as they exist, and sometimes other servers. When a wanted server is
-    /// not in the result, it did not exist at some moment during this call. Only the pages of the list that should have
-    /// these servers are read. To find the pages, `place` estimates how many servers have a lower ID.
+    /// Returns those of the servers with these IDs that exist, and sometimes other servers, too. A server that is
+    /// missing in the result did not exist at some moment during this call. Usually not the whole list of servers is
+    /// read, but only the pages that should contain these IDs. `place` estimates how many servers have a lower ID,
+    /// which shows the page.
     fn around(
         &self,
         numbers: &BTreeSet<u64>,
@@ -145,7 +146,8 @@ pub struct PrivateAddress {
     pub aliases: Vec<IpAddr>,
 }
 
-/// The data that the node on a server should have. Each value is stored with its source.
+/// The data that the node on a server should have. Each value is stored with its source, e.g. a field of the server or
+/// an annotation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metadata {
     pub provider_id: Sourced<String>,
@@ -153,7 +155,8 @@ pub struct Metadata {
     pub addresses: Vec<Sourced<NodeAddress>>,
     /// The labels for instance type, zone and region. A label is missing when the cloud has no value for it.
     pub topology: Vec<(TopologyLabel, Sourced<String>)>,
-    /// Other labels. When the node is initialised, it gets each of these labels, except those whose key it already has.
+    /// Labels besides those in `topology`. When the node is initialised, it gets each of these labels, except those
+    /// whose key it already has.
     pub extra_labels: BTreeMap<String, Sourced<String>>,
     pub findings: Vec<Finding>,
 }
@@ -265,7 +268,7 @@ impl<'a> Servers<'a> {
     }
 }
 
-/// Creates the two lists from a list of cloud servers. The list of dedicated servers is empty.
+/// Creates [`Servers`] from a list of cloud servers. The list of dedicated servers is empty.
 impl<'a, T: AsRef<[Instance]> + ?Sized> From<&'a T> for Servers<'a> {
     fn from(cloud: &'a T) -> Servers<'a> {
         Servers { cloud: Ok(cloud.as_ref()), dedicated: Ok(&[]) }

@@ -16,7 +16,8 @@ use std::sync::{Arc, LazyLock, Mutex};
 #[serde(from = "String")]
 pub struct Interned(Arc<str>);
 
-/// The smallest number of interned strings at which the pool searches for unused strings and removes them.
+/// The smallest number of interned strings at which the pool of all interned strings is searched for unused strings,
+/// which are then removed.
 const SWEEP_AT_LEAST: usize = 1024;
 
 /// All interned strings, including strings that are not used any more and not removed yet.

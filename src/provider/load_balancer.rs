@@ -1,9 +1,9 @@
 //! Load balancers, as the controller for Services and the provider (the code for one cloud) see them. The provider
 //! reads a snapshot of the cloud and makes a plan from it. The controller executes the changes of the plan.
 //!
-//! The provider decides which fields a load balancer has and which changes it needs. The controller decides about the
-//! order of the changes, waits, retries and reports. Snapshots and changes are trait objects, so the controller does
-//! not depend on their content.
+//! The provider decides which fields a load balancer has, which changes it needs, and in which order these changes are
+//! made. The controller decides when to send a change, when to wait or try again, and what to report. Snapshots and
+//! changes are trait objects, so the controller does not depend on their content.
 
 use super::description::Write;
 use super::error::{ProviderError, Urgency};
@@ -21,8 +21,8 @@ use std::time::Duration;
 
 /// The load balancers of a cloud.
 pub trait LoadBalancers: Actions {
-    /// Returns a snapshot of all load balancers, and of everything else in the cloud that is needed to plan these
-    /// Services. The result is an error when any of this can't be read.
+    /// Returns a snapshot of all load balancers, and of everything else in the cloud that is needed to plan the load
+    /// balancers of these Services. The result is an error when any of this can't be read.
     fn observe(
         &self,
         services: &[&Service],
@@ -49,8 +49,8 @@ pub trait LoadBalancers: Actions {
 
     /// Returns the changes that delete unused certificates. Only certificates that were uploaded from Secrets are
     /// deleted, and only when no load balancer uses them and no Service wants them. `cluster` must contain every Secret
-    /// that a Service names, even a Secret that can't be read. `None` when the project has no certificate that was
-    /// uploaded from a Secret. Calls the API.
+    /// that a Service names, even a Secret that can't be read, because the certificates of other Secrets count as not
+    /// wanted. `None` when the project has no certificate that was uploaded from a Secret. Calls the API.
     fn unused_certificates(
         &self,
         cluster: &Cluster,
@@ -61,11 +61,11 @@ pub trait LoadBalancers: Actions {
     /// The result is for display. Calls the API.
     fn kept(&self, cluster: &Cluster) -> Result<Vec<KeptObject>, ProviderError>;
 
-    /// Returns why this health check fails. The health check is for a port of the Service, and the server of the target
-    /// is on. Makes no API call.
+    /// Returns why this health check fails. The caller asks only about a port that belongs to the Service, and only
+    /// when the server of the target is switched on. Makes no API call.
     fn cause(&self, health: &TargetHealth, service: &Service) -> Cause;
 
-    /// Returns the current usage of a load balancer, for display. Calls the API.
+    /// Returns the present numbers of connections and requests of a load balancer, for display. Calls the API.
     fn usage(&self, id: u64) -> Result<Usage, ProviderError>;
 }
 
@@ -104,19 +104,21 @@ pub trait Snapshot: Send + Sync {
     /// Plans the changes that give the load balancer of this Service its desired state. Makes no API call.
     fn plan(&self, of: ServiceInput) -> LoadBalancerPlan;
 
-    /// Plans the changes that end the Service's use of load balancers. Each load balancer of the Service is deleted, or
-    /// only loses the Service's ports and targets when it must stay, e.g. because other Services use it. Labels name
-    /// the load balancers of the Service. A load balancer of another owner that lost its labels is found by its ports
-    /// and by the Service's status. Makes no API call.
+    /// Plans the changes that end the Service's use of load balancers. A load balancer that must stay, e.g. because
+    /// other Services use it, only loses the Service's ports and targets. Any other load balancer of the Service is
+    /// deleted.
+    ///
+    /// Labels show which load balancers the Service uses. An external load balancer (one that another owner created)
+    /// can lose these labels. It is then recognised by its ports and by the Service's status. Makes no API call.
     fn plan_removal(&self, service: &Service, cluster: &Cluster) -> LoadBalancerPlan;
 
-    /// Returns a load balancer whose labels say that this cluster uses it for this Service, or did so before. Load
-    /// balancers that another controller may have created are ignored. Makes no API call.
+    /// Returns a load balancer of the Service whose labels show that this cluster uses it, or used it earlier. A load
+    /// balancer without such a label is ignored, because another controller may have created it. Makes no API call.
     fn left_on(&self, service: &Service, cluster: &Cluster) -> Option<Balancer>;
 
-    /// Returns the status of a Service that can't be planned now. Each address in this status has the IP mode `Proxy`,
-    /// because the load balancer belongs to several owners. `None` when the status must not be changed. Makes no API
-    /// call.
+    /// Returns the status of a Service that can't be planned now, when its load balancer is also used by other owners.
+    /// The addresses are those of the present status, and each IP address gets the IP mode `Proxy`. `None` when the
+    /// status must not be changed. Makes no API call.
     fn status_by_proxy(&self, service: &Service, cluster: &Cluster) -> Option<Vec<Ingress>>;
 
     /// Plans the changes that end the management of the Service's load balancer. The load balancer keeps its ports,
@@ -131,8 +133,8 @@ pub trait Snapshot: Send + Sync {
     /// project contains servers of this cluster. Makes no API call.
     fn has_server_of(&self, cluster: &Cluster) -> bool;
 
-    /// Returns each load balancer of another owner that has the label by which this owner allows Services to use it.
-    /// Makes no API call.
+    /// Returns the external load balancers. Another owner created such a load balancer, and set a label on it that
+    /// allows Services to use it. Makes no API call.
     fn external(&self) -> Vec<Balancer>;
 
     /// Returns the use (own, shared, external or released) and the health of each load balancer that these Services
@@ -149,9 +151,9 @@ pub trait Snapshot: Send + Sync {
     /// API call.
     fn all(&self) -> Vec<(Balancer, String)>;
 
-    /// Converts the `key` of a group of Services from [`LoadBalancers::group`], so that it is equal for all Services of
-    /// the group. Before this, the keys of two Services differ when one Service names the shared load balancer by ID
-    /// and the other Service by name. Makes no API call.
+    /// Converts a key of a group of Services, which [`LoadBalancers::group`] returned, to a key that is equal for all
+    /// Services of the group. The original keys of two Services differ when one Service names the shared load balancer
+    /// by ID and the other Service by name. Makes no API call.
     fn known_group(&self, key: String) -> String;
 
     /// Returns the load balancers of this cluster whose Service does not exist any more. Load balancers with the label
@@ -257,20 +259,21 @@ pub struct LoadBalancerPlan {
     pub outcome: PlanOutcome,
     /// The Service's load balancer. `None` when the Service has none now.
     pub found: Option<Balancer>,
-    /// Whether a load balancer that the Service uses now or leaves has a label with the UID of the Service, or with the
-    /// name of the group of Services to which it belongs. The value is `false` when the Service has no load balancer,
-    /// or when only the name or the label `adopt` connects a load balancer with the Service.
+    /// Whether a label shows that the Service owns a load balancer, or ports on it. Such a label has the UID of the
+    /// Service, or the name of the group of Services to which it belongs. A load balancer that the Service is about to
+    /// leave counts, too. The value is `false` when the Service has no load balancer, or when only the name or the
+    /// label `adopt` connects a load balancer with the Service.
     pub carries_uid: bool,
     /// Every field of the load balancer with its present value, its desired value, and the source of the desired value.
     pub fields: Vec<Field>,
-    /// The findings to report. When a part of the Service is not possible, a finding says so, and the other parts are
-    /// still synced.
+    /// The findings to report. When a part of what the Service asks for is not possible, e.g. one of its ports, a
+    /// finding says so, and the other parts are still synced.
     pub findings: Vec<Finding>,
     /// The new status of the Service, or `None` when the plan does not set the status.
     ///
     /// When the Service needs no load balancer any more, the write that removes the finalizer usually empties the
-    /// status. A Service with ports on the load balancer of another owner is different: its status is emptied before
-    /// the first change. This is needed because a port without labels counts as the Service's port while the Service's
+    /// status. On an external load balancer (one that another owner created), the status is emptied earlier, before the
+    /// first change. Otherwise a port whose label was removed would still count as a port of the Service, because the
     /// status names the load balancer.
     pub status: Option<Vec<Ingress>>,
     /// The objects besides `found` that the plan changes or creates. While this plan is executed, no other plan is
@@ -325,7 +328,8 @@ pub enum PlanOutcome {
     /// Nothing is changed, because the Service can't be synced. `why` is the finding to report. `problems` lists each
     /// problem of this finding separately.
     Refused { why: Finding, problems: Vec<String> },
-    /// Nothing is changed, because the management of the load balancer was ended. The Service gets no finalizer.
+    /// Nothing is changed, because a label of the load balancer says that its management for this Service was ended.
+    /// The Service gets no finalizer.
     Released,
     /// Nothing is changed. The Service has no load balancer, and none can be created now. A finding says why.
     Waiting,
@@ -341,10 +345,11 @@ pub enum Then {
     /// Nothing follows, because the load balancer has its desired state.
     #[default]
     Done,
-    /// The Service is planned again soon, although nothing failed. A part of the desired state depends on something in
-    /// the cloud that takes long, so the execution of the plan does not wait for it.
+    /// The Service is planned again soon, although nothing failed. A part of the desired state is not possible yet,
+    /// e.g. because a managed certificate is not issued yet. The execution of this plan does not wait for it.
     Again,
-    /// These changes follow. They remove the Service from load balancers that do not serve it.
+    /// The Service does not move to another load balancer, and these changes follow. They remove the Service from load
+    /// balancers that send no traffic to it.
     Leave(Vec<Box<dyn Change>>),
     /// The Service moves to a new load balancer, so these changes follow. They remove the Service from the previous
     /// load balancers, which have served it until now. The list is empty while the new load balancer can't serve the
@@ -463,8 +468,8 @@ impl LoadBalancerPlan {
     }
 
     /// Removes the changes that create or delete objects, because the UID of the cluster is not known. The labels of a
-    /// new object would lack this UID, so the object would later seem to belong to another cluster. An old object must
-    /// not be deleted, because it may belong to another cluster now. The plan reports `why`.
+    /// new object would lack this UID, so the object would later seem to belong to another cluster. An existing object
+    /// must not be deleted, because it may belong to another cluster. `why` is added to the findings of the plan.
     pub fn without_identity(mut self, why: Finding) -> LoadBalancerPlan {
         let PlanOutcome::Change { changes, then } = &mut self.outcome else {
             return self;
@@ -606,9 +611,10 @@ named! {
         Own = "own",
         /// Several Services share the load balancer.
         Shared = "shared",
-        /// Another owner than this program created the load balancer, and allows Services to use it.
+        /// Somebody other than this program created the load balancer, and allows Services to use it.
         External = "external",
-        /// The management of the load balancer was ended. This program does not change it any more.
+        /// This program managed the load balancer earlier, and a label says that this was ended. This program does not
+        /// change it any more.
         Released = "released",
     }
 }
@@ -627,7 +633,8 @@ pub struct PortOwner {
     pub destination: Option<u16>,
 }
 
-/// The current usage of a load balancer. A value is `None` when the cloud does not report it.
+/// The present numbers of connections and requests of a load balancer. A value is `None` when the cloud does not report
+/// it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Usage {
@@ -640,8 +647,8 @@ pub struct Usage {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Target {
-    /// The name of the target's node. For a target that is no node of the cluster, the name that the cloud has for the
-    /// target.
+    /// The name of the target's node. When the target is no node of the cluster, this is the name that the cloud has
+    /// for the target.
     pub name: String,
     pub health: Vec<TargetHealth>,
 }
@@ -675,10 +682,12 @@ pub struct Cause {
     pub remedy: String,
 }
 
-/// The kind of the cause of an unhealthy target. It decides whether the target is reported as a problem.
+/// The kind of the cause of an unhealthy target. It decides whether the target is reported as a problem, and whether
+/// the report says what to do about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CauseKind {
-    /// The server of the target is off. Another check reports this, so it is not reported as a problem of the target.
+    /// The server of the target is off. The check `servers` of `ccm doctor` says what to do about it, so the report
+    /// about the load balancer does not.
     ServerOff,
     /// The Service has [`TrafficPolicy::Local`](super::TrafficPolicy::Local), and the node runs no pod of the Service.
     /// The target is then unhealthy on purpose.
@@ -710,8 +719,9 @@ pub struct Orphan {
     pub service_uid: String,
     /// Whether the Service still exists, but has another type than LoadBalancer and no finalizer.
     pub service_exists: bool,
-    /// The change that deletes the load balancer, or the reason why this program never deletes it. The change reads the
-    /// load balancer again just before the deletion, and does not delete it when it has changed.
+    /// The change that deletes the load balancer, or the reason why this program never deletes it. Just before the
+    /// deletion, the change reads the load balancer again. When the load balancer has changed in the meantime, it is
+    /// not deleted.
     pub removal: Result<Box<dyn Change>, String>,
 }
 
@@ -724,9 +734,10 @@ pub enum Applied {
     /// The change was made, and the next changes of the plan may be wrong now. The caller must read everything again
     /// and make a new plan. The ID is that of the change's action, if it still runs.
     LookAgain(Option<ActionId>),
-    /// The change was made, and the next changes of the plan may be wrong now. The snapshot has the whole load balancer
-    /// as it will be after the action has ended. When a new plan from this snapshot has no changes, nothing must be
-    /// read from the API. The ID is that of the change's action, if it still runs.
+    /// The change was made, and the next changes of the plan may be wrong now. The caller makes a new plan from this
+    /// snapshot, which has the whole load balancer as it will be after the action has ended. When the new plan has no
+    /// changes, the caller does not have to read the API again. The ID is that of the change's action, if it still
+    /// runs.
     Shown(Option<ActionId>, Arc<dyn Snapshot>),
     /// The change was not made, because the object in the cloud has changed since the plan was made. This is not an
     /// error. The caller must read everything again and make a new plan.
@@ -796,8 +807,9 @@ impl Target {
 }
 
 named! {
-    /// The health of a load balancer as a whole, on the ports that [`Balancer::target_counts`] selects. A target is
-    /// healthy when it is healthy on each of these ports, and unhealthy when it is unhealthy on at least one of them.
+    /// The health of all targets of a load balancer together. Only the ports that [`Balancer::target_counts`] selects
+    /// are considered. A target is healthy when it is healthy on each of these ports, and unhealthy when it is
+    /// unhealthy on at least one of them.
     BalancerHealth {
         /// At least one target is healthy, and no target is unhealthy.
         All = "all",
@@ -812,8 +824,9 @@ named! {
 }
 
 /// The numbers of healthy and unhealthy targets of a load balancer, on the ports that [`Balancer::target_counts`]
-/// selects. The commands `lb list`, `lb inspect`, `status` and `doctor`, the metric and the events all use these
-/// numbers. An unhealthy target is included even when another finding reports its cause.
+/// selects. The commands `lb list`, `lb inspect`, `status` and `doctor`, the metric about the health of load balancers,
+/// and the events about it all use these numbers. An unhealthy target is included even when another finding reports its
+/// cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TargetCounts {
     /// The number of targets that are healthy on each port that [`Balancer::target_counts`] selects.
@@ -851,9 +864,10 @@ impl fmt::Display for TargetCounts {
 /// The health of one load balancer, once for all Services together and once for each Service.
 pub struct SeenHealth {
     pub use_of: BalancerUse,
-    /// The numbers of targets for the ports of all Services together.
+    /// The numbers of healthy and unhealthy targets, counted on the ports of all Services together.
     pub counts: TargetCounts,
-    /// The UID of each Service, and the numbers of targets for the ports of this Service.
+    /// The UID of each Service, and the numbers of healthy and unhealthy targets, counted on the ports of this Service
+    /// only.
     pub of_services: Vec<(String, TargetCounts)>,
 }
 
@@ -878,15 +892,15 @@ impl Balancer {
         counts
     }
 
-    /// Whether the Service with this UID has a port on the load balancer. When no label names the owner of a port, the
-    /// whole load balancer belongs to one Service, and the result is `true`.
+    /// Whether a Service that uses this load balancer has a port on it. `uid` is the UID of the Service. When no label
+    /// names the owner of any port, no other Service uses the load balancer, and the result is `true`.
     pub fn has_port_of(&self, uid: &str) -> bool {
         let mut owners = self.ports.iter().filter_map(|owner| owner.uid.as_deref()).peekable();
         owners.peek().is_none() || owners.any(|owner| owner == uid)
     }
 
     /// Whether the port belongs to the Service with this UID, or to any Service when `uid` is `None`. When no label
-    /// names the owner of a port, the whole load balancer belongs to one Service, and the result is `true`.
+    /// names the owner of any port, only one Service uses the load balancer, and the result is `true` for every port.
     pub fn is_port_of(&self, port: u16, uid: Option<&str>) -> bool {
         let has_owner = |owner: &PortOwner| owner.uid.is_some();
         if !self.ports.iter().any(has_owner) {

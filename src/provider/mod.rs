@@ -2,7 +2,8 @@
 //!
 //! The interface is the same for every cloud. It imports no other module of this program except `text`. A provider
 //! implements the interface for one cloud, and decides what annotations, addresses and labels mean. Controllers call
-//! the interface. They decide about taints, about the `--node-ip` of kubelets, and about the conditions for a deletion.
+//! the interface. They decide about taints, about the `--node-ip` of kubelets, and about the conditions for the
+//! deletion of a node.
 
 pub mod calls;
 pub mod clock;
@@ -59,8 +60,8 @@ pub use source::{Source, Sourced};
 pub use tasks::Tasks;
 pub use waits::{Open, Waiting, longest_wait, note_waits, waiting_for};
 
-/// The end of the domains of all annotations that a provider reads. Annotations of Services and nodes with other
-/// domains are dropped while the API server's answer is parsed, except [`PROVIDED_NODE_IP`].
+/// The end of the domains of all annotations that a provider reads, e.g. of `load-balancer.hetzner.cloud`. While the
+/// API server's answer is parsed, all other annotations of Services and nodes are dropped, except [`PROVIDED_NODE_IP`].
 pub const ANNOTATION_DOMAIN: &str = "hetzner.cloud";
 
 /// The annotation in which the kubelet writes its `--node-ip` on its node. For the form of the value see
@@ -73,7 +74,7 @@ pub const INTERNAL_IP: &str = "instance.hetzner.cloud/internal-ip";
 /// The annotation of a node that lists the labels that this program has copied from its server, as `KEY=VALUE,…`.
 pub const SERVER_LABELS: &str = "instance.hetzner.cloud/server-labels";
 
-/// A cloud. When a method for a part of the cloud, e.g. `routes`, returns `None`, this part is not available.
+/// A cloud. A method for a part of the cloud, e.g. `routes`, returns `None` when this part is not available.
 pub trait Provider: Send + Sync {
     /// Returns the name of the profile, `ccm-from-scratch` or `hcloud`, which `--cloud-provider` sets. The provider IDs
     /// of cloud servers begin with this name.
@@ -82,15 +83,15 @@ pub trait Provider: Send + Sync {
     /// Returns the meaning of a node's provider ID for this cloud. Makes no API call.
     fn parse_provider_id(&self, text: &str) -> ProviderId;
 
-    /// Returns the component that an event names as its source when the provider (the code for one cloud) found the
-    /// problem. `None` means that the event names the controller.
+    /// Returns the component that is named as the source of an event about a problem that the provider (the code for
+    /// one cloud) found. `None` means that the controller is named instead.
     fn event_component(&self) -> Option<&'static str> {
         None
     }
 
     /// Reads the data that all later calls need, e.g. the private network that the settings name. The caller repeats
-    /// this call until it succeeds, and before that reads nothing that needs the data. After the first success this
-    /// function does nothing.
+    /// this call until it succeeds. Before the first success, the caller makes no call that needs the data. After the
+    /// first success, this function does nothing.
     fn prepare(&self) -> Result<(), ProviderError> {
         Ok(())
     }

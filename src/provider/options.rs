@@ -88,7 +88,7 @@ named! {
         #[default]
         RoundRobin = "round_robin",
         LeastConnections = "least_connections",
-        /// An algorithm that this program does not know, because the API got it later.
+        /// An algorithm of the API that this version of the program does not know.
         #[serde(other)]
         Unknown = "unknown",
     }

@@ -50,8 +50,8 @@ pub struct RouteChange {
     /// `true` when the route is deleted, and `false` when it is added.
     pub is_deletion: bool,
     pub route: Route,
-    /// The name of the node whose pods the route serves, or else of the node whose server is the gateway. `None` when
-    /// there is no such node.
+    /// The name of the node to whose pods the route leads. When there is no such node, this is the name of the node
+    /// whose server is the gateway. `None` when there is neither.
     pub node: Option<String>,
     pub why: &'static str,
 }

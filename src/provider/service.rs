@@ -121,8 +121,8 @@ pub enum Reach {
     Unknown,
     /// The list of servers is complete, but does not have this server.
     Missing {
-        /// Whether the server certainly does not exist. An older list, which was requested before the present sync pass
-        /// began, does not prove this, because the server may be newer than the list.
+        /// Whether the server certainly does not exist. The value is `false` when the list was requested before the
+        /// present sync pass began, because the server may have been created after the list.
         is_certain: bool,
     },
     /// The list has the server. A load balancer can reach it at its public IPv4 address, if it has one, and at its
@@ -138,7 +138,7 @@ pub enum Reach {
 /// certificate was valid when it was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct TlsPair {
-    /// The chain in PEM form. The first certificate is the server's own.
+    /// The chain in PEM form. It begins with the certificate to which the private key belongs.
     pub chain: String,
     /// The number of certificates in the chain.
     pub certificates: usize,
@@ -164,14 +164,16 @@ pub struct Cluster {
     /// was created again, this is still its first known UID. While no UID is known, the text is empty, and nothing is
     /// created or deleted.
     pub uid: String,
-    /// The other known UIDs of the Service `default/kubernetes`, when the Service was created again. An object in the
-    /// cloud whose label has one of these UIDs belongs to this cluster, too.
+    /// The UIDs that the Service `default/kubernetes` got later, when it was created again. An object in the cloud
+    /// whose label has one of these UIDs belongs to this cluster, too.
     pub former_uids: Vec<String>,
-    /// The value of `--cluster-name`. It is used only in texts for users.
+    /// The value of `--cluster-name`, which is part of the names and labels of load balancers, and of texts for users.
+    /// It does not identify the cluster.
     pub name: String,
     /// The UIDs of all Services of the cluster, of any type.
     pub service_uids: HashSet<String>,
-    /// The Services whose ports on a shared load balancer must stay as they are. The key is the UID of the Service.
+    /// The Services that this program must not manage or could not read completely. Their ports on a shared load
+    /// balancer stay as they are. The key is the UID of the Service.
     pub untouched: HashMap<String, UntouchedService>,
     /// The groups of Services. The Services of a group share a load balancer.
     pub groups: Groups,
@@ -196,13 +198,13 @@ pub struct Cluster {
     pub removed_often: HashSet<(u64, String)>,
 }
 
-/// A Service whose ports must stay as they are, because another controller manages the Service, or because the Service
-/// is too large to be read.
+/// A Service whose ports must stay as they are, because the settings say that this program must not manage the Service,
+/// or because the Service is too large to be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UntouchedService {
     pub namespace: String,
     /// Whether the Service is too large to be read, so it is not known what the Service asks for. When the value is
-    /// `false`, another controller manages the Service.
+    /// `false`, the settings say that this program must not manage the Service.
     pub is_unread: bool,
 }
 
@@ -264,13 +266,14 @@ impl Groups {
 }
 
 impl Cluster {
-    /// Returns all known UIDs of the cluster, beginning with `uid`. Without a known UID, the result is empty.
+    /// Returns all known UIDs of the Service `default/kubernetes`, which identify the cluster. The field `uid` comes
+    /// first, and the later UIDs follow. The result is empty while no UID is known.
     pub fn uids(&self) -> impl Iterator<Item = &str> {
         let all = [&self.uid].into_iter().chain(&self.former_uids);
         all.map(String::as_str).filter(|uid| !uid.is_empty())
     }
 
-    /// Whether `uid` is one of the known UIDs of the cluster.
+    /// Whether `uid` is one of the known UIDs of the Service `default/kubernetes`, and so identifies this cluster.
     pub fn is_known_by(&self, uid: &str) -> bool {
         self.uids().any(|owner| owner == uid)
     }

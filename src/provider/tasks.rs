@@ -26,7 +26,8 @@ enum TaskPlace<'scope, 'env, R> {
         sender: Sender<R>,
     },
     Simulated {
-        /// The tasks that have not run yet. Each task is stored with the time at which the caller began it.
+        /// The tasks that have not run yet. In a simulation a task runs only when the caller waits for a result. Each
+        /// task is stored with the time at which the caller began it.
         waiting: RefCell<Vec<(Instant, BoxedTask<'env, R>)>>,
     },
 }
@@ -68,8 +69,8 @@ impl<'scope, 'env, R: Send + 'env> Tasks<'scope, 'env, R> {
                 results.recv_timeout(clock::to_machine(wait)).ok()
             }
             TaskPlace::Simulated { waiting } => {
-                // When the caller does not wait, a task that was begun at this moment had no time to end. So only tasks
-                // that were begun earlier are chosen.
+                // When `wait` is zero, a task that the caller began at this very moment had no time to end. So only
+                // tasks that were begun earlier are chosen.
                 let now = clock::now();
                 let may_be_over =
                     |place: &usize| !wait.is_zero() || waiting.borrow()[*place].0 < now;
@@ -90,7 +91,8 @@ impl<'scope, 'env, R: Send + 'env> Tasks<'scope, 'env, R> {
     }
 }
 
-/// Runs the tasks that have not run yet, because a scope with real threads also waits until its threads have ended.
+/// In a simulation, runs the tasks that have not run yet. Without a simulation the result is the same, because the
+/// scope waits until all its threads have ended.
 impl<R> Drop for Tasks<'_, '_, R> {
     fn drop(&mut self) {
         if let TaskPlace::Simulated { waiting } = &self.place {

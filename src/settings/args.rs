@@ -179,8 +179,8 @@ impl ArgsParser {
             }
             Some(setting) if setting.is_for(self.command) => self.ours(setting, typed),
             _ => {
-                // The rest of the word is skipped, because it is not known whether it is the value of the unknown flag
-                // or more flags.
+                // The rest of the word after an unknown short flag is skipped, because it is not known whether it is
+                // the value of this flag or more flags.
                 self.drop_value(self.command.reads_daemon_arguments());
                 let only = setting.map(|setting| self.only_for(setting.commands));
                 self.problem(typed, only.unwrap_or_else(|| self.see_help()));

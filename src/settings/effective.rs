@@ -255,7 +255,7 @@ pub(super) fn parsed<T>(
     move |candidate| parse(&candidate.text)
 }
 
-/// Parses one of the words that the table of settings allows for this setting, in upper or lower case.
+/// Parses one of the values that the table of settings lists for this setting, e.g. `auto`, in upper or lower case.
 pub(super) fn choice<T: for<'de> Deserialize<'de>>(candidate: &Candidate) -> Result<T, String> {
     let words = match candidate.setting.kind {
         ValueKind::Choice(words) => words,
@@ -263,7 +263,8 @@ pub(super) fn choice<T: for<'de> Deserialize<'de>>(candidate: &Candidate) -> Res
     };
     let word = candidate.text.to_ascii_lowercase();
     let read: StrDeserializer<Error> = word.as_str().into_deserializer();
-    // The Rust type sometimes has more words than the table of settings allows, so the word must also be in the table.
+    // The Rust type sometimes accepts more values than the table of settings lists, so the value must also be in the
+    // table.
     let read = T::deserialize(read).ok();
     read.filter(|_| words.contains(&word.as_str())).ok_or_else(|| format!("use {}", one_of(words)))
 }

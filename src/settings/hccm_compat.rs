@@ -82,8 +82,8 @@ pub const IGNORED_FLAGS: &[(&str, FlagUse)] = &[
     ("webhooks", WithValue),
 ];
 
-/// The environment variables that are accepted and ignored. hcloud-cloud-controller-manager or later versions of this
-/// program read them.
+/// The environment variables of hcloud-cloud-controller-manager that are accepted and ignored, because they have no
+/// effect in this version of the program.
 pub(super) const IGNORED_VARIABLES: &[&str] = &["HCLOUD_SERVER_CACHE_MODE"];
 
 pub(super) fn by_name(name: &str) -> Option<FlagUse> {

@@ -41,8 +41,8 @@ pub struct Parsed {
 }
 
 /// Parses the settings of one command. `words` are the words after the name of the command, e.g. `-o json` in `ccm node
-/// list -o json`. `daemon` has the settings of the cluster's daemon. They are used where neither the command line nor
-/// the environment has a value, and where `--settings-from` applies to the setting.
+/// list -o json`. `daemon` has the settings of the cluster's daemon. Such a setting is used when neither the command
+/// line nor the environment has a value, and `--settings-from` applies to the setting.
 pub fn parse(
     command: Command,
     words: Vec<OsString>,
@@ -158,8 +158,8 @@ fn meant(name: &str) -> Option<&'static str> {
     if !is_about_hetzner(name) || ours.contains(&name) {
         return None;
     }
-    // Ignored variables are candidates, too. When `name` is most similar to an ignored variable, it is not reported as
-    // a misspelling.
+    // Ignored variables are compared with `name`, too. When an ignored variable is the most similar one, `name` is not
+    // reported as a misspelling.
     let known = ours.iter().chain(IGNORED_VARIABLES).copied();
     nearest(name, known).filter(|known| ours.contains(known))
 }
@@ -195,7 +195,8 @@ fn check_encryption(
     }
 }
 
-/// Checks that the user and the password for Robot are either both set or both unset.
+/// Checks that the user and the password for Robot are either both set or both unset, when dedicated servers are
+/// enabled.
 fn robot_problem(
     settings: &Settings,
     problems: &[Problem],

@@ -15,7 +15,7 @@ pub struct Setting {
     /// The environment variables of the setting. The first variable that is set and not empty gives the value.
     pub variables: &'static [Variable],
     pub kind: ValueKind,
-    /// The default as text. It has the form of a flag's value and is parsed like that.
+    /// The default as text, which is parsed like the value of a flag.
     pub default: Option<&'static str>,
     /// What the setting does, its unit and its limits, in whole sentences.
     pub help: &'static str,
@@ -26,7 +26,7 @@ pub struct Setting {
     pub secret: bool,
     /// Whether the setting is left out of `--help` and `ccm help settings`.
     pub hidden: bool,
-    /// Whether `--settings-from` does not apply to the setting, because the user of a command decides about it.
+    /// Whether the user of a command decides about the setting alone, so `--settings-from` does not apply to it.
     pub own: bool,
 }
 
@@ -103,7 +103,7 @@ named! {
 }
 
 named! {
-    /// A heading in `--help`, under which settings are listed. The headings are printed in this order.
+    /// A heading in `--help`, under which settings are listed. The headings are printed in the order of the variants.
     Group {
         Hetzner = "Hetzner Cloud",
         Cluster = "Kubernetes cluster",
@@ -154,7 +154,8 @@ impl Setting {
         }
     }
 
-    /// Returns a setting in which only the group and the commands are set. A row of the table sets other fields.
+    /// Returns a setting that has only its group and its commands. The row of the setting in the table adds the other
+    /// data.
     pub(super) const fn of(group: Group, commands: &'static [Command]) -> Setting {
         Setting {
             called: "",

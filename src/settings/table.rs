@@ -61,8 +61,8 @@ pub(super) fn by_letter(letter: char) -> Option<&'static Setting> {
     TABLE.iter().copied().find(|setting| setting.short == Some(letter))
 }
 
-/// Creates the default values of a row of the table. After the word `variable`, the setting gets the environment
-/// variable with the same name as the row.
+/// Creates the default values of a row of the table of settings. In a part of the table with the word `variable`, each
+/// row has an environment variable with the row's own name. In a part with the word `flag`, a row has no such variable.
 macro_rules! base {
     (variable $name:ident $group:expr, $commands:expr) => {
         Setting { variables: &[Value(variables::$name)], ..Setting::of($group, $commands) }
@@ -72,13 +72,15 @@ macro_rules! base {
     };
 }
 
-/// Creates a constant for each row of the table, and lists these constants in [`TABLE`]. A row is written as `NAME
-/// field: Type = function`, and its data follow in braces after `=>`. The comment above the row is the help text of the
-/// setting. `field` becomes a field of [`Settings`]. A row with `[field = function]` sets a field of
-/// [`LoadBalancerDefaults`] instead.
+/// Creates a [`Setting`] constant for each row of the table, and lists these constants in [`TABLE`].
 ///
-/// A line in parentheses stands above the rows of a group. It has three parts: the group, the commands for rows that
-/// list no commands, and the word `variable` when each row is named after its environment variable, or else `flag`.
+/// - A row has the form `NAME field: Type = function => { … }`. The function parses the value, and `field` becomes a
+///   field of [`Settings`]. The other data of the setting are in the braces.
+/// - A row of the form `NAME [field = function] => { … }` sets a field of [`LoadBalancerDefaults`] instead.
+/// - The comment above a row is the help text of the setting.
+/// - A line in parentheses applies to all rows below it, up to the next such line. It has the group, the commands for
+///   rows that list no commands themselves, and the word `variable` when each row is named after its environment
+///   variable, or else `flag`.
 macro_rules! settings {
     ($(($group:expr, $commands:expr, by $named_by:ident)
         $(

@@ -203,8 +203,8 @@ pub(super) fn network(text: &str) -> Result<NetworkSelector, String> {
     id.map_err(|_| "too large for the ID of a Network".to_owned())
 }
 
-/// Domains of Kubernetes in which a server's labels can set labels of its node, although other labels of Kubernetes are
-/// refused. The setting must list each such label by its whole key, and not as `DOMAIN/`.
+/// The domains of Kubernetes whose labels a node can get from its server. Other labels of Kubernetes are refused. The
+/// setting must list each such label by its whole key, and not as `DOMAIN/`.
 const TAKEN_BY_NAME: [&str; 2] = ["topology.kubernetes.io", "node-role.kubernetes.io"];
 
 /// Parses the list of the labels of servers that become labels of nodes. An item is `DOMAIN/` for all labels of a
@@ -248,8 +248,8 @@ pub(super) fn robot_cache_timeout(text: &str) -> Result<Duration, String> {
 /// hour all its rate limits are fully available again.
 const LONGEST_ROBOT_WAIT: Duration = Duration::from_secs(3600);
 
-/// Parses how long no call is made after the Robot web service has reported its rate limit. As in
-/// hcloud-cloud-controller-manager, 0 means that the setting is unset.
+/// Parses the length of the pause after the Robot web service has reported its rate limit. No call is made during the
+/// pause. As in hcloud-cloud-controller-manager, 0 means that the setting is unset.
 pub(super) fn robot_wait_time(text: &str) -> Result<Option<Duration>, String> {
     let wait = duration(text)?.min(LONGEST_ROBOT_WAIT);
     Ok(Some(wait).filter(|wait| !wait.is_zero()))

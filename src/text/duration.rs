@@ -10,8 +10,8 @@ const MAX_NANOSECONDS: u128 = i64::MAX as u128;
 /// an API that other programs use, too.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The longest duration that is accepted for a whole number of seconds. A longer value is probably a mistake, and would
-/// be too large for some fields of the API.
+/// The longest duration that [`whole_seconds`] accepts, one year. A longer value is probably a mistake, and would be
+/// too large for some fields of the API.
 const LONGEST_S: u32 = 365 * 24 * 3600;
 
 /// Parses a duration, e.g. `300ms`, `1.5h` or `1m30s`. A number without a unit is accepted only when it is 0.
@@ -80,8 +80,8 @@ fn nanoseconds(text: &str) -> Result<u128, String> {
     if sum > MAX_NANOSECONDS { Err(too_long()) } else { Ok(sum) }
 }
 
-/// Parses the first number of the text and its unit. Returns this part in nanoseconds, and the rest of the text.
-/// Fractions of a nanosecond are dropped.
+/// Parses the first number of the text together with its unit, e.g. `1h` of `1h30m`. Returns this duration in
+/// nanoseconds, and the rest of the text. Fractions of a nanosecond are dropped.
 fn first_part(text: &str) -> Result<(u128, &str), String> {
     let (whole, rest) = digits(text);
     let (fraction, rest) = rest.strip_prefix('.').map_or(("", rest), digits);

@@ -73,8 +73,8 @@ impl Requirement {
     }
 }
 
-/// Splits the text of a selector at its commas. Commas in parentheses are not counted, because they separate values of
-/// one requirement.
+/// Splits the text of a selector at the commas between its requirements. Commas in parentheses separate the values of
+/// one requirement, so the text is not split there.
 fn split(text: &str) -> Result<Vec<&str>, String> {
     if text.trim().is_empty() {
         return Ok(Vec::new());

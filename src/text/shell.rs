@@ -27,8 +27,8 @@ fn shell_word(text: &str) -> String {
     let mut word = String::from("'");
     for letter in one_line(text).chars() {
         match letter {
-            // A quote or a backslash is written outside of the quotes, with a backslash before it. In fish, a backslash
-            // within single quotes has a special meaning.
+            // A quote or a backslash can't stand within single quotes in every shell: in fish, a backslash has a
+            // special meaning there. Both are therefore written outside of the quotes, with a backslash before them.
             '\'' | '\\' => word.extend(['\'', '\\', letter, '\'']),
             letter => word.push(letter),
         }

@@ -93,9 +93,9 @@ pub fn cut(text: &str, characters: usize) -> Cow<'_, str> {
     Cow::Owned(text.chars().take(characters.saturating_sub(1)).chain(['…']).collect())
 }
 
-/// Joins messages to one text. Messages about the same problem are reported once, with their number. Two messages are
-/// about the same problem when they differ only in numbers, or in parts that `stable` removes. When there are many
-/// problems, the first are reported and the others are counted.
+/// Joins messages to one text. Of messages about the same problem, only the first is shown, with the number of the
+/// others. Two messages are about the same problem when they differ only in numbers, or in parts that `stable` removes.
+/// When there are many problems, the first are reported and the others are counted.
 pub fn reported_once(messages: &[String], stable: impl Fn(&str) -> String) -> String {
     let mut kinds: Vec<(String, &String, usize)> = Vec::new();
     for message in messages {

@@ -12,8 +12,8 @@ use crate::provider::{Attached, Instance, InstanceId, Permission};
 use crate::text::{self, shell_command};
 use std::collections::HashSet;
 
-/// This number decides how many API calls are kept in reserve. While fewer calls are left than the rate limit divided
-/// by this number, the daemon postpones refreshes.
+/// The rate limit divided by this number is the reserve. While fewer API calls than the reserve are left, the daemon
+/// postpones its periodic reads.
 const RESERVE_SHARE: u64 = 10;
 
 /// When the clocks of this machine and of the Cloud API differ by this many seconds or more, the check `clock` warns.
@@ -193,8 +193,8 @@ pub(super) fn robot_login(view: &DoctorView) -> CheckResult {
     }])
 }
 
-/// Reports two problems of dedicated servers. A server has no node while some node waits for its server, so this may be
-/// the missing server. Or the server of a node was cancelled.
+/// Reports two problems of dedicated servers: the server of a node was cancelled, or a server belongs to no node
+/// although some node waits for its server. The waiting node may run on the server without a node.
 pub(super) fn dedicated(view: &DoctorView) -> CheckResult {
     let servers = match reads::of_login(view) {
         None | Some(Err(Gap::NotHere(_))) => return Ok(Vec::new()),

@@ -7,10 +7,11 @@ use crate::cli::leader;
 use crate::kube::Workload;
 use crate::text::shell_command;
 
-/// The oldest minor version of Kubernetes 1 that this program supports.
+/// The oldest supported version of Kubernetes is 1.30. This is the number behind the dot.
 const MINOR_AT_LEAST: u32 = 30;
 
-/// The port on which other cloud-controller-managers serve. This program serves nothing there.
+/// The port on which other cloud-controller-managers answer probes. ccm answers nothing there, so a probe of this port
+/// fails.
 const SECURE_PORT: u64 = 10258;
 
 const OTHER: &str = "cloud-controller-manager";
@@ -139,7 +140,7 @@ fn stop(namespace: &str, workload: &Workload) -> String {
     }
 }
 
-/// Returns the outcome as an outcome about this workload, whose name has the form `deployment/NAME` or
+/// Returns the outcome with this workload as its object. The name of a workload has the form `deployment/NAME` or
 /// `daemonset/NAME`.
 fn of_workload(outcome: CheckOutcome, workload: &Workload) -> CheckOutcome {
     let (kind, name) = workload.name.split_once('/').unwrap_or_default();
@@ -151,8 +152,9 @@ fn is_other(workload: &Workload) -> bool {
     workload.images.iter().any(is_other)
 }
 
-/// Whether the workload runs ccm. When somebody put ccm into the Deployment of another cloud-controller-manager, the
-/// image can have any name. Therefore a name that is usual for a cloud-controller-manager is enough.
+/// Whether the workload runs ccm. Usually its name or its image shows this. Somebody can also put ccm into the
+/// Deployment of another cloud-controller-manager, with an image of any name. Therefore a workload whose name contains
+/// `cloud-controller-manager` counts as well, unless its image is that of another cloud-controller-manager.
 fn runs_us(workload: &Workload) -> bool {
     let is_named = |text: &str| text.contains(OURS) || text.contains(OTHER);
     !is_other(workload)
@@ -185,7 +187,7 @@ pub(super) fn probes(view: &DoctorView) -> CheckResult {
     or_ok(wrong, "no probe uses port 10258")
 }
 
-/// Reports workloads of the daemon that have fewer ready pods than wanted.
+/// Reports Deployments and DaemonSets of the daemon that have fewer ready pods than wanted.
 pub(super) fn daemon(view: &DoctorView) -> CheckResult {
     let namespace = &view.settings.lease_namespace.value;
     let outcomes = own(view)?.into_iter().filter_map(|workload| {

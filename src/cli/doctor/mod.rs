@@ -5,8 +5,8 @@
 //!
 //! | file | its job |
 //! |---|---|
-//! | `observe` | the table of what is read, in which order, and after what |
-//! | `reads` | the reads, and what a role must allow for them |
+//! | `observe` | the table of reads: their order, and which earlier reads each of them needs |
+//! | `reads` | the reads, and the rights in Kubernetes that the daemon needs |
 //! | `view` | everything that was read |
 //! | `outcome` | the outcome of a check, and why something was not read |
 //! | `cloud`, `cluster`, `nodes`, `routes`, `services` | the checks, by what they are about |
@@ -31,7 +31,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 pub(super) use view::DoctorView;
 
-/// The row of a check: its name, what it looks at, the fix for a failed read, and the function that makes the outcomes.
+/// A row of the table of checks: the name of the check, what it looks at, the fix when its data could not be read, and
+/// the function that returns its outcomes.
 type Check = (Text, Text, Text, fn(&DoctorView) -> CheckResult);
 type Text = &'static str;
 
@@ -132,7 +133,7 @@ fn settings(view: &DoctorView) -> CheckResult {
     or_ok(problems, "every setting has a valid value")
 }
 
-/// The column where messages begin, behind the status and the longest name of a check.
+/// The column where messages begin. The status and the longest name of a check fit before it.
 const INDENT: usize = 22;
 
 /// The greatest number of objects that the report lists for one check, unless the output is wide.

@@ -23,8 +23,8 @@ fn own(nodes: &[NodePlan]) -> (usize, usize) {
     (own.clone().count(), own.filter(is_matched).count())
 }
 
-/// Calls `decide` for each node, and returns the outcomes about nodes. When `decide` returns nothing for all nodes, the
-/// result is one outcome with the message `ok`.
+/// Calls `decide` for each node, and returns the outcomes that it returned. When it returned no outcome for any node,
+/// the result is a single outcome with the message `ok`.
 fn each(
     nodes: &[NodePlan],
     decide: impl Fn(&NodePlan) -> Option<CheckOutcome>,
@@ -141,7 +141,8 @@ pub(super) fn servers(view: &DoctorView) -> CheckResult {
 }
 
 /// Reports nodes that are not ready although their server exists and runs, and ready nodes that still have the taint of
-/// a server that is off. Nodes that are not ready because of their server are left to the checks `servers` and `nodes`.
+/// a server that is off. Nodes whose server is off or does not exist are left out, because the checks `servers` and
+/// `nodes` report them.
 pub(super) fn ready(view: &DoctorView) -> CheckResult {
     let nodes = need(&view.nodes, "nodes")?;
     let is_down = |plan: &&NodePlan| !plan.node.is_ready() && !is_uninitialized(&plan.node);

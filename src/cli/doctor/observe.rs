@@ -1,5 +1,5 @@
-//! The table of stages. It lists everything that the checks read. When a read fails, the reads after it are still made,
-//! except those that need its data. Credentials that an API refused are not sent again.
+//! The table of stages. A stage is one read of data that the checks need. When a stage fails, the later stages are
+//! still run, except those that need its data. Credentials that an API refused are not sent again.
 
 use super::outcome::{Credential, Gap, Seen};
 use super::reads::{self, DoctorReader};
@@ -27,8 +27,9 @@ struct ReadStage {
     sends: &'static [Credential],
     /// Whether the stage reads the cloud. With `--watch` such a stage is read once a minute.
     is_of_cloud: bool,
-    /// Reads the data of the stage, stores the result in the `DoctorView`, and returns whether the read succeeded. When
-    /// the second argument is an error, nothing is read, and that error is stored and returned.
+    /// Reads the data of the stage, stores the result in the `DoctorView`, and returns whether the read succeeded. The
+    /// second argument is an error when the stage must be skipped. Nothing is read then, and this error is stored and
+    /// returned.
     read: fn(&mut DoctorView, Seen<&DoctorReader>) -> Seen<()>,
 }
 
@@ -36,8 +37,9 @@ const KUBERNETES: &[Credential] = &[Credential::Kubernetes];
 const CLOUD: &[Credential] = &[Credential::Cloud];
 const BOTH: &[Credential] = &[Credential::Kubernetes, Credential::Cloud];
 
-/// The stages in the order in which they are read. The login of Robot is not among the credentials of any stage,
-/// because Robot's client itself does not send a refused login again within ten minutes.
+/// The stages in the order in which they are read. When an API has refused credentials, later stages that send the same
+/// credentials are skipped. No stage lists the login of Robot among its credentials, because Robot's client itself does
+/// not send a refused login again within ten minutes.
 #[rustfmt::skip] // Each row has what is read, the check that reports it, what it needs, and what it sends.
 const STAGES: &[ReadStage] = &[
     stage("the token", "token", &[], &[], |view, may| {
@@ -189,7 +191,8 @@ impl<'a> Observer<'a> {
         Observer { reader, keep, cloud: None }
     }
 
-    /// Makes every call that is due, and returns what was read.
+    /// Runs all stages, and returns what was read. Stages that read the cloud are skipped while the answers of the last
+    /// read of the cloud are still used.
     pub(in crate::cli) fn observe(&mut self) -> DoctorView<'a> {
         let kept = self.cloud.take().filter(|(cloud, _)| clock::since(cloud.asked) < self.keep);
         let mut view = self.blank(kept.as_ref().map(|(cloud, _)| cloud.clone()));
@@ -216,8 +219,8 @@ impl<'a> Observer<'a> {
         view
     }
 
-    /// Returns the [`DoctorView`] before any stage has run. Each stage then stores its result in it. `cloud` is the
-    /// data of an earlier read of the cloud, which is used again.
+    /// Returns a [`DoctorView`] in which only the settings are known. Each read then stores its result in this view.
+    /// `cloud` is the data of an earlier read of the cloud. When it is given, the view contains it as well.
     fn blank(&self, cloud: Option<CloudView>) -> DoctorView<'a> {
         let problems = self.reader.started.problems.iter();
         let problems = problems.filter(|problem| !reads::is_of_token(problem));
@@ -250,8 +253,8 @@ impl<'a> Observer<'a> {
     }
 }
 
-/// Creates the provider for Hetzner Cloud even when there is no API token. Without a token, it can only tell whether a
-/// node's provider ID is one of Hetzner Cloud.
+/// Creates the provider for Hetzner Cloud even when there is no API token. Without a token, the provider can only tell
+/// whether a node's provider ID is one of Hetzner Cloud.
 fn provider(settings: &Settings) -> Seen<Hetzner> {
     let mut settings = settings.clone();
     settings.token.value.get_or_insert_with(SecretSource::none);

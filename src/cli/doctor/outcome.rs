@@ -5,7 +5,7 @@ use crate::provider::Finding;
 use crate::text;
 use serde::Serialize;
 
-/// The fix when the error itself says what to do.
+/// The fix that is shown to the user when the error itself says what to do.
 pub(super) const SEE_ERROR: &str = "correct the cause that the error names";
 
 /// The result of a check. Outcomes are listed in the order of these variants, so problems come first.
@@ -57,7 +57,7 @@ pub(in crate::cli) type Seen<T> = Result<T, Gap>;
 #[derive(Clone, Debug)]
 pub(in crate::cli) enum Gap {
     /// The read was not made, because it needs data of an earlier read that failed. The value is the name of the check
-    /// that reports the earlier read.
+    /// that reports the failure of the earlier read.
     Needs(&'static str),
     /// There is nothing to read, or the user has no right to read it. The value is the reason. Neither case is a fault.
     NotHere(String),
@@ -68,7 +68,7 @@ pub(in crate::cli) enum Gap {
     Refused(Credential, String, Option<String>),
 }
 
-/// The credentials of an API. Several reads send the same credentials.
+/// The credentials of an API. After the API has refused them, later reads that need them are skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::cli) enum Credential {
     /// The token of the Cloud API.
@@ -78,8 +78,8 @@ pub(in crate::cli) enum Credential {
 }
 
 impl Gap {
-    /// A read ended with this gap, i.e. for this reason, so another read, which needs its data, was skipped. Returns
-    /// the gap for the skipped read. `check` is the name of the check that reports the first read.
+    /// Returns why a read was skipped that needs the data of an earlier read. The earlier read ended without data, for
+    /// the reason `self`. `check` is the name of the check that reports this reason.
     pub(super) fn behind(&self, check: &'static str) -> Gap {
         match self {
             Gap::NotHere(why) => Gap::NotHere(why.clone()),
@@ -94,7 +94,7 @@ pub(super) fn need<'a, T>(seen: &'a Seen<T>, check: &'static str) -> Result<&'a 
     seen.as_ref().map_err(|gap| gap.behind(check))
 }
 
-/// Lets the operator `?` return a reference to a [`Gap`] as the error of a check.
+/// Lets the operator `?` turn a borrowed [`Gap`] into the error of a check. The [`Gap`] is cloned.
 impl From<&Gap> for Gap {
     fn from(gap: &Gap) -> Gap {
         gap.clone()

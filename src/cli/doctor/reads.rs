@@ -1,4 +1,4 @@
-//! The functions that read the data for the checks, and the rights in Kubernetes that a role must give for these reads.
+//! The functions that read the data for the checks. Also the list of the rights in Kubernetes that the daemon needs.
 
 use super::outcome::{Credential, Gap, Seen, need};
 use super::view::{CloudView, ClusterView, DoctorView, Need};
@@ -35,7 +35,8 @@ pub(super) struct DoctorReader<'a> {
     pub(super) has_cluster: Seen<()>,
     /// How old a cached answer of Kubernetes is allowed to be. If it is older, Kubernetes is asked again.
     pub(super) look: Duration,
-    /// Whether the user is known to have all rights of the daemon.
+    /// Whether an earlier check has found that the user has all rights of the daemon. The rights are then not checked
+    /// again.
     pub(super) has_rights: bool,
 }
 
@@ -55,12 +56,12 @@ const NEEDS: &[Need] = &[
     ("update", LEASES),
 ];
 
-/// The right to read an event, which the daemon needs to count repeated events. The daemon works without this right,
-/// which the role of hcloud-cloud-controller-manager does not give.
+/// The right to read an event. Without this right, the daemon works, but it does not count how often an event was
+/// repeated. The role of hcloud-cloud-controller-manager does not give this right.
 pub(super) const COUNT_EVENTS: Need = ("get", "events");
 
-/// The resource that only leader election uses. The role of the daemon allows access only to the one Lease with the
-/// right name. For the verb `create`, Kubernetes can't limit the access to a name.
+/// The resource that only leader election uses. The daemon's role allows it to read and update only the one Lease that
+/// it uses. The right to create a Lease holds for every name, because Kubernetes can't limit this right to a name.
 const LEASES: &str = "leases";
 
 fn question<'a>((verb, resource): Need, lease: &'a LeaseKey) -> AllowedVerb<'a> {
@@ -145,7 +146,8 @@ pub(super) fn workloads(reader: &DoctorReader) -> Seen<Vec<Workload>> {
     })
 }
 
-/// Reads from the Lease whether the daemon's login to Robot was refused, and how long to wait before the next login.
+/// Reads from the Lease whether Robot has refused a login of the daemon. After a refusal, the client of Robot waits for
+/// some time before it logs in.
 pub(super) fn wait_of_login(reader: &DoctorReader) {
     if let Ok(apis) = &reader.apis {
         leader::heed_refused_login(&reader.started.settings, apis);
@@ -197,8 +199,8 @@ pub(super) fn network(cloud: &CloudView) -> Seen<()> {
     }
 }
 
-/// Returns the load balancers of the project that were made for any cluster. They are read only when Kubernetes does
-/// not answer, because then it is not known which of them belong to this cluster.
+/// Returns the load balancers of the project that have the label of a Service, of this or of another cluster. They are
+/// read only when Kubernetes does not answer, because it is not known then which of them belong to this cluster.
 pub(super) fn balancers(
     reader: &DoctorReader,
     has_cluster: bool,
@@ -253,15 +255,15 @@ pub(super) fn services(
         return Err(Gap::NotHere(why));
     }
     let services = ServiceController::new(service::ServiceSettings {
-        // The Service controller accepts cached lists that are up to half as old as this period. A period of twice
-        // `look` therefore accepts lists up to the age `look`.
+        // The Service controller accepts a cached list when its age is at most half of this period. With twice `look`
+        // as the period, it accepts lists of the age `look`, the greatest age that the checks allow.
         sync_interval: reader.look * 2,
         resync_period: reader.look * 2,
         ..wire::service_settings(settings)
     });
     let plans = services.evaluate(apis, &Selection::All).map_err(gap)?;
-    // The plans above were made from the snapshot of the load balancers that was read last. The cache returns this
-    // snapshot without a call.
+    // The plans above were made from the last snapshot of the load balancers. The cache returns this snapshot without a
+    // call.
     let snapshot = apis.load_balancers_last();
     *external = snapshot.map_or_else(Vec::new, |snapshot| snapshot.external());
     Ok(plans)
@@ -342,8 +344,8 @@ fn robot_gap(error: provider::ProviderError) -> Gap {
     Gap::Failed(error.message, Some(fix))
 }
 
-/// Returns the reason why objects could not be listed. It is a fault when the API server refused the credentials. It is
-/// no fault when the user has no right to list the objects, because not every user has it.
+/// Returns the reason why objects could not be listed. The reason is a fault only when the API server refused the
+/// credentials. It is no fault when the user has no right to list the objects, because not every user has this right.
 fn unlisted(error: kube::KubeError, what: &str) -> Gap {
     if error.is_unauthorized() {
         Gap::Refused(Credential::Kubernetes, error.to_string(), None)

@@ -21,7 +21,8 @@ pub(super) fn routes(view: &DoctorView) -> CheckResult {
     }
     let mut outcomes: Vec<CheckOutcome> = blocked(view, plan).collect();
     let network = iter::once(("network", &plan.object, &plan.findings));
-    // The findings about a node say that addresses of its pods are outside of `--cluster-cidr`.
+    // All findings of the plan about a node report the same problem: a range of its pods is not within
+    // `--cluster-cidr`.
     let nodes = plan.nodes.iter().map(|node| ("node", &node.object, &node.findings));
     for (kind, object, findings) in network.chain(nodes) {
         let warnings = findings.iter().filter(|finding| finding.severity == Severity::Warning);

@@ -53,9 +53,9 @@ pub(super) fn services(view: &DoctorView) -> CheckResult {
     or_ok(outcomes, ok)
 }
 
-/// Recommends a limit for the private addresses that Services may choose. The recommendation is given when there is no
-/// limit, and Services of several namespaces choose addresses. Without a limit, one tenant can take the address that
-/// another tenant uses.
+/// Recommends to limit the private addresses that Services can choose by an annotation. Returns `None` when there is a
+/// limit, or when no two namespaces have Services that choose addresses. Without a limit, one tenant can take the
+/// address that another tenant uses.
 fn unlimited_addresses(view: &DoctorView, plans: &[ServicePlan]) -> Option<CheckOutcome> {
     let key = PRIVATE_IPV4.key();
     let asks = |plan: &&ServicePlan| {
@@ -134,8 +134,8 @@ fn on(service: &KubeService, outcome: CheckOutcome) -> CheckOutcome {
     outcome.on("service", &service.full_name())
 }
 
-/// Reports the Services that wait for an address. This is all that can be found in Kubernetes when the cloud was not
-/// read. `check` is the name of the check that says why the cloud was not read.
+/// Reports the Services that wait for an address. When the cloud was not read, this is the only problem of Services
+/// that can be found. `check` is the name of the check that says why the cloud was not read.
 fn unplanned(view: &DoctorView, check: &'static str) -> CheckResult {
     let services = view.services.listed.as_ref()?;
     let waits = |service: &&KubeService| {
@@ -150,9 +150,8 @@ fn unplanned(view: &DoctorView, check: &'static str) -> CheckResult {
     if outcomes.is_empty() { Err(Gap::Needs(check)) } else { Ok(outcomes) }
 }
 
-/// Returns a text about the event that says that the last sync of the Service failed, or `None` when there is no such
-/// event. The event's message is only quoted. It is not trusted as a finding of ccm, because a tenant may have written
-/// the event.
+/// Returns a text that quotes the event about the failed last sync of the Service, or `None` when there is no such
+/// event. The message of the event is quoted and not trusted, because a tenant may have written the event.
 fn history(view: &DoctorView, service: &KubeService) -> Option<String> {
     let about = Involved::from(&service.object());
     let event = view.services.failed_tries.as_ref().ok()?.get(&about)?;
@@ -186,8 +185,8 @@ fn is_late(plan: &ServicePlan) -> bool {
     plan.has_writes() && since.is_some_and(is_over)
 }
 
-/// Returns the fix for a Service that is not in sync. The fix says that the daemon will do the rest, and names the
-/// commands that show what is left and do it now.
+/// Returns the fix for a Service that is not in sync. The fix says that the daemon will do the rest. It names one
+/// command that shows what is left to do, and another that does it at once.
 fn left_to_do(service: &KubeService) -> String {
     let name = &service.full_name();
     format!(
@@ -219,7 +218,8 @@ fn lacks(plan: &ServicePlan) -> Option<(String, String)> {
         (Want::Ensure, Some(found))
             if !has_address && !has_writes && plan.warnings().any(is_conflict) =>
         {
-            // The fix is empty here, because each unusable port is also reported by a finding of its own, with a fix.
+            // No fix is returned here. Each port that can't be used is also reported by a finding of its own, and that
+            // finding has a fix.
             let (name, id) = (&found.name, found.id);
             let lack =
                 format!("without an address: none of its ports can be used on {name} ({id})");

@@ -15,7 +15,7 @@ use std::time::Instant;
 /// The results of all reads. A field of the type `Seen` holds either the data, or the reason why the data was not read.
 pub(in crate::cli) struct DoctorView<'a> {
     pub(in crate::cli) settings: &'a Settings,
-    /// The problems of the settings, without the problems of the API token.
+    /// The problems of the settings. Problems of the API token are left out, because the check `token` reports them.
     pub(in crate::cli) problems: Vec<String>,
     /// The length of the API token in characters. The token itself is not stored here.
     pub(in crate::cli) token: Seen<usize>,
@@ -36,7 +36,7 @@ pub(in crate::cli) struct DoctorView<'a> {
 
 /// The data of a cluster whose API server answers.
 pub(in crate::cli) struct ClusterView {
-    /// The address of the API server, and the source of this address.
+    /// The address of the API server, and the configuration that contains it, e.g. a kubeconfig and its context.
     pub(in crate::cli) at: String,
     pub(in crate::cli) version: Version,
     /// The rights that the daemon needs and that the current user lacks.
@@ -52,11 +52,12 @@ pub(in crate::cli) struct CloudView {
     /// The dedicated servers that the Robot web service listed. `None` means that the settings contain no login for
     /// Robot.
     pub(super) dedicated: Option<Result<Arc<Vec<Instance>>, provider::ProviderError>>,
-    /// Facts about the API itself, e.g. its rate limit, and whether the token is allowed to write. Some of these facts
-    /// are known even when a call has failed.
+    /// Facts about the Cloud API and the token, e.g. the rate limit, and whether the token is allowed to write. Some of
+    /// these facts are known even when a call has failed.
     pub(in crate::cli) checkup: Checkup,
-    /// The load balancers of the project that were made for any cluster: the name of each, and how many targets it has
-    /// and how many of them are healthy. They are read only when Kubernetes does not answer.
+    /// The load balancers of the project that have the label of a Service, of this or of another cluster. Each has its
+    /// name, the number of its targets, and how many of them are healthy. They are read only when Kubernetes does not
+    /// answer.
     pub(in crate::cli) balancers: Seen<Vec<(String, TargetCounts)>>,
 }
 
@@ -71,8 +72,8 @@ pub(in crate::cli) struct ServicesView {
     /// For each Service whose last sync failed, the event that says so.
     pub(in crate::cli) failed_tries: Seen<HashMap<Involved, Arc<PastEvent>>>,
     pub(in crate::cli) orphans: Seen<Vec<Orphan>>,
-    /// The load balancers and certificates that stay in the cloud because their Services asked for that, although these
-    /// Services do not exist any more.
+    /// The load balancers and certificates whose Service does not exist any more, and which stay in the cloud because
+    /// that Service had asked to keep them.
     pub(in crate::cli) kept: Seen<Vec<KeptObject>>,
 }
 

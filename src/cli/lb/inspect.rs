@@ -60,8 +60,8 @@ fn read_more(apis: &Apis, plan: &mut ServicePlan, known: Sides) {
     }
 }
 
-/// Returns the event that says that the last sync of the Service failed. Returns `None` when that sync succeeded, or
-/// when nothing is left to do for the Service.
+/// Returns the event about the last sync of the Service when this sync has failed. Returns `None` when the sync has
+/// succeeded, or when nothing is left to do for the Service.
 fn failed_try(plan: &ServicePlan) -> Option<Arc<PastEvent>> {
     let events = plan.events.as_ref().filter(|_| plan.has_writes())?;
     let oldest_first: Vec<_> = events.iter().rev().cloned().collect();
@@ -177,7 +177,7 @@ fn certificates(found: &Balancer) -> String {
     table_of(&["PORTS", "CERTIFICATE", "EXPIRES", "FROM"], found.certificates.iter().map(row))
 }
 
-/// Returns the table, or an empty text when there is no row.
+/// Returns the table with these headings and rows, or an empty text when there is no row.
 fn table_of(headings: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
     let rows = Vec::from_iter(rows);
     if rows.is_empty() { String::new() } else { format!("\n{}", table::render(headings, &rows)) }

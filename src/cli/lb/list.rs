@@ -115,8 +115,8 @@ fn cells(plan: &ServicePlan, is_wide: bool) -> Vec<String> {
     let addresses: Vec<String> = addresses.map(ToString::to_string).collect();
     let of_it = |text: fn(&Balancer) -> String| or_dash(&found.map(text).unwrap_or_default());
     let service = if plan.service.metadata.namespace.is_empty() {
-        // The Service is not known by its name. Only its load balancer is known, and the labels of the load balancer do
-        // not contain the name.
+        // The name of the Service is not known. Only its load balancer was found, and the labels of the load balancer
+        // do not contain the name.
         "-".to_owned()
     } else {
         plan.service.full_name()
@@ -157,7 +157,7 @@ fn diff(plan: &ServicePlan) -> String {
         // deletion.
         (Want::Remove, _) if plan.changes_now().next().is_none() => vec!["finalizer".into()],
         (Want::Remove, _) if plan.is_deletion() => vec!["delete".into()],
-        // The load balancer is not deleted. A sync removes from it only what belongs to this Service.
+        // A sync does not delete the load balancer here. It only removes from it what belongs to this Service.
         (Want::Remove, _) => vec!["release".into()],
         (Want::Ensure, None) => vec!["create".into()],
         _ if plan.cloud.outcome.is_released() => vec!["released".into()],
@@ -184,8 +184,8 @@ fn written(plan: &ServicePlan) -> Vec<String> {
     words
 }
 
-/// Returns the names of the warnings, without duplicates. When there are more than fit, the last text says how many are
-/// left out, e.g. `+3`.
+/// Returns the names of the warnings, without duplicates. When there are more than [`WARNINGS_SHOWN`], the last text is
+/// the number of names that are left out, e.g. `+3`.
 fn warnings(plan: &ServicePlan) -> Vec<String> {
     let mut reasons: Vec<String> = Vec::new();
     for name in plan.warnings().map(|warning| warning.reason.name()) {

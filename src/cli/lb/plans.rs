@@ -1,5 +1,5 @@
 //! The plans of Services and their load balancers for the commands `ccm lb …`, and how these plans are printed as JSON
-//! and YAML.
+//! and YAML. A plan compares a Service with its load balancer, and says what a sync would change.
 
 use crate::cache::{self, ReadFrom};
 use crate::cli::names::{self, KnownObject, Word};
@@ -26,8 +26,8 @@ pub(super) fn turned_off() -> String {
     )
 }
 
-/// The data that all commands `ccm lb …` work with: the context of the command, the Service controller and the
-/// command's name.
+/// The data that all commands `ccm lb …` work with: the settings and API clients in `context`, the Service controller,
+/// and which of the commands this is.
 pub(super) struct Services {
     pub(super) context: CommandContext,
     pub(super) controller: ServiceController,
@@ -43,7 +43,7 @@ impl Services {
         }
         let context = CommandContext::new(started)?;
         // When load balancers are turned off in the settings, `ccm lb list` prints a message instead of rows. All other
-        // commands fail.
+        // commands `ccm lb …` fail.
         if command != Command::LbList && context.apis.provider.load_balancers().is_none() {
             return Err(Printer::failure(turned_off()));
         }
@@ -98,8 +98,9 @@ impl Services {
         Ok(self.controller.evaluate(&self.context.apis, selection)?)
     }
 
-    /// Returns the plans of the Services that the user asked for. When the user named a Service that ccm does not
-    /// manage and that has no load balancer, returns an error that says why ccm does not manage it.
+    /// Returns the plans of the Services that the user asked for. There is no plan for a Service that ccm does not
+    /// manage and that has no load balancer. When the user named such a Service, returns an error that says why ccm
+    /// does not manage it.
     fn evaluate_shown(&self) -> Result<Vec<ServicePlan>, CommandFailure> {
         let selection = self.selection()?;
         let plans = self.evaluate(&selection)?;
@@ -114,8 +115,9 @@ impl Services {
         other.map_or(Ok(plans), |other| Err(left_alone(other)))
     }
 
-    /// Returns the load balancers without a Service, in the namespace that the user asked for. A load balancer that is
-    /// used in one of `plans` is left out.
+    /// Returns the plans of the load balancers whose Service does not exist. When the user gave a namespace, only the
+    /// load balancers of Services from this namespace are returned. A load balancer that is used in one of `plans` is
+    /// left out.
     pub(super) fn orphans(
         &self,
         plans: &[ServicePlan],
@@ -218,7 +220,7 @@ fn called(plan: &ServicePlan) -> KnownObject {
     }
     KnownObject {
         name: if plan.service.metadata.name.is_empty() {
-            // The Service is not known by its name. Only its load balancer is known, and the labels of the load
+            // The name of the Service is not known. Only its load balancer was found, and the labels of the load
             // balancer do not contain the name.
             plan.object.name.clone()
         } else {
@@ -278,7 +280,8 @@ impl PlannedObjects for Vec<ServicePlan> {
     }
 
     fn notes(&self) -> Vec<String> {
-        // The warnings about a load balancer without a Service are left out after the load balancer was deleted.
+        // After a sync has deleted a load balancer without a Service, the warnings about this load balancer are left
+        // out.
         let left = self.iter().filter(|plan| !plan.is_orphan() || plan.made.is_empty());
         left.flat_map(|plan| warnings(plan.name(), plan.warnings())).collect()
     }
@@ -308,8 +311,8 @@ impl Serialize for ServiceJson<'_> {
     }
 }
 
-/// Whether this Service wants to use the load balancer, but does not use it yet. This is the case when all ports of the
-/// load balancer belong to other Services or to its owner, and the status of this Service has no address.
+/// Whether the load balancer still serves only others: each of its ports belongs to another Service or to the owner of
+/// the load balancer. This Service wants to use the load balancer, but its status has no address yet.
 pub(super) fn serves_others_alone(plan: &ServicePlan) -> bool {
     let has_address = !plan.service.status.load_balancer.ingress.is_empty();
     let found = plan.cloud.found.as_ref();

@@ -16,8 +16,9 @@ impl<T> Execution<T> {
     }
 }
 
-/// The name of a case, its changes, the changes that must be sent, the changes that must be made, how many refused
-/// changes must not stop the changes after them, and the error that must stop the changes.
+/// One case of the test: its name, its changes, the changes that must be sent, the changes that must be made, the
+/// number of changes that are refused without stopping the changes after them, and the error that must stop the
+/// changes, if any.
 type Case = (
     &'static str,
     Vec<Step>,
@@ -327,8 +328,8 @@ fn what_runs_at_the_end_of_a_tick_goes_on_in_the_next() {
     );
 }
 
-/// When the reads of a sync pass take longer than its interval, `work` is called with an `until` that has already
-/// passed. Answers must be handled even then.
+/// When the reads of a sync pass take longer than the interval of the sync passes, `work` is called with an `until`
+/// that has already passed. Answers must be handled even then.
 #[test]
 fn answers_are_seen_and_actions_asked_about_when_the_time_is_over() {
     for answer in [Answer::Done, Answer::Runs(2)] {
@@ -404,7 +405,8 @@ fn an_action_is_not_late_before_it_was_asked_about() {
     let works = fake.run(vec![many.collect()]);
     assert_eq!((works[0].error(), works[0].lines().len()), (None, 150));
     let asked = fake.log().iter().filter(|line| line.starts_with("ask")).count();
-    // How many questions are due in this time, with one question in each period of `ASKED_AFTER`.
+    // The number of periods of `ASKED_AFTER` in the time that the changes took. About one question about running
+    // actions is needed in each of these periods.
     let due = clock::since(begun).div_duration_f64(ASKED_AFTER);
     assert!((asked as f64) < due + 15.0, "{asked} questions, {due} due");
 }
@@ -518,8 +520,8 @@ fn changes_in_turn_share_questions() {
     assert!(asked as f64 <= intervals + 2.0, "{asked} questions in {intervals} intervals");
 }
 
-/// When the share of API calls is used up and `can_stop` is true, the changes that were not sent yet are dropped. When
-/// `can_stop` is false, they are still sent.
+/// A share of API calls limits the changes of an object. When the share is used up, the changes that were not sent yet
+/// are dropped if `Payer::can_stop` is true, and are still sent if it is false.
 #[test]
 fn an_execution_stops_when_its_share_is_used_up() {
     use crate::controllers::share::{CallShare, Payer};

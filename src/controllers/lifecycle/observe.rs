@@ -10,15 +10,16 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// When more nodes than this are not ready, their servers are read by one list and not one by one, unless the list
-/// would take more API calls.
+/// When more nodes than this are not ready, their servers are read by a list and not one by one, unless the list would
+/// take more API calls.
 const READ_AT_MOST: usize = 20;
 
 /// How many dedicated servers a list must contain before a server that is missing in it counts as deleted. A list with
 /// only one server may come from a login for that server alone, which sees no other server.
 const SEEN_AT_LEAST: usize = 2;
 
-/// After this many failed reads of single servers, the API counts as not answering, and no more servers are read.
+/// After this many failed reads of single servers, the API that has these servers (Cloud or Robot) counts as not
+/// answering, and no more of its servers are read.
 const FAILURES_AT_MOST: usize = 3;
 
 /// Returns what the cloud says about the servers of those `due` nodes that are not ready. `nodes` are all nodes of the
@@ -102,10 +103,11 @@ impl Observation<'_> {
         Ok(facts)
     }
 
-    /// Looks in a list of servers from this sync pass for the servers in `missing`, which the API did not find by their
-    /// IDs. A server that is not in the list either counts as deleted. In a large project, only the pages of the list
-    /// are read on which these servers would be, if these pages also show the server of another node. Otherwise all
-    /// servers are listed. `around` contains these pages when this sync pass has already read them.
+    /// Looks for the servers in `missing`, which a read by their IDs did not find, in a list of servers from this sync
+    /// pass. A server that is not in the list either counts as deleted. In a large project, first only those pages of
+    /// the list are read on which these servers would be. If such a page shows one of these servers after all, or if
+    /// the pages show no server of another node, all servers are listed. `around` contains these pages when this sync
+    /// pass has already read them.
     fn cloud_witness(
         &self,
         missing: Vec<InstanceId>,
@@ -131,8 +133,9 @@ impl Observation<'_> {
     }
 
     /// Returns the facts about dedicated servers. The list of all dedicated servers, which other controllers read as
-    /// well, shows which servers exist. Then one more call is made for each server, and only a few such calls are
-    /// allowed in an hour. When no such call is left, the result has no fact about the server.
+    /// well, shows which servers exist. Then one more call for each server asks whether the server is off or, when the
+    /// list lacks it, whether it exists. Only a few such calls are allowed in an hour. When no such call is left, the
+    /// result has no fact about the server.
     fn of_dedicated(&self, numbers: BTreeSet<u64>) -> Result<Facts, provider::ProviderError> {
         let apis = self.apis;
         if numbers.is_empty() || apis.provider.dedicated().is_none() {
@@ -144,8 +147,8 @@ impl Observation<'_> {
         for number in numbers {
             let id = InstanceId::Dedicated(number);
             let is_off = apis.ask_dedicated(|api| match listed.contains(&id) {
-                // When the API does not say whether the server is off, the server counts as on, because then nothing is
-                // done to its node.
+                // When Robot does not say whether the server is off, the server counts as on, so that nothing is done
+                // to its node.
                 true => api.is_off(number).map(|off| off == Some(true)),
                 false => api.get(number).map(|()| false),
             });
@@ -171,9 +174,9 @@ impl Observation<'_> {
         Ok(facts)
     }
 
-    /// Returns facts about the servers in `missing`, which the API did not find by their IDs. A server that is not in
-    /// `list` either counts as deleted. When `list` has fewer than `at_least` servers, it may come from another
-    /// account. The fact then says that no server of another node is visible.
+    /// Returns facts about the servers in `missing`, which the API (Cloud or Robot) did not find by their IDs. A server
+    /// that is not in `list` either counts as deleted. When `list` has fewer than `at_least` servers, it may come from
+    /// another account. The fact then says that no server of another node is visible.
     fn second_witness(
         &self,
         missing: Vec<InstanceId>,
@@ -200,7 +203,8 @@ impl Observation<'_> {
 #[derive(Default)]
 struct FoundServers {
     facts: Facts,
-    /// The servers for which the API answered "not found". Only this answer is a sign that a server was deleted.
+    /// The servers for which the API (Cloud or Robot) answered "not found". Only this answer is a sign that a server
+    /// was deleted.
     missing: Vec<InstanceId>,
     failures: usize,
 }
@@ -213,8 +217,9 @@ impl FoundServers {
         self.facts.extend(listed);
     }
 
-    /// Stores whether a server is off, or that the API did not find it. Stores nothing when the call was delayed
-    /// because of the rate limit. Returns an error when calls for other servers would fail as well.
+    /// Stores the result of a read of one server: whether the server is off, or that the API (Cloud or Robot) did not
+    /// find it. Stores nothing when the call was delayed because of the rate limit. Returns an error when calls for
+    /// other servers would fail as well.
     fn note(
         &mut self,
         id: InstanceId,

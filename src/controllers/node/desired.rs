@@ -151,8 +151,9 @@ pub(super) struct FromServer {
 /// the labels that came from the server. A label with the key and value in that annotation counts as the server's
 /// label. All other labels belong to people and stay.
 ///
-/// `allows` says whether a server may set a label. A label that Kubernetes protects from kubelets is removed only if
-/// `allows` accepts it. Otherwise anybody who can write the annotation could have this program remove such a label.
+/// `allows` says whether a label of a server is allowed to become a label of its node. A label that Kubernetes protects
+/// from kubelets is removed only if `allows` accepts it. Otherwise anybody who can write the annotation could make this
+/// program remove such a label.
 pub(super) fn from_server(
     node: &KubeNode,
     instance: &Instance,

@@ -35,12 +35,12 @@ use std::time::{Duration, Instant};
 
 pub const NAME: &str = "cloud-node-controller";
 
-/// A list of servers that is younger than this is always new enough for a write. Without this limit, a very short
+/// The shortest limit for the age of a list of servers from which a write is planned. Without it, a very short
 /// `HCLOUD_SERVER_CACHE_MAX_AGE` would make even the list that the sync pass has just read too old.
 const YOUNGEST: Duration = Duration::from_secs(1);
 
-/// How many nodes are planned and written in one batch, for each thread that writes. The limit keeps few plans in
-/// memory at the same time.
+/// How many nodes are planned and written in one batch, multiplied by the number of threads that write. The limit keeps
+/// few plans in memory at the same time.
 const NODES_FOR_EACH_WRITER: usize = 10;
 
 /// How long a new node without a matching server can stay not ready before it is reported as probably left over. Its
@@ -164,7 +164,7 @@ impl NodeController {
     }
 
     /// Reads the nodes and, if a node needs a check or is selected, the servers. Also returns the nodes that need a
-    /// check or are selected. The servers are as new as the plans for these nodes need.
+    /// check or are selected. The list of servers is new enough to plan writes to these nodes.
     fn observe(
         &self,
         apis: &Apis,
@@ -192,8 +192,9 @@ impl NodeController {
             Some(named) => AllServers::named(named, apis.dedicated(None, urgency)),
             None => apis.servers(None, &ServerNeeds::max_age(max_age), urgency)?,
         };
-        // The nodes that need a check are read again, because the list of nodes may come from a poll, which shows no
-        // taints. This is done only after the cloud has answered. Without that answer, the nodes would not be needed.
+        // The nodes that need a check are read again, because the first list can come from a table with a few columns,
+        // which does not show taints. This read comes only after the cloud has answered, because nothing can be planned
+        // for the nodes without that answer.
         let nodes = if selection.is_explicit() {
             nodes
         } else {
@@ -207,8 +208,8 @@ impl NodeController {
         };
         let wanted: Vec<Arc<KubeNode>> = nodes.value.iter().filter(is_wanted).cloned().collect();
         let mut observed = ObservedNodes { nodes, servers: Some(servers.clone()), begun: now };
-        // These plans only show which data must still be read. The plans that are carried out are made later, from
-        // those data.
+        // The plans that are made here only show how new the list of servers must be, and are then dropped. The plans
+        // that are carried out are made later.
         let index = observed.index(&*apis.provider);
         let plans = wanted.iter().map(|node| plan_node(node, &index, self.overdue()));
         let needs = plans.map(|plan| needs_of(&plan, apis, self.young(), now));
@@ -221,10 +222,10 @@ impl NodeController {
         Ok((observed, wanted))
     }
 
-    /// Reads the servers of these new nodes by their names, and returns the last list of all servers together with
-    /// these servers. Returns `None` when all servers must be listed instead: because that takes fewer calls, or
-    /// because the name of a node can differ from that of its server. It probably differs when the node has failed
-    /// before.
+    /// Reads the servers of these new nodes by their names, and adds them to the last list of all servers. Returns
+    /// `None` when all servers must be listed instead. This is so when the whole list takes few calls, or fewer calls
+    /// than the single reads. It is also so when one of the nodes has failed before, because its name then probably
+    /// differs from that of its server.
     fn read_by_name(
         &self,
         apis: &Apis,
@@ -337,7 +338,7 @@ impl NodeController {
         let last = applied.plan.as_ref();
         let is_blocked = last.is_some_and(|plan| plan.obstacle.is_some());
         // An initialised node with an obstacle (a reason why something can't be done) gets no retry of its own. It is
-        // planned again at the next comparison of all nodes.
+        // planned again when all nodes are next compared with their servers.
         let is_new = last.is_some_and(|plan| is_uninitialized(&plan.node));
         let is_tried_again = !is_made || (is_blocked && is_new);
         if is_tried_again || !is_blocked {
@@ -361,8 +362,8 @@ impl NodeController {
         self.settings.server_cache_max_age.max(YOUNGEST)
     }
 
-    /// Returns the time since which a new node without a matching server must have been not ready, before it is
-    /// reported as probably left over.
+    /// Returns the moment that is [`NOT_READY_PATIENCE`] ago. A new node without a matching server is reported as
+    /// probably left over when it has been not ready since before this moment.
     fn overdue(&self) -> Timestamp {
         let patience = clock::to_machine(NOT_READY_PATIENCE);
         let now = clock::timestamp();
@@ -377,9 +378,10 @@ impl NodeController {
         self.schedule.is_comparison_due(self.refresh_period(apis), now)
     }
 
-    /// Returns the greatest age of a list of complete Node objects. While no comparison of all nodes is due, an older
-    /// list is enough. When the comparison is due, the list must have been read after that time. A list that another
-    /// controller has read up to one sync interval earlier is also new enough.
+    /// Returns the greatest age of a list of complete Node objects. All nodes are compared with their servers once in
+    /// each period of `--node-status-update-frequency`. While no such comparison is due, a list as old as this period
+    /// is enough. When a comparison is due, the list must have been read after the time at which it became due, or at
+    /// most one sync interval before that time.
     fn whole_max_age(&self, now: Instant) -> Duration {
         let frequency = self.settings.status_update_frequency;
         let since_last = self.schedule.compared.map(|last| now.duration_since(last));
@@ -436,7 +438,7 @@ fn count_states(nodes: &[Arc<KubeNode>], provider: &dyn Provider, backoff: &Back
     }
 }
 
-/// The message for a node that has changed when the list of servers is too old for a new plan. Another node may have
-/// this name now, and the old list may lack the server of that node.
+/// The message when a node has changed and can't be planned again, because the list of servers is too old. The change
+/// can mean that another node has this name now, and the old list can lack the server of that node.
 const TOO_OLD: &str =
     "another program changed the node, and the list of servers is too old to plan again";

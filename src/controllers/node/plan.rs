@@ -33,10 +33,10 @@ pub struct NodeFacts {
     /// The node for which the plan was made.
     pub node: KubeNode,
     pub server: ServerMatch,
-    /// The addresses, each with its present value, its desired value, and the source of the desired value.
+    /// The addresses, each with its present value, its desired value, and where the desired value comes from.
     pub address_fields: Vec<Field>,
-    /// The labels, the provider ID and the taints, each with its present value, its desired value, and the source of
-    /// the desired value.
+    /// The labels, the provider ID and the taints, each with its present value, its desired value, and where the
+    /// desired value comes from.
     pub other_fields: Vec<Field>,
 }
 
@@ -148,8 +148,8 @@ impl NodePlan {
     }
 
     /// Returns how new the lists of servers must be before this plan is carried out. `young` is the greatest age of a
-    /// list for a write, `begun` is the start of the sync pass, and `first_seen` is the time when the node was seen for
-    /// the first time.
+    /// list from which a write is planned, `begun` is the start of the sync pass, and `first_seen` is the time when the
+    /// node was seen for the first time.
     pub(super) fn needs(
         &self,
         young: Duration,
@@ -271,10 +271,11 @@ impl NodePlan {
         });
     }
 
-    /// Returns the finding (a message for the operator) that a node is probably left over. k8s.io/cloud-provider would
-    /// delete such a node because of its name, but a name is only a guess, so this program only reports it. The new
-    /// finding replaces `finding`, so that one problem is reported once. The message says since when the node is not
-    /// ready, and not how long, because each new message would be a new event.
+    /// Returns the finding (a message for the operator) that a node is probably left over, which means that its machine
+    /// does not exist any more. k8s.io/cloud-provider would delete such a node, because no server has the name of the
+    /// node. Such a match by name is only a guess, so this program only reports the node. The new finding replaces
+    /// `finding`, so that one problem is reported once. The message contains the time since which the node is not
+    /// ready, and not a duration, because each new message would be a new event.
     fn left_over(&self, finding: &Finding, since: Timestamp) -> Finding {
         let (name, why) = (self.node.name(), &finding.message);
         let delete = shell_command(DELETE_NODE, &[&name]);
@@ -285,8 +286,8 @@ impl NodePlan {
         Finding::warning(Reason::PossibleNodeDeletion, message)
     }
 
-    /// Adds a finding (a message for the operator). When the node is not initialised yet, the finding also counts as
-    /// the obstacle because of which nothing is written.
+    /// Adds a finding (a message for the operator). When the node is not initialised yet, the finding also becomes the
+    /// obstacle of the plan (the reason why nothing is written).
     fn block_if_new(&mut self, finding: Finding) {
         if is_uninitialized(&self.node) {
             self.obstacle = Some(finding);
@@ -394,15 +395,16 @@ impl NodePlan {
         }
     }
 
-    /// Makes the finding (a message for the operator) the obstacle of the plan. The addresses stay unchanged, and a new
-    /// node keeps its taint `uninitialized`. The labels of an initialised node are still corrected.
+    /// Makes the finding (a message for the operator) the obstacle of the plan (the reason why something can't be
+    /// done). The addresses stay unchanged, and a new node keeps its taint `uninitialized`. The labels of an
+    /// initialised node are still corrected.
     fn blocked(&mut self, finding: Finding, from_server: FromServer) {
         self.obstacle = Some(finding);
         self.follow_labels(from_server);
     }
 
     /// Plans the labels of an initialised node. Its provider ID and taints are not changed any more. When `from_server`
-    /// is empty, the labels that came from the server before stay as they are.
+    /// is empty, the labels that came from the server earlier stay as they are.
     fn follow_labels(&mut self, from_server: FromServer) {
         if is_uninitialized(&self.node) || self.node.spec.provider_id.is_empty() {
             return;
@@ -480,7 +482,7 @@ impl NodePlan {
             }
         }
         if taints.is_some() {
-            // The plan displays this text, because the taint is removed in the last write.
+            // In the output of commands, this text explains why the taint is removed. Its removal is the last write.
             let source = Source::Rule("removed when everything else is set");
             other_fields.push(Field::new(UNINITIALIZED_TAINT, Some("set".into()), None, source));
         }

@@ -8,8 +8,8 @@
 //! | `types` | holds the types of a plan and its texts, and decides nothing |
 //! | `sync` | reads and plans again, makes the changes, and sets the conditions of nodes |
 //!
-//! Other owners may need routes in the same Network, or the kubeconfig may belong to another cluster by mistake.
-//! Therefore `plan` has rules by which it keeps routes that may be needed.
+//! Other clusters or programs may need routes in the same Network, or the kubeconfig may belong to another cluster by
+//! mistake. Therefore `plan` has rules by which it keeps routes that may be needed.
 
 mod observe;
 mod plan;
@@ -119,8 +119,8 @@ impl RouteController {
         }
         let report = synced.report;
         let is_done = report.outage.is_none() && report.is_complete();
-        // A failure with a finding (a message for the operator) can be fixed only by the operator. It is tried again
-        // only at the next regular comparison.
+        // A failure with a finding (a message for the operator) can be fixed only by the operator. The controller tries
+        // again only when the routes are next compared with the nodes at the regular interval.
         let has_failed = report.failures.iter().any(|failure| failure.finding.is_none());
         if is_done {
             self.compared(apis, &nodes, &synced.instances);

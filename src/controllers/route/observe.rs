@@ -19,9 +19,9 @@ use std::time::{Duration, Instant};
 /// The time after which the routes of the Network are compared with the nodes again, even when no node has changed.
 const COMPARE_PERIOD: Duration = Duration::from_secs(300);
 
-/// How many routes that nodes of this cluster have needed are remembered at most. A Network can have only 100 routes.
-/// When no node needs a route any more and its server has no node, the route is deleted only if it is remembered.
-/// Otherwise nothing shows that this program has made the route, so it is only reported.
+/// How many routes are remembered at most, of those that nodes of this cluster have needed. A Network can have only 100
+/// routes. When a route is not needed any more and leads to a server without a node, it is deleted only if it is
+/// remembered. Otherwise nothing shows that this program has made the route, so it is only reported.
 const REMEMBERED_AT_MOST: usize = 1000;
 
 /// How often the list of nodes is checked for changes. The other controllers use the same reads.
@@ -30,8 +30,8 @@ pub(super) const POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// How long it can take until the controller notices that a node was deleted and created again with the same name.
 const METADATA_MAX_AGE: Duration = Duration::from_secs(30);
 
-/// How many nodes without pod CIDRs are read again before each comparison of routes. When there are more such nodes,
-/// the rest is not read again.
+/// How many nodes without pod CIDRs are read again each time before the routes are compared with the nodes. When there
+/// are more such nodes, the rest is not read again.
 const UNASSIGNED_AT_MOST: usize = 10;
 
 /// How long after its creation a node without a pod CIDR is read again and again. In this time, kube-controller-manager
@@ -49,10 +49,10 @@ pub struct RouteSettings {
     /// The pod ranges of the cluster. The controller changes only routes to destinations within these ranges. This is
     /// the setting `--cluster-cidr`.
     pub cluster_cidrs: Vec<IpNet>,
-    /// The shortest time from the beginning of one comparison of the routes to the next. This is the setting
-    /// `--route-reconciliation-period`.
+    /// The shortest time from the beginning of one comparison of the routes with the nodes to the beginning of the
+    /// next. This is the setting `--route-reconciliation-period`.
     pub reconciliation_period: Duration,
-    /// How old the list of servers may be from which a sync plans its writes. This is the setting
+    /// The greatest age of the list of servers from which a sync plans its writes. This is the setting
     /// `HCLOUD_SERVER_CACHE_MAX_AGE`.
     pub server_cache_max_age: Duration,
 }
@@ -62,8 +62,8 @@ pub struct RouteController {
     pub(super) settings: RouteSettings,
     pub(super) memory: RouteMemory,
     pub(super) schedule: Schedule,
-    /// A hash of the nodes and servers at the last comparison of the routes. While the hash stays the same, no change
-    /// of a node or server makes a new comparison necessary.
+    /// A hash of the nodes and servers, as they were when the routes were last compared with the nodes. While the hash
+    /// stays the same, no change of a node or server makes a new comparison necessary.
     compared: Option<u64>,
     begun: Option<Instant>,
     /// Whether the last sync deleted a route and could not add its replacement. Then the next try does not have to wait
@@ -131,8 +131,8 @@ impl RouteController {
         if !observed.plan.needs_all_servers() {
             return Ok(observed);
         }
-        // The servers are listed again after the network was read, so that the list contains every server to which a
-        // route of the network leads.
+        // The servers are listed again, but the network is not read again. The list of servers is then newer than the
+        // network, so it contains every server to which a route of the network leads.
         ages.network = Duration::MAX;
         ages.instances = observed.network.time_in_use();
         self.observe(apis, &nodes, &ages)
@@ -182,8 +182,8 @@ impl RouteController {
         let now = clock::now();
         let poll = Poll {
             table_max_age: self.interval() / 2,
-            // When the node controller runs, it reads complete Node objects more often than this. Then no extra read is
-            // needed here.
+            // When the node controller runs, it reads complete Node objects more often than this, so no read is made
+            // for the routes alone.
             whole_max_age: COMPARE_PERIOD * 2,
             metadata_max_age: Some(METADATA_MAX_AGE),
         };
@@ -215,15 +215,15 @@ impl RouteController {
         }
         self.begun = Some(now);
         let Reads { max_age, urgency } = self.schedule.reads(whys, COMPARE_PERIOD);
-        // The node controller lists the servers once in each refresh period. The maximum age is longer than this
-        // period, so that the route controller can use the same list.
+        // The node controller lists the servers once in each refresh period. The list for the routes is allowed to be
+        // older than this period, so that the route controller can use the list of the node controller.
         let instances = apis.refresh_period(COMPARE_PERIOD) * 3 / 2;
         Ok(Some((nodes, Ages { network: max_age, instances, urgency })))
     }
 
     /// Reads new nodes without a pod CIDR again, and returns all nodes. Kubernetes sets the pod CIDR some time after
-    /// the registration of a node, and the table of nodes that is polled does not show it. Older nodes may never get a
-    /// pod CIDR, so they are not read again.
+    /// the registration of a node. The regular reads of all nodes do not show it, because they return only a table with
+    /// a few columns. Older nodes may never get a pod CIDR, so they are not read again.
     fn with_new_ranges(
         &self,
         apis: &Apis,

@@ -1,7 +1,7 @@
 //! Plans the routes of the Network. The plan depends only on the nodes, the servers and the Network.
 //!
 //! The controller is responsible only for routes to destinations within the CIDRs of `--cluster-cidr`. When a needed
-//! route is deleted, packets are lost. Therefore a route that may belong to another owner is kept.
+//! route is deleted, packets are lost. Therefore a route that another cluster or program may need is kept.
 
 use super::types::{NodeRoutePlan, NodeRoutes, RouteFacts, RoutePlan, RouteRow, RouteStep, State};
 use crate::controllers::NETWORK_UNAVAILABLE;
@@ -30,7 +30,7 @@ pub struct Inputs<'a> {
     pub network: &'a Network,
     /// The pod ranges of the cluster, from the setting `--cluster-cidr`.
     pub cluster_cidrs: &'a [IpNet],
-    /// The routes that nodes of this cluster needed in earlier comparisons.
+    /// The existing routes that nodes of this cluster have needed in earlier plans.
     pub remembered: &'a HashSet<Route>,
     /// Whether needed routes have been blocked for some time by routes that may belong to another cluster.
     pub is_in_doubt_for_long: bool,
@@ -54,7 +54,8 @@ struct DesiredRoutes {
     /// Whether the pod CIDRs of the node are set and valid. Otherwise the node may need any route to its server, so no
     /// such route is deleted.
     is_settled: bool,
-    /// Whether the node has an IPv6 pod CIDR. It gets no route, because the network supports only IPv4 routes.
+    /// Whether the node has an IPv6 pod CIDR. No route leads to this CIDR, because the network supports only IPv4
+    /// routes.
     has_ipv6: bool,
 }
 
@@ -303,11 +304,11 @@ impl<'a> Planner<'a> {
     ///
     /// A needed route that nothing blocks is still added, because an addition does no harm. A blocked route replaces
     /// the other route only when it is certain that the Network belongs to this cluster. Routes that this program has
-    /// added in such a doubtful state are no proof of that.
+    /// added while this was not certain are no proof of it.
     fn withdraw_doubtful(&mut self) {
         let (inputs, network) = (self.inputs, self.inputs.network);
-        // The routes that may belong to another cluster: routes within `--cluster-cidr` to existing servers that no
-        // node names. Routes that a node needed in an earlier comparison are left out.
+        // `theirs` are the routes that may belong to another cluster: routes within `--cluster-cidr` that lead to an
+        // existing server which no node names. A route that a node has needed in an earlier plan is left out.
         let ours = network.routes.iter().filter(|route| self.is_ours(route));
         let theirs = ours.filter_map(|route| {
             let server = *self.servers.get(&route.gateway)?;
@@ -365,7 +366,8 @@ impl<'a> Planner<'a> {
         self.is_anchored = false;
     }
 
-    /// Returns the row of the plan for a route that exists in the network.
+    /// Returns the row of the plan (the state of a route and what is done about it) for a route that exists in the
+    /// network.
     fn row(&self, route: &Route) -> RouteRow {
         let server = self.servers.get(&route.gateway);
         let leads_to = server.and_then(|server| self.of_server(server));
@@ -402,8 +404,8 @@ impl<'a> Planner<'a> {
             _ if is_wanted_elsewhere => State::Unwanted,
             Some(node) if node.is_settled => State::Unwanted,
             Some(_) => State::LeftAlone,
-            // A node needed this route in an earlier comparison, and no node needs it now. It is not wanted, even if
-            // its gateway is now the address of another server.
+            // A node needed this route in an earlier plan, and no node needs it now. It is not wanted, even if its
+            // gateway is now the address of another server.
             None if self.inputs.remembered.contains(route) => State::Unwanted,
             None => State::Stale,
         }
@@ -468,17 +470,17 @@ impl<'a> Planner<'a> {
         let says = desired.plan.node.condition(NETWORK_UNAVAILABLE);
         match desired.plan.obstacle {
             _ if desired.cidrs.is_empty() => None,
-            // While routes may belong to another cluster, the condition is not set to `False`. In the next comparison,
-            // that value would wrongly prove that the Network belongs to this cluster.
+            // While routes may belong to another cluster, the condition is not set to `False`. The next plan would
+            // wrongly take that value as proof that the Network belongs to this cluster.
             None if self.is_in_doubt && matches!(says, None | Some("False")) => None,
             None => Some(false),
             // The list of servers does not contain the node's server. The lifecycle controller decides whether the node
             // is deleted, so its condition stays as it is.
             Some(_) if !desired.has_server => None,
-            // The node's route is blocked by a route that may belong to another cluster. The condition becomes `True`
-            // only in three cases: it is already `True`, the route has been blocked for some time, or the node had its
-            // route before and no other added route can end the block. A short run with the kubeconfig of another
-            // cluster therefore marks no node.
+            // The node's route is blocked by a route that may belong to another cluster. The condition gets the value
+            // `True` in two cases: the route has been blocked for some time, or the node had its route before and the
+            // routes that are added now can't end the block. Otherwise the condition stays as it is, so that a short
+            // run with the kubeconfig of another cluster marks no node.
             Some(_) if desired.plan.is_in_doubt => {
                 let is_marked = says == Some("True")
                     || self.inputs.is_in_doubt_for_long
@@ -504,8 +506,8 @@ impl<'a> Planner<'a> {
             let fix = "delete routes that are not needed, or use an overlay network";
             findings.push(Finding::warning(Reason::RouteLimitNear, why).with_fix(fix));
         }
-        // When a node's server is not in the network, stale routes to the node's pods are not reported. The message
-        // about the node itself already says more.
+        // When a node's server is not in the network, stale routes (routes to a server without a node) to the node's
+        // pods are not reported. The message about the node itself already says more.
         let lost = self.desired.iter().filter(|desired| desired.gateway.is_none());
         let lost: Vec<&Ipv4Net> = lost.flat_map(|desired| &desired.cidrs).collect();
         let is_lost = |row: &RouteRow| lost.iter().any(|net| overlap(**net, row.destination));

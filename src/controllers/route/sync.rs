@@ -1,6 +1,7 @@
 //! Brings the routes of the network into the state that the nodes need. A sync reads the APIs of Kubernetes and the
 //! cloud again, plans, and makes the changes of that plan. It repeats this when the data became too old before all
-//! changes were made, or when the cloud refused a change, because another program may have made that change.
+//! changes were made. It also repeats this when the cloud refused a change, because a new plan shows whether another
+//! program has made that change.
 
 use super::observe::{ObservedRoutes, RouteController};
 use super::types::{NAME, NodeRoutePlan, RoutePlan};
@@ -18,16 +19,17 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How many plans one sync makes at most. This is enough for a hundred deletions. The next sync makes the changes that
-/// are left.
+/// How many plans one sync makes at most. Each plan is carried out only while its data are new enough, so many changes
+/// need several plans. This number is enough for a hundred deletions. The next sync makes the changes that are left.
 const PLANS_AT_MOST: u32 = 40;
 
-/// How old the data of a plan may be when a route is added. If the node was deleted in the meantime, the new route does
-/// no harm, because the node's pods do not exist any more. The next sync deletes the route.
+/// A route is added only if the data of its plan were read at most this long ago. If the node was deleted in the
+/// meantime, the new route does no harm, because the node's pods do not exist any more. The next sync deletes the
+/// route.
 const ADDS_WITHIN: Duration = Duration::from_secs(60);
 
-/// How old the data of a plan may be when a route is deleted. If the setting `HCLOUD_SERVER_CACHE_MAX_AGE` is shorter,
-/// it is used instead.
+/// A route is deleted only if the data of its plan were read at most this long ago. If the setting
+/// `HCLOUD_SERVER_CACHE_MAX_AGE` is shorter, it is used instead.
 const DELETES_WITHIN: Duration = Duration::from_secs(10);
 
 /// The result of a sync of the Network's routes.
@@ -306,7 +308,7 @@ impl<'a> RouteSync<'a> {
 }
 
 impl Synced {
-    /// Returns the result of a comparison of the routes with the nodes that found nothing to change.
+    /// Returns the result of a check of the routes which found nothing to change.
     pub(super) fn nothing(observed: ObservedRoutes) -> Synced {
         let mut report = Report::default();
         note_outcomes(&mut report, &observed.plan);

@@ -24,8 +24,8 @@ pub struct RouteFacts {
     /// The plans for the nodes that need a route, or about which there is a message for the operator, sorted by the
     /// name of the node.
     pub nodes: Vec<NodeRoutePlan>,
-    /// Whether a needed route is blocked by a route that may belong to another cluster. When the routes that are not
-    /// blocked were added, the next comparison sometimes shows that no other cluster uses the Network.
+    /// Whether a needed route is blocked by a route that may belong to another cluster. After the routes that are not
+    /// blocked were added, the next plan sometimes shows that no other cluster uses the Network.
     pub is_in_doubt: bool,
 }
 
@@ -76,11 +76,11 @@ named! {
         /// The gateway of the route is not the address of any server, so packets are lost.
         Blackhole = "blackhole",
         /// No node needs the route, and it can be deleted. It leads to the server of a node, or overlaps a needed
-        /// route, or was needed in an earlier comparison.
+        /// route, or a node has needed it before.
         Unwanted = "unwanted",
         /// The route leads to a server that belongs to no node. It is only reported.
         Stale = "stale",
-        /// The route is not changed, because a node may need it whose server or pod CIDR is not known.
+        /// The route is not changed, because a node whose server or pod CIDR is not known may need it.
         LeftAlone = "left alone",
         /// The destination is outside of `--cluster-cidr`, so the route is never changed.
         NotOurs = "not ours",
@@ -112,7 +112,7 @@ impl RoutePlan {
     }
 
     /// Records in the plan that the cloud refused this change. If the change adds the route of a node, the error
-    /// becomes the `obstacle` in the plan of the node.
+    /// becomes the `obstacle` (the reason why something can't be done) in the plan of the node.
     pub(super) fn block(&mut self, change: &RouteChange, error: &ProviderError) {
         let mut nodes = self.nodes.iter_mut();
         let node = nodes.find(|node| Some(&node.object.name) == change.node.as_ref());
@@ -124,8 +124,8 @@ impl RoutePlan {
         }
     }
 
-    /// Removes all changes and findings from the plan. The changes and findings may be wrong, because the API of
-    /// Kubernetes or of the cloud did not answer and its data are missing.
+    /// Removes all changes and findings (messages for the operator) from the plan. They may be wrong, because the API
+    /// of Kubernetes or of the cloud did not answer and its data are missing.
     pub(super) fn forget_changes(&mut self) {
         self.changes.clear();
         self.findings.clear();
@@ -200,8 +200,9 @@ mod tests {
         let (old, new) = (route("10.0.0.9"), route("10.0.0.2"));
         let (has_old, wants_new) = (Some(old), Some(new));
         let [ok, missing] = [State::Ok, State::Missing].map(Some);
-        // Each case has a state, the route that existed, and the route that is needed. The array has the states that
-        // must follow: while the network has the old route, while it has neither, and while it has the new route.
+        // Each case has a state, the route that existed, and the route that is needed. The array has the expected
+        // states for three networks: the first has the old route, the second has no route, and the third has the new
+        // route.
         let cases = [
             (State::WrongGateway, has_old, wants_new, [Some(State::WrongGateway), missing, ok]),
             (State::Blackhole, has_old, None, [Some(State::Blackhole), None, None]),

@@ -3,8 +3,8 @@
 //!
 //! The controller works on a change while the namespace has calls left. Otherwise the change waits, and the Service is
 //! planned with its spec and annotations from before the change, so that changes of nodes, Secrets and other Services
-//! are still carried out. A new Service without calls is not planned at all. Deletions never wait. Services that exist
-//! when the process starts cost their namespace nothing until they change.
+//! are still carried out. A new Service is not planned at all while its namespace has no calls left. Deletions never
+//! wait. Services that exist when the process starts cost their namespace nothing until they change.
 
 use super::agenda::{Agenda, News};
 use super::plan::{Want, want};
@@ -27,7 +27,8 @@ pub(super) struct Admission {
     /// The Services that want a load balancer, by UID. A new Service is added only when its namespace has API calls
     /// left for it.
     admitted: HashMap<String, Admitted>,
-    /// The time since which a change of a Service has waited for API calls, by the UID of the Service.
+    /// The Services with a change that waits until the namespace has API calls left, by UID. The value is the time at
+    /// which the wait began.
     waiting: HashMap<String, Instant>,
     /// How many more changes each namespace can begin before the Services are listed the next time.
     rooms: HashMap<String, usize>,
@@ -35,12 +36,12 @@ pub(super) struct Admission {
 }
 
 struct Admitted {
-    /// The version of the Service for which the controller is allowed to plan. While a change waits for API calls, the
-    /// spec and the annotations are those from before that change.
+    /// The version of the Service for which the controller is allowed to plan. While a change waits because the
+    /// namespace has no API calls left, the spec and the annotations are those from before that change.
     service: Arc<KubeService>,
-    /// The share of API calls that is charged until the last change of the Service is carried out. `None` means that no
-    /// share is charged, because that change is already carried out, or because the Service existed when this process
-    /// started.
+    /// The share of API calls that is charged until the latest change of the Service is carried out. `None` means that
+    /// no share is charged, because that change is already carried out, or because the Service existed when this
+    /// process started.
     payer: Option<Payer>,
     /// The Service as it was before the change that is being carried out. The change can move the Service away from a
     /// load balancer that other Services share. The calls for those Services are then charged to the same share.
@@ -49,8 +50,8 @@ struct Admitted {
 
 impl Admission {
     /// Replaces each listed Service by the version for which the controller is allowed to plan now, and removes new
-    /// Services that have to wait. Returns the Services for which a change begins to wait for API calls. `busy` are the
-    /// payers (shares of calls) of the Services that are being worked on.
+    /// Services that have to wait. Returns the Services with a change that begins to wait now, because the namespace
+    /// has no API calls left. `busy` are the payers (shares of calls) of the Services that are being worked on.
     pub(super) fn look(
         &mut self,
         services: &mut Vec<Arc<KubeService>>,
@@ -162,7 +163,8 @@ impl Admission {
         payer.is_some_and(|payer| payer.can_stop && calls_left(&payer.share) < CALLS_OF_A_CHANGE)
     }
 
-    /// Returns the UIDs of those given Services for which a change waits for API calls.
+    /// Returns the UIDs of those given Services that have a change which waits until their namespace has API calls
+    /// left.
     pub(super) fn waiting_of(&self, services: &[Arc<KubeService>]) -> HashSet<String> {
         let uids = services.iter().map(|service| &service.metadata.uid);
         uids.filter(|uid| self.waiting.contains_key(*uid)).cloned().collect()
@@ -219,8 +221,8 @@ impl Admission {
         if news == News::Old {
             return false;
         }
-        // The large fields of this Service were dropped, because they exceed a limit. The controller changes nothing
-        // for the Service, so no API calls are needed.
+        // The large fields of this Service were dropped, because they exceed a limit of memory. The controller changes
+        // nothing for the Service, so no API calls are needed.
         if service.above.is_some() {
             self.admitted.remove(uid);
             self.take(service, None);
@@ -235,8 +237,9 @@ impl Admission {
         }
     }
 
-    /// When `has_room` is true, stores the changed Service and returns it. Otherwise returns the Service as it was
-    /// before the change, or `None` when the Service is new and has to wait for API calls.
+    /// Stores the changed Service and returns it, if its namespace can begin another change (`has_room`). Otherwise
+    /// returns the Service as it was before the change, or `None` when the Service is new and has to wait until its
+    /// namespace has API calls left.
     fn admit(
         &mut self,
         service: &Arc<KubeService>,
@@ -250,8 +253,9 @@ impl Admission {
         }
         let known = self.admitted.get_mut(&service.metadata.uid)?;
         known.service = as_before(service, &known.service);
-        // While a change of the spec waits, another part of the Service can change as well, e.g. the finalizer. Anybody
-        // could repeat such changes without end, so their calls are charged to the namespace's share.
+        // While a change of the spec waits, because the namespace has no API calls left, another part of the Service
+        // can change as well, e.g. the finalizer. Anybody could repeat such changes without end, so their calls are
+        // charged to the namespace's share.
         if agenda.news(&known.service) == News::Changed {
             known.payer = Some(own);
         }
@@ -286,7 +290,8 @@ impl Admission {
     }
 }
 
-/// Returns one payer for each share of API calls in the list, so that no share is charged twice.
+/// Leaves out each payer that is charged to the same share of API calls as an earlier payer in the list, so that no
+/// share is charged twice.
 pub(super) fn different(payers: impl IntoIterator<Item = Payer>) -> Vec<Payer> {
     let mut different: Vec<Payer> = Vec::new();
     for payer in payers {
@@ -298,8 +303,8 @@ pub(super) fn different(payers: impl IntoIterator<Item = Payer>) -> Vec<Payer> {
     different
 }
 
-/// Subtracts the full number of API calls from the share of each payer, because each payer alone would have caused all
-/// these calls.
+/// Subtracts the full number of API calls from the share of each payer. The calls are not divided, because each payer
+/// alone would have caused all of them.
 pub(super) fn charge(payers: &[Payer], calls: u64) {
     for payer in payers {
         payer.share.charge(calls as f64, clock::now());
@@ -317,8 +322,8 @@ fn asks_otherwise(one: &Arc<KubeService>, other: &Arc<KubeService>) -> bool {
         && (one.spec != other.spec || one.metadata.annotations != other.metadata.annotations)
 }
 
-/// Returns the Service as it was `before` a change that still waits, but with the resource version, finalizers and
-/// status of `now`.
+/// Returns the Service as it was `before` a change that must wait, because the namespace has no API calls left. The
+/// resource version, finalizers and status are those of `now`.
 fn as_before(now: &Arc<KubeService>, before: &Arc<KubeService>) -> Arc<KubeService> {
     if before.metadata.resource_version == now.metadata.resource_version {
         return Arc::clone(before);
@@ -348,7 +353,7 @@ mod tests {
     }
 
     /// Returns two values: a text with the Services that are allowed to be planned, each with its version and IP, and
-    /// the number of Services that begin to wait.
+    /// the number of Services that begin to wait until their namespace has API calls left.
     fn look(
         admission: &mut Admission,
         agenda: &Agenda,

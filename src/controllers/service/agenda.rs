@@ -26,8 +26,8 @@ const QUIET_PERIOD: Duration = Duration::from_secs(24 * 3600);
 const KEPT_PERIOD: Duration = Duration::from_secs(60);
 const KEPT_AT_MOST: Duration = Duration::from_secs(600);
 
-/// A list of load balancers that is older than this is too old for a write. The time is real time, even when the
-/// program's clock runs faster in a test, because reads and plans take real time there, too.
+/// A list of load balancers that was requested longer ago than this is too old for a write. The time is real time, even
+/// when the program's clock runs faster in a test, because reads and plans take real time there, too.
 const LIST_MAX_AGE: Duration = Duration::from_secs(5);
 
 /// Decides when plans for Services are made, and when to search for orphans (load balancers whose Service does not
@@ -48,7 +48,8 @@ pub(super) struct Agenda {
     /// a read returns the same lists, nothing has to be done.
     settled: Lists,
     /// The UIDs of Services that this controller must not manage, and whose finalizer it has removed. When such a
-    /// Service has the finalizer again, another instance of this program with another class or selector has added it.
+    /// Service has the finalizer again, another instance of this program has added it, which runs with another
+    /// `--load-balancer-class` or `--service-selector`.
     released: HashSet<String>,
     /// The start of the last comparison of all Services with their load balancers. `None` when a search for orphans
     /// (load balancers whose Service does not exist) has already followed that comparison.
@@ -97,8 +98,8 @@ pub(super) struct PassScope<'a> {
     pub(super) selection: &'a Selection,
     /// Whether Services that this controller must not manage are planned as well, so that a person can see them.
     pub(super) shows_all: bool,
-    /// UIDs of Services that must not be planned now, because they are being changed, or because their changes wait for
-    /// API calls.
+    /// UIDs of Services that must not be planned now, because they are being changed, or because their namespace has no
+    /// API calls left for their changes.
     pub(super) barred: HashSet<&'a str>,
     /// The time between two comparisons of all Services with their load balancers.
     pub(super) period: Duration,
@@ -113,8 +114,8 @@ type Lists = (Weak<Vec<Arc<KubeService>>>, Weak<Vec<Arc<KubeNode>>>);
 struct PlannedFacts {
     service: u64,
     dependencies: u64,
-    /// The version of the Service in the last list, when a newer version was planned or written. A list that still
-    /// shows the older version is old.
+    /// The resource version that the last list showed, if a newer version of the Service was planned or written. A list
+    /// that still shows this version is old.
     superseded: Option<String>,
     /// Whether the last plan was not carried out completely. A new plan is then due at once, even when the Service did
     /// not change.
@@ -151,8 +152,8 @@ impl Agenda {
         let services = seen.services.iter().filter(may_be_planned);
         let services = services.filter_map(|service| Some((Arc::clone(service), why(service)?)));
         let services: Vec<_> = services.collect();
-        // When all Services are compared, the data must be new enough for a comparison, even if each Service here has
-        // another reason for its plan.
+        // When all Services are compared with their load balancers, the data must be new enough for that, even if each
+        // Service that gets a plan now has another reason for it.
         let compared = seen.is_comparison.then_some(Why::Compared);
         let whys = services.iter().map(|(_, why)| *why).chain(compared);
         let reads = self.schedule.reads(whys, scope.period);
@@ -160,7 +161,8 @@ impl Agenda {
     }
 
     /// Returns how old the list of load balancers may be for plans that are carried out, and how urgent its request is.
-    /// The list must have been requested after `since`, because the same Services were being changed until then.
+    /// The Services of these plans were being changed until `since`, so the list must have been requested after that
+    /// time.
     pub(super) fn reads_for_writes(since: Instant, for_people: bool) -> Reads {
         let max_age = clock::since(since).min(clock::from_machine(LIST_MAX_AGE));
         let urgency = if for_people { Urgency::Needed } else { Urgency::Changed };
@@ -181,7 +183,8 @@ impl Agenda {
             if self.kept.get(uid).is_some_and(|kept| kept.is_due(now)) {
                 return Some(Why::Kept);
             }
-            // A Service that failed and waits for its next try is left out of the comparison.
+            // A Service that failed and waits for its next try is left out of the regular comparison of all Services
+            // with their load balancers.
             let is_compared = is_comparison && !self.schedule.backoff.is_waiting(uid, now);
             is_compared.then_some(Why::Compared)
         })
@@ -210,8 +213,9 @@ impl Agenda {
     }
 
     /// Whether nothing has to be done now. This is so when the lists of Services and nodes are the same as at a time
-    /// when no Service needed a plan, and no comparison or retry is due. Secrets, and Services whose type is not
-    /// LoadBalancer, are not part of these lists. When such objects matter, the answer is `false`.
+    /// when no Service needed a plan, and neither a retry nor the regular comparison of all Services with their load
+    /// balancers is due. Secrets, and Services whose type is not LoadBalancer, are not part of these lists. When such
+    /// objects matter, the answer is `false`.
     pub(super) fn is_settled(&self, seen: &SeenObjects, now: Instant) -> bool {
         let is_retry_due = |service: &Arc<KubeService>| {
             self.schedule.backoff.is_retry_due(&service.metadata.uid, now)
@@ -280,7 +284,7 @@ impl Agenda {
         }
     }
 
-    /// Returns the version that the Service has in the last list, if `service` has another version.
+    /// Returns the resource version that the last list shows for this Service, if `service` itself has another one.
     fn superseded(&self, service: &KubeService) -> Option<String> {
         let (_, listed) = self.seen.get(&service.metadata.uid)?;
         let is_newer = *listed != service.metadata.resource_version;
@@ -318,8 +322,9 @@ impl Agenda {
     }
 
     /// Returns the time after which the data for a search for orphans (load balancers whose Service does not exist)
-    /// must have been requested. Returns `None` when no search is due. A search is due after a comparison of all
-    /// Services, which began at `compared`, as soon as no changes are being made (`is_free`).
+    /// must have been requested. Returns `None` when no search is due. A search is due after all Services were compared
+    /// with their load balancers, as soon as no changes are being made (`is_free`). `compared` is the time at which
+    /// that comparison began.
     pub(super) fn next_orphan_search(
         &mut self,
         compared: Option<Instant>,
@@ -596,8 +601,8 @@ mod tests {
         assert!(!is_settled(&world), "another list");
     }
 
-    /// Orphans (load balancers whose Service does not exist) are searched after each comparison of all Services. While
-    /// there are no Services and no orphans, one search a day is enough.
+    /// Orphans (load balancers whose Service does not exist) are searched each time after all Services were compared
+    /// with their load balancers. While there are no Services and no orphans, one search a day is enough.
     #[test]
     fn orphans_are_searched_after_a_comparison_and_once_a_day_where_there_is_nothing() {
         let mut world = World::in_order();

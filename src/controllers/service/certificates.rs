@@ -53,7 +53,8 @@ impl CertificateSearch {
         }
         let (found, calls) = counted(|| find(apis, &self.wanted, Urgency::CanWait));
         admission::charge(payers, calls);
-        // The error is only logged, because the search is repeated after the next comparison of all Services.
+        // The error is only logged, because the search is repeated after all Services are next compared with their load
+        // balancers.
         let unused = found.inspect_err(|error| log::debug!("unused certificates: {error}")).ok()?;
         self.none_exist = unused.is_none();
         let mut plan = plan(unused?)?;

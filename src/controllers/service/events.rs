@@ -1,5 +1,5 @@
-//! Reports the events of a Service: the findings of its plan, and which changes in the cloud were begun, made or
-//! failed. Also finds out from past events whether the last try failed.
+//! Reports the events of a Service: the findings (messages for the operator) of its plan, and which changes in the
+//! cloud were begun, made or failed. Also finds out from past events whether the last try failed.
 
 use super::health::{Look, ServiceOutages};
 use super::observe::NAME;
@@ -27,7 +27,7 @@ pub(super) fn findings(apis: &Apis, plan: &ServicePlan) {
         && plan.cloud.outcome.is_in_order()
         && plan.changes_now().next().is_none()
         && !fails(plan);
-    // No change was made, so no other event says that the failure has ended.
+    // No change was made, so no other event says that the failure has ended. The event that is written here says so.
     if is_right && recovered(apis, plan.object.seen_by(source(apis))) {
         let ensured = Finding::info(Reason::EnsuredLoadBalancer, ENSURED);
         report(apis, &plan.object, [ensured]);
@@ -87,7 +87,8 @@ pub(super) fn waits(apis: &Apis, service: &KubeService) {
     report(apis, &service.object(), [plan::waiting(service)]);
 }
 
-/// Reports the Services that get no traffic any more, and those that get traffic again.
+/// Reports the Services that have lost their last healthy target and get no traffic any more, and those that get
+/// traffic again.
 pub(super) fn outages(apis: &Apis, outages: &mut ServiceOutages, look: &Look) {
     let (changed, is_first) = outages.changed(look);
     for (service, finding) in changed {

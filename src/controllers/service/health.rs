@@ -1,5 +1,5 @@
-//! Finds the Services that get no traffic, and the causes of failed health checks. The cloud provider names each cause,
-//! except that a server is off: the list of servers shows this.
+//! Finds the Services that get no traffic, and the causes of failed health checks. The cloud provider names these
+//! causes, with one exception: whether a server is off comes from the list of servers.
 //!
 //! Which targets count as healthy is decided only in
 //! [`Balancer::target_counts`](crate::provider::Balancer::target_counts).
@@ -24,7 +24,7 @@ use std::time::Duration;
 /// target is not reported as an outage.
 const GRACE: Duration = Duration::from_secs(3 * 60);
 
-/// The number of targets with the same cause whose names are listed in a message.
+/// How many names of unhealthy targets with the same cause are listed in a message.
 const NAMES_SHOWN: usize = 3;
 
 /// Adds the cause to each failed health check of the Services' ports. A server counts as off when the last list of
@@ -132,7 +132,8 @@ pub fn trouble(plan: &ServicePlan) -> Option<Trouble> {
              become healthy"
         ));
     }
-    // A server that is off is left out, because the check `servers` of `ccm doctor` says what to do about it.
+    // A server that is off is left out, because another check of the command `ccm doctor`, named `servers`, says what
+    // to do about it.
     let fixed_here = by_cause.values().filter(|(_, cause)| cause.kind != CauseKind::ServerOff);
     let most = fixed_here.max_by_key(|(names, _)| names.len());
     Some(Trouble {
@@ -152,23 +153,24 @@ fn is_young(service: &KubeService, at: Timestamp) -> bool {
 /// another event when it has one again. Here, a target counts as healthy only when it is healthy on every port of the
 /// Service.
 ///
-/// This state is lost when the process restarts. The new process reports the outages that it finds, but leaves an event
-/// unchanged that the process before it has written. An outage that ended during the restart is not reported as ended.
+/// This state is lost when the process restarts. The new process reports the outages that it finds. When the earlier
+/// process has already written an event about such an outage, that event is not changed. An outage that ended during
+/// the restart is not reported as ended.
 #[derive(Default)]
 pub(super) struct ServiceOutages {
     /// The UIDs of the Services without a healthy target.
     without_target: HashSet<String>,
-    /// Whether this process has already looked at the health of all Services.
+    /// Whether this process has already checked at least once which Services get no traffic.
     has_looked: bool,
 }
 
-/// The health of the targets, as a comparison of all load balancers has shown it.
+/// The health of the targets, as it was read when all Services were compared with their load balancers.
 pub(super) struct Look<'a> {
     pub(super) services: &'a [Arc<KubeService>],
     pub(super) health: &'a [SeenHealth],
     /// How much real time has passed since the cloud's answer.
     pub(super) age: Duration,
-    /// The time between two comparisons of all load balancers.
+    /// The time between two regular comparisons of all Services with their load balancers.
     pub(super) period: Duration,
 }
 

@@ -159,7 +159,8 @@ impl ServiceController {
     }
 
     /// Returns a plan without changes for each Service that this controller manages. It is used when the cloud does not
-    /// answer. `manifests` is a snapshot without load balancers that checks the annotations.
+    /// answer. The annotations of the Services are checked with `manifests`, a snapshot of a project without load
+    /// balancers.
     pub fn by_kubernetes(
         &self,
         apis: &Apis,
@@ -270,10 +271,10 @@ impl ServiceController {
 }
 
 impl ServiceSync<'_> {
-    /// Begins the changes of the Services that need a sync, and works on them. At each interval, it also begins the
-    /// changes of more Services, even if earlier changes are not finished. In the daemon, changes that only wait for
-    /// the cloud at the end of the interval are continued in the next sync pass. When a person has selected the
-    /// Services, the work goes on until all changes have ended.
+    /// Begins the changes of the Services that need a sync, and works on them for at most one sync interval. If a
+    /// request to the cloud is not answered by then, the work goes on for another interval, in which other Services are
+    /// begun as well. Changes that only wait for an action of the cloud are continued in the next sync pass. When a
+    /// person has selected the Services, the work goes on until all changes have ended.
     fn run(&mut self, provider: &dyn LoadBalancers) {
         let concurrency = self.state.settings.concurrency;
         std::thread::scope(|scope| {
@@ -351,8 +352,8 @@ impl ServiceSync<'_> {
             self.leave_as_it_is(plan);
         }
         self.report.planned += to_do.iter().map(|plan| plan.changes.len()).sum::<usize>();
-        // These Services were not written to since `begun`. Therefore `plan_and_begin` may use any list of load
-        // balancers that was requested after `begun`.
+        // The Services in `to_do` were not written to since `begun`. Therefore `plan_and_begin` may use any list of
+        // load balancers that was requested after `begun`.
         let tasks = self.tasks(to_do, begun);
         let planned = self.plan_and_begin(tasks);
         self.state.executor.send(requests);
@@ -367,8 +368,8 @@ impl ServiceSync<'_> {
         Ok(())
     }
 
-    /// Reads Services and nodes. A Service with a change that waits for API calls of its namespace is returned as it
-    /// was before that change.
+    /// Reads Services and nodes. A Service with a change that waits until its namespace has API calls left is returned
+    /// as it was before that change.
     fn look_admitted(&mut self) -> Result<SeenObjects, CacheError> {
         let (apis, selection, state) = (self.apis, self.selection, &mut *self.state);
         let mut seen = state.list(apis, selection)?;
@@ -465,8 +466,8 @@ impl ServiceController {
         } else if !seen.services.is_empty() {
             let poll = Poll {
                 table_max_age: age,
-                // When the node controller runs, it reads whole nodes more often than this. Then no extra read is
-                // needed here.
+                // When the node controller runs, it reads complete Node objects more often than this, so no read is
+                // made for the Services alone.
                 whole_max_age: self.settings.resync_period * 2,
                 metadata_max_age: Some(METADATA_MAX_AGE),
             };
@@ -568,8 +569,8 @@ fn measure_health(seen: &SeenObjects, observed: Option<&ObservedServices>) -> Ve
         LOAD_BALANCERS_USE.set(&[use_of.name()], such.count() as f64);
     }
     let certificates = observed.and_then(|observed| observed.snapshot.certificates(&wanted));
-    // A comparison of all Services reads the certificates if any Service uses one. When it has not read them, no
-    // Service uses a certificate, and the metric becomes 0.
+    // When all Services are compared with their load balancers, the certificates are read if any Service uses one. If
+    // they were not read then, no Service uses a certificate, and the metric becomes 0.
     if certificates.is_some() || seen.is_comparison {
         let all = certificates.iter().flatten();
         let first = all.filter_map(|certificate| certificate.not_valid_after).min();

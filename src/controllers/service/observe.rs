@@ -24,17 +24,17 @@ pub const NAME: &str = "service-lb-controller";
 /// identifies the cluster.
 const IDENTITY: (&str, &str) = ("default", "kubernetes");
 
-/// The message for the operator when the cluster's identity is not known. Without the identity, nothing is created or
-/// deleted.
+/// The message for the operator when the cluster's identity (a UID) is not known. Without the identity, nothing is
+/// created or deleted.
 pub(super) const NO_IDENTITY: &str = "the Service default/kubernetes, whose UID names this cluster on its load \
     balancers, does not exist, and no Lease remembers the UID: the API server creates the Service by itself within a \
     minute of its start";
 
 const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 
-/// How many Services of one namespace can be in a group, i.e. share a load balancer. The largest load balancer has
-/// fewer ports than this. When a namespace has more Services in a group, the youngest of them are ignored in the plans
-/// of the other Services.
+/// How many Services of one namespace can be in a group, i.e. share a load balancer. No load balancer has so many
+/// ports, so the limit does not restrict a useful group. When a namespace has more Services in a group, the youngest of
+/// them are ignored in the plans of the other Services.
 const GROUP_AT_MOST: usize = 100;
 
 /// Settings of the service controller.
@@ -53,8 +53,8 @@ pub struct ServiceSettings {
     pub cluster_name: String,
     /// Whether a cordon alone makes a node depart. This is the setting `HCLOUD_LOAD_BALANCERS_DEPARTING_CORDONED`.
     pub departing_cordoned: bool,
-    /// Whether orphans (load balancers whose Service does not exist) are deleted after each regular comparison of all
-    /// load balancers. This is the setting `--delete-orphaned-load-balancers`.
+    /// Whether orphans (load balancers whose Service does not exist) are deleted each time after all Services were
+    /// compared with their load balancers. This is the setting `--delete-orphaned-load-balancers`.
     pub delete_orphans: bool,
 }
 
@@ -74,7 +74,7 @@ pub(super) struct ObservedServices {
     pub(super) snapshot: Arc<dyn Snapshot>,
     /// When the cloud answered with the list of all load balancers.
     pub(super) answered: Instant,
-    /// How urgent the API calls for these plans are.
+    /// How urgent the API calls are that read data for the plans.
     pub(super) urgency: Urgency,
     /// Whether the project has a server that is a node of the cluster. A load balancer with such a target proves it. A
     /// list of servers proves it, too, when it was read after the load balancers. `None` means that it is not known.
@@ -94,7 +94,7 @@ pub(super) struct SeenObjects {
     /// still have our finalizer.
     pub(super) services: Vec<Arc<KubeService>>,
     pub(super) nodes: Arc<Vec<Arc<KubeNode>>>,
-    /// The contents of the Secrets that these Services name. Empty when only Services with certain names were selected.
+    /// The contents of the Secrets that the Services name. Empty when only Services with certain names were selected.
     pub(super) tls_secrets: TlsSecrets,
     /// Whether this sync pass compares every Service with its load balancer, including the Services that did not
     /// change. Such a sync pass is made at fixed intervals.
@@ -123,8 +123,8 @@ impl ObservedServices {
     }
 
     /// Reads the additional data that the plans for these Services need before they are carried out. The data come from
-    /// the APIs and not from a cache. Returns `false` when no plan needs more data. When the provider has no servers,
-    /// none are read.
+    /// the APIs and not from a cache. Returns `false` when no plan needs more data. No servers are read when the
+    /// provider has no API for servers.
     pub(super) fn read_needs(
         &mut self,
         apis: &Apis,
@@ -254,8 +254,8 @@ pub(super) fn observe(
     reads: Reads,
 ) -> Result<ObservedServices, CacheError> {
     let all = services.iter().chain(&seen.services);
-    // These Services must be left alone, or could not be read completely. When such a Service shares a load balancer
-    // with other Services, its ports stay there unchanged.
+    // Returns an entry for a Service that must be left alone or that could not be read completely. When such a Service
+    // shares a load balancer with other Services, its ports stay there unchanged.
     let untouched = |service: &Arc<KubeService>| {
         let is_unread = service.too_large().is_some();
         let left =
@@ -393,7 +393,7 @@ pub(super) fn not_known(why: &str) -> CacheError {
     CacheError::Cloud(provider::ProviderError::new(ErrorKind::Other, why))
 }
 
-/// Returns the result of [`cluster`], or an error when the identity of the cluster is not known.
+/// Returns the result of [`cluster`], or an error when the cluster's identity (a UID) is not known.
 pub(super) fn known_cluster(
     apis: &Apis,
     all: &[Arc<AnyService>],
@@ -406,14 +406,15 @@ pub(super) fn known_cluster(
     Ok(cluster)
 }
 
-/// Returns the identity of the cluster, its Services and its nodes. The cluster's name stays empty, because only plans
-/// for Services need it.
+/// Returns what is known about the cluster: its identity (a UID), its Services and its nodes. The cluster's name stays
+/// empty, because only plans for Services need it.
 pub(super) fn cluster(
     apis: &Apis,
     all: &[Arc<AnyService>],
     nodes: &[Arc<KubeNode>],
 ) -> Result<Cluster, CacheError> {
-    // The identity is empty when no Lease has stored it and the Service `default/kubernetes` does not exist.
+    // The identity of the cluster is a UID that a Lease has stored, or else the UID of the Service
+    // `default/kubernetes`. It is empty when there is neither.
     let known = apis.identities(identity_in(all))?.unwrap_or_default();
     let mut cluster = Cluster {
         uid: known.identity,
@@ -447,7 +448,7 @@ pub(super) fn cluster(
             }
             ProviderId::Foreign | ProviderId::Unknown(_) => {}
         }
-        // Only IP addresses are kept. Host names are left out.
+        // From the addresses in a node's status, only IP addresses are used. Host names are left out.
         let ips = node.status.addresses.iter();
         let ips = ips.filter(|address| {
             matches!(address.kind, AddressKind::InternalIP | AddressKind::ExternalIP)

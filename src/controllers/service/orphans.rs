@@ -71,8 +71,8 @@ pub(super) fn find(
         let snapshot = apis.load_balancers(&[], clock::since(begun), urgency)?;
         apis.any_services(clock::since(snapshot.answered))?;
         apis.load_balancer_services(clock::since(snapshot.answered), ReadFrom::Latest)?;
-        // When the cluster has no Services, this process may not have read the nodes yet. The nodes are needed now,
-        // because a target belongs to this cluster only when its server is the server of a node.
+        // When the cluster has no Services, this process may not have read the nodes yet. The nodes are needed now to
+        // find out which targets of a load balancer are servers of this cluster.
         if seen.is_none() {
             seen = Some(apis.nodes.whole(Duration::MAX, ReadFrom::Cache)?);
         }
@@ -111,7 +111,7 @@ fn orphans(
 }
 
 /// Finds, counts and reports the orphans (load balancers whose Service does not exist) after the daemon has compared
-/// all Services. Deletes the orphans when a setting asks for that.
+/// all Services with their load balancers. Deletes the orphans when a setting asks for that.
 pub(super) fn look_after(
     apis: &Apis,
     settings: &ServiceSettings,
@@ -121,7 +121,8 @@ pub(super) fn look_after(
     let age = apis.resync_period(settings.resync_period) / 2;
     let mut left: Vec<ServicePlan> = match find(apis, begun, age, Urgency::CanWait) {
         Ok(orphans) => orphans.into_iter().map(plan).collect(),
-        // The error is only logged, because the search is repeated after the next comparison of all Services.
+        // The error is only logged, because the search is repeated after all Services are next compared with their load
+        // balancers.
         Err(error) => return log::debug!("orphaned load balancers: {error}"),
     };
     if settings.delete_orphans && left.iter().any(|plan| plan.has_writes()) {
@@ -287,8 +288,8 @@ fn make_certain(
     Ok((cluster, orphans))
 }
 
-/// Whether the Service of this load balancer exists after all. This is also true when a new Service with the same name
-/// was created after `cluster` was read.
+/// Reads the Service of this load balancer by its name, and returns whether it exists after all. This is also true when
+/// a new Service with the same name was created after `cluster` was read.
 fn came_up(apis: &Apis, orphan: &Orphan, cluster: &Cluster) -> Result<bool, CacheError> {
     let Some((namespace, name)) = orphan.service.split_once('.') else {
         return Ok(false);

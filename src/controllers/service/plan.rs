@@ -39,8 +39,8 @@ pub type ServicePlan = Plan<ServiceChange, ServiceFacts>;
 pub struct ServiceFacts {
     pub service: Arc<KubeService>,
     pub want: Want,
-    /// The plan that the cloud provider made. Its findings, changes and status were moved from here into the plan of
-    /// the Service.
+    /// The plan that the cloud provider made for the load balancer. Its findings (messages for the operator), changes
+    /// and status were moved from here into the plan of the Service.
     pub cloud: LoadBalancerPlan,
     /// Every write that was made, as JSON. The list is filled only when a person asked for the plans.
     pub made: Vec<Value>,
@@ -69,12 +69,12 @@ pub enum ServiceWrite {
     /// The finalizer is added before anything is created for the Service.
     AddFinalizer,
     SetStatus(Vec<Ingress>),
-    /// The finalizer is removed after the load balancer, so that Kubernetes can delete the Service.
+    /// The finalizer is removed after the load balancer was removed, so that Kubernetes can delete the Service.
     RemoveFinalizer {
         /// Whether this write also empties the status. `false` means that an earlier write has emptied it.
         empties_status: bool,
     },
-    /// This controller stops to manage the Service. The finalizer is removed, and the status stays as it is.
+    /// This controller ends its management of the Service. The finalizer is removed, and the status stays as it is.
     EndManagement,
 }
 
@@ -93,7 +93,7 @@ pub(super) fn plan(observed: &ObservedServices, for_people: bool) -> Vec<Service
     plans
 }
 
-/// Makes the plan for one Service from this snapshot of the load balancers.
+/// Makes the plan for one Service. `snapshot` is the state of the load balancers as the cloud has shown it.
 pub(super) fn plan_for(
     observed: &ObservedServices,
     snapshot: &dyn Snapshot,
@@ -206,11 +206,10 @@ pub(super) fn needs(plans: &[ServicePlan]) -> Needs {
     })
 }
 
-/// Refuses plans when the API token may belong to the wrong project. Such a project has neither the load balancer of
-/// the Service nor the servers of the cluster. A load balancer that is created there would get no traffic. When a
-/// finalizer is removed because no load balancer is found there, the real load balancer stays behind. Therefore a plan
-/// is refused when the project has neither a load balancer of the Service nor a server of the cluster's nodes. When no
-/// node of the cluster runs on a cloud server, this can't be checked.
+/// Refuses plans when the API token may belong to the wrong project, because the project has neither a load balancer of
+/// the Service nor a server of the cluster's nodes. A load balancer that is created in a wrong project would get no
+/// traffic. When a finalizer is removed because no load balancer is found there, the real load balancer stays behind.
+/// When no node of the cluster runs on a cloud server, this can't be checked.
 fn refuse_in_wrong_project(observed: &ObservedServices, plans: &mut [ServicePlan]) {
     let count = observed.cluster.servers.len();
     if count == 0 || observed.has_own_servers != Some(false) {
@@ -287,8 +286,8 @@ pub(super) fn in_turn(provider: &dyn Provider, plans: &mut [ServicePlan]) {
             }
         }
         let new = plan.new_name();
-        // When the name does not come from an annotation, the second Service gets another name by itself, so its plan
-        // is not refused.
+        // Two Services can want a new load balancer of the same name. When the name of the second one does not come
+        // from an annotation, its plan is not refused, because the provider will choose another name for it.
         let is_default = |new: &Sourced<String>| !matches!(new.source, Source::Annotation(_));
         let may_change = new.is_some_and(is_default);
         let new = new.map(|new| (format!("{}: ", new.source), new.value.clone()));
@@ -312,8 +311,9 @@ pub(super) fn in_turn(provider: &dyn Provider, plans: &mut [ServicePlan]) {
 /// finalizer is not ours, because other controllers use a finalizer with the same name. Therefore
 /// `ServicePlan::leave_alone` checks by the labels of the load balancer whether the finalizer is ours.
 pub fn want(service: &KubeService) -> Want {
-    // A Service that has another type now keeps the finalizer. If this controller manages the Service again later, the
-    // finalizer makes it remove the load balancer.
+    // When this controller must not manage a Service, and the Service has another type now but is not being deleted,
+    // the finalizer stays. If the controller manages the Service again later, it sees the finalizer and removes the
+    // load balancer.
     let may_end =
         service.is_of_type_load_balancer() || service.metadata.deletion_timestamp.is_some();
     match service.left_alone {
@@ -416,9 +416,9 @@ impl ServicePlan {
     }
 
     /// Whether a new plan for the Service is made from fresh data in this sync pass. This is so when the plan has a
-    /// write. It is also so when an obstacle (a reason why something can't be done) may be gone, when a missing object
-    /// of an unfinished plan may exist now, or when the management of the load balancer had ended and may have begun
-    /// again.
+    /// write or an obstacle (a reason why something can't be done), when the plan is unfinished, e.g. because an object
+    /// does not exist yet, or when the management of the load balancer has ended. In the last three cases, fresh data
+    /// may show that a write is possible now.
     pub(super) fn is_taken_up(&self) -> bool {
         let outcome = &self.cloud.outcome;
         self.has_writes()
@@ -438,9 +438,9 @@ impl ServicePlan {
         }
     }
 
-    /// Returns the changes in the cloud that can be made now. A change that removes the Service from the load balancer
-    /// which it leaves is not among them until all other changes were made and the status was written. By then, the
-    /// labels of the new load balancer name the Service.
+    /// Returns the changes in the cloud that can be made now. When the Service leaves a load balancer, the change that
+    /// removes it from there is returned only after all other changes were made and the status was written. By then,
+    /// the labels of the new load balancer name the Service.
     pub fn changes_now(&self) -> impl Iterator<Item = &dyn Change> {
         let now = &self.changes[usize::from(self.first_write().is_some())..];
         let leaves = matches!(now, [ServiceChange::Leave(_), ..]);
@@ -472,7 +472,8 @@ impl ServicePlan {
         self.want == Want::Ensure && has_status && lacks
     }
 
-    /// Whether `rests_on_project` can still become `true` after the data that the plan needs were read.
+    /// Whether it can turn out that the plan is right only if the API token belongs to the right project.
+    /// `rests_on_project` decides this when the plan is made again with all the data that it needs.
     fn may_rest_on_project(&self) -> bool {
         let cloud = &self.cloud;
         !cloud.carries_uid && (self.obstacle.is_none() || cloud.needs.services)
@@ -514,8 +515,8 @@ impl ServicePlan {
     }
 }
 
-/// Removes the changes that must not be made while the cluster's identity is not known. Nothing is created, because
-/// a created object would later seem to belong to another cluster. Nothing is deleted, because the object may
+/// Removes the changes that must not be made while the cluster's identity (a UID) is not known. Nothing is created,
+/// because a created object would later seem to belong to another cluster. Nothing is deleted, because the object may
 /// belong to another cluster. A load balancer that carries the UID of its Service is still synced.
 fn without_identity(cloud: LoadBalancerPlan, want: Want) -> LoadBalancerPlan {
     let held = |then: &str| Finding::warning(want.failed(), format!("{NO_IDENTITY}; {then}"));
@@ -553,7 +554,7 @@ impl Write for ServiceChange {
 }
 
 impl ServiceWrite {
-    /// Whether this controller stops to manage the Service with this write.
+    /// Whether this write ends the management of the Service by this controller.
     pub(super) fn ends_management(&self) -> bool {
         matches!(self, ServiceWrite::RemoveFinalizer { .. } | ServiceWrite::EndManagement)
     }

@@ -32,8 +32,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// How many plans a Service gets in one sync pass. For example, the first plan creates a load balancer, the second one
-/// attaches it, and the third one finds nothing left to do. A Service that needs more plans is continued in the next
-/// sync pass. If its plans have written nothing, it counts as failed.
+/// attaches it to the Network, and the third one finds nothing left to do. A Service that needs more plans is continued
+/// in the next sync pass. If its plans have written nothing, it counts as failed.
 const PLANS_AT_MOST: u32 = CONFLICT_TRIES;
 
 /// The controller of Services, with the state that is kept from one sync pass to the next.
@@ -43,14 +43,14 @@ pub struct ServiceController {
     pub(super) agenda: Agenda,
     pub(super) departures: Departures,
     pub(super) admission: Admission,
-    /// The changes that are being made for Services, with one execution for each Service. An execution can continue in
-    /// the next sync pass.
+    /// Makes the changes in the cloud. It has an execution (the changes of one Service) for each Service that is being
+    /// changed. An execution can continue in the next sync pass.
     pub(super) executor: Executor<Work>,
     /// The Services that wait until an execution (the changes of another Service) has ended, because that execution
     /// uses the load balancer or the name that they want.
     pub(super) queued: Vec<Task>,
     pub(super) certificates: CertificateSearch,
-    /// The Services that get no traffic, as the last comparison of all load balancers has shown.
+    /// The Services that get no traffic, as seen when all Services were last compared with their load balancers.
     pub(super) outages: ServiceOutages,
 }
 
@@ -93,8 +93,8 @@ pub(super) struct Task {
     /// first refusal, the servers are read again for the next plan. After the second, the load balancer is created
     /// without the parts that can cause a refusal.
     refused: u32,
-    /// The kind of the changes in the cloud that are being made, which decides the event at their end. `None` when no
-    /// change was begun.
+    /// The kind of the changes in the cloud that are being made. It decides which event is written when the changes
+    /// have ended. `None` when no change was begun.
     kind: Option<ChangeKind>,
     /// The name and the ID of the load balancer that is being changed for the Service.
     balancer: Option<(String, u64)>,
@@ -110,7 +110,7 @@ pub(super) struct Task {
     waits_for: Option<u64>,
 }
 
-/// What an execution works on: the Service, and the plan that contains its changes.
+/// What an execution (the changes of one Service) works on: the Service, and the plan that contains its changes.
 pub(super) struct Work {
     task: Task,
     plan: ServicePlan,
@@ -125,19 +125,21 @@ pub(super) struct Work {
 type Plans = (Option<Arc<ObservedServices>>, Vec<ServicePlan>);
 
 impl ServiceController {
-    /// Returns the tasks of all Services whose changes are being made, or wait for the changes of another Service.
+    /// Returns the tasks of all Services whose changes are being made, or that wait until the changes of another
+    /// Service have ended.
     pub(super) fn tasks(&self) -> impl Iterator<Item = &Task> {
         let executed = self.executor.executions().iter().map(|execution| &execution.subject.task);
         executed.chain(&self.queued)
     }
 
-    /// Returns the UIDs of the Services whose changes are being made, or wait for the changes of another Service.
+    /// Returns the UIDs of the Services whose changes are being made, or that wait until the changes of another Service
+    /// have ended.
     pub(super) fn busy(&self) -> HashSet<&str> {
         self.tasks().map(Task::uid).collect()
     }
 
-    /// Returns the payers (namespaces' shares of API calls) of the Services whose changes are being made, or wait for
-    /// the changes of another Service.
+    /// Returns the payers (namespaces' shares of API calls) of the Services whose changes are being made, or that wait
+    /// until the changes of another Service have ended.
     pub(super) fn payers(&self) -> Vec<Payer> {
         self.tasks().filter_map(|task| task.payer.clone()).collect()
     }
@@ -146,8 +148,8 @@ impl ServiceController {
     ///
     /// An execution is stopped when its Service was changed or deleted. When only nodes, or other Services on the same
     /// load balancer, have changed, it is stopped only if its changes take something away. Those changes may be wrong
-    /// now. For example, a new target may have to be added before an old one is removed, or a target may belong to
-    /// another owner. Changes that only add targets do no harm, and the next plan corrects them.
+    /// now. For example, a new target may have to be added before an old one is removed, or the target that is removed
+    /// may belong to somebody else now. Changes that only add targets do no harm, and the next plan corrects them.
     ///
     /// A waiting Service that has changed leaves the queue, because it may want another load balancer now. It gets a
     /// new plan at once.
@@ -232,8 +234,8 @@ impl ServiceSync<'_> {
         tasks
     }
 
-    /// Puts off the work on these Services, and makes their next plans due at once. Without this, the differences that
-    /// a comparison has found would stay until the next comparison.
+    /// Puts off the work on these Services, and makes their next plans due at once. Otherwise a difference between a
+    /// Service and its load balancer would stay until all Services are next compared with their load balancers.
     fn leave(&mut self, tasks: &[Task]) {
         for task in tasks {
             let object = task.service.object().for_people();
@@ -244,7 +246,8 @@ impl ServiceSync<'_> {
 
     /// Ends tasks that have used all plans which a sync pass allows, or that are not allowed to write any more. A task
     /// that has written nothing counts as failed and is tried again after a wait. Without the wait, it would be tried
-    /// again at once in each sync pass, and no comparison of all Services would count as complete.
+    /// again at once in each sync pass, and the regular comparison of all Services with their load balancers would
+    /// never count as complete.
     fn leave_or_fail(&mut self, tasks: Vec<Task>) {
         let is_closed = self.is_closed;
         let is_left = |task: &Task| is_closed || task.has_changed;
@@ -455,9 +458,9 @@ impl ServiceSync<'_> {
         if self.for_people {
             task.made.extend(result.made.iter().map(|made| made.json()));
         }
-        // A plan that is made from the answer to the creation of a load balancer, and shows that nothing is left to
-        // change there. `None` when nothing was created or when changes are left. A Service that moves gets no such
-        // plan, because the answer does not show the load balancer that the Service leaves.
+        // If the answer to the creation of a load balancer shows that nothing is left to change, this becomes the plan
+        // that was made from that answer. A Service that moves to another load balancer gets no such plan, because the
+        // answer does not show the load balancer that the Service leaves.
         let mut in_order = None;
         if let (End::PlanAgain(Some(shown)), Some(observed)) = (&result.end, observed)
             && !plan.cloud.outcome.moves()
@@ -471,7 +474,8 @@ impl ServiceSync<'_> {
         }
         self.is_closed |=
             matches!(&result.end, End::Failed(error) if error.kind == ErrorKind::Refused);
-        // Some changes were dropped. The Service is planned again before anything that depends on them is written.
+        // Some changes were dropped. Nothing that depends on them, e.g. the status, is written now, and the Service is
+        // planned again.
         if result.is_stopped {
             return Some(task);
         }
@@ -515,7 +519,8 @@ impl ServiceSync<'_> {
     }
 
     /// Ends the work on a Service for which the cloud refused some changes. The status that was planned is still
-    /// written. When the Service moves, its previous load balancer still serves it, and its status stays as it is.
+    /// written. When the Service moves to another load balancer, its previous load balancer still serves it, and its
+    /// status stays as it is.
     fn refused(&mut self, mut task: Task, mut plan: ServicePlan, why: String) -> Option<Task> {
         if !plan.cloud.outcome.moves() {
             match self.write(&mut task, &mut plan) {
@@ -595,7 +600,7 @@ impl ServiceSync<'_> {
 
     fn not_written(&mut self, task: Task, plan: ServicePlan, error: &KubeError) -> Option<Task> {
         if error.is_not_found() {
-            // The Service does not exist any more, so nothing is left to do.
+            // The Service does not exist any more, so it needs no status and no other try.
             task.warn_of_leftover();
             return None;
         }
@@ -713,7 +718,8 @@ impl Task {
     }
 }
 
-/// Stores the ID of this execution for each object in the cloud that its plan claims, i.e. wants to change or create.
+/// Stores the ID of this execution (the changes of one Service) for each object in the cloud that its plan claims, i.e.
+/// wants to change or create.
 fn note(claimed: &mut HashMap<Claim, u64>, execution: &Execution<Work>) {
     claimed.extend(execution.subject.claims.iter().cloned().map(|claim| (claim, execution.id)));
 }

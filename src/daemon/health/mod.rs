@@ -28,7 +28,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 /// How long a controller's thread can show no sign of life before the liveness probe fails. A thread shows a sign of
-/// life when a run of the controller begins, when an API call ends, and when it announces a pause.
+/// life when a run of the controller begins, when an API call ends, and when the thread calls `heartbeat::pause`.
 const SILENCE_LIMIT: Duration = Duration::from_secs(60);
 
 /// The content type of the text format of Prometheus metrics.
@@ -52,8 +52,8 @@ pub struct DaemonHealth {
     lease: Option<Arc<LeaderElection>>,
 }
 
-/// A thread that must show signs of life. Only the thread itself owns its heartbeat. When the thread ends, the
-/// heartbeat is dropped, and the weak reference shows this.
+/// A thread that must show signs of life, and the heartbeat that records them. Only the thread itself owns the
+/// heartbeat. When the thread ends, the heartbeat is dropped, and the weak reference shows this.
 struct Watched {
     name: &'static str,
     heartbeat: Weak<Heartbeat>,
@@ -76,9 +76,9 @@ impl DaemonHealth {
         health
     }
 
-    /// Creates the heartbeat of a new thread, and watches the thread from now on. The thread must pass the heartbeat to
-    /// `heartbeat::install`, and must call `heartbeat::pause` before it pauses. The liveness probe fails when the
-    /// thread is silent for too long or ends.
+    /// Creates the heartbeat of a new thread, which records the thread's signs of life, and watches the thread from now
+    /// on. The thread must pass the heartbeat to `heartbeat::install`, and must call `heartbeat::pause` before it
+    /// pauses. The liveness probe fails when the thread shows no sign of life for too long, or ends.
     pub fn watch(&self, name: &'static str) -> Arc<Heartbeat> {
         let heartbeat = Arc::new(Heartbeat::default());
         let watched = Watched { name, heartbeat: Arc::downgrade(&heartbeat) };

@@ -99,7 +99,8 @@ fn bind(address: SocketAddr) -> io::Result<Vec<TcpListener>> {
     let both = match TcpListener::bind(address) {
         Ok(both) => both,
         Err(error) if error.kind() == ErrorKind::AddrInUse => return Err(error),
-        // The address is free, so the error means that this machine has no IPv6. The server listens on IPv4 only.
+        // No other process uses the port, so the error means that this machine has no IPv6. The server listens on IPv4
+        // only.
         Err(_) => return Ok(vec![TcpListener::bind((Ipv4Addr::UNSPECIFIED, port))?]),
     };
     let port = both.local_addr()?.port();
@@ -166,8 +167,8 @@ fn respond(
     };
     let mut unsent = answer.as_slice();
     while !unsent.is_empty() {
-        // The answer is sent by several writes. One write sends only what fits into the buffer of the socket, and the
-        // metrics can be longer.
+        // One write sends only what fits into the buffer of the socket. A longer answer, e.g. the metrics, needs
+        // several writes.
         stream.set_write_timeout(Some(left(deadline)?))?;
         let count = stream.write(unsent)?;
         unsent = unsent.get(count..).unwrap_or_default();

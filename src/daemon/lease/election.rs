@@ -29,7 +29,8 @@ pub(super) struct Election {
 struct SeenRecord {
     spec: LeaseSpec,
     since: Instant,
-    /// Whether this process had seen the Lease with other content before.
+    /// Whether this content has replaced other content that this process had seen. Such a change shows that the holder
+    /// is alive.
     changed: bool,
 }
 
@@ -86,7 +87,7 @@ impl Election {
     }
 
     /// Returns the content by which this process releases its Lease, or `None` when another process holds the Lease.
-    /// The content has no holder. Its duration is 1 second, because the API server refuses 0.
+    /// The content names no holder, and its `leaseDurationSeconds` is 1, because the API server refuses 0.
     pub(super) fn release(&self, read: &LeaseSpec, now: Moment) -> Option<LeaseSpec> {
         (read.holder == self.identity).then(|| LeaseSpec {
             holder: String::new(),

@@ -21,9 +21,9 @@ pub struct LeaseSettings {
     /// The value that this process writes as `leaseDurationSeconds`. It is never shorter than `lease_duration`, except
     /// in tests.
     pub lease_seconds: u32,
-    /// How long a second of `leaseDurationSeconds` lasts. It is a real second, except in tests that let the clock run
-    /// faster. These tests shorten the times of the Lease less than other times, because renewing the Lease takes some
-    /// real time.
+    /// How long a second of `leaseDurationSeconds` lasts for this process. It is a real second, except in tests that
+    /// let the clock run faster. In such tests it is shorter, but at least a tenth of a real second, because renewing
+    /// the Lease takes some real time.
     pub second: Duration,
     /// How long this process can be the leader after a renewal. This time begins just before the request of the renewal
     /// is sent.
@@ -63,7 +63,7 @@ pub struct LeaderElection {
     /// Returns the present time by both clocks. It is [`Moment::now`], except in tests.
     clock: Box<dyn Fn() -> Moment + Send + Sync>,
     pub(super) leadership: Mutex<Leadership>,
-    /// Whether another process held the Lease at the last try to get it.
+    /// Whether another process held the Lease when this process last tried to get it.
     pub(super) is_standby: AtomicBool,
     /// The client of the Robot web service for dedicated servers. When Robot refuses a login, the time of the refusal
     /// is written into the Lease. The next leader then waits before it logs in, so that a restart does not cause
@@ -83,7 +83,8 @@ pub(super) enum Leadership {
         renewed: Moment,
     },
     Lost,
-    /// The wait for the Lease has ended in this way. This process has never been the leader, and it does not try again.
+    /// This process waited for the Lease and did not become the leader. The value says how the wait ended. The process
+    /// does not try again.
     Refused(Acquired),
 }
 
@@ -192,8 +193,9 @@ impl LeaderElection {
         let (write, lease) = (self.settings.write_timeout, self.settings.lease_duration);
         match self.now().since(renewed) {
             Some(since) if fits(since, write, lease) => MayWrite::Pass,
-            // The Lease could expire before the write ends, or a clock was changed. Another process may already be the
-            // leader. Only the next renewal shows whether this process still holds the Lease.
+            // The Lease could expire before the write ends. Or the monotonic clock and the wall clock show different
+            // times since the renewal, e.g. after the machine was suspended. Another process may already be the leader,
+            // and only the next renewal shows whether this process still holds the Lease.
             Some(_) | None => MayWrite::Wait,
         }
     }
@@ -264,8 +266,8 @@ fn fits(since_renewal: Duration, write_timeout: Duration, lease_duration: Durati
     since_renewal.saturating_add(write_timeout) <= lease_duration
 }
 
-/// Returns a new identity of the form `<hostname>_<uuid>`, which Kubernetes components use as well. Each call returns
-/// another identity, so that a daemon after its restart is another candidate.
+/// Returns a new identity in the form `<hostname>_<uuid>`, which is also the form that Kubernetes components use. Each
+/// call returns another identity, so that a daemon after its restart is another candidate.
 pub fn identity() -> String {
     format!("{}_{}", hostname(), uuid(clock::random(), clock::random()))
 }
@@ -352,16 +354,16 @@ mod tests {
             let sent = now();
             pass_time(&clock, monotonic_s, wall_s);
             assert_eq!(lease.answer(), expected, "{name}");
-            // The answer to a renewal that was sent before the clocks changed arrives now. Such a late answer must not
-            // change whether a write may start.
+            // A renewal was sent before the time of this case passed, and its answer arrives only now. Such a late
+            // answer must not change whether a write may start.
             lease.renewed(sent);
             assert_eq!(lease.answer(), expected, "{name}");
             assert!(!lease.is_lost(), "{name}: leadership does not end with it");
         }
         lease.renewed(now());
         assert_eq!(lease.pass("a write"), Ok(()));
-        // The wall clock shows 60 s more, as after the machine was suspended. A write now waits until the next renewal,
-        // and is allowed after it.
+        // The wall clock moves on by 60 s and the monotonic clock does not, as when the machine was suspended. A write
+        // now waits until the next renewal, and is allowed after it.
         pass_time(&clock, 0, 60);
         let waiting = std::thread::spawn({
             let lease = Arc::clone(&lease);

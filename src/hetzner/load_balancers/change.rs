@@ -61,9 +61,9 @@ macro_rules! actions {
     };
 }
 
-// The property `FollowsAtOnce` allows a change to be sent while the action of the change before it still runs.
-// `RemoveTarget` lacks this property. The change before it can add the target that replaces the removed target, and
-// this addition must end first.
+// A change with the property `FollowsAtOnce` can be sent while the action of the previous change still runs.
+// `RemoveTarget` does not have this property: the previous change can be the addition of the target that replaces the
+// removed one, and this addition must end first.
 actions! {
     Create: "create";
     Edit: "edit";
@@ -96,11 +96,12 @@ pub(super) enum Purpose {
     /// The Service gives up a load balancer that is not deleted. The write is not made when the load balancer has got a
     /// new port or target since it was read for the plan.
     Release,
-    /// The load balancer belongs to no Service. When the write turns out not to be allowed any more, the result is an
-    /// error. If there were a Service, the Service would be planned again instead.
+    /// The load balancer belongs to no Service. For a load balancer of a Service, a write that is not allowed any more
+    /// leads to a new plan for the Service. Here the result is an error instead.
     Orphan,
-    /// The write removes a target, and all other existing targets are removed as well. So that the load balancer does
-    /// not lose all targets, the write is made only after a new target was added.
+    /// The write removes a target, and the plan keeps none of the existing targets. If the API has refused a new
+    /// target, the write is made only if another new target was added. So the load balancer is not left without
+    /// targets.
     LastTarget,
     /// The write uploads the last certificate of a plan. After this write all certificates are read again, because
     /// changes of ports need the IDs of the uploaded certificates.
@@ -330,7 +331,7 @@ impl BalancerChange {
             (BalancerAction::CreateCertificate, ..) if self.purpose == Purpose::LastUpload => {
                 Applied::LookAgain(None)
             }
-            // The next change does not wait for the issuance of the certificate, which may take minutes. A later read
+            // The next change does not wait for the issuance of the certificate, which can take minutes. A later read
             // of the certificate shows whether it was issued.
             (BalancerAction::CreateCertificate, ..) => Applied::Done,
             (action, _, running) if action.is(ReadAgain) => Applied::LookAgain(running),
@@ -411,9 +412,9 @@ impl BalancerChange {
         ];
         let has_parts = self.parts() != (0, 0);
         let CloudFailure { code, fields, .. } = failed;
-        // The names of fields in the API's errors are paths such as `services[0].http.certificates`. The names of
-        // limits begin with `load_balancer_`, e.g. `load_balancer_targets`. The parts of the path, without this prefix,
-        // are looked up in `FIELDS`.
+        // A field in the API's error is a path such as `services[0].http.certificates`, or the name of a limit such as
+        // `load_balancer_targets`. The path is split into names. Each name, or the limit without `load_balancer_`, is
+        // looked up in `FIELDS`.
         let of_a_part = |field: &String| {
             let mut names = field.split(['.', '[', ']']);
             names.any(|name| FIELDS.contains(&name.strip_prefix("load_balancer_").unwrap_or(name)))
@@ -486,7 +487,7 @@ impl BalancerChange {
     }
 }
 
-/// The fields of the API's answer to a write that this program reads.
+/// The API's answer to a write, with only the fields that this program reads.
 #[derive(Deserialize)]
 struct WriteAnswer {
     #[serde(default)]
@@ -533,7 +534,7 @@ impl provider::Change for BalancerChange {
             let (body, key) = (&mut change.request.body, pair.key.expose());
             body.insert("certificate".to_owned(), json!(pair.chain));
             body.insert("private_key".to_owned(), json!(key));
-            // Each line of the key is hidden separately, because an error text from the API may repeat only a part of
+            // Each line of the key is hidden separately, because an error text from the API can repeat only a part of
             // the key.
             let is_long = |line: &&str| line.len() >= SHORTEST_KEY_LINE;
             secrets.extend(key.lines().filter(is_long).map(Secret::new));

@@ -1,5 +1,6 @@
-//! Checks before a load balancer is changed. They find more ports or certificates than the type of the load balancer
-//! allows. They also find targets whose nodes have provider IDs of the other profile (`ccm-from-scratch` or `hcloud`).
+//! Checks before a load balancer is changed. They report when a Service needs more ports or certificates than the type
+//! of the load balancer allows. They also report when a target is a node whose provider ID has the form of the profile
+//! with which this program does not run. The two profiles are `ccm-from-scratch` and `hcloud`.
 
 use super::annotations;
 use super::annotations::parser::AnnotationParser;
@@ -11,9 +12,10 @@ use super::ownership::labels::Labelled;
 use crate::provider::{Finding, InstanceId, Reason};
 use std::collections::BTreeSet;
 
-/// Returns why the load balancer must not be changed: one of its targets is a node with a provider ID of the other
-/// profile (`ccm-from-scratch` or `hcloud`). This program manages only nodes of its own profile, so it would remove
-/// this target. When it was started with the wrong profile by mistake, the traffic must not stop.
+/// Returns why the load balancer must not be changed: one of its targets is a node with a provider ID of the profile
+/// (`ccm-from-scratch` or `hcloud`) with which this program does not run. This program manages only nodes of its own
+/// profile, so it would remove the target. If somebody started it with the wrong profile by mistake, this would stop
+/// the traffic.
 pub(super) fn serves_other_profile(context: &PlanContext, balancer: Labelled) -> Option<String> {
     let own = context.project.profile;
     let other = own.other();
@@ -32,8 +34,8 @@ pub(super) fn serves_other_profile(context: &PlanContext, balancer: Labelled) ->
     ))
 }
 
-/// Returns the type that the load balancer should have: the type in the settings, else the present type, else the
-/// smallest type. A type that does not exist is reported.
+/// Returns the type that the load balancer should have. This is the type in the annotation `type` or in the environment
+/// variable with its default, else the present type, else the smallest type. A type that does not exist is reported.
 pub(super) fn kind<'a>(
     parser: &mut AnnotationParser,
     context: &PlanContext<'a>,
@@ -44,8 +46,8 @@ pub(super) fn kind<'a>(
     let wanted = match (desired.kind(), has) {
         (Some(wanted), _) => wanted.value.as_str(),
         (None, Some(has)) => has.name.as_str(),
-        // No load balancer is created when the Service asks for one of another owner, or when no Service of the group
-        // decides about settings. So no type is needed.
+        // No load balancer is created, and so no type is needed, in two cases: the Service asks for an external load
+        // balancer (one that somebody else made), or no Service decides about the settings of the shared load balancer.
         (None, None) if context.group.is_external() || context.group.has_no_decider() => {
             return None;
         }
@@ -58,7 +60,8 @@ pub(super) fn kind<'a>(
             USUAL_TYPE
         }
     };
-    // The list of types is `None` when a manifest is checked without the API.
+    // The list of types is `None` when annotations are checked without the API, for example by `ccm lint` without an
+    // API token.
     let types = context.observed.types.as_deref();
     let is_it = |kind: &&BalancerType| kind.name == wanted;
     let found = || types?.iter().find(is_it);

@@ -49,8 +49,7 @@ use serde_json::{Value, json};
 pub(super) struct Leaving {
     pub(super) changes: Vec<Box<dyn provider::Change>>,
     pub(super) claims: Vec<Claim>,
-    /// Whether there is another load balancer that belongs to the Service or has ports of it, and that the Service must
-    /// leave.
+    /// Whether the Service has another load balancer, or ports on another load balancer, that it must leave.
     pub(super) is_any: bool,
 }
 
@@ -84,13 +83,14 @@ pub(super) fn leave_others(
     leaving
 }
 
-/// Adds changes to a plan for a Service that can't have what it asks for. They take the Service off its unused load
-/// balancers. A load balancer is unused when two conditions are true: the Service does not ask for it, and the status
-/// names another load balancer or has no address yet. When the status has only a host name, it is not known which load
-/// balancer serves the Service, so none counts as unused.
+/// Adds changes to a plan for a Service that can't have what it asks for. These changes take the Service off its unused
+/// load balancers. A load balancer is unused when two conditions are true: the Service does not ask for it, and the
+/// status names another load balancer or has no address yet. When the status has only a host name, it is not known
+/// which load balancer serves the Service, so none counts as unused.
 ///
-/// `there` is the load balancer that the Service asks for. When there are unused load balancers, the plan is not
-/// refused, and the reason for the refusal is only reported. The next plan, without unused load balancers, is refused.
+/// `there` is the load balancer that the Service asks for. A refused plan can't make changes. So when there are unused
+/// load balancers, the plan becomes one that takes the Service off them, and the reason for the refusal is only
+/// reported.
 pub(super) fn leave_unused(
     mut plan: LoadBalancerPlan,
     context: &PlanContext,
@@ -136,7 +136,7 @@ fn unused<'a>(
     if !(is_named || service.addresses.is_empty()) || all().any(is_of_other_profile) {
         return Vec::new();
     }
-    // The settings can leave all addresses of a load balancer out of the status. A status without addresses then does
+    // Annotations can leave all addresses of a load balancer out of the status. A status without addresses then does
     // not show that the load balancer is unused.
     let would_be_named = |balancer: Labelled| !status::ingress(&balancer, desired).is_empty();
     let is_unused = |balancer: &Labelled| {
@@ -217,8 +217,8 @@ pub(super) fn take_off(
 struct TakenOff<'a> {
     context: &'a PlanContext<'a>,
     balancer: Labelled<'a>,
-    /// Whether no other Service uses the load balancer. A Service also counts as a user when a user has ended its
-    /// management (`ccm lb release`), because its ports stay.
+    /// Whether no other Service uses the load balancer. A Service whose management was ended (`ccm lb release`) still
+    /// uses the load balancer, because its ports stay.
     is_last: bool,
     /// Whether the load balancer stays in the project without ports, so that a later Service can use it. The annotation
     /// `keep` of its Service asked for this.

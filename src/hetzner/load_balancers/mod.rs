@@ -9,7 +9,7 @@
 //! | `plan` | makes the plan for one Service, in several stages |
 //! | `settle` | finds the Service's load balancer and its ports there, or the load balancer on which the Service must stay for now |
 //! | `leave` | takes a Service off a load balancer, which is then deleted, released, or kept by other Services |
-//! | `checks` | reports more ports or certificates than the API allows, and targets of the other profile |
+//! | `checks` | reports too many ports or certificates for the type of the load balancer, and nodes of the other profile among the targets |
 //! | `causes` | finds out why a health check fails, and what to do about it |
 //! | `observe` | reads load balancers and related objects |
 //! | `diff/` | compares a load balancer with its desired state; the result is the ordered changes |
@@ -33,7 +33,7 @@
 //! | `ownership/certificates` | who owns a certificate |
 //! | `ownership/names` | the names of load balancers and certificates, and the form of label values |
 //! | `ownership/context` | the settings and the objects from which plans are made |
-//! | `annotations/` | the table of annotations, which the parser, `inspect` and `ccm help annotations` use |
+//! | `annotations/` | the table of annotations, which the parser, `ccm explain` and `ccm help annotations` use |
 //! | `annotations/parser`, `annotations/values` | parses the annotations of one Service, and reports all mistakes in them |
 //! | `model/` | load balancers in the form of the API's JSON; `listener` has a table of the fields of a port |
 //!

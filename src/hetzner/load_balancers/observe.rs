@@ -68,8 +68,9 @@ pub(in crate::hetzner) fn observe(
         snapshot.observed.certificates = Some(api.list("", urgency)?);
     }
     let needs_primary_ips = |service: &&Service| match urgency {
-        // The user who asked for this plan is told when an existing load balancer does not have a Primary IP that the
-        // Service asks for. So the Primary IPs are read even when the load balancer exists.
+        // A user asked for this plan with a command. The plan then also says when an existing load balancer does not
+        // have the Primary IP that the Service asks for. So the Primary IPs are read even when the load balancer
+        // exists.
         Urgency::Asked => primary_ips::asks(service),
         _ => needs_primary_ips(&snapshot, service),
     };
@@ -98,8 +99,8 @@ fn needs_types(snapshot: &BalancerSnapshot, service: &Service) -> bool {
 }
 
 /// Returns the load balancer of a Service that has exactly one and uses it alone. `None` for every other Service,
-/// because it may need a new load balancer. Services that ask for a shared load balancer, or for one that another owner
-/// made, are among these.
+/// because it may need a new load balancer. This includes each Service that asks for a shared load balancer or for an
+/// external one (one that somebody else made).
 fn own<'a>(snapshot: &'a BalancerSnapshot, service: &Service) -> Option<Labelled<'a>> {
     let found = snapshot.balancers().may_be_of(service);
     let found: Vec<Labelled> =

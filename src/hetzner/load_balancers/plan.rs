@@ -58,8 +58,10 @@ impl BalancerSnapshot {
         for balancer in owned(balancers, service, cluster).filter(is_managed) {
             include(&mut plan, balancer, cluster);
             let ownership = balancer.ownership;
-            // On a load balancer of another owner, a port whose label was removed is recognised only by the Service's
-            // status. So the status is emptied only when a label with the Service's UID still exists.
+            // The changes of this plan remove the Service's ports. On an external load balancer (one that somebody else
+            // made), a port without a label is recognised only by the address in the Service's status. If the status
+            // were emptied, a later attempt could not find such a port. So the status is emptied only when a label has
+            // the Service's UID.
             if ownership.external.is_some() && ownership.carries(service) {
                 plan.status = Some(Vec::new());
             }
@@ -93,8 +95,8 @@ impl BalancerSnapshot {
         plan
     }
 
-    /// Returns an empty plan, to which the callers add changes, and the context for these changes. The callers end the
-    /// use of a load balancer or its management. They need no nodes, so the context has none.
+    /// Returns an empty plan, and the context for its changes. The callers add the changes that take the Service off
+    /// its load balancers or end their management. Such changes need no nodes, so the context has none.
     fn end<'a>(
         &'a self,
         service: &'a Service,
@@ -108,7 +110,7 @@ impl BalancerSnapshot {
         (plan, context)
     }
 
-    /// Returns the plan that makes the Service the owner of this load balancer, and gives the load
+    /// Returns the plan that makes the Service the owner of the load balancer with the ID `id`, and gives the load
     /// balancer its desired state.
     pub(super) fn plan_given(&self, id: u64, of: ServiceInput) -> LoadBalancerPlan {
         let refuse = |why| {
@@ -189,8 +191,8 @@ impl<'a> Settled<'a> {
         let shown = || serving().map(|balancer| status::for_people(balancer, context.cluster));
         plan.found = plan.found.or_else(shown);
         plan = refused(plan, parser, reason);
-        // Even when the plan is refused, the IP mode in the status is set to `Proxy` if this is necessary. Otherwise a
-        // user could prevent this mode by an invalid annotation.
+        // When somebody else has ports on the load balancer, the IP mode in the status is set to `Proxy` even when the
+        // plan is refused. Otherwise a user could prevent this mode by an invalid annotation.
         if desired.in_status.is_by_proxy {
             plan.status = status::by_proxy(context.service, context.balancers, context.cluster);
         }
@@ -221,7 +223,8 @@ impl<'a> Settled<'a> {
         }
     }
 
-    /// Returns the changes and what follows after them. Also fills the other fields of `plan`.
+    /// Returns the changes of the plan, and what is done after them, e.g. that the Service leaves another load
+    /// balancer. Also writes the status of the Service, the compared fields and other data into `plan`.
     fn outcome(
         &mut self,
         found: &FoundBalancer<'a>,
@@ -252,8 +255,8 @@ impl<'a> Settled<'a> {
         plan.claims.extend(others.claims);
         plan.carries_uid |= others.is_any;
         let moves = !others.changes.is_empty();
-        // While the Service moves to a new load balancer, and the new one can't serve it yet, the old one still does.
-        // So the status keeps the addresses of the old load balancer.
+        // While the Service moves to a new load balancer that can't serve it yet, the old load balancer still serves
+        // it. So the status keeps the addresses of the old one.
         if let Some(there) = there.filter(|_| !(moves && waits)) {
             plan.status = Some(status::wanted(&there, &self.desired, context));
         }
@@ -282,8 +285,9 @@ impl<'a> Settled<'a> {
         })
     }
 
-    /// Returns the differences between the load balancer and its desired state. When the Service can have none of its
-    /// ports on a load balancer of another owner, the second value has the changes that take the Service off it.
+    /// Returns the differences between the load balancer and its desired state. The second value is for an external
+    /// load balancer (one that somebody else made) on which the Service can have none of its ports. It has the changes
+    /// that take the Service off this load balancer.
     fn differences(
         &mut self,
         found: &FoundBalancer<'a>,
@@ -305,8 +309,9 @@ impl<'a> Settled<'a> {
             (FoundBalancer::Own(balancer) | FoundBalancer::Adopted(balancer), None)
                 if self.desired.ports.is_empty() =>
             {
-                // The Service has no port on this load balancer of another owner. If its nodes were targets, they would
-                // get the traffic of other owners' ports. So the Service is taken off.
+                // The Service has no port on this external load balancer (one that somebody else made). If the
+                // Service's nodes were targets there, they would get only the traffic of other people's ports. So the
+                // Service is taken off the load balancer.
                 let why = "none of its ports can be used there";
                 (diff.found, take_off(&self.context, *balancer, why))
             }
@@ -319,8 +324,8 @@ impl<'a> Settled<'a> {
     }
 }
 
-/// Returns what happens after the changes of the plan. When the Service moves to another load balancer, it leaves the
-/// old one only after the new one was changed.
+/// Returns what is done after the changes of the plan, e.g. that the Service is planned again. When the Service moves
+/// to another load balancer, it leaves the old one only after the changes of the new one.
 fn make_before_break(
     moves: bool,
     leaves: Vec<Box<dyn provider::Change>>,

@@ -25,7 +25,7 @@ use crate::provider::{Finding, Needs, Reason, ServiceInput};
 pub(super) struct Settled<'a> {
     pub(super) parser: AnnotationParser<'a>,
     pub(super) context: PlanContext<'a>,
-    /// What the Service asks for. Ports that it can't have, because they belong to other Services or owners, are left
+    /// What the Service asks for. Ports that it can't have, because other Services or somebody else have them, are left
     /// out.
     pub(super) desired: Desired,
     pub(super) needs: Needs,
@@ -108,7 +108,8 @@ impl BalancerSnapshot {
 }
 
 /// Removes from `desired` the ports that the Service can't have on the load balancer in `found`, because other Services
-/// or owners have them. When the Service must rather stay on its present load balancer, returns `Unsettled::Stays`.
+/// or somebody else have them. When the Service must therefore stay on its present load balancer, returns
+/// `Unsettled::Stays`.
 fn settle_ports<'a>(
     parser: &mut AnnotationParser,
     context: &PlanContext<'a>,
@@ -136,9 +137,9 @@ fn settle_ports<'a>(
     }
     let wanted = desired.ports.len();
     let blocked = leave_out_taken(parser, context, &mut desired.ports, there);
-    // A port of the Service was refused, because it belongs to another owner on the same address. Without the IP mode
-    // `Proxy`, kube-proxy would still send traffic of the cluster for this port to the Service, and not to the owner of
-    // the port.
+    // A port of the Service was refused, because the port belongs to somebody else on the same load balancer. Without
+    // the IP mode `Proxy`, kube-proxy would still send the cluster's own traffic for this port to the Service, and not
+    // to the owner of the port.
     desired.in_status.is_by_proxy |= desired.ports.len() < wanted;
     match blocked.filter(|_| stays.is_none()) {
         None => Ok(found),
@@ -164,9 +165,9 @@ fn needs(
     Needs { servers, services, project: false }
 }
 
-/// Returns the load balancer on which the Service stays because it is not allowed to use the one that it asks for. Its
-/// address is in the Service's status. Its labels say that the Service uses it alone, shares it, or uses it as a load
-/// balancer of another owner.
+/// Returns the load balancer on which the Service stays because it is not allowed to use the one that it asks for. The
+/// status of the Service has an address of this load balancer. Its labels say that the Service uses it alone, shares
+/// it, or uses it as an external load balancer (one that somebody else made).
 fn stays_meanwhile<'a>(context: &PlanContext<'a>) -> Option<Stays<'a>> {
     let why = context.group.refused.as_ref()?;
     let mut owned = owned(context.balancers, context.service, context.cluster);

@@ -1,5 +1,5 @@
-//! Answers what the controller asks about a snapshot of load balancers: the plan for a Service, the health of targets,
-//! orphans, and more.
+//! Implements the questions that the controller of Services asks about a snapshot of load balancers, for example for
+//! the plan of a Service, the health of targets, and orphans.
 
 use super::change::Purpose;
 use super::desired::uploads::shown;
@@ -24,7 +24,8 @@ impl provider::Snapshot for BalancerSnapshot {
         let observed = &self.observed;
         let certificates = observed.certificates.as_ref().map(Vec::len);
         let primary_ips = observed.primary_ips.as_ref().map(Vec::len);
-        // The list of certificates is counted twice, because the search for unused certificates reads the list again.
+        // This counts the API calls that are needed to read the snapshot again. The certificates are counted twice,
+        // because the search for unused certificates reads their list once more.
         let lists = [Some(observed.balancers.len()), certificates, certificates, primary_ips];
         lists.into_iter().flatten().map(pages::calls).sum()
     }

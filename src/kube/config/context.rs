@@ -29,7 +29,8 @@ pub struct Options {
     pub kubeconfig: Vec<PathBuf>,
     /// The name of the context in `--context`.
     pub context: Option<String>,
-    /// The value of `--master`. This address replaces the address in the kubeconfig or in the pod.
+    /// The value of `--master`. This address is used instead of the address in the kubeconfig or in the environment of
+    /// the pod.
     pub master: Option<String>,
     /// The values of `$KUBERNETES_SERVICE_HOST` and `$KUBERNETES_SERVICE_PORT`.
     pub service: Option<(String, String)>,

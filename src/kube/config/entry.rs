@@ -141,8 +141,9 @@ impl<T> KubeconfigEntry<T> {
         format!("{}: {field}: {why}", self.place())
     }
 
-    /// Returns the PEM text of the field `FIELD-data`. When this field is not set, `path` is the path of a file, and
-    /// the content of the file is returned. Returns `None` when neither of the two is set.
+    /// Returns a PEM text. It is the decoded value `data` of the field with the suffix `-data`, e.g. `client-key-data`.
+    /// When that field is not set, it is the content of the file `path`, which is the value of the field without the
+    /// suffix. Returns `None` when neither of the two fields is set.
     pub(super) fn pem(
         &self,
         field: &str,

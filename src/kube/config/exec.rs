@@ -82,7 +82,7 @@ impl Plugin {
         })
     }
 
-    /// Runs the program and keeps the credentials or the failure.
+    /// Runs the plugin's program and stores the credentials that it printed, or the failure.
     fn run(&self, held: &mut HeldCredentials) {
         let printed = self.program.run(self.time_limit);
         held.runs += 1;
@@ -128,7 +128,8 @@ fn lead(end: Timestamp) -> Duration {
 }
 
 impl Issuer for Plugin {
-    /// Returns the stored credentials. Runs the program first when there are none or when it is time to renew them.
+    /// Returns the stored credentials. If there are none or if it is time to renew them, the plugin's program is run
+    /// first.
     fn current(&self) -> Result<http::Credentials, String> {
         let mut held = lock(&self.held);
         let is_due = held.good(clock::timestamp()).is_none_or(|(_, is_due)| is_due);
@@ -144,8 +145,9 @@ impl Issuer for Plugin {
         }
     }
 
-    /// Called after the API server has refused credentials. If they are still the stored credentials, they are dropped
-    /// and the program runs again. If not, they were already replaced and nothing is done.
+    /// Called after the API server has refused the credentials with this sequence number. If these credentials are
+    /// still stored, they are dropped and the plugin's program runs again. If others are stored by now, nothing is
+    /// done.
     fn refused(&self, number: u64) {
         let mut held = lock(&self.held);
         let is_refused = |it: &mut PluginCredentials| it.issued.number == number;
@@ -167,7 +169,8 @@ struct ExecCredential {
     status: Option<Status>,
 }
 
-/// A token, a client certificate with its key, or both. Empty fields count as missing.
+/// The field `status` of the object that a plugin prints. It contains a token, a client certificate with its key, or
+/// both. Empty fields count as missing.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Status {
@@ -314,8 +317,8 @@ impl Program {
             .env("KUBERNETES_EXEC_INFO", &self.info)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            // The program's standard error can contain a secret. When our standard error is a terminal, the user sees
-            // it. Otherwise it is discarded, so that no log contains the secret.
+            // The program's standard error can contain a secret. When our standard error is a terminal, the program's
+            // standard error goes to this terminal. Otherwise it is discarded, so that no log contains the secret.
             .stderr(if std::io::stderr().is_terminal() { Stdio::inherit() } else { Stdio::null() })
             // The program gets a process group of its own. Ending the group then also ends the processes that
             // the program started.
@@ -389,8 +392,8 @@ fn version(text: Option<&str>) -> Result<&'static str, String> {
     }
 }
 
-/// Returns an error when the kubeconfig says that the program needs a standard input, because here programs
-/// never get one.
+/// Returns an error when the kubeconfig says that the plugin's program needs a standard input, because plugins get no
+/// standard input here.
 fn check_interactive(mode: Option<&str>, version: &str) -> Result<(), String> {
     match mode {
         Some("Never" | "IfAvailable") => Ok(()),

@@ -123,8 +123,8 @@ mod tests {
     use std::os::unix::fs::symlink;
     use std::time::Duration;
 
-    /// Mounts a service account as the kubelet does. The files are in a folder of their own, and a link to this folder
-    /// is renamed over the link to the previous folder.
+    /// Writes the files of a service account like a kubelet that updates a mounted volume. The files are in a new
+    /// folder, and a link to this folder replaces the link to the previous folder.
     fn mount(folder: &Path, version: &str, authority: &Authority, token: &str) {
         let files = folder.join(version);
         fs::create_dir(&files).unwrap();

@@ -68,7 +68,8 @@ pub(super) fn target(name: &str, answers: &[Answer]) -> Step {
     step_of(name, answers, true, true)
 }
 
-/// Returns a change that removes the last target, and therefore needs another target to be added first.
+/// Returns a change that removes the last target of a load balancer. The executor drops it when no other target could
+/// be added before it.
 pub(super) fn last(name: &str, answers: &[Answer]) -> Step {
     Step { needs_another: true, ..step(name, answers) }
 }
@@ -93,7 +94,7 @@ impl Deref for Fake {
 
 impl Fake {
     /// Makes all changes of these lists, and returns when all have ended. Each list contains the changes of one object.
-    /// Returns one execution for each list, in the same order.
+    /// Returns the outcome for each list as an [`Execution`], in the same order.
     pub(super) fn run(&self, lists: Vec<Vec<Step>>) -> Vec<Execution<usize>> {
         self.run_with(lists, 4)
     }
@@ -106,8 +107,8 @@ impl Fake {
         self.executor(lists).run(self, concurrency)
     }
 
-    /// Returns an executor with the changes of these lists. Each list contains the changes of one object. The index of
-    /// the list is the `subject` of the execution.
+    /// Returns an executor with the changes of these lists. Each list contains the changes of one object. The `subject`
+    /// of each object is the index of its list, so that a test recognises the object.
     pub(super) fn executor(&self, lists: Vec<Vec<Step>>) -> Executor<usize> {
         let mut executor = Executor::new("test");
         for (place, steps) in lists.into_iter().enumerate() {
@@ -117,8 +118,8 @@ impl Fake {
         executor
     }
 
-    /// Makes the changes of these lists with an executor of [`Executor::in_turn`], and returns when all have ended.
-    /// Each list comes with the time by which its first change must be sent.
+    /// Makes the changes of these lists with an executor that [`Executor::in_turn`] creates, and returns when all have
+    /// ended. Each list comes with the time by which its first change must be sent.
     pub(super) fn run_in_turn(
         &self,
         lists: Vec<(Option<Instant>, Vec<Step>)>,

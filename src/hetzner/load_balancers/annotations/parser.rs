@@ -33,8 +33,9 @@ pub(crate) struct AnnotationParser<'a> {
     seen: HashSet<String>,
     /// Whether several Services share the load balancer.
     pub(crate) is_shared: bool,
-    /// The problems because of which the settings of the load balancer that do not belong to a single port are not
-    /// changed. They are collected here only when several Services share the load balancer.
+    /// The problems with settings of the load balancer that do not belong to a single port. While there are such
+    /// problems, these settings are not changed. They are collected here only when several Services share the load
+    /// balancer.
     pub(crate) whole_problems: Vec<String>,
     /// The advice what to do about a problem in `problems`, when the text of the problem does not contain it.
     pub(crate) fix: Option<String>,
@@ -110,10 +111,11 @@ impl<'a> AnnotationParser<'a> {
     }
 
     /// When Services share a load balancer, replaces this Service's own values of the annotations that do not belong to
-    /// a single port. The new values come from the Services in `deciders`, which are sorted by age: for each
-    /// annotation, the oldest of them that has it decides. On an external load balancer (one that another owner made),
-    /// the Service keeps its own values of the annotations about targets. `why_not` says why a value of this Service
-    /// has no effect when no Service in `deciders` has the annotation.
+    /// a single port. For each annotation, the new value comes from the oldest Service in `deciders` that has the
+    /// annotation. `deciders` are the Services whose annotations decide, sorted by age. On an external load balancer
+    /// (one that somebody else made), the Service keeps its own values of the annotations about targets. `why_not` is
+    /// for messages. It says why a value of this Service has no effect when no Service in `deciders` has the
+    /// annotation.
     pub(crate) fn join(&mut self, deciders: &[&'a Service], is_external: bool, why_not: &str) {
         let service = self.service;
         let of_targets = [a::NODE_SELECTOR.name, a::USE_PRIVATE_IP.name, a::DEPARTING_DELAY.name];
@@ -185,9 +187,9 @@ impl<'a> AnnotationParser<'a> {
         if self.is_shared { self.whole_problems.push(problem) } else { self.problem(problem) }
     }
 
-    /// Reports why the Service stays on its present load balancer although it asks for another one. When other Services
-    /// decide about the settings of the present load balancer, this is reported as a problem with these settings. The
-    /// plan for this Service then changes only ports.
+    /// Reports why the Service stays on its present load balancer although its annotations ask for another one. With
+    /// `others_decide`, annotations of other Services decide about the settings of the present load balancer. In this
+    /// case, the plan for this Service changes only ports.
     pub(crate) fn stays(&mut self, why: Finding, others_decide: bool) {
         if others_decide {
             self.whole_problem(why.text().into_owned())
@@ -217,8 +219,8 @@ impl<'a> AnnotationParser<'a> {
         }
     }
 
-    /// Whether fewer problems were found than are reported at most, so that the text of another problem would still be
-    /// reported.
+    /// Whether the text of one more problem would be reported. No more texts are reported when there are already
+    /// `SAID_AT_MOST` problems.
     pub(crate) fn has_room(&self) -> bool {
         self.problems.len() < SAID_AT_MOST
     }
@@ -267,8 +269,8 @@ impl<'a> AnnotationParser<'a> {
         (self.problems, findings)
     }
 
-    /// Returns the key of the annotation's value for this port in the map `set`. A value that is set for this port
-    /// alone takes precedence over a value that is set for all ports.
+    /// Returns the key in the map `set` of the value that the annotation has for this port. A value that is set for
+    /// this port alone takes precedence over a value that is set for all ports.
     fn place(&self, annotation: &'static Annotation, port: Option<&ServicePort>) -> Option<Place> {
         // A Service can have a UDP port and a TCP port with the same number. An annotation for a single port applies
         // only to the TCP port.
@@ -391,8 +393,9 @@ fn unknown(key: &str, name: &str) -> String {
     format!("annotation {key} is unknown{meant}")
 }
 
-/// Returns the Service for a message about a conflict that it wins, e.g. `Service web/shop, which is older,`. A Service
-/// from a manifest file has no age, so the text says that it comes first.
+/// Returns the beginning of a message about a conflict between two Services. It names the Service that wins and says
+/// why, e.g. `Service web/shop, which is older,`. A Service that was read from a manifest file has no age, so the text
+/// is then `which comes first`.
 pub(crate) fn first_to_decide(service: &Service) -> String {
     let why = match service.created {
         Some(_) => "is older",

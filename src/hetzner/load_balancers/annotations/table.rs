@@ -1,4 +1,4 @@
-//! The table of annotations, which the parser, `inspect` and `ccm help annotations` use.
+//! The table of annotations. The parser, `ccm explain` and `ccm help annotations` use it.
 
 use crate::provider::AnnotationKind;
 use crate::provider::variables::*;
@@ -6,8 +6,8 @@ use crate::provider::variables::*;
 /// The prefix in the keys of all annotations of Services that this program reads.
 pub const PREFIX: &str = "load-balancer.hetzner.cloud/";
 
-/// Returns whether this program reads the annotation with this key. In the key, a dot and a port can follow the name.
-/// Upper and lower case make no difference.
+/// Returns whether this program reads the annotation with this key. The key can end in a dot and a port, as in
+/// `NAME.443`. Upper and lower case make no difference.
 pub fn kind_of(key: &str) -> AnnotationKind {
     let Some(name) = key.strip_prefix(PREFIX) else {
         return AnnotationKind::Foreign;
@@ -46,8 +46,8 @@ pub enum AnnotationScope {
     /// The annotation applies to the load balancer and all its ports. When several Services share the load balancer,
     /// the oldest Service that has the annotation decides.
     Whole,
-    /// The annotation applies to one port when a dot and the name or number of the port follow in the key. Otherwise it
-    /// applies to all ports.
+    /// The annotation applies to one port when its key ends in a dot and the name or number of this port, as in
+    /// `NAME.443`. Otherwise it applies to all ports.
     Port,
 }
 use AnnotationScope::{Port, Service, Whole};

@@ -24,16 +24,16 @@ use std::collections::{BTreeMap, BTreeSet};
 /// uploaded or taken over.
 #[derive(Default)]
 pub(crate) struct CertificatePlan {
-    /// The certificates from managed orders and from Secrets, by the number of the listen port. The map has no entry
-    /// for a port that names its certificates in `http-certificates`, or that needs none.
+    /// The managed certificates and the certificates from Secrets, by the number of the listen port. The map has no
+    /// entry for a port that names its certificates in `http-certificates`, or that needs none.
     pub(crate) ports: BTreeMap<u16, PortCertificates>,
     /// The changes of certificates. They are made before any port is changed.
     pub(crate) changes: Vec<BalancerChange>,
     pub(crate) fields: Vec<Field>,
     /// The certificates that the plan takes over or uploads. Another plan must not do this at the same time.
     pub(crate) claims: Vec<Claim>,
-    /// Whether the plan depends on which Services exist, because it sometimes takes over a certificate of a Service
-    /// that was deleted. The list of Services must then be read again before the plan is applied.
+    /// Whether the plan depends on which Services exist, because it takes over a certificate that may belong to a
+    /// Service that was deleted. The list of Services must then be read again before the plan is applied.
     pub(crate) rests_on_services: bool,
 }
 
@@ -147,7 +147,8 @@ pub(crate) fn is_https(parser: &mut AnnotationParser, port: &ServicePort) -> boo
 }
 
 /// Returns whether the annotation of the port asks for a managed certificate. `None` means that the annotation is
-/// missing or invalid. Profile `hcloud` treats an invalid value as `uploaded`, as hcloud-cloud-controller-manager does.
+/// missing or invalid. Profile `hcloud`, which behaves like hcloud-cloud-controller-manager, treats an invalid value as
+/// `uploaded`.
 pub(crate) fn is_managed(
     parser: &mut AnnotationParser,
     context: &PlanContext,
@@ -189,8 +190,9 @@ fn choose<'a>(
         return None;
     }
     let named = Certificate::with_name(context.certificates, &wanted.name);
-    // The default name of a certificate contains the UID of the Service. A Service that was deleted and created again
-    // has a new UID. The new Service can then use the certificate that was ordered under the old name.
+    // The default name of a managed certificate contains the UID of the Service. A Service that was deleted and created
+    // again has a new UID, so no certificate has its default name. In this case, a certificate that was ordered for the
+    // earlier Service of the same name can be used.
     let is_free = named.is_none() && !wanted.is_named;
     let left = context.certificates.iter().filter(|certificate| {
         is_free

@@ -15,8 +15,8 @@ pub(crate) const PORTS_STAY: &str =
     "a port that uses this certificate keeps it, and no other port gets it";
 
 /// Checks that the Service is allowed to use this existing certificate. If the certificate's labels say who is allowed
-/// to use it, the labels decide (see [`Certificate::gives`]). Otherwise the certificate must match the certificate
-/// selector in the settings. The error is a text for messages.
+/// to use it, the labels decide (see [`Certificate::gives`]). Otherwise the certificate must match the selector in
+/// `HCLOUD_LOAD_BALANCERS_CERTIFICATE_SELECTOR`. The error is a text for messages.
 pub(crate) fn may_use(context: &PlanContext, certificate: &Certificate) -> Result<(), String> {
     let selector = context.project.defaults.permitted.certificate_selector.as_ref();
     let value_of = |key: &str| certificate.labels.get(key).map(String::as_str);
@@ -31,7 +31,8 @@ pub(crate) fn may_use(context: &PlanContext, certificate: &Certificate) -> Resul
     }
 }
 
-/// Checks that the settings allow managed certificates for these domains. The error is a text for messages.
+/// Checks that `HCLOUD_LOAD_BALANCERS_CERTIFICATE_DOMAINS` allows managed certificates for these domains. The error is
+/// a text for messages.
 pub(crate) fn may_have(context: &PlanContext, domains: &[String]) -> Result<(), String> {
     let Some(limit) = &context.project.defaults.permitted.certificate_domains else {
         return Ok(());

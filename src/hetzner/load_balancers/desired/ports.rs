@@ -180,10 +180,11 @@ fn check_redirects(parser: &mut AnnotationParser, ports: &[Port]) {
     }
 }
 
-/// Removes from `ports` the ports that the Service can't have on the load balancer `there`, because another Service or
-/// owner has them. The reasons are reported. But if the status of the Service has an address of another load balancer,
-/// the Service must stay on that load balancer for now. In this case, the function returns that load balancer with the
-/// reasons, and does not report them.
+/// Removes from `ports` the ports that the Service can't have on the load balancer `there`, because they belong to
+/// somebody else there. The reasons are reported.
+///
+/// In one case the reasons are returned instead: when the Service's status has an address of another load balancer. The
+/// Service must then stay on that load balancer for now, so that load balancer is returned, too.
 pub(crate) fn leave_out_taken<'a>(
     parser: &mut AnnotationParser,
     context: &PlanContext<'a>,
@@ -299,8 +300,8 @@ impl PortReader<'_, '_> {
         self.health_check();
     }
 
-    /// Sets the field from its annotation, or else from a setting, or else to the default in this table. For a field
-    /// with `nothing` as its default, no value is set. Returns whether the annotation or a setting has a value.
+    /// Sets the field from its annotation, or else from the program's settings, or else to the default in its row
+    /// below. A row with `nothing` has no default. Returns whether the annotation or the settings have a value.
     fn read(&mut self, field: PortField) -> bool {
         let nothing = Value::Null;
         match field {
@@ -409,7 +410,8 @@ impl PortReader<'_, '_> {
             }
             return None;
         };
-        // When only a manifest is checked, the certificates of the project are not read, and no name can be looked up.
+        // When annotations are checked without the API, for example by `ccm lint` without an API token, the
+        // certificates of the project are not read. So no name can be looked up.
         let are_read = context.observed.certificates.is_some();
         let names = named.value.iter().filter(|_| are_read);
         let ids = names.filter_map(|name| self.usable(name, &named.source)).collect();
@@ -469,8 +471,8 @@ impl PortReader<'_, '_> {
         let is_local = service.traffic_policy == TrafficPolicy::Local && !is_placed;
         let node_port = service.health_check_node_port.filter(|_| is_local);
         let on = project.defaults.health_check.node_port.as_ref();
-        // hcloud-cloud-controller-manager does not use the health check node port by default, so profile `hcloud`
-        // does not either.
+        // Profile `hcloud` behaves like hcloud-cloud-controller-manager. So it uses the health check node port only
+        // when the settings turn this on.
         let is_on = on.map_or(!project.preserves_unset(), |on| on.value);
         let local = node_port.filter(|_| is_on).map(|number| Sourced::new(number, LOCAL));
         if let Some(asked) = &kube_proxy {
@@ -500,8 +502,9 @@ impl PortReader<'_, '_> {
         self.set(F::CheckResponse, None::<Sourced<String>>, "", usual);
     }
 
-    /// Returns port 10256 of kube-proxy when the health check should ask this port. `None` when the annotation or
-    /// setting `health-check` is missing, or when the traffic policy or an annotation asks for another health check.
+    /// Returns port 10256 of kube-proxy when the health check should ask this port. `None` when neither the annotation
+    /// `health-check` nor its environment variable asks for this, or when the traffic policy or an annotation asks for
+    /// another health check.
     fn kube_proxy(&mut self) -> Option<Sourced<u16>> {
         let set = self.annotation(&a::HEALTH_CHECK, v::health_check);
         let Some(other) = self.other_check() else {
@@ -533,13 +536,13 @@ impl PortReader<'_, '_> {
     }
 
     /// Sets the protocol of the health check, and whether the check uses TLS. `is_set` means that the port, interval,
-    /// timeout or number of retries of the check is set. `asked` is the setting because of which the check asks
-    /// kube-proxy, if there is one.
+    /// timeout or number of retries of the check is set. `asked` is the annotation or environment variable because of
+    /// which the check asks kube-proxy, if there is one.
     fn check_protocol(&mut self, is_set: bool, asked: Option<&Source>) {
         let set = self.annotation(&a::HEALTH_CHECK_PROTOCOL, v::protocol);
         let http_is_set = of_http_checks().any(|annotation| self.has(annotation));
-        // In profile `hcloud`, the annotations for HTTP checks do not change the protocol of the check, because they do
-        // not in hcloud-cloud-controller-manager either.
+        // Profile `hcloud` behaves like hcloud-cloud-controller-manager. So with this profile the annotations for HTTP
+        // checks do not change the protocol of the check.
         let follows_port = is_set || (http_is_set && !self.context.project.preserves_unset());
         let (name, source) = match (set, asked) {
             (Some(set), _) => (set.value, set.source),

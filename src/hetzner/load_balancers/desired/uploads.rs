@@ -137,7 +137,8 @@ fn upload_one(
     all: &mut CertificatePlan,
 ) -> Result<Option<u64>, String> {
     let cluster = context.cluster;
-    // The Secret was not read. This is so, for example, when only a manifest is checked.
+    // The Secret was not read, for example because `ccm lint` checks manifest files without a cluster. So no upload is
+    // planned.
     let Some(held) = cluster.tls_secrets.get(secret) else {
         return Ok(None);
     };

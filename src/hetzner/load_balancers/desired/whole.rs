@@ -118,9 +118,9 @@ pub(crate) enum NodeMachine {
 /// The content of the Service's status: a host name instead of IPs, the `ipMode`, and which addresses are left out.
 pub(crate) struct InStatus {
     pub(crate) hostname: Option<String>,
-    /// Whether the entries in the status have `ipMode: Proxy` because other owners use the load balancer, too. Traffic
-    /// from inside the cluster to its address then goes through the load balancer. Otherwise kube-proxy would send
-    /// traffic for the port of another owner directly to this Service.
+    /// Whether the entries in the status have `ipMode: Proxy`, because somebody else has ports on the load balancer,
+    /// too. Traffic from inside the cluster to its address then goes through the load balancer. Otherwise kube-proxy
+    /// would send traffic for the ports of others directly to this Service.
     pub(crate) is_by_proxy: bool,
     pub(crate) without_ipv6: Sourced<bool>,
     pub(crate) without_private: Sourced<bool>,
@@ -235,7 +235,7 @@ fn whole(parser: &mut AnnotationParser, context: &PlanContext) -> Whole {
 fn place(parser: &mut AnnotationParser, context: &PlanContext) -> CreationPlace {
     let defaults = &context.project.defaults;
     let mut one = |annotation: &'static Annotation, default: &Option<Sourced<String>>| {
-        // An annotation with an empty value means that the default from the environment variable does not hold.
+        // An annotation with an empty value cancels the default from the environment variable.
         if parser.has(annotation, None) {
             parser.read(annotation, None, v::any)
         } else {
@@ -328,8 +328,8 @@ fn attach(parser: &mut AnnotationParser, context: &PlanContext) -> Option<Attach
     Some(Attach { network, ip, range })
 }
 
-/// Reports a problem when the settings leave the load balancer no way to reach its targets. The API would refuse such
-/// settings.
+/// Reports a problem when the annotations and the program's settings leave the load balancer no address by which it can
+/// reach its targets. The API would refuse this.
 fn check_ways_in(parser: &mut AnnotationParser, context: &PlanContext, desired: &Desired) {
     let private = &desired.use_private_ip;
     if private.value && context.project.network.is_none() {
@@ -349,7 +349,7 @@ fn check_ways_in(parser: &mut AnnotationParser, context: &PlanContext, desired: 
     }
 }
 
-/// Returns whether new targets are reached by their private IPs. On an external load balancer (one that another owner
+/// Returns whether new targets are reached by their private IPs. On an external load balancer (one that somebody else
 /// made), the oldest Service that has a port there decides for all Services. In all other cases the result is `own`,
 /// the value of the Service for which the plan is made.
 fn way_to_targets(
@@ -392,7 +392,7 @@ enum AskedNodes {
 }
 
 /// Returns which nodes the Services on the load balancer ask for as targets, with one entry for each Service. On an
-/// external load balancer (one that another owner made), every Service with a port there counts, unless its annotation
+/// external load balancer (one that somebody else made), every Service with a port there counts, unless its annotation
 /// `external-targets` is `false`. On any other load balancer, the only entry is for the Service for which the plan is
 /// made.
 fn asked_targets(
@@ -530,8 +530,8 @@ fn machine(id: InstanceId, node: &OfferedNode, context: &PlanContext) -> NodeMac
         return NodeMachine::Server(id.number());
     };
     let is_reached = |ip: &Ipv4Addr| match &context.observed.subnets {
-        // When the subnets were not read, this program assumes that the load balancer can reach the address. If this is
-        // wrong, the API refuses the target.
+        // When a private Network is set, but its subnets were not read, this program assumes that the load balancer can
+        // reach each InternalIP of the dedicated server. If this is wrong, the API refuses the target.
         None => context.project.network.is_some(),
         Some(subnets) => {
             subnets.iter().any(|subnet| subnet.is_of_vswitch() && subnet.ip_range.contains(ip))

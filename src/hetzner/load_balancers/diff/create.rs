@@ -15,8 +15,8 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
 impl Diff<'_, '_> {
-    /// Adds the change that creates the load balancer. When neither the settings nor the nodes say in which location to
-    /// create it, a problem is reported instead.
+    /// Adds the change that creates the load balancer. A problem is reported instead when there is no location to
+    /// create it in: neither annotations nor defaults name one, and the nodes have no label with their location.
     pub(crate) fn create(mut self, whole: &Whole, name: Sourced<String>) -> Differences {
         let primary = primary_ips::chosen(self.parser, self.context, whole);
         let Some(CreationPlace { location, zone }) = self.choose_place(whole, primary.location)
@@ -96,8 +96,9 @@ impl Diff<'_, '_> {
         of_addresses: Option<Sourced<String>>,
     ) -> Option<CreationPlace> {
         let CreationPlace { location, zone } = whole.place.clone();
-        // The location of a node is read from its zone label. In profile `hcloud` the label is not used, because
-        // hcloud-cloud-controller-manager may have written the name of a data center there.
+        // The location of a node is read from its zone label. Profile `hcloud` takes over clusters from
+        // hcloud-cloud-controller-manager, which may have written the name of a data center there. So with this profile
+        // the label is not used.
         let ours = !self.context.project.preserves_unset();
         let most = |label: TopologyLabel| {
             let most = ours.then(|| self.most_common(label.stable_key()))?;

@@ -121,8 +121,8 @@ const KEEPS: &str = "a load balancer keeps the address with which it was created
                      Service and create it again; there is no traffic meanwhile, and the old address is lost, unless \
                      it is that of a Primary IP that is not deleted with the load balancer";
 
-/// Returns a part of a message. It says that Services are allowed to use only some Primary IPs, and names the setting
-/// that restricts them. The text is empty when there is no such setting.
+/// Returns a part of a message. It says that Services are allowed to use only the Primary IPs that match a selector,
+/// and names the environment variable with the selector. The text is empty when there is no selector.
 fn limited(context: &PlanContext, conjunction: &str) -> String {
     match &context.project.defaults.permitted.primary_ip_selector {
         Some(selector) => format!("{conjunction} that Services may claim ({})", selector.source),
@@ -163,8 +163,8 @@ impl AskedIp {
             let (kind, key) = (&one.kind, key.unwrap_or_default());
             refuse(&format!("is of type {kind}: name it in annotation {key}"));
         }
-        // When a manifest is checked, its Service may exist in the cluster already, and its load balancer may use this
-        // Primary IP. So an assigned Primary IP is not an error then.
+        // `ccm lint` can check the manifest of a Service that already exists in the cluster, and whose load balancer
+        // uses this Primary IP. So a Primary IP that is assigned to something is not an error there.
         let holder = one.assignee_id;
         if let Some(id) = holder.filter(|_| !context.observed.is_for_manifests) {
             let kind = one.assignee_type.replace('_', " ");
@@ -216,8 +216,8 @@ impl AskedIp {
         let by_text = id.map(|id| id.to_string()).as_ref() == Some(text)
             || covers(&format!("{ip}/{range}"), text);
         let is_it = found.map_or(by_text, |primary_ip| id == Some(primary_ip.id));
-        // The annotation can hold the name of a Primary IP. When the list of Primary IPs was not read, it can't be
-        // decided whether the load balancer has the Primary IP with this name.
+        // Whether the annotation holds the name of a Primary IP. When the list of Primary IPs was not read, it is not
+        // known which address this name means, so no warning is added.
         let is_name = text.parse::<u64>().is_err() && !covers(text, text);
         if is_it {
             // A user who asks for a certain address probably wants to keep it. So there is a warning when Hetzner would
@@ -244,8 +244,8 @@ fn keep(address: &PrimaryIp) -> String {
     shell_command("hcloud primary-ip update --auto-delete=false", &[&address.id])
 }
 
-/// Chooses the Primary IP's location for the new load balancer. Reports a problem when the settings ask for another
-/// location or network zone.
+/// Makes the Primary IP's location the location of the new load balancer. Reports a problem when an annotation or a
+/// default asks for another location or network zone.
 fn place(
     parser: &mut AnnotationParser,
     whole: &Whole,
@@ -254,7 +254,8 @@ fn place(
     chosen: &mut Chosen,
 ) {
     let at = &one.location;
-    // The settings name a location, or only a network zone. The Primary IP must be in this location or zone.
+    // The Primary IP must be in the location that an annotation or a default names, or, if they name only a network
+    // zone, in this zone. If they name neither, it must be in the location of the Primary IP that was chosen before.
     let (wanted, is) = match (&whole.place.location, &whole.place.zone) {
         (None, Some(zone)) => (Some(zone), &at.network_zone),
         (location, _) => (location.as_ref().or(chosen.location.as_ref()), &at.name),

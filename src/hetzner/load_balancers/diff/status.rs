@@ -20,8 +20,8 @@ use std::net::{IpAddr, Ipv4Addr};
 /// and not directly to the pods of the Service.
 const PROXY: &str = "Proxy";
 
-/// Returns the entries that the status of the Service should have. There are none when the load balancer is shared, or
-/// is one that another owner made, and the Service can have no port there.
+/// Returns the entries that the status of the Service should have. The list is empty when the Service can have none of
+/// its ports on a load balancer that it shares, or on an external load balancer (one that somebody else made).
 pub(crate) fn wanted(
     balancer: &LoadBalancer,
     desired: &Desired,
@@ -31,8 +31,8 @@ pub(crate) fn wanted(
     if has_no_port { Vec::new() } else { ingress(balancer, desired) }
 }
 
-/// Returns the present entries of the Service's status. Each IP address gets the IP mode `Proxy`. The result is `None`
-/// when none of the Service's load balancers has an address that is in the status.
+/// Returns the entries that the Service's status has now, but each IP address with the IP mode `Proxy`. The result is
+/// `None` when the status has no address of a load balancer of the Service.
 pub(crate) fn by_proxy(
     service: &Service,
     balancers: Balancers,
@@ -48,8 +48,8 @@ pub(crate) fn by_proxy(
     is_served.then(|| service.addresses.iter().map(entry).collect())
 }
 
-/// Returns the entries for `status.loadBalancer.ingress`. These are only the host name, if the Service sets one, and
-/// otherwise the public and then the private addresses of the load balancer.
+/// Returns the entries for `status.loadBalancer.ingress`. If the Service sets a host name, this is the only entry.
+/// Otherwise the entries are the public and then the private addresses of the load balancer.
 pub(crate) fn ingress(balancer: &LoadBalancer, desired: &Desired) -> Vec<Ingress> {
     let in_status = &desired.in_status;
     if let Some(hostname) = &in_status.hostname {

@@ -60,8 +60,8 @@ fn fits(known: &[Subnet], network: u64, snapshot: &BalancerSnapshot, service: &S
         || known.iter().any(|subnet| takes(subnet, None, ip, range))
 }
 
-/// Removes the private IP from `attach` when the settings do not allow the Service to ask for it, and adds a warning.
-/// The load balancer then keeps its present private IP, or gets one that Hetzner chooses.
+/// Removes the private IP from `attach` when `HCLOUD_LOAD_BALANCERS_PRIVATE_IPV4_RANGES` does not allow Services to ask
+/// for it, and adds a warning. The load balancer then keeps its present private IP, or gets one that Hetzner chooses.
 pub(crate) fn leave_out_refused(
     parser: &mut AnnotationParser,
     context: &PlanContext,

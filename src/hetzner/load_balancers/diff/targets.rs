@@ -1,9 +1,9 @@
-//! Decides which servers become targets of a load balancer, and which targets are removed. The order of these changes
-//! ensures that the load balancer always has a target.
+//! Decides which servers become targets of a load balancer, and which targets are removed. Where the limits allow it, a
+//! new target is added before an old one is removed, so that traffic continues.
 //!
-//! The settings say whether a load balancer reaches its targets by their private or by their public addresses. The API
-//! refuses a new target without the desired kind of address. An existing target that is reached by its other address
-//! stays in this case, because traffic still reaches its server.
+//! Annotations and settings say whether a load balancer reaches its targets by their private or by their public
+//! addresses. The API refuses to add a server that has no address of the desired kind. If such a server is already a
+//! target by its other address, it stays a target, because its traffic still works.
 
 use super::choice::{Candidate, Choice, choose};
 use super::whole::Diff;
@@ -59,7 +59,7 @@ fn targets_of_nodes(
     let group = &context.group;
     let is_node = |target: &TargetId| match target {
         // On a load balancer of this cluster, every server counts as a node, even when its node was deleted. So the
-        // target can be removed. On an external load balancer (one that another owner made), a server without a node of
+        // target can be removed. On an external load balancer (one that somebody else made), a server without a node of
         // this cluster belongs to somebody else.
         TargetId::Server(_) => !group.is_external() || target.node(context.cluster).is_some(),
         TargetId::Address(ip) => context.cluster.dedicated.contains_key(ip) || is_wanted(*ip),
@@ -108,8 +108,8 @@ impl<'a> Ways<'a> {
         let (public, private) = (id(public), id(private));
         let there = [private, public].into_iter().flatten();
         let mut there = there.filter(|id| self.there.contains_key(id));
-        // When the subnets were not read, it is not known whether an address is in the Network. So an existing target
-        // stays.
+        // When the subnets were not read, it is not known whether an address of the dedicated server is in the Network.
+        // So an existing target of the server stays.
         let is_unknown = self.by_private() && self.context.observed.subnets.is_none();
         let stays = self.context.group.keeps_ways() || is_unknown;
         match (self.by_private(), private) {
@@ -139,8 +139,9 @@ impl<'a> Ways<'a> {
             };
         let can = |one: &(TargetId, String)| match (self.is_right(one.0), reach.get(&one.0)) {
             (Some(true), _) => true,
-            // This target should be removed and then added by its other address. But its server is not in the list of
-            // servers, so the API might refuse to add the target again. So the target is not changed.
+            // This target is reached by a public address instead of a private one, or the reverse. So it should be
+            // removed and then added again. But its server is not in the list of servers, so the API might refuse to
+            // add it. So the target is not changed.
             (Some(false), Some(Reach::Missing { .. })) => false,
             (_, found) => found.is_none_or(|found| self.reaches(found)),
         };
@@ -214,8 +215,8 @@ impl<'a> Ways<'a> {
     }
 }
 
-/// Whether the list of servers must be read again before this plan is applied. `balancer` is `None` when the plan
-/// creates the load balancer.
+/// Whether the list of servers must be read again before this plan is applied, because the plan depends on whether a
+/// server exists or which addresses it has. `balancer` is `None` when the plan creates the load balancer.
 pub(crate) fn need_servers(
     context: &PlanContext,
     desired: &Desired,
@@ -244,9 +245,9 @@ pub(crate) fn need_servers(
 }
 
 impl Diff<'_, '_> {
-    /// Plans the additions and removals of targets. `limit_now` is the highest number of targets while these changes
-    /// are made; a change to a smaller type follows later. Returns whether the public interface must stay on, because a
-    /// target can be reached only by its public address.
+    /// Plans the additions and removals of targets. `limit_now` is the highest number of targets of the type that the
+    /// load balancer has while these changes are made. When the plan changes to a smaller type, it does so later.
+    /// Returns whether the public interface must stay on, because a target can be reached only by its public address.
     pub(crate) fn targets(&mut self, limit_now: usize) -> bool {
         let (balancer, limit) = (self.balancer, self.kind.max_targets);
         let mut before = targets_of_nodes(self.context, self.desired, balancer);
@@ -255,8 +256,8 @@ impl Diff<'_, '_> {
         let (wanted, stuck) = self.reached(&ways);
         let needs_public = stuck.iter().any(|server| ways.there.get(server) == Some(&false));
         ways.there.retain(|server, _| !stuck.contains(server));
-        // A kubelet can report any address for its node. So an IP target that only a kubelet confirms may have been
-        // added by a person, and is not removed.
+        // A target by IP that no node needs is removed only when data from Hetzner prove that it is a node's address. A
+        // kubelet can report any address for its node, so the target may have been added by a person.
         let is_wanted = |target: &TargetId| wanted.iter().any(|(one, _)| one == target);
         let is_removable = |target: &TargetId| {
             matches!(target, TargetId::Server(_)) || target.is_proven(self.context.cluster)
@@ -381,9 +382,9 @@ impl Diff<'_, '_> {
     }
 
     /// Returns the desired targets that can have the desired kind of address, public or private. The second value has
-    /// the existing targets that must keep their other kind of address, because the API would refuse the change. When
-    /// the public interface will be turned off and other targets remain, the second value is empty, and these existing
-    /// targets are removed instead.
+    /// the existing targets that can't have it, and that therefore stay targets by their other kind of address. But
+    /// when the public interface will be turned off and other targets remain, these targets are removed, and the second
+    /// value is empty.
     fn reached(&mut self, ways: &Ways) -> (NamedTargets, BTreeSet<TargetId>) {
         let desired = self.desired;
         let wanted = self.wanted_targets(ways);
@@ -391,7 +392,8 @@ impl Diff<'_, '_> {
         if can_not.is_empty() {
             return (can, BTreeSet::new());
         }
-        // The Service is planned again soon, because these servers may get an address of the desired kind.
+        // The Service is planned again soon, because the servers that lack the desired kind of address (public or
+        // private) may get such an address.
         self.found.is_unfinished = true;
         let is_closed = desired.public().is_some_and(|public| !public.value);
         let is_removed = is_closed && !can.is_empty();
@@ -422,7 +424,8 @@ impl Diff<'_, '_> {
                 self.report_lack(name, target.is_some());
             }
             let Some(target) = target else { continue };
-            // When another owner of the load balancer already added this target, it is not changed.
+            // On an external load balancer (one that somebody else made), a target that was there before this cluster
+            // used the load balancer is not changed.
             let is_of_another = self.balancer.is_some_and(|balancer| {
                 let mut there = balancer.single_targets();
                 self.context.group.is_before(balancer, target)
@@ -504,8 +507,8 @@ impl Diff<'_, '_> {
         }
     }
 
-    /// Warns that the nodes become targets of a load balancer that another owner made. They then get the traffic of all
-    /// its ports, including the ports of other owners.
+    /// Warns that the nodes become targets of an external load balancer (one that somebody else made). They then get
+    /// the traffic of all its ports, including the ports of others.
     fn report_shared_targets(&mut self, adds: bool) {
         let group = &self.context.group;
         let Some(balancer) = self.balancer.filter(|_| adds && group.is_external()) else {
@@ -524,8 +527,8 @@ impl Diff<'_, '_> {
         }
     }
 
-    /// Returns the number of targets that other owners added. On a load balancer of this cluster, adds a warning about
-    /// each IP target that is not the address of a node.
+    /// Returns the number of servers and IPs that are targets, but were not added by this program. On a load balancer
+    /// that belongs to this cluster, adds a warning about each target by IP that is not the address of a node.
     fn foreign_targets(&mut self, own: &BTreeMap<TargetId, bool>) -> usize {
         if let Some(balancer) = self.balancer
             && self.context.group.is_external()

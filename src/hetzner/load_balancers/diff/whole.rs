@@ -26,7 +26,7 @@ use std::net::Ipv4Addr;
 /// Such a field is left unchanged.
 const UNSET: Source = Source::Rule("unset");
 
-/// The type of a new load balancer when no setting names a type.
+/// The type of a new load balancer when neither an annotation nor a default in the settings names a type.
 pub(crate) const USUAL_TYPE: &str = "lb11";
 
 /// When a load balancer has this number of labels, no more labels from the annotation `labels` are added to it. A label
@@ -90,9 +90,9 @@ impl Diff<'_, '_> {
         adopts: Option<Finding>,
         zone: Option<&str>,
     ) {
-        // When other Services or owners use the load balancer, too, a label names the owner of each port. A port
-        // without a label looks like the port of somebody else. So when a port is removed, its label must still exist,
-        // and labels are changed after the ports are removed.
+        // On a load balancer that is shared or external (made by somebody else), a label names the owner of each port.
+        // A port without a label looks like the port of somebody else. So when a port is removed, its label must still
+        // exist, and labels are changed after the ports are removed.
         let is_own = self.context.group.is_own();
         if !is_own {
             self.remove_ports();
@@ -102,8 +102,8 @@ impl Diff<'_, '_> {
             Some(whole) if self.parser.whole_problems.is_empty() => self.compare_whole(whole, zone),
             _ => self.services(),
         }
-        // On an external load balancer (one that another owner made), the settings are not compared, but the targets
-        // are.
+        // On an external load balancer (one that somebody else made), only the targets are compared here, and not the
+        // settings of the load balancer.
         if self.desired.whole.is_none() && self.parser.whole_problems.is_empty() {
             self.targets(self.kind.max_targets);
         }
@@ -111,7 +111,8 @@ impl Diff<'_, '_> {
 
     fn compare_whole(&mut self, whole: &Whole, zone: Option<&str>) {
         // When the load balancer gets a larger type, it can take more ports and targets, so this change comes first. A
-        // change to a smaller type comes last, because it may be possible only after ports and targets are removed.
+        // change to a smaller type comes last, because it is sometimes possible only after ports and targets are
+        // removed.
         let has = self.balancer.map(|labelled| &labelled.balancer.load_balancer_type);
         let grows = has.is_none_or(|has| self.kind.size() >= has.size());
         let resized = self.resized(whole);
@@ -242,9 +243,9 @@ impl Diff<'_, '_> {
                 parts.push(Description::new(WriteVerb::REMOVE, field, ""));
                 continue;
             };
-            // In profile `hcloud`, an existing load balancer that one Service uses alone gets only the labels
-            // `service-uid` and `keep`. The other labels are not necessary there, so a take-over from
-            // hcloud-cloud-controller-manager does not add them.
+            // Profile `hcloud` takes over load balancers from hcloud-cloud-controller-manager. With this profile, an
+            // existing load balancer that one Service uses alone gets only the labels `service-uid` and `keep`, because
+            // it does not need the other labels.
             let counts = counts_upstream(&key)
                 || !context.project.preserves_unset()
                 || !context.group.is_own()

@@ -92,9 +92,9 @@ impl Certificate {
         Some(format!("its label {SERVICE_UID} names another Service ({uid})"))
     }
 
-    /// Returns a reason against a take-over of the certificate, or `None`. It is used when the certificate's label
-    /// names a Service that this cluster does not have. When no label names the cluster of this Service, the Service
-    /// may exist in another cluster. So the certificate is not taken over while a load balancer uses it.
+    /// Returns a reason against taking over a certificate whose label names a Service that this cluster does not have.
+    /// When no label names a cluster, the Service may exist in another cluster. So such a certificate is not taken over
+    /// while a load balancer uses it. The result is `None` when there is no such reason.
     pub(crate) fn why_it_may_be_of_others(&self) -> Option<String> {
         let is_used = self.cluster_uid().is_none() && !self.used_by.is_empty();
         let uid = self.service_uid().filter(|_| is_used)?;
@@ -105,8 +105,8 @@ impl Certificate {
     }
 }
 
-/// Reads the certificates whose label names this cluster. A cluster that was restored can have several UIDs, and each
-/// of them counts.
+/// Reads the certificates whose label names this cluster. A cluster that was restored from a backup can have a present
+/// UID and former ones. Certificates with any of these UIDs are read.
 pub(in crate::hetzner) fn read(
     api: &Api,
     cluster: &Cluster,

@@ -48,8 +48,9 @@ impl Project {
         self.profile == Profile::Hcloud
     }
 
-    /// Returns the source of the default to which a field is reset when no annotation sets the field. The source is for
-    /// display. `None` means that the field is then left unchanged.
+    /// Returns the source of a default, for display, e.g. the environment variable with the default. An existing field
+    /// is reset to the default when no annotation sets the field. `None` means that the field is left unchanged
+    /// instead.
     pub(crate) fn enforced(&self, annotation: &Annotation) -> Option<Source> {
         (!self.preserves_unset()).then(|| default_source(annotation))
     }

@@ -15,7 +15,7 @@ pub(crate) fn is_allowed(balancer: Labelled, service: &Service) -> bool {
         && namespace.is_some_and(|name| name.is_empty() || *name == service.namespace)
 }
 
-/// Returns the UID of another cluster whose Services have used this external load balancer (one that another owner
+/// Returns the UID of another cluster whose Services have used this external load balancer (one that somebody else
 /// made). The result is `None` when this cluster has used it as well, or when a node of this cluster is a target.
 pub(crate) fn cluster_on_external<'a>(
     balancer: Labelled<'a>,
@@ -59,7 +59,7 @@ pub(crate) fn is_of(
     }
 }
 
-/// Whether a port of an external load balancer (one that another owner made) belongs to this Service although no label
+/// Whether a port of an external load balancer (one that somebody else made) belongs to this Service although no label
 /// says so. Terraform can remove all labels of this program at the same time. So there are three conditions. No label
 /// of this cluster is left. The port number and node port are those of the Service. The Service's status shows that
 /// this load balancer serves the Service.
@@ -75,7 +75,7 @@ pub(crate) fn is_recognised(
         && is_served_by(service, balancer)
 }
 
-/// Whether an external load balancer (one that another owner made) has none of the labels that this cluster writes when
+/// Whether an external load balancer (one that somebody else made) has none of the labels that this cluster writes when
 /// it uses such a load balancer.
 fn has_lost_labels(balancer: Labelled, cluster: &Cluster) -> bool {
     let is_ours = |uid: &String| cluster.service_uids.contains(uid);
@@ -99,15 +99,15 @@ pub(crate) fn tcp(service: &Service) -> impl Iterator<Item = (u16, Option<u16>)>
     ports.map(|port| (port.port, port.node_port))
 }
 
-/// Whether other existing Services of this cluster use the load balancer now, or ask for it. `uid` is the UID of the
-/// Service that does not count.
+/// Whether existing Services of this cluster, other than the Service with the UID `uid`, have a port on the load
+/// balancer, or are allowed to share it.
 pub(crate) fn is_used_by_others(balancer: Labelled, uid: &str, cluster: &Cluster) -> bool {
     let lives = |of: &String| of != uid && cluster.service_uids.contains(of);
     let mut on_ports = balancer.ownership.ports.values();
     let keys = external_keys(balancer);
     let mut asking = keys.iter().flat_map(|key| cluster.groups.of_key(key));
-    // A Service that asks for a load balancer of another owner counts only when its status shows that this load
-    // balancer serves it. Otherwise it has no ports and targets there yet.
+    // A Service that asks for an external load balancer (one that somebody else made) counts only when its status shows
+    // that this load balancer serves it. Otherwise the Service has no ports and targets there yet.
     let is_served = |service: &Service| {
         service.uid != uid && is_allowed(balancer, service) && is_served_by(service, balancer)
     };
@@ -127,8 +127,9 @@ pub(crate) fn is_released_by_another(balancer: Labelled, uid: &str) -> bool {
 }
 
 /// Returns the UID of another cluster that owns the load balancer, according to a label. The result is `None` when all
-/// targets are nodes of this cluster: this cluster was then restored with a new UID. While the UID of this cluster is
-/// not known, less is required for `None`: that there is no target, or that one target is a node of this cluster.
+/// targets are nodes of this cluster, because this cluster was then restored and has a new UID. While this program does
+/// not know the UID of this cluster, the result is also `None` when there is no target, or when one target is a node of
+/// this cluster.
 pub(crate) fn other_cluster<'a>(balancer: Labelled<'a>, cluster: &Cluster) -> Option<&'a str> {
     let Some(uid) = &balancer.ownership.cluster_uid else {
         return cluster_on_external(balancer, cluster);
@@ -204,8 +205,9 @@ fn foreign_part(target: &ApiTarget, cluster: &Cluster) -> Option<String> {
 }
 
 /// Whether the load balancer stays when its Services are deleted. The Service's annotation `keep` decides, and an
-/// invalid value counts as `true`. Without this annotation, the load balancer's label `keep` decides. On a shared load
-/// balancer, only the annotation of a Service in the group's own namespace (the namespace in the group's name) counts.
+/// invalid value counts as `true`. Without this annotation, the load balancer's label `keep` decides. When Services
+/// share the load balancer under the group name `NAMESPACE/NAME`, only the annotations of Services in this namespace
+/// count.
 pub(crate) fn is_kept(balancer: Labelled, service: &Service) -> bool {
     let is_guest = balancer.ownership.has_as_guest(service);
     match value_of(service, &a::KEEP).filter(|_| !is_guest) {

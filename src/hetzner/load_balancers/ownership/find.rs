@@ -20,8 +20,9 @@ use crate::text::shell_command;
 /// The load balancer that was found for a Service, if there is one.
 #[derive(Debug)]
 pub(crate) enum FoundBalancer<'a> {
-    /// The load balancer belongs to the Service already. Either a label has the Service's UID, or the Service's group
-    /// uses this load balancer, or another owner made it and the Service uses it.
+    /// The load balancer belongs to the Service already. There are three cases: a label has the Service's UID, the
+    /// Service shares the load balancer with other Services, or the Service uses it as an external load balancer (one
+    /// that somebody else made).
     Own(Labelled<'a>),
     /// The Service adopts this existing load balancer. Either nobody owns it, or an operator asked for the adoption by
     /// a label.
@@ -132,7 +133,7 @@ fn adopt<'a>(
 }
 
 /// Returns the load balancer that the Service uses already: its own, the shared one of its group, or the external one
-/// (made by another owner) that it asks for. `None` means that the Service has no load balancer yet.
+/// (made by somebody else) that it asks for. `None` means that the Service has no load balancer yet.
 fn by_role<'a>(context: &PlanContext<'a>) -> Result<Option<FoundBalancer<'a>>, Unfound> {
     let (service, cluster) = (context.service, context.cluster);
     let own = match context.group.of {
@@ -143,8 +144,9 @@ fn by_role<'a>(context: &PlanContext<'a>) -> Result<Option<FoundBalancer<'a>>, U
                 .map(FoundBalancer::Own));
         }
         GroupUse::External(Some(balancer)) => return Ok(Some(FoundBalancer::Own(balancer))),
-        // The Service is not allowed to use the load balancer of another owner that its annotation `external` names. No
-        // other load balancer is used or created instead. `Group::refused` has the reason.
+        // The Service is not allowed to use the external load balancer (one that somebody else made) that its
+        // annotation `external` names. No other load balancer is used or created instead. `Group::refused` has the
+        // reason.
         GroupUse::External(None) => {
             let name = Sourced::new(String::new(), Source::Rule("external"));
             return Ok(Some(FoundBalancer::Nothing(name)));
@@ -172,8 +174,8 @@ fn by_adopt_label<'a>(context: &PlanContext<'a>) -> Result<Option<FoundBalancer<
     let (service, cluster) = (context.service, context.cluster);
     let label = (ADOPT, names::service_value(service));
     let found = only_one(context.balancers, label, |_| true).map_err(Unfound::Several)?;
-    // A Service that leaves its group is not allowed to adopt the group's load balancer while other Services of the
-    // group use this load balancer.
+    // A Service that leaves its group (the Services that share one load balancer) is not allowed to adopt that load
+    // balancer while other Services of the group use it.
     let is_left = |balancer: &Labelled| {
         balancer.ownership.group.is_some() && is_used_by_others(*balancer, &service.uid, cluster)
     };
@@ -225,9 +227,10 @@ fn by_default_name<'a>(context: &PlanContext<'a>) -> Result<FoundBalancer<'a>, U
     }
 }
 
-/// Returns the load balancer of a group. One whose label names the group comes first. The next choice is the own load
-/// balancer of one of the Services that decide about the group's settings, the oldest first. The last choice is a load
-/// balancer of the group whose labels were removed.
+/// Returns the load balancer that the Services of a group share. A load balancer whose label names the group comes
+/// first. The next choice is a load balancer that one Service has used alone until now. This must be one of the
+/// Services that decide about the settings, the oldest first. The last choice is a load balancer of the group whose
+/// labels were removed.
 fn find_shared<'a>(
     context: &PlanContext<'a>,
     share: GroupName,
@@ -248,8 +251,8 @@ fn find_shared<'a>(
     Ok(brought.or_else(|| lost.find(|balancer| lost_labels(*balancer, context))))
 }
 
-/// Whether the load balancer belongs to the group although its labels were removed. Its address must be in the status
-/// of a Service of the group, and all its ports must belong to Services of the group. All its targets must be nodes of
+/// Whether Services share this load balancer although its labels were removed. Its address must be in the status of one
+/// of the Services that share it, and all its ports must belong to these Services. All its targets must be nodes of
 /// this cluster. The last condition is important: a copy of this cluster has the same Services, but other nodes.
 fn lost_labels(balancer: Labelled, context: &PlanContext) -> bool {
     let group = &context.group;
@@ -298,7 +301,8 @@ pub(crate) fn rests_on_services(
 }
 
 /// Returns the load balancer that has the Service's UID in the label `service-uid`, and that no other Service uses. A
-/// load balancer without a group comes before one with a group. When there are several, the error names them.
+/// load balancer without the label `group` takes precedence over one with this label. When several are equal in this,
+/// the error names them.
 pub(crate) fn by_label<'a>(
     balancers: Balancers<'a>,
     service: &Service,
@@ -317,8 +321,8 @@ pub(crate) fn by_label<'a>(
 }
 
 /// Returns why a load balancer is not adopted although its label `adopt` names the Service: the Service already has the
-/// load balancer `own`. A load balancer with the Service's UID in a label is not reported, because the Service is about
-/// to leave it.
+/// load balancer `own`. Nothing is reported about a load balancer that already belongs to the Service according to its
+/// labels, because the Service is about to leave it.
 pub(crate) fn why_asked_too_late(
     balancers: Balancers,
     service: &Service,
@@ -337,9 +341,10 @@ pub(crate) fn why_asked_too_late(
     ))
 }
 
-/// Plans the labels by which a person assigns the load balancer to the Service. Returns the ownership after the change,
-/// and the description of the change, if one is needed. When other Services use the load balancer, or another owner
-/// made it, labels can't assign it. The Service must then ask for it by an annotation.
+/// Plans the labels that make the load balancer belong to the Service, because a person asked for this. Returns the
+/// ownership after the change, and the description of the change, if one is needed. Labels are not enough when other
+/// Services use the load balancer, or when it is external (made by somebody else). The Service must then ask for it by
+/// an annotation.
 pub(crate) fn assign(
     balancer: Labelled,
     service: &Service,

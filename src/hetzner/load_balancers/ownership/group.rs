@@ -5,7 +5,7 @@
 //! |---|---|
 //! | neither `share` nor `external` | its own load balancer |
 //! | `share` | the load balancer of its group, which is created for the first Service of the group and deleted with the last |
-//! | `external` | a load balancer of another owner, on which this program changes only its own ports and targets |
+//! | `external` | an external load balancer (one that somebody else made), on which this program changes only its own ports and targets |
 //!
 //! Each Service has a plan of its own, with only its own ports. But the settings that do not belong to a port are equal
 //! in the plans of all Services of a group. They come from the annotations of the deciders, which are some of these
@@ -40,9 +40,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The port on which the load balancer itself answers when it redirects HTTP to HTTPS.
 pub(crate) const HTTP_PORT: u16 = 80;
 
-/// A value of the label `targets-before`. The label lists the targets that an external load balancer (one that another
-/// owner made) had before this cluster used it. This value means that the list is not known, or is too long for a
-/// label. Every target is then treated as one that was there before.
+/// A value of the label `targets-before`. The label lists the targets that an external load balancer (one that somebody
+/// else made) had before this cluster used it. This value means that the list is not known, or is too long for a label.
+/// Every target is then treated as one that was there before.
 const ALL: &str = "all";
 const NONE: &str = "none";
 
@@ -51,40 +51,43 @@ pub(crate) struct Group<'a> {
     pub(crate) of: GroupUse<'a>,
     /// The Services that are allowed to share the load balancer, the oldest first. The Service for which the plan is
     /// made is always among them. Other Services can have ports on the load balancer without being in this list: their
-    /// management has ended, another controller manages them, they could not be read, or the group does not allow their
-    /// namespace any more.
+    /// management has ended, another controller manages them, they could not be read, or their namespace is not allowed
+    /// to share it any more.
     pub(crate) members: Vec<&'a Service>,
-    /// The Services whose annotations decide about the settings that do not belong to a port, the oldest first. On a
-    /// shared load balancer, these are the Services from the namespace in the group's name. The list is empty when
-    /// another owner made the load balancer, when there is no such Service, or when `undecided` is set.
+    /// The Services whose annotations decide about the settings that do not belong to a port, the oldest first. When
+    /// Services share the load balancer under the group name `NAMESPACE/NAME`, these are the Services in this
+    /// namespace. The list is empty when the load balancer is external (made by somebody else), when there is no such
+    /// Service, or when `undecided` is set.
     pub(crate) deciders: Vec<&'a Service>,
     /// Whether Services of several namespaces have ports on the shared load balancer, or will get ports there.
     pub(crate) is_of_several_namespaces: bool,
-    /// The group's own namespace (the namespace in the group's name), but only when no Service there allows the
-    /// namespace of the Service for which the plan is made. That Service then keeps its ports on the load balancer, but
-    /// gets no new ones.
+    /// When Services share the load balancer under the group name `NAMESPACE/NAME`, this namespace, but only if no
+    /// Service in it allows the namespace of the Service for which the plan is made. That Service then keeps its ports
+    /// on the load balancer, but gets no new ones.
     closed_by: Option<&'a str>,
     /// The reason why the Service can't have the load balancer that it asks for. `None` when it can have this load
     /// balancer.
     pub(crate) refused: Option<String>,
-    /// The group's load balancer, but only when a Service of the group's own namespace has a port on it and could not
-    /// be read. Its annotations are then not known. So no Service decides about the settings of the load balancer, and
-    /// its present targets stay.
+    /// The load balancer that Services share under the group name `NAMESPACE/NAME`, but only when a Service in this
+    /// namespace has a port on it and could not be read. The annotations of that Service are then not known. So no
+    /// Service decides about the settings of the load balancer, and its present targets stay.
     pub(crate) undecided: Option<Labelled<'a>>,
     service: &'a Service,
     cluster: &'a Cluster,
-    /// All load balancers of the project. `None` when only a manifest is checked.
+    /// All load balancers of the project. `None` when annotations are checked without the load balancers, for example
+    /// by `ccm lint`.
     balancers: Option<Balancers<'a>>,
 }
 
 /// The kind of load balancer that the Service uses: its own, one that it shares with other Services, or an external one
-/// (made by another owner).
+/// (made by somebody else).
 #[derive(Clone, Copy)]
 pub(crate) enum GroupUse<'a> {
     Own,
     Shared(GroupName<'a>),
-    /// An external load balancer, which another owner made. `None` when only a manifest is checked. Also `None` when
-    /// the Service is not allowed to use it, which is reported as a problem.
+    /// An external load balancer, which somebody else made. `None` when the load balancers were not read, for example
+    /// by `ccm lint`. Also `None` when the Service is not allowed to use the load balancer, which is reported as a
+    /// problem.
     External(Option<Labelled<'a>>),
 }
 
@@ -103,8 +106,8 @@ pub(crate) enum Owner {
 
 /// Finds out from the annotations which load balancer the Service asks for, and which Services share it. When the
 /// Service can't have this load balancer, [`Group::refused`] says why. `parser` collects other mistakes. `balancers` is
-/// `None` when only a manifest is checked. When a first attempt has shown that the Service must stay on its present
-/// load balancer, `stays_on` is that load balancer.
+/// `None` when annotations are checked without the load balancers, for example by `ccm lint`. When a first attempt has
+/// shown that the Service must stay on its present load balancer, `stays_on` is that load balancer.
 pub(crate) fn group<'a>(
     parser: &mut AnnotationParser<'a>,
     service: &'a Service,
@@ -159,7 +162,7 @@ fn has_labelled_port(balancer: Labelled, service: &Service) -> bool {
     balancer.ownership.ports.values().any(|uid| *uid == service.uid)
 }
 
-/// Whether a label says that a port of the load balancer belongs to a Service of another namespace than this one.
+/// Whether a label says that a port of the load balancer belongs to a Service that is not in the namespace `namespace`.
 fn has_guest(balancer: Labelled, namespace: &str, cluster: &Cluster) -> bool {
     let is_guest = |uid: &String| {
         let owner = cluster.groups.of_uid(uid).map(|service| &service.namespace);
@@ -169,8 +172,8 @@ fn has_guest(balancer: Labelled, namespace: &str, cluster: &Cluster) -> bool {
     balancer.ownership.ports.values().any(is_guest)
 }
 
-/// Whether the load balancer has users besides the group's own namespace, according to its labels: another owner made
-/// it, or a Service of another namespace has a port on it.
+/// Whether the labels of the load balancer say that it is external (made by somebody else), or that a Service from
+/// outside the namespace in its group name `NAMESPACE/NAME` has a port on it.
 pub(crate) fn is_of_several_owners(balancer: Labelled, cluster: &Cluster) -> bool {
     let ownership = balancer.ownership;
     let namespace = ownership.group.as_deref().and_then(namespace_of);
@@ -179,7 +182,7 @@ pub(crate) fn is_of_several_owners(balancer: Labelled, cluster: &Cluster) -> boo
 }
 
 /// Returns how a Service uses this load balancer according to its labels: as its own, as a shared one, or as an
-/// external one (made by another owner). Also returns the Services that are allowed to share it.
+/// external one (made by somebody else). Also returns the Services that are allowed to share it.
 fn as_labelled<'a>(
     balancer: Labelled<'a>,
     service: &Service,
@@ -200,8 +203,8 @@ fn as_labelled<'a>(
     (GroupUse::Shared(GroupName { namespace, name }), Vec::new())
 }
 
-/// Returns the load balancer of another owner that the Service's annotation `external` names. The error says why the
-/// Service can't use it.
+/// Returns the external load balancer (one that somebody else made) that the Service's annotation `external` names. The
+/// error says why the Service can't use it.
 fn external<'a>(
     service: &Service,
     all: Balancers<'a>,
@@ -292,7 +295,7 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Makes the Service a user of the external load balancer (one that another owner made) with the ID or name `text`.
+    /// Makes the Service a user of the external load balancer (one that somebody else made) with the ID or name `text`.
     /// If this is not allowed, sets `refused` to the reason.
     fn join_external(&mut self, text: &str) {
         let (service, cluster) = (self.service, self.cluster);
@@ -306,10 +309,10 @@ impl<'a> Group<'a> {
         self.members.extend(members.into_iter().flatten());
     }
 
-    /// Completes the list of Services that share the load balancer, sorts it by age, and determines which of them
-    /// decide about settings. If the Service for which the plan is made is in the list in an older version, the newer
-    /// one replaces it. When this Service must stay on the load balancer `stays_on` although it asks for another one,
-    /// it decides only if no other Service uses `stays_on`.
+    /// Completes the list of Services that are allowed to share the load balancer, sorts it by age, and determines
+    /// which of these Services decide about settings. The Service for which the plan is made is always in the list, in
+    /// its newest version. When this Service asks for another load balancer, but must stay on `stays_on`, it decides
+    /// about settings only if no other Service uses `stays_on`.
     fn order(&mut self, stays_on: Option<Labelled>) {
         let (uid, cluster) = (&self.service.uid, self.cluster);
         let is_released = |service: &Service| {
@@ -329,8 +332,8 @@ impl<'a> Group<'a> {
             };
             self.undecided =
                 self.made(share).find(|balancer| balancer.ownership.uids().any(may_decide));
-            // A Service of another namespace can have ports on the load balancer although the group does not allow its
-            // namespace any more. So the labels of the ports are also searched for Services of other namespaces.
+            // A Service of another namespace can have ports on the shared load balancer although its namespace is not
+            // allowed any more. So the labels of the ports are also searched for Services of other namespaces.
             self.is_of_several_namespaces =
                 self.members.iter().any(|member| member.namespace != namespace)
                     || self.made(share).any(|made| has_guest(made, namespace, cluster));
@@ -348,7 +351,7 @@ impl<'a> Group<'a> {
         self.deciders = self.members.iter().copied().filter(decides).collect();
     }
 
-    /// Returns the load balancers whose labels name this group and this cluster.
+    /// Returns the load balancers whose labels name this cluster and the group of Services with the name `share`.
     fn made(&self, share: GroupName) -> impl Iterator<Item = Labelled<'a>> + use<'a> {
         let cluster = self.cluster;
         let all = self.balancers.map(|all| all.labelled(GROUP, &share.label()));
@@ -379,8 +382,8 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Returns, as `namespace.name`, for whom the load balancer is made: for the group when it is shared, and otherwise
-    /// for the Service.
+    /// Returns, as `namespace.name`, for whom the load balancer is made. This is the group when several Services share
+    /// the load balancer, and otherwise the Service.
     pub(crate) fn made_for(&self) -> String {
         match self.of {
             GroupUse::Shared(share) => share.label(),
@@ -392,7 +395,7 @@ impl<'a> Group<'a> {
         matches!(self.of, GroupUse::External(_))
     }
 
-    /// Returns the external load balancer (one that another owner made) that the Service uses. `None` when the Service
+    /// Returns the external load balancer (one that somebody else made) that the Service uses. `None` when the Service
     /// uses another kind of load balancer, or is not allowed to use this one.
     pub(crate) fn balancer(&self) -> Option<Labelled<'a>> {
         match self.of {
@@ -401,9 +404,9 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Whether the load balancer is shared, but no Service decides about its settings. This happens when no Service of
-    /// the group's own namespace (the namespace in the group's name) shares it, or when a Service there could not be
-    /// read.
+    /// Whether Services share the load balancer, but no Service decides about its settings. Only Services in the
+    /// namespace of the group name `NAMESPACE/NAME` decide. So this happens when no Service in this namespace shares
+    /// the load balancer, or when one there could not be read.
     pub(crate) fn has_no_decider(&self) -> bool {
         matches!(self.of, GroupUse::Shared(_)) && self.deciders.is_empty()
     }
@@ -436,7 +439,7 @@ impl<'a> Group<'a> {
         self.members.iter().any(|member| member.uid == uid)
     }
 
-    /// Returns the Services that have a port on this external load balancer (one that another owner made), the oldest
+    /// Returns the Services that have a port on this external load balancer (one that somebody else made), the oldest
     /// first. A Service that asks for another load balancer by now is among them as long as it has a port here.
     pub(crate) fn served_on(&self, balancer: Labelled) -> Vec<&'a Service> {
         let is_served = |service: &&Service| {
@@ -453,9 +456,9 @@ impl<'a> Group<'a> {
         all
     }
 
-    /// Whether other Services than this one decide about settings of the load balancer. When another owner made the
-    /// load balancer, these are the Services of the group that have a port there. A Service without a port there plans
-    /// no targets.
+    /// Whether Services other than this one decide about settings of the load balancer. On an external load balancer
+    /// (one that somebody else made), the only such settings are about targets, and only Services with a port there
+    /// decide about them.
     pub(crate) fn others_decide(&self, balancer: Labelled, service: &Service) -> bool {
         let served = self.served_on(balancer);
         let has_port = |uid: &str| served.iter().any(|served| served.uid == uid);
@@ -463,9 +466,9 @@ impl<'a> Group<'a> {
         others.any(|other| !self.is_external() || has_port(&other.uid))
     }
 
-    /// Returns the Service of the group to which a port of the load balancer belongs when the port has no label. It is
-    /// the Service with the same port number and node port. On a load balancer that another owner made,
-    /// [`is_recognised`] must also be true.
+    /// Returns the Service to which a port of the load balancer belongs when the port has no label. It is the Service
+    /// with the same port number and node port, among the Services that are allowed to share the load balancer. On an
+    /// external load balancer (one that somebody else made), [`is_recognised`] must also be true.
     pub(crate) fn recognised(&self, balancer: Labelled, port: &Listener) -> Option<&'a Service> {
         self.members.iter().copied().find(|member| {
             if self.is_external() {
@@ -488,9 +491,9 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Returns the UID of the Service that owns a port of the load balancer. The label of the port names it. Without
-    /// this label, the owner is the Service of the group with the same port number and node port. If there is none, it
-    /// is the Service in the load balancer's label `service-uid`.
+    /// Returns the UID of the Service that owns a port of the load balancer. The label of the port names it. When the
+    /// port has no label, the owner is the Service with the same port number and node port, among the Services that
+    /// share the load balancer. If there is none, the owner is the Service in the load balancer's label `service-uid`.
     fn owner_uid<'b>(&'b self, balancer: Labelled<'b>, port: &Listener) -> Option<&'b String> {
         let ownership = balancer.ownership;
         let by_label = ownership.ports.get(&port.listen_port);
@@ -498,8 +501,9 @@ impl<'a> Group<'a> {
         by_label.or_else(by_numbers).or(ownership.service_uid.as_ref())
     }
 
-    /// Whether a label has the UID of a Service that is not in the list of existing Services. When another owner made
-    /// the load balancer, the result is always `false`, because other clusters can use it, too.
+    /// Whether a label has the UID of a Service that is not in the list of existing Services. On an external load
+    /// balancer (one that somebody else made), the result is always `false`, because it can be the UID of a Service of
+    /// another cluster.
     pub(crate) fn has_unknown_owner(&self, balancer: Labelled) -> bool {
         let is_known =
             |uid: &String| self.cluster.service_uids.contains(uid) || self.has_member(uid);
@@ -528,8 +532,8 @@ impl<'a> Group<'a> {
         self.members.iter().copied().take_while(|service| service.uid != self.service.uid)
     }
 
-    /// Returns the port numbers that this Service can't have on the load balancer. Older Services of the group ask for
-    /// these ports, or other Services and owners already have them.
+    /// Returns the port numbers that this Service can't have on the load balancer. Older Services that share the load
+    /// balancer ask for them, or the ports already exist and belong to somebody else.
     pub(crate) fn other_ports(&self, there: Option<Labelled>) -> BTreeSet<u16> {
         let older = self.older().flat_map(tcp).map(|(number, _)| number);
         let stays = |(balancer, port): &(Labelled, &Listener)| {
@@ -550,8 +554,8 @@ impl<'a> Group<'a> {
             let member = self.members.iter().find(|member| Some(&member.uid) == uid);
             match (self.owner(balancer, port), member) {
                 (Owner::This, _) => return None,
-                // The owner does not ask for this port any more, so the port is about to be removed. So it does not
-                // prevent this Service from having the port.
+                // A port prevents this Service from having the number only while the port's owner still asks for it.
+                // Otherwise the port is about to be removed.
                 (Owner::Member, Some(member)) if claims(member, number) => {
                     let name = member.full_name();
                     return Some(format!(
@@ -632,9 +636,9 @@ impl<'a> Group<'a> {
     }
 
     /// Whether the shared load balancer must be without the label `service-uid`. This is so when several Services use
-    /// it or have used it, or when the Service is not in the namespace in the group's name. Otherwise,
-    /// hcloud-cloud-controller-manager and this program would regard the Service as the only owner, and would remove
-    /// the ports of the other Services.
+    /// it or have used it, or when the Service is not in the namespace of the group name `NAMESPACE/NAME`. With the
+    /// label, hcloud-cloud-controller-manager and this program would regard the Service as the only owner, and would
+    /// remove the ports of the other Services.
     fn is_of_several(&self, balancer: Option<Labelled>) -> bool {
         let GroupUse::Shared(share) = self.of else {
             return false;
@@ -649,7 +653,8 @@ impl<'a> Group<'a> {
     }
 
     /// Returns, for each port that must have a label, the UID of its owner. These are the ports that this Service gets,
-    /// and the existing ports of other Services of the group. So a label that was removed by somebody is written again.
+    /// and the existing ports of the other Services that share the load balancer. So a label that somebody removed is
+    /// written again.
     fn labels_of_ports(
         &self,
         balancer: Option<Labelled>,
@@ -669,8 +674,9 @@ impl<'a> Group<'a> {
         labels
     }
 
-    /// Returns the port numbers whose labels the plan removes. The Service in such a label was deleted, or does not ask
-    /// for the port any more. When one Service has the load balancer for itself, its ports need no labels either.
+    /// Returns the port numbers whose labels the plan removes. These are the labels of this Service for ports that it
+    /// does not ask for any more, and all its labels when it has the load balancer for itself. On a load balancer of
+    /// this cluster, they are also the labels of Services that were deleted.
     fn unwanted_labels(&self, ownership: &Ownership) -> BTreeSet<u16> {
         let (own, is_external) = (&self.service.uid, self.is_external());
         let has = |number: u16| tcp(self.service).any(|(own, _)| own == number);
@@ -684,9 +690,9 @@ impl<'a> Group<'a> {
         ownership.ports.iter().filter(is_unwanted).map(|(number, _)| *number).collect()
     }
 
-    /// Returns the value of the label `targets-before`. It lists the targets that a load balancer of another owner had
-    /// before this cluster used it. If the label does not exist, this cluster has not added a target yet. The value is
-    /// then made from the present targets.
+    /// Returns the value of the label `targets-before`. It lists the targets that an external load balancer (one that
+    /// somebody else made) had before this cluster used it. If the label does not exist, this cluster has not added a
+    /// target yet, so the list is made from the present targets.
     fn targets_before(&self, balancer: Labelled) -> String {
         if let Some(value) = balancer.ownership.targets_before(self.cluster) {
             return value.clone();
@@ -694,8 +700,9 @@ impl<'a> Group<'a> {
         let is_ours = |port| matches!(self.owner(balancer, port), Owner::This | Owner::Member);
         let targets = balancer.single_targets().map(|(target, _)| in_label(target));
         let all = targets.collect::<Vec<_>>().join("_");
-        // This cluster already has a port here, so the label existed and was removed. It is not known any more which
-        // targets were there before.
+        // The list can't be written in two cases. This cluster already has a port here, so the label existed and was
+        // removed, and it is not known any more which targets were there before. Or the list has a form that is not
+        // allowed for a label.
         if balancer.services.iter().any(is_ours) || all.len() > LONGEST || all.contains(':') {
             ALL.to_owned()
         } else if all.is_empty() {
@@ -705,14 +712,14 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Whether an external load balancer (one that another owner made) had this target before this cluster used the
+    /// Whether an external load balancer (one that somebody else made) had this target before this cluster used the
     /// load balancer. When this is not known, the result is `true`.
     pub(crate) fn is_before(&self, balancer: Labelled, target: TargetId) -> bool {
         self.is_external() && is_in(&self.targets_before(balancer), target)
     }
 }
 
-/// Whether an external load balancer (one that another owner made) had this target before this cluster used the load
+/// Whether an external load balancer (one that somebody else made) had this target before this cluster used the load
 /// balancer. Such a target must not be removed. When the label `targets-before` is missing, this is not known, and the
 /// result is `true`.
 pub(crate) fn was_before(balancer: Labelled, target: TargetId, cluster: &Cluster) -> bool {
@@ -731,7 +738,7 @@ fn in_label(target: TargetId) -> String {
 }
 
 /// Returns the kind of load balancer that the labels describe: for one Service, shared by Services, external (made by
-/// another owner), or released (not managed any more).
+/// somebody else), or released (not managed any more).
 pub(crate) fn use_of(balancer: Labelled) -> BalancerUse {
     let ownership = balancer.ownership;
     if ownership.external.is_some() {
@@ -745,13 +752,13 @@ pub(crate) fn use_of(balancer: Labelled) -> BalancerUse {
     }
 }
 
-/// Returns the load balancer's group as `NAMESPACE/NAME`, according to its label.
+/// Returns the name of the group of Services that share the load balancer, as `NAMESPACE/NAME`, according to its label.
 pub(crate) fn name(balancer: Labelled) -> Option<String> {
     Some(balancer.ownership.group.as_ref()?.replacen('.', "/", 1))
 }
 
-/// Returns the owner of each port, when several Services or other owners use the load balancer. For the load balancer
-/// of one Service, the list is empty.
+/// Returns the owner of each port, when the load balancer is shared or external (made by somebody else). For the load
+/// balancer of one Service, the list is empty.
 pub(crate) fn port_owners(balancer: Labelled, cluster: &Cluster) -> Vec<PortOwner> {
     let ports = balancer.services.iter().map(|port| {
         let uid = balancer.ownership.ports.get(&port.listen_port);

@@ -118,7 +118,7 @@ impl<'a> Balancers<'a> {
     }
 
     /// Returns the load balancers that can belong to the Service. They have the Service's UID in a label, or have the
-    /// label `external`, by which another owner allows Services to use them.
+    /// label `external`, by which somebody else allows Services to use it.
     pub(crate) fn may_be_of(self, service: &Service) -> impl Iterator<Item = Labelled<'a>> {
         self.with(vec![Key::Uid(service.uid.clone()), Key::External])
     }

@@ -37,7 +37,7 @@ pub const GROUP: &str = "ccm-from-scratch/group";
 /// The beginning of the key of a label that names the owner of a port. The port number follows in the key.
 pub const PORT: &str = "ccm-from-scratch/port-";
 pub const EXTERNAL: &str = "ccm-from-scratch/external";
-/// The beginning of the key of a label that lists the targets that an external load balancer (one that another owner
+/// The beginning of the key of a label that lists the targets that an external load balancer (one that somebody else
 /// made) had before a cluster used it. The UID of that cluster follows in the key.
 pub const TARGETS_BEFORE: &str = "ccm-from-scratch/targets-before-";
 pub const RELEASED: &str = "ccm-from-scratch/released";
@@ -85,7 +85,7 @@ pub(crate) struct Ownership {
     pub(crate) external: Option<String>,
     /// The UID of the Service that owns each port. The map's key is the port number.
     pub(crate) ports: BTreeMap<u16, String>,
-    /// The targets that an external load balancer (one that another owner made) had before a cluster used it. The key
+    /// The targets that an external load balancer (one that somebody else made) had before a cluster used it. The key
     /// of the map is the UID of that cluster. The value is the text of the label.
     pub(crate) targets_before: BTreeMap<String, String>,
     /// Labels with the prefix of this program that this version of the program does not know. They are kept unchanged.
@@ -168,7 +168,7 @@ impl Ownership {
         wanted
     }
 
-    /// Returns all labels that state this ownership, each as a label that a write must set.
+    /// Returns all labels that state this ownership, in the form of a write that sets them.
     pub(crate) fn wanted(&self) -> impl Iterator<Item = (String, Option<String>)> + use<> {
         self.labels().into_iter().map(|(key, value)| (key, Some(value)))
     }
@@ -221,7 +221,7 @@ impl Ownership {
         self.cluster_uid.as_ref().filter(|uid| !cluster.is_known_by(uid))
     }
 
-    /// Returns the list of targets that an external load balancer (one that another owner made) had before this cluster
+    /// Returns the list of targets that an external load balancer (one that somebody else made) had before this cluster
     /// used it, as the label states it. `None` when the load balancer has no such label.
     pub(crate) fn targets_before(&self, cluster: &Cluster) -> Option<&String> {
         let of = self.targets_before.iter().find(|(uid, _)| cluster.is_known_by(uid));
@@ -233,8 +233,8 @@ impl Ownership {
         self.adopt.as_ref() == Some(&service_value(service))
     }
 
-    /// Returns the key of a label which says that a controller manages the load balancer for Services. With such a
-    /// label, other Services can't use the load balancer as an external one, i.e. as a load balancer of another owner.
+    /// Returns the key of a label which says that a controller manages the load balancer for Services. Services can't
+    /// use such a load balancer as an external one, i.e. as one that somebody else made.
     pub(crate) fn managed_by(&self) -> Option<&'static str> {
         self.service_uid.as_ref().map(|_| SERVICE_UID).or(self.group.as_ref().map(|_| GROUP))
     }
@@ -243,15 +243,16 @@ impl Ownership {
     /// than this Service. The label `service` names it, or else the label `keep`.
     pub(crate) fn of_another_namespace(&self, service: &Service) -> Option<&String> {
         let made_for = self.service.as_ref().or(self.keep.as_ref())?;
-        // A long value of a label was cut, perhaps even before the dot that follows the namespace. So the value is also
-        // compared as a whole.
+        // When the text `namespace.name` is too long for a label's value, it is cut, perhaps even before the dot. So
+        // the value is also compared with the cut text of this Service.
         let is_same = namespace_of(made_for) == Some(service.namespace.as_str())
             || *made_for == service_value(service);
         (!is_same).then_some(made_for)
     }
 
-    /// Whether the load balancer is shared by a group of another namespace than that of the Service. When the value of
-    /// the label `group` was cut within the namespace, the namespace is not known, and the result is `true`.
+    /// Whether the load balancer is shared by a group of Services whose namespace, according to the label `group`, is
+    /// not the namespace of this Service. When the label's value was cut within the namespace, this is not known, and
+    /// the result is `true`.
     pub(crate) fn has_as_guest(&self, service: &Service) -> bool {
         let group = self.group.as_ref();
         group.is_some_and(|label| namespace_of(label) != Some(service.namespace.as_str()))

@@ -25,8 +25,8 @@ pub(crate) fn default_name(profile: Profile, service: &Service, cluster: &Cluste
     }
 }
 
-/// Returns `CLUSTER-NAMESPACE-NAME` for a Service or group, in the form that is allowed for the name of a load
-/// balancer.
+/// Returns `CLUSTER-NAMESPACE-NAME` for a Service, or for a group of Services that share a load balancer, in the form
+/// that is allowed for the name of a load balancer.
 pub(crate) fn usual_name(cluster: &Cluster, namespace: &str, name: &str) -> String {
     fitted(&format!("{}-{namespace}-{name}", cluster.name), |letter| {
         letter.is_ascii_alphanumeric() || letter == '-'

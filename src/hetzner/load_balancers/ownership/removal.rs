@@ -5,8 +5,8 @@ use super::labels::{Labelled, Ownership, RELEASED};
 use crate::provider::{Cluster, Service};
 
 /// Returns the ownership that the labels should state when the Service has left the load balancer. `is_last` means that
-/// no other Service uses it. All labels of this program are then removed. If another owner made the load balancer, only
-/// the labels of this cluster are removed.
+/// no other Service uses it. All labels of this program are then removed. If the load balancer is external (made by
+/// somebody else), only the labels of this cluster are removed.
 pub(crate) fn without_service(
     balancer: Labelled,
     service: &Service,
@@ -20,8 +20,8 @@ pub(crate) fn without_service(
     to.ports.retain(|_, uid| *uid != service.uid);
     to.adopt = to.adopt.filter(|_| !balancer.ownership.asks_for(service));
     if is_last {
-        // Another cluster may still use this load balancer of another owner, so the label `targets-before` of that
-        // cluster stays.
+        // On an external load balancer (one that somebody else made), Services of another cluster can still have ports.
+        // So the label `targets-before` of that cluster stays.
         to.targets_before.retain(|uid, _| !cluster.is_known_by(uid));
     } else if to.service_uid.as_ref() == Some(&service.uid) {
         (to.service_uid, to.service) = (None, None);
@@ -30,7 +30,7 @@ pub(crate) fn without_service(
 }
 
 /// Returns the ownership that the labels should state when this program has stopped managing the load balancer for the
-/// Service. On an external load balancer (one that another owner made), the labels of the Service's ports stay. So the
+/// Service. On an external load balancer (one that somebody else made), the labels of the Service's ports stay. So the
 /// Service has the same ports when it is managed again.
 pub(crate) fn after_management(
     balancer: Labelled,

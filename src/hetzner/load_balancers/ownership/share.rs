@@ -8,7 +8,7 @@ use crate::hetzner::load_balancers::annotations::{self as a, PREFIX};
 use crate::provider::{Cluster, Service};
 use crate::text::is_label;
 
-/// The beginning of the text by which [`key`] identifies an external load balancer (one that another owner made). The
+/// The beginning of the text by which [`key`] identifies an external load balancer (one that somebody else made). The
 /// load balancer's ID or name follows.
 const OF_EXTERNAL: &str = "external:";
 
@@ -42,15 +42,15 @@ impl<'a> GroupName<'a> {
         self.is_open_to(namespace, &self.guests(all))
     }
 
-    /// Returns the namespaces that are allowed to share the load balancer, besides the namespace in the group's name.
-    /// The annotation `share-namespaces` of Services in that namespace allows them.
+    /// Returns the namespaces that are allowed to share the load balancer, besides the namespace in the group name
+    /// `NAMESPACE/NAME`. The annotation `share-namespaces` of Services in that namespace allows them.
     fn guests(self, all: &[Service]) -> Vec<&str> {
         let hosts = all.iter().filter(|service| service.namespace == self.namespace);
         let lists = hosts.filter_map(|service| value_of(service, &a::SHARE_NAMESPACES));
         lists.flat_map(|list| list.split(',')).map(str::trim).collect()
     }
 
-    /// Returns the value that the load balancer's label `group` has for this group.
+    /// Returns the value that the label `group` has on the load balancer that the Services of this group share.
     pub(crate) fn label(self) -> String {
         label_value(&format!("{}.{}", self.namespace, self.name))
     }
@@ -81,18 +81,18 @@ pub(in crate::hetzner) fn key(
     set.last()
 }
 
-/// In a text from [`key`] that has the name of an external load balancer (one that another owner made), replaces the
-/// name by the ID. So Services that use the name and Services that use the ID belong to the same group. When the
-/// project has no such load balancer, the text stays unchanged.
+/// Takes a text from [`key`]. If the text has the name of an external load balancer (one that somebody else made),
+/// returns the text with its ID instead. So Services that use the name and Services that use the ID belong to the same
+/// group. When the project has no such load balancer, the text stays unchanged.
 pub(crate) fn known_key(key: String, balancers: Balancers) -> String {
     let named = key.strip_prefix(OF_EXTERNAL);
     let found = named.and_then(|text| external_named(text, balancers));
     found.map_or(key, |found| format!("{OF_EXTERNAL}{}", found.id))
 }
 
-/// Returns the name of the group for which the label `group` has this value, and the Services that ask for the group's
-/// load balancer. A long name is cut in the label, so the full name is read from the annotation of one of these
-/// Services.
+/// Finds the group of Services whose load balancer has this value in the label `group`. Returns the name of the group,
+/// and the Services that ask to share its load balancer. A long name is cut in the label, so the full name is read from
+/// the annotation of one of these Services.
 pub(crate) fn asked<'a>(
     label: &str,
     cluster: &'a Cluster,
@@ -112,7 +112,7 @@ pub(crate) fn external_named<'a>(text: &str, balancers: Balancers<'a>) -> Option
     by_id.or_else(|| balancers.named(text).next())
 }
 
-/// Returns the two texts by which [`key`] identifies this external load balancer (one that another owner made): one
+/// Returns the two texts by which [`key`] identifies this external load balancer (one that somebody else made): one
 /// with its ID and one with its name. Services can ask for it in both ways.
 pub(crate) fn external_keys(balancer: Labelled) -> [String; 2] {
     let names = [balancer.id.to_string(), balancer.name.clone()];

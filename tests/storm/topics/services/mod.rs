@@ -26,8 +26,9 @@ use std::sync::{Arc, Mutex};
 
 /// The largest numbers of Hetzner calls about load balancers, and of writes, for one Service from any state to the
 /// right one, without faults.
+/// When all nodes were replaced, each Service needs a write for each of its three ports, each new target and each old one.
 const CALLS_TO_CONVERGE: usize = 15;
-const WRITES_TO_CONVERGE: usize = 8;
+const WRITES_TO_CONVERGE: usize = 12;
 
 /// The number of rounds after which all Services must be right, except the one whose load balancer is stuck.
 const ROUNDS_OF_INDEPENDENCE: usize = 60;

@@ -32,7 +32,8 @@ fn service() -> Service {
     }
 }
 
-/// Returns the cluster `cluster-1`. It has one node, the Service `web`, and another Service, which is in group `edge`.
+/// Returns the cluster `cluster-1`. It has one node, the Service `web`, and another Service, which shares a load
+/// balancer under the group name `edge`.
 fn cluster() -> Cluster {
     let uids = [UID, LIVES].map(str::to_owned);
     let mut sharing = service();
@@ -97,8 +98,9 @@ fn what_the_service_has_on_it() {
     for (row, balancer, has) in [
         (1, balancer(&[], &[]), "Nothing"),
         (1, balancer(&[(SERVICE_UID, LIVES)], &[NODE]), "Nothing"),
-        // The load balancer of another owner has the port and node port of the Service. But the Service's status does
-        // not have an address of the load balancer, so the port does not count as the Service's port.
+        // The external load balancer (one that somebody else made) has a port with the port number and node port of the
+        // Service. But the Service's status does not have an address of the load balancer, so the port does not count
+        // as the Service's port.
         (1, with_port(balancer(&[(EXTERNAL, "")], &[NODE])), "Nothing"),
         (2, balancer(&[own, (CLUSTER_UID, "cluster-9")], &[]), "Copy(\"cluster-9\")"),
         (2, balancer(&[own, (CLUSTER_UID, "cluster-9")], &[NODE, FOREIGN]), "Copy(\"cluster-9\")"),
@@ -120,8 +122,8 @@ fn what_the_service_has_on_it() {
         let stake = judged(&balancer, |one| format!("{:?}", stake(one, &service(), &cluster())));
         assert_eq!(stake, has, "row {row}: {:?}", balancer.labels);
     }
-    // All labels of this cluster were removed from the load balancer of another owner. The Service's status has an
-    // address of the load balancer, so the port still counts as the Service's port.
+    // All labels of this cluster were removed from the external load balancer (one that somebody else made). The
+    // Service's status has an address of the load balancer, so the port still counts as the Service's port.
     let mut lost = with_port(balancer(&[(EXTERNAL, "")], &[NODE]));
     lost.public_net.ipv4.ip = Some("203.0.113.7".parse().unwrap());
     let served = Service { addresses: vec!["203.0.113.7".to_owned()], ..service() };
@@ -162,8 +164,9 @@ fn whether_the_service_may_adopt_it() {
         (13, balancer(&[], &[FOREIGN]), "ynn"),
         (14, balancer(&[], &[NODE]), "yyn"),
         (14, balancer(&[("provisioner", "terraform")], &[]), "yyn"),
-        // Row 6 is not true here, because the label `cluster-uid` and the label `keep` are both missing. Row 7 is not
-        // true for a load balancer that this program created.
+        // The first of these load balancers was made for a Service of another namespace. Row 6 is not true for it,
+        // because it has neither the label `cluster-uid` nor the label `keep`. The second has a label of another
+        // program. Row 7 is not true for it, because this program created it.
         (14, balancer(&[(SERVICE, of_stranger)], &[]), "yyn"),
         (14, balancer(&[("team", "owned"), (CREATED, "true")], &[]), "yyn"),
     ] {
