@@ -23,7 +23,8 @@ use std::time::{Duration, Instant, SystemTime};
 /// The simulated time that an API call spends on the network, in both directions together.
 const CALL: Duration = Duration::from_millis(4);
 
-/// The largest number of API calls on one machine. More calls mean that a program repeats something endlessly.
+/// The largest number of API calls that the programs on one simulated machine can make. More calls mean that a program
+/// repeats something endlessly.
 const CALLS_AT_MOST: u64 = 100_000;
 
 const HALVES: [Half; 3] = [Half::Hetzner, Half::Kubernetes, Half::Robot];
@@ -33,14 +34,15 @@ pub struct Machine {
     begun_wall: SystemTime,
     /// The simulated time in nanoseconds since the creation of the machine. The simulated APIs use this time, too.
     time: Arc<AtomicU64>,
-    /// For how long the simulated machine was suspended in total. The monotonic clock does not count this time.
+    /// For how long the simulated computer was suspended in total, like a laptop that sleeps. Its monotonic clock does
+    /// not count this time.
     pub suspended: Cell<Duration>,
     random: RefCell<Random>,
     sandboxes: RefCell<Vec<Weak<Sandbox>>>,
     /// The programs that run on this machine as simulated processes. There are none when the test only calls functions
     /// of the library.
     pub processes: Processes,
-    /// How many of a thousand clock readings pause the process that reads the clock.
+    /// In how many of a thousand cases a simulated process is paused for a while when it reads a clock.
     pauses_per_thousand: Cell<u64>,
     /// The function that does the work of other processes while a process is paused.
     meanwhile: RefCell<Option<Meanwhile>>,
@@ -65,7 +67,7 @@ impl fmt::Debug for Machine {
 
 impl Machine {
     /// Creates a machine whose random numbers depend on `seed`. When `is_real` is true, the machine uses sockets and
-    /// scaled real time.
+    /// real time, and all waits are shortened by the factor [`SCALE`].
     pub fn new(seed: u64, is_real: bool) -> Rc<Machine> {
         let beginning = Duration::from_secs(sandbox::time::BEGINNING_S.unsigned_abs());
         Rc::new(Machine {

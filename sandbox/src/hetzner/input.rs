@@ -194,7 +194,7 @@ impl Fields {
         })
     }
 
-    /// Returns `value`, or an error that says that the field `name` is required when `value` is `None`.
+    /// Returns `value`. When `value` is `None`, returns an error that says that the field `name` is required.
     pub fn required<T>(&self, name: &str, value: Option<T>) -> Result<T> {
         value.ok_or_else(|| self.invalid(name, "is required"))
     }

@@ -8,7 +8,9 @@
 //! | `others` | the routes, rules and JSON of resources that only clients other than ccm use: SSH keys, firewalls |
 //! | `catalog` | the offers of the provider: locations, types of servers and load balancers, images; as data in `catalog.json` |
 //! | `actions` | work that takes time: locks, progress, failure |
-//! | `hands`, `circumstances`, `overlay` | further functions for tests: load balancers and their circumstances |
+//! | `hands` | further functions for tests, which change resources and facts outside of the cloud |
+//! | `circumstances` | the facts outside of the cloud that tests set, e.g. which types are sold out |
+//! | `overlay` | the JSON fields to which a test has given other values than the simulation |
 //! | `put` | filling a project with resources from JSON that an API has returned |
 //! | `owned`, `input`, `listing`, `labels`, `text`, `error` | the common parts of all resources: requests, pages, selectors, answers, refusals |
 //! | `metadata` | the service that tells a server about itself |
@@ -289,8 +291,8 @@ impl Cloud {
     }
 
     /// Lets a test change the JSON that the API shows of a server: `edit` gets the JSON and changes it. The API then
-    /// shows the changed JSON, even if the real API could never show it. `edit` must not call this cloud, which is
-    /// locked. Nothing happens when there is no such server.
+    /// shows the changed JSON, even if the real API could never show it. `edit` must not call methods of this cloud,
+    /// because the cloud's lock is held. Nothing happens when there is no such server.
     pub fn edit_server(&self, id: u64, edit: impl FnOnce(&mut Value)) {
         servers::edit(&mut self.lock(), id, edit);
     }
@@ -332,8 +334,8 @@ impl Cloud {
         !self.lock().actions.is_idle()
     }
 
-    /// Sets whether all actions are kept from ending. While `held` is true, they run on. After `held` was set to false,
-    /// all actions whose time has come end.
+    /// Sets whether all actions are kept from ending. While `held` is true, they stay in the status `running`. When
+    /// `held` becomes false, all actions whose duration has passed end.
     pub fn hold_actions(&self, held: bool) {
         self.lock().actions.hold(held);
     }

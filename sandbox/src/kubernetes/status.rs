@@ -217,7 +217,8 @@ impl Refusal {
     }
 
     /// Returns a 422 with the message `KIND "NAME" is invalid: …`. The caller chooses `kind`, because kube-apiserver
-    /// sometimes writes another word there. `kind` and `name` are empty when the object could not be read.
+    /// sometimes writes the name of the resource there, e.g. `nodes`. `kind` and `name` are empty when the object could
+    /// not be read.
     pub fn invalid_as(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Refusal {
         let mut details = details(group, kind, name);
         details["causes"] = errors.iter().map(FieldError::cause).collect();

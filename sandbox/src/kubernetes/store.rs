@@ -20,7 +20,7 @@ pub struct Object {
     metadata_text: OnceLock<String>,
 }
 
-/// All objects at one revision.
+/// All objects as they are at one revision. Every write raises the revision.
 #[derive(Clone, Debug, Default)]
 pub struct Store {
     revision: u64,

@@ -213,7 +213,7 @@ impl Builder {
         Ok(sandbox)
     }
 
-    /// Creates the simulated APIs without servers and Services, and the Network if there is one. No API answers
+    /// Creates the sandbox without servers and Services, but with its Network if one is configured. No API answers
     /// requests yet.
     fn empty(&self) -> io::Result<Sandbox> {
         let tls = (!self.in_memory).then(Tls::new).transpose().map_err(io::Error::other)?;

@@ -46,8 +46,8 @@ pub struct Sandbox {
     /// The ports of the APIs that a test has stopped. The sandbox keeps these ports, so that no other program gets them
     /// before the APIs are served again.
     kept: Mutex<HashMap<Half, KeptPort>>,
-    /// The address and ports on which the APIs listen. When an API is first served, its real port is stored here. After
-    /// a stop, the API is served on the same port again.
+    /// The address and ports on which the APIs listen. When an API is first served on any free port, the number of that
+    /// port is stored here. After a stop, the API is served on the same port again.
     ports: Mutex<Ports>,
     cloud: Arc<Cloud>,
     cluster: Arc<Cluster>,
@@ -368,7 +368,8 @@ impl Sandbox {
         });
     }
 
-    /// Creates a Node, but no server for it. If the Node has a server, the server must already exist.
+    /// Creates a Node with its simulated kubelet, but no server. When `spec` names a server, this server must already
+    /// exist.
     ///
     /// # Panics
     /// Panics when [`Kubelets::register`] does.

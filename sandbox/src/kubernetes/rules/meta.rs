@@ -1,4 +1,4 @@
-//! The rules of `metadata`, which apply to all kinds alike.
+//! Validation of `metadata`, which is the same for all kinds.
 
 use serde_json::Value;
 
