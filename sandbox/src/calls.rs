@@ -178,7 +178,7 @@ impl CallLog {
         state.last
     }
 
-    /// Completes a call. `response` is `None` when no answer is sent.
+    /// Adds the answer to a call in the log. `response` is `None` when no answer is sent.
     pub(crate) fn end(&self, sequence: u64, response: Option<&Response>) {
         let watcher = self.watcher.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let ended = {

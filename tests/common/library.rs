@@ -52,7 +52,7 @@ pub enum Credentials {
 }
 
 impl Credentials {
-    /// All variants except `Right`.
+    /// All kinds of credentials except `Right`. With each of them, a process sees fewer dedicated servers or none.
     pub const ALL: [Credentials; 5] = [
         Credentials::WrongPassword,
         Credentials::OtherAccount,

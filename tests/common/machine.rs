@@ -46,7 +46,7 @@ pub struct Machine {
     pauses_per_thousand: Cell<u64>,
     /// The function that does the work of other processes while a process is paused.
     meanwhile: RefCell<Option<Meanwhile>>,
-    /// The function that lets the other threads of a process work. It is called when one thread waits for the others.
+    /// The function that runs the other threads of a process while one of its threads waits for them.
     others: RefCell<Option<Rc<dyn Fn()>>>,
     pub pauses: Cell<u64>,
     calls: Cell<u64>,
@@ -152,7 +152,7 @@ impl Machine {
         *self.meanwhile.borrow_mut() = meanwhile;
     }
 
-    /// Sets the function that lets the other threads of a process work when one thread waits for them. Returns the
+    /// Sets the function that runs the other threads of a process while one of its threads waits for them. Returns the
     /// previous function.
     pub fn set_others(&self, others: Option<Rc<dyn Fn()>>) -> Option<Rc<dyn Fn()>> {
         self.others.replace(others)
@@ -178,8 +178,8 @@ impl Machine {
         others_work(false);
         self.pass(time);
         if choice.is_multiple_of(7) {
-            // One pause in seven suspends the whole machine. The monotonic clock does not count the time of such a
-            // pause.
+            // One pause in seven suspends the whole simulated computer, like a laptop that sleeps. The monotonic clock
+            // does not count the time of such a pause.
             self.suspended.update(|suspended| suspended + time);
         }
         others_work(true);

@@ -552,7 +552,8 @@ pub fn hetzner_calls(sandbox: &Sandbox) -> usize {
     sandbox.calls().count(|call| call.half == Half::Hetzner)
 }
 
-/// Returns the method and the path of each write of `ccm` to the APIs of a sandbox. Writes to a Lease are left out.
+/// Returns the method and the path of each write that `ccm` has sent to the APIs of a sandbox so far. Writes to a Lease
+/// are left out.
 pub fn writes(sandbox: &Sandbox) -> Vec<String> {
     let calls = sandbox.calls().calls();
     let is_such = |call: &&Call| call.is_write() && call.caller != "admin" && !is_lease(&call.path);

@@ -42,7 +42,7 @@ pub enum Outcome {
 
 type Effect = Box<dyn FnOnce(&mut World, Outcome) + Send>;
 
-/// An action as the API shows it.
+/// An action of the simulated API. It is running while `end` is `None`.
 #[derive(Debug)]
 pub struct Action {
     pub id: u64,
@@ -71,7 +71,7 @@ struct End {
 pub struct Actions {
     all: BTreeMap<u64, Action>,
     /// The scheduled work. The key is the time at which the work is due, and a number that grows with every entry, so
-    /// that two works can be due at the same time.
+    /// that two entries can have the same time.
     agenda: BTreeMap<(Instant, u64), Work>,
     /// The number of running actions on each resource.
     locks: HashMap<Resource, usize>,

@@ -83,7 +83,7 @@ impl Cloud {
     }
 
     /// Sets whether actions on this load balancer are kept from ending. While `held` is true, they stay in the status
-    /// `running`. When `held` becomes false, all actions whose duration has passed end.
+    /// `running`. After `held` became false, each action ends as soon as its duration is over.
     pub fn hold_load_balancer(&self, id: u64, held: bool) {
         let kind = <load_balancers::LoadBalancer as Owned>::KIND;
         let resource = Resource { kind, id };

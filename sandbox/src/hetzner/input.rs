@@ -141,7 +141,7 @@ impl Fields {
         })
     }
 
-    /// Reads and checks the field `labels` of a resource.
+    /// Reads the field `labels` of a request, and checks the labels.
     pub fn labels(&mut self) -> Result<Option<BTreeMap<String, String>>> {
         let Some(map) =
             self.read("labels", "must be an object", |value| value.as_object().cloned())?

@@ -334,8 +334,8 @@ impl Cloud {
         !self.lock().actions.is_idle()
     }
 
-    /// Sets whether all actions are kept from ending. While `held` is true, they stay in the status `running`. When
-    /// `held` becomes false, all actions whose duration has passed end.
+    /// Sets whether all actions are kept from ending. While `held` is true, they stay in the status `running`. After
+    /// `held` became false, each action ends as soon as its duration is over.
     pub fn hold_actions(&self, held: bool) {
         self.lock().actions.hold(held);
     }

@@ -50,7 +50,7 @@ pub struct Kubelets {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
     /// The time of the next check of all servers in [`catch_up`](Kubelets::catch_up). `None` when a thread makes the
-    /// checks, or when nothing makes them.
+    /// checks, or when there are no checks because the regular reports were not started.
     next_look: Mutex<Option<Instant>>,
 }
 

@@ -290,7 +290,7 @@ impl Cluster {
         delete::delete_object(&mut self.state(), &request).is_ok()
     }
 
-    /// Freezes the watch cache, or makes it current again for `false`. While it is frozen, reads with
+    /// Freezes the watch cache when `frozen` is true, or else makes it current again. While it is frozen, reads with
     /// `resourceVersion=0` return the objects as they were at the time of freezing.
     ///
     /// # Panics

@@ -1,4 +1,4 @@
-//! GET and LIST: versions, selectors, pages.
+//! Answers GET and LIST, which have parameters for resource versions, selectors and pages.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

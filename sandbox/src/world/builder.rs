@@ -137,8 +137,8 @@ impl Builder {
         self
     }
 
-    /// Makes the sandbox use a real Kubernetes cluster instead of a simulated one. `kubeconfig` is the file with which
-    /// the cluster is reached, and [`Cluster::real`] says which part of the cluster is used.
+    /// Makes the sandbox use a part of a real Kubernetes cluster instead of a simulated one, as [`Cluster::real`]
+    /// describes. `kubeconfig` is the file with which the cluster is reached.
     pub fn real_cluster(mut self, kubeconfig: impl Into<PathBuf>) -> Builder {
         self.real_cluster = Some(kubeconfig.into());
         self

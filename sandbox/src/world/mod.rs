@@ -212,8 +212,8 @@ impl Sandbox {
         format!("http://{}", self.address(Half::Robot))
     }
 
-    /// Whether the sandbox has served this API since its start. The result does not change when a test stops the API.
-    /// The variables of [`env`](Sandbox::env) contain the address of such an API.
+    /// Whether the sandbox is configured to serve this API. The result does not change when a test stops the API. The
+    /// variables of [`env`](Sandbox::env) contain the address of each such API.
     pub fn serves(&self, half: Half) -> bool {
         match half {
             Half::Robot => self.serves_robot && self.only != Some(Half::Kubernetes),

@@ -34,7 +34,7 @@ pub fn allocate(new: &mut Value, old: Option<&Value>, store: &Store) -> Vec<Fiel
     errors
 }
 
-/// The addresses and ports that the other Services use.
+/// The addresses and ports that are in use by all Services except the one that is being written.
 struct Taken {
     cluster_ips: BTreeSet<String>,
     /// The node ports of other Services, each with its protocol. A `healthCheckNodePort` counts as a TCP port.
