@@ -492,8 +492,8 @@ pub trait Cluster {
         writes.map(|call| shown(&call)).collect()
     }
 
-    /// Returns all writes to Services and to Hetzner Cloud after `mark` in their order, each as `METHOD path`. `mark`
-    /// is a position in the sandbox's log of API calls.
+    /// Returns all writes to Services and to Hetzner Cloud after `mark` in the order in which they came, each as
+    /// `METHOD path`. `mark` is a position in the sandbox's log of API calls.
     fn writes(&self, mark: u64) -> Vec<String> {
         let mut calls = self.sandbox().calls().calls_since(mark);
         calls.retain(|call| {

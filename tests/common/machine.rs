@@ -55,8 +55,8 @@ pub struct Machine {
     scale: Option<f64>,
 }
 
-/// The function that does the work of other processes while a process is paused. It is called twice: with false when
-/// the pause begins, and with true before the paused process continues.
+/// The function that does the work of other processes while a process is paused. It is called twice for each pause:
+/// with false when the pause begins, and with true before the paused process continues.
 pub type Meanwhile = Rc<dyn Fn(bool)>;
 
 impl fmt::Debug for Machine {

@@ -50,8 +50,8 @@ pub struct Action {
     command: &'static str,
     resources: Vec<Resource>,
     started: Timestamp,
-    /// The time at which the action begins. When the action must wait for another action, this is the end of that
-    /// action. The action ends `duration` later.
+    /// The time at which this action begins. When this action must wait for another one, it is the time at which the
+    /// other action ends. This action ends `duration` after `begun`.
     begun: Instant,
     duration: Duration,
     end: Option<End>,

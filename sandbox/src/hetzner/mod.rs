@@ -79,8 +79,8 @@ const MOST_SHOWN: usize = 100;
 
 /// A simulated Hetzner Cloud with all its projects, and its metadata service.
 ///
-/// As a [`Handler`], it answers requests to `/v1/…` and `/hetzner/v1/metadata…`. Its other methods are for tests. Their
-/// changes take effect at once, need no token and do not count for the rate limit. They panic when they get impossible
+/// As a [`Handler`], it answers requests to `/v1/…` and `/hetzner/v1/metadata…`. Its other methods are for tests. These
+/// methods take effect at once, need no token and do not count for the rate limit. They panic when they get impossible
 /// values.
 pub struct Cloud {
     world: Mutex<World>,
@@ -278,7 +278,7 @@ impl Cloud {
     }
 
     /// Returns the IDs of the servers of a project that have the status `running`. Simulated kubelets call this
-    /// function often, so it makes no JSON.
+    /// function often, so the function makes no JSON.
     pub fn running_servers(&self, project: u64) -> HashSet<u64> {
         let world = self.lock();
         let running = world.servers_of(project).filter(|server| server.is_running());

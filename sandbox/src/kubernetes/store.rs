@@ -71,7 +71,7 @@ impl Store {
     }
 
     /// Raises the revision without changing an object. A compaction in a real cluster has this effect, because
-    /// kube-apiserver writes a key to etcd.
+    /// kube-apiserver writes a key to etcd for every compaction.
     pub fn advance(&mut self) {
         self.revision += 1;
     }

@@ -149,8 +149,8 @@ impl Robot {
         self.lock().logins
     }
 
-    /// Returns the numbers of the machines that are switched on. Simulated kubelets call this function often, so it
-    /// copies nothing else.
+    /// Returns the numbers of the machines that are switched on. Simulated kubelets call this function often, so the
+    /// function copies nothing else.
     pub(crate) fn running_machines(&self) -> HashSet<u64> {
         let state = self.lock();
         let running = state.servers.values().filter(|server| server.on.is_some());

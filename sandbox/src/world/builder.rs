@@ -129,9 +129,9 @@ impl Builder {
 
     /// Makes a sandbox in memory, whose APIs listen on no port. [`Sandbox::exchange`] answers requests in the caller's
     /// thread. There are no threads, no TLS and no client certificates. Files are only written when the caller asks for
-    /// them. Simulated kubelets do the work that is due when a request comes. Tokens, UIDs and names depend only on the
-    /// requests and on the last byte of the [`address`](Builder::address). With simulated time, a test therefore always
-    /// gets the same answers.
+    /// them. At each request, the simulated kubelets first do the work that is due. Tokens, UIDs and names depend only
+    /// on the requests and on the last byte of the [`address`](Builder::address). With simulated time, a test therefore
+    /// always gets the same answers.
     pub fn in_memory(mut self) -> Builder {
         self.in_memory = true;
         self

@@ -1,7 +1,7 @@
 //! Strategic merge patch. It differs from a JSON merge patch by merging lists.
 //!
-//! The schema says how a list is merged: by a key field of its items, as a set, or not at all, and then the patch
-//! replaces the list. The patch can contain these directives: `$patch` (`replace`, `delete`, `merge`),
+//! The schema says how a list is merged: by a key field of its items, or as a set. All other lists are replaced by the
+//! list in the patch. The patch can contain these directives: `$patch` (`replace`, `delete`, `merge`),
 //! `$deleteFromPrimitiveList/FIELD`, `$setElementOrder/FIELD` and `$retainKeys`. In a merged list the items of the
 //! patch have the order of the patch, and all other items keep their place.
 

@@ -110,8 +110,8 @@ impl Corner {
                     Caller::User(self.names.inside(&identity.name))
                 }
             }
-            // The real server gets a request with missing or wrong credentials unchanged. It refuses the request, or
-            // answers it as one of the anonymous user.
+            // A request with missing or wrong credentials is sent to the real server unchanged. The real server refuses
+            // the request, or answers it as a request of the anonymous user.
             _ => Caller::Header(request.header("authorization").map(str::to_owned)),
         };
         if let RequestInfo::Resource(asked) = &info
