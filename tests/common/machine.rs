@@ -145,8 +145,8 @@ impl Machine {
         sandboxes.len()
     }
 
-    /// From now on, `of_a_thousand` of a thousand clock readings pause the process that reads the clock. The function
-    /// `meanwhile` does the work of other processes during each pause.
+    /// From now on, a simulated process is paused for a while in `of_a_thousand` of a thousand cases when it reads a
+    /// clock. The function `meanwhile` does the work of other processes during each pause.
     pub fn pause_randomly(&self, of_a_thousand: u64, meanwhile: Option<Meanwhile>) {
         self.pauses_per_thousand.set(of_a_thousand);
         *self.meanwhile.borrow_mut() = meanwhile;

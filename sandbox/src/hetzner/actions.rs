@@ -31,12 +31,11 @@ pub struct Resource {
     pub id: u64,
 }
 
-/// How an action ended. The action's effect function is called with this value.
+/// How an action ended. The function that makes the action's changes gets this value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Outcome {
     Success,
-    /// The action failed. The effect function then changes no resource, and only releases what was reserved for the
-    /// action.
+    /// The action failed. Its changes are then not made, and everything that was reserved for the action is released.
     Failure,
 }
 

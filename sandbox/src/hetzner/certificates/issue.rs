@@ -160,7 +160,7 @@ fn unmanaged_domain(world: &World, id: u64) -> Option<String> {
     domains.find(|domain| !is_managed(domain)).cloned()
 }
 
-/// Makes a valid certificate chain for these domains. It is signed by a certificate authority of the sandbox that no
+/// Makes a valid certificate chain for these domains. It is signed by the sandbox's own certificate authority, which no
 /// client trusts.
 fn make(id: u64, domain_names: &[String]) -> Result<Content, String> {
     let names: Vec<&str> = domain_names.iter().map(String::as_str).collect();
