@@ -14,15 +14,15 @@ use serde_json::{Value, json};
 
 use super::order::{Case, Exemption};
 
-/// The simulated value that corresponds to each recorded value, e.g. the simulated UID for a recorded UID. The key is
-/// the recorded value, together with the name that [`LEARNED`] gives to this sort of value.
+/// The simulated value that corresponds to each recorded value, e.g. the simulated UID for a recorded UID. The key
+/// consists of the kind of the value, as in [`LEARNED`], and the recorded value.
 #[derive(Default)]
 pub struct Names {
     known: BTreeMap<(&'static str, String), Value>,
 }
 
-/// The fields whose values differ between recorded and simulated answers, each with a name for the sort of its values.
-/// Two fields can have the same sort: a port can be a `nodePort` or a `healthCheckNodePort`.
+/// The fields whose values differ between recorded and simulated answers, each with the kind of its values. For
+/// example, `nodePort` and `healthCheckNodePort` both contain values of the kind `port`.
 const LEARNED: [(&str, &str); 6] = [
     ("uid", "uid"),
     ("resourceVersion", "version"),
