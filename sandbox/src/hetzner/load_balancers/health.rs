@@ -1,4 +1,5 @@
-//! The results of a load balancer's health checks. A target whose server runs becomes healthy after [`MOMENT`].
+//! The results of a load balancer's health checks. When the server of a target runs, the target becomes healthy after
+//! the time [`MOMENT`].
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
