@@ -139,7 +139,7 @@ impl CallLog {
         state.body_bytes = 0;
     }
 
-    /// Makes the log show `name` as the caller of all calls with this credential. It is a bearer token, or the DER of a
+    /// Makes the log show `name` as the caller of all calls with `credential`, which is a bearer token or the DER of a
     /// client certificate.
     pub fn name_caller(&self, credential: impl Into<Vec<u8>>, name: &str) {
         self.state().callers.insert(credential.into(), name.to_owned());
@@ -178,7 +178,7 @@ impl CallLog {
         state.last
     }
 
-    /// Completes a call. `response` is `None` when no answer is sent.
+    /// Adds the answer to a call in the log. `response` is `None` when no answer is sent.
     pub(crate) fn end(&self, sequence: u64, response: Option<&Response>) {
         let watcher = self.watcher.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let ended = {

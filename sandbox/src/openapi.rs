@@ -167,7 +167,7 @@ impl Spec {
     }
 }
 
-/// Returns the values of an object.
+/// Returns the values of all fields of a JSON object.
 fn children(object: Option<&mut Value>) -> impl Iterator<Item = &mut Value> {
     let object = object.and_then(Value::as_object_mut);
     object.into_iter().flat_map(|object| object.values_mut())

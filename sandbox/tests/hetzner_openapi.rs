@@ -239,7 +239,8 @@ fn networks(tour: &mut Tour) {
 
 fn servers(tour: &mut Tour) {
     let network = tour.api.cloud.create_network(tour.api.project, "net", "10.0.0.0/16");
-    // SSH keys and firewalls are created without a check. The document has no paths for creating them.
+    // These requests are not checked against the document, because the document has no paths for creating SSH keys and
+    // firewalls.
     let key = json!({"name": "key", "public_key": "ssh-ed25519 AAAAx"});
     tour.api.post("/ssh_keys", key);
     let firewall = tour.api.post("/firewalls", json!({"name": "firewall"}));

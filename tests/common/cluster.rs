@@ -31,7 +31,8 @@ pub trait Cluster {
 
     // The following methods run programs.
 
-    /// Runs a `ccm` command with the credentials of the sandbox's account `ccm`, and waits until the command has ended.
+    /// Runs a `ccm` command with the Hetzner Cloud token of the sandbox and the kubeconfig of its Kubernetes user
+    /// `ccm`. Waits until the command has ended.
     fn ccm(&self, words: &[&str]) -> Ran {
         super::ccm(&super::env(self.sandbox()), words)
     }
@@ -177,8 +178,9 @@ pub trait Cluster {
         self.sandbox().cloud().set_power(self.server_id(name), is_on);
     }
 
-    /// Registers a node of this name with the pod CIDRs `pods`, separated by commas. The node gets the provider ID of
-    /// the server with the ID `server`. When `server` is `None`, the node has no provider ID and is not initialised.
+    /// Registers a node of this name with the pod CIDRs `pods`, separated by commas. When `server` is the ID of a
+    /// server, the node has the provider ID of this server and counts as initialised. When `server` is `None`, the node
+    /// has no provider ID and is not initialised.
     fn register(&self, name: &str, server: Option<u64>, pods: &str) {
         let pods = pods.split(',').filter(|cidr| !cidr.is_empty());
         self.sandbox().register_node(NodeSpec {
@@ -205,7 +207,8 @@ pub trait Cluster {
         let annotations = service["metadata"]["annotations"].as_object();
         let mut keys = annotations.into_iter().flat_map(|all| all.keys());
         // When several Services want the same port of a shared load balancer, `ccm` gives the port to the oldest
-        // Service. Creation times are whole seconds, so two such Services must not be created in the same second.
+        // Service. Creation times have whole seconds, so with a real API server the test waits until the new Service
+        // gets a later time than all existing ones.
         if keys.any(|key| key.ends_with("/share") || key.ends_with("/external")) {
             cluster.await_next_second();
         }
@@ -313,8 +316,8 @@ pub trait Cluster {
         all.remove(0)
     }
 
-    /// Returns the load balancer that has this Service UID in its label, or `None`. Panics when several load balancers
-    /// have the UID.
+    /// Returns the load balancer whose label [`SERVICE_UID`] contains this UID, or `None`. Panics when several load
+    /// balancers have the UID.
     fn of_uid(&self, uid: &str) -> Option<Value> {
         let mut all = self.balancers();
         all.retain(|one| one["labels"][SERVICE_UID] == uid);
@@ -322,7 +325,8 @@ pub trait Cluster {
         all.pop()
     }
 
-    /// Returns the load balancer that has the UID of this Service in its label. Panics when there is none.
+    /// Returns the load balancer whose label [`SERVICE_UID`] contains the UID of this Service. Panics when there is
+    /// none.
     fn balancer(&self, name: &str) -> Value {
         self.of_uid(&self.uid(name)).unwrap_or_else(|| panic!("{name} has no load balancer"))
     }
@@ -488,8 +492,8 @@ pub trait Cluster {
         writes.map(|call| shown(&call)).collect()
     }
 
-    /// Returns all writes to Services and to Hetzner Cloud after `mark` in their order, each as `METHOD path`. `mark`
-    /// is a position in the sandbox's log of API calls.
+    /// Returns all writes to Services and to Hetzner Cloud after `mark` in the order in which they came, each as
+    /// `METHOD path`. `mark` is a position in the sandbox's log of API calls.
     fn writes(&self, mark: u64) -> Vec<String> {
         let mut calls = self.sandbox().calls().calls_since(mark);
         calls.retain(|call| {

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// How many real seconds one second of the library's clock lasts, in tests whose APIs listen on sockets.
+/// How many real seconds one second lasts on the clock of the `ccm` library, in tests whose APIs listen on sockets.
 pub const SCALE: f64 = 0.002;
 
 /// A duration that is longer than any test, even after it was multiplied by [`SCALE`].
@@ -52,7 +52,7 @@ pub enum Credentials {
 }
 
 impl Credentials {
-    /// All variants except `Right`.
+    /// All kinds of credentials except `Right`. With each of them, a process sees fewer dedicated servers or none.
     pub const ALL: [Credentials; 5] = [
         Credentials::WrongPassword,
         Credentials::OtherAccount,
@@ -62,8 +62,8 @@ impl Credentials {
     ];
 }
 
-/// Returns the settings of an HTTP client without TLS and without a proxy. The client is allowed to send every write.
-/// Each call takes at most `timeout`.
+/// Returns the settings of an HTTP client without TLS and without a proxy. Its gate, which can refuse writes, refuses
+/// none. Each call takes at most `timeout`.
 pub fn http_settings(base: String, login: SecretSource, timeout: Duration) -> http::HttpSettings {
     http::HttpSettings {
         base,
@@ -91,15 +91,15 @@ pub struct WriteLimit {
 }
 
 impl SandboxAccess {
-    /// Returns the addresses and credentials of a sandbox's APIs. When the APIs listen on sockets, the time of the
-    /// library is scaled by [`SCALE`].
+    /// Returns the addresses and credentials of a sandbox's APIs. When the APIs listen on sockets, one second on the
+    /// clock of the `ccm` library lasts [`SCALE`] real seconds from now on.
     pub fn new(sandbox: &Sandbox) -> SandboxAccess {
         SandboxAccess::at(sandbox, SCALE)
     }
 
-    /// Returns the addresses and credentials of a sandbox's APIs. When the APIs listen on sockets, one second of the
-    /// library's clock lasts `scale` real seconds from now on. The scale holds for the whole process, so all tests of a
-    /// crate must use the same `scale`. A sandbox in memory ignores `scale`.
+    /// Returns the addresses and credentials of a sandbox's APIs. When the APIs listen on sockets, one second on the
+    /// clock of the `ccm` library lasts `scale` real seconds from now on. The scale holds for the whole process, so all
+    /// tests of a crate must use the same `scale`. A sandbox in memory ignores `scale`.
     pub fn at(sandbox: &Sandbox, scale: f64) -> SandboxAccess {
         if sandbox.is_in_memory() {
             return SandboxAccess::in_memory(sandbox);
@@ -154,7 +154,7 @@ impl SandboxAccess {
     }
 
     /// Returns the time-outs of API calls. For a sandbox in memory they are as long as in production. When the APIs
-    /// listen on sockets, the time-outs are not shortened by the time scale, because a call then takes real time.
+    /// listen on sockets, a call takes real time, so a time-out lasts five real seconds at any time scale.
     pub fn timing(&self) -> Timing {
         if self.kube_token.is_none() {
             let timeout = clock::from_machine(Duration::from_secs(5));
@@ -181,14 +181,14 @@ impl SandboxAccess {
         }
     }
 
-    /// Returns new API clients, as a process has them after its start. The Robot credentials are right, and every write
-    /// is sent.
+    /// Returns new API clients, which have read nothing yet, like those of a process that has just started. The Robot
+    /// credentials are right, and every write is sent.
     pub fn world(&self, token: &str, load_balancers: Option<Defaults>) -> Apis {
         self.world_of(WriteLimit::after(None), token, load_balancers)
     }
 
-    /// Returns new API clients, as a process has them after its start. The Robot credentials are right, and `gate`
-    /// decides whether a write is sent.
+    /// Returns new API clients, which have read nothing yet, like those of a process that has just started. The Robot
+    /// credentials are right, and `gate` decides whether a write is sent.
     pub fn world_of(
         &self,
         gate: Arc<WriteLimit>,
@@ -198,8 +198,8 @@ impl SandboxAccess {
         self.apis(gate, token, Credentials::Right, load_balancers)
     }
 
-    /// Returns new API clients, as a process has them after its start. `robot` is the kind of its Robot credentials,
-    /// and `gate` decides whether a write is sent.
+    /// Returns new API clients, which have read nothing yet, like those of a process that has just started. `robot` is
+    /// the kind of their Robot credentials, and `gate` decides whether a write is sent.
     pub fn apis(
         &self,
         gate: Arc<dyn Gate>,

@@ -23,7 +23,8 @@ use std::time::{Duration, Instant, SystemTime};
 /// The simulated time that an API call spends on the network, in both directions together.
 const CALL: Duration = Duration::from_millis(4);
 
-/// The largest number of API calls on one machine. More calls mean that a program repeats something endlessly.
+/// The largest number of API calls that the programs on one simulated machine can make. More calls mean that a program
+/// repeats something endlessly.
 const CALLS_AT_MOST: u64 = 100_000;
 
 const HALVES: [Half; 3] = [Half::Hetzner, Half::Kubernetes, Half::Robot];
@@ -33,18 +34,19 @@ pub struct Machine {
     begun_wall: SystemTime,
     /// The simulated time in nanoseconds since the creation of the machine. The simulated APIs use this time, too.
     time: Arc<AtomicU64>,
-    /// For how long the simulated machine was suspended in total. The monotonic clock does not count this time.
+    /// For how long the simulated computer was suspended in total, like a laptop that sleeps. Its monotonic clock does
+    /// not count this time.
     pub suspended: Cell<Duration>,
     random: RefCell<Random>,
     sandboxes: RefCell<Vec<Weak<Sandbox>>>,
     /// The programs that run on this machine as simulated processes. There are none when the test only calls functions
     /// of the library.
     pub processes: Processes,
-    /// How many of a thousand clock readings pause the process that reads the clock.
+    /// In how many of a thousand cases a simulated process is paused for a while when it reads a clock.
     pauses_per_thousand: Cell<u64>,
     /// The function that does the work of other processes while a process is paused.
     meanwhile: RefCell<Option<Meanwhile>>,
-    /// The function that lets the other threads of a process work. It is called when one thread waits for the others.
+    /// The function that runs the other threads of a process while one of its threads waits for them.
     others: RefCell<Option<Rc<dyn Fn()>>>,
     pub pauses: Cell<u64>,
     calls: Cell<u64>,
@@ -53,8 +55,8 @@ pub struct Machine {
     scale: Option<f64>,
 }
 
-/// The function that does the work of other processes while a process is paused. It is called twice: with false when
-/// the pause begins, and with true before the paused process continues.
+/// The function that does the work of other processes while a process is paused. It is called twice for each pause:
+/// with false when the pause begins, and with true before the paused process continues.
 pub type Meanwhile = Rc<dyn Fn(bool)>;
 
 impl fmt::Debug for Machine {
@@ -65,7 +67,7 @@ impl fmt::Debug for Machine {
 
 impl Machine {
     /// Creates a machine whose random numbers depend on `seed`. When `is_real` is true, the machine uses sockets and
-    /// scaled real time.
+    /// real time, and all waits are shortened by the factor [`SCALE`].
     pub fn new(seed: u64, is_real: bool) -> Rc<Machine> {
         let beginning = Duration::from_secs(sandbox::time::BEGINNING_S.unsigned_abs());
         Rc::new(Machine {
@@ -143,14 +145,14 @@ impl Machine {
         sandboxes.len()
     }
 
-    /// From now on, `of_a_thousand` of a thousand clock readings pause the process that reads the clock. The function
-    /// `meanwhile` does the work of other processes during each pause.
+    /// From now on, a simulated process is paused for a while in `of_a_thousand` of a thousand cases when it reads a
+    /// clock. The function `meanwhile` does the work of other processes during each pause.
     pub fn pause_randomly(&self, of_a_thousand: u64, meanwhile: Option<Meanwhile>) {
         self.pauses_per_thousand.set(of_a_thousand);
         *self.meanwhile.borrow_mut() = meanwhile;
     }
 
-    /// Sets the function that lets the other threads of a process work when one thread waits for them. Returns the
+    /// Sets the function that runs the other threads of a process while one of its threads waits for them. Returns the
     /// previous function.
     pub fn set_others(&self, others: Option<Rc<dyn Fn()>>) -> Option<Rc<dyn Fn()>> {
         self.others.replace(others)
@@ -176,8 +178,8 @@ impl Machine {
         others_work(false);
         self.pass(time);
         if choice.is_multiple_of(7) {
-            // One pause in seven suspends the whole machine. The monotonic clock does not count the time of such a
-            // pause.
+            // One pause in seven suspends the whole simulated computer, like a laptop that sleeps. The monotonic clock
+            // does not count the time of such a pause.
             self.suspended.update(|suspended| suspended + time);
         }
         others_work(true);

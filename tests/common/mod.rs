@@ -104,9 +104,9 @@ pub fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the environment variables with which `ccm` uses the APIs of a sandbox as the account `ccm`. Waits of `ccm`
-/// are shortened. The account has the Kubernetes role of hcloud-cloud-controller-manager. With
-/// `CCM_TEST_ROLE=manifests` the account has the role in `manifests/base` instead.
+/// Returns the environment variables with which `ccm` uses the APIs of a sandbox as the Kubernetes user `ccm`. When
+/// `ccm` runs as a process, they also shorten its waits. The user has the role of hcloud-cloud-controller-manager. With
+/// `CCM_TEST_ROLE=manifests` the user has the role in `manifests/base` instead.
 pub fn env(sandbox: &Sandbox) -> Env {
     let mut env = sandbox.env_of("ccm");
     if sandbox.is_in_memory() {
@@ -162,8 +162,8 @@ pub fn documents(text: &str) -> Vec<Value> {
     documents.filter(|one| !one.is_null()).collect()
 }
 
-/// Gives the account `ccm` the Kubernetes role of hcloud-cloud-controller-manager. This function must be called before
-/// [`env`].
+/// Gives the Kubernetes user `ccm` the role of hcloud-cloud-controller-manager and a new token. This function must be
+/// called before [`env`], which returns the token.
 pub fn under_its_role(sandbox: &Sandbox) {
     let rules = sandbox::world::official_rules();
     sandbox.add_user("ccm", &[], rules).unwrap();
@@ -206,7 +206,7 @@ pub fn ccm(env: &Env, words: &[&str]) -> Ran {
     command(env, words).output().unwrap().into()
 }
 
-/// Whether programs with these environment variables run on the simulated machine and not as processes.
+/// Whether programs with these environment variables run simulated in the test's thread, and not as processes.
 fn is_simulated(env: &Env) -> bool {
     env.iter().any(|(name, _)| name == simulated::MARK)
 }
@@ -264,7 +264,7 @@ pub fn is_cut_at_a_terminal_alone(env: &Env, words: &[&str], name: &str) {
     }
 }
 
-/// A running `ccm run`, as a process or on the simulated machine. Dropping this value ends the daemon.
+/// A running `ccm run`, either as a process or simulated in the test's thread. Dropping this value ends the daemon.
 pub struct Daemon {
     kind: Kind,
 }
@@ -300,9 +300,9 @@ impl Daemon {
         Daemon { kind: Kind::Process { child, log } }
     }
 
-    /// Starts `ccm run` as a process that is killed by SIGKILL when it makes an API call that the rule of `calls`
-    /// matches. The process is killed just before the API handles the call if `is_before` is true, else just
-    /// afterwards.
+    /// Starts `ccm run` as a process that is killed by SIGKILL when it makes a certain API call. `calls` gets a fault
+    /// rule and limits it to this call, e.g. by method and path. The process is killed just before the API handles the
+    /// call if `is_before` is true, else just afterwards.
     pub fn killed_at(
         sandbox: &Sandbox,
         env: &Env,
@@ -484,8 +484,8 @@ pub fn is_lease(path: &str) -> bool {
 /// of a kubeconfig that has all rights on the real API server.
 pub const REAL_CLUSTER: &str = "CCM_TEST_KUBECONFIG";
 
-/// The environment variable that makes all tests run `ccm` as a process, even tests that usually run on the simulated
-/// machine.
+/// The environment variable that makes all tests run `ccm` as a process, even tests that usually run `ccm` simulated in
+/// their own thread.
 const PROCESSES: &str = "CCM_TEST_PROCESSES";
 
 /// Returns the builder of a sandbox. When [`REAL_CLUSTER`] is set, the sandbox uses a real Kubernetes API server
@@ -497,12 +497,12 @@ pub fn builder() -> Builder {
     }
 }
 
-/// What a skipped test reports when it needs an API server whose cache lags behind. A real API server's cache cannot be
-/// made to lag.
+/// What a skipped test needs, as its report says: a watch cache that lags behind. The watch cache of a real API server
+/// cannot be made to lag.
 pub const STALE_CACHE: &str = "a cache that lags";
 
-/// Returns whether the API server is real. When it is real, this function reports that the test is skipped because only
-/// a simulated API server can do `what`.
+/// Returns whether the API server is real. If so, this function also reports that the test is skipped, because only a
+/// simulated API server can do `what`.
 pub fn needs_simulation(sandbox: &Sandbox, what: &str) -> bool {
     let is_real = sandbox.cluster().is_real();
     if is_real {
@@ -524,16 +524,16 @@ pub fn socket_cluster(nodes: usize) -> Sandbox {
     builder().nodes(nodes).heartbeats(false).start()
 }
 
-/// Starts a sandbox on the simulated machine. The sandbox simulates no heartbeats of kubelets, so Nodes change only
-/// when a client writes them.
+/// Starts a sandbox whose programs run simulated in the test's thread. The sandbox simulates no heartbeats of kubelets,
+/// so Nodes change only when a client writes them.
 pub fn simulated_cluster(nodes: usize) -> Arc<Sandbox> {
     builder().nodes(nodes).heartbeats(false).simulated()
 }
 
-/// Chooses whether the programs of a test run on the simulated machine or as processes.
+/// Chooses whether the programs of a test run simulated in the test's thread or as processes.
 pub trait Simulate {
-    /// Starts the sandbox on the simulated machine, where `ccm` runs in the thread of the test. When [`REAL_CLUSTER`]
-    /// or `CCM_TEST_PROCESSES` is set, the APIs of the sandbox listen on sockets instead, and `ccm` runs as a process.
+    /// Starts the sandbox in memory, so that `ccm` runs simulated in the thread of the test. When [`REAL_CLUSTER`] or
+    /// `CCM_TEST_PROCESSES` is set, the APIs of the sandbox listen on sockets instead, and `ccm` runs as a process.
     fn simulated(self) -> Arc<Sandbox>;
 }
 
@@ -552,7 +552,8 @@ pub fn hetzner_calls(sandbox: &Sandbox) -> usize {
     sandbox.calls().count(|call| call.half == Half::Hetzner)
 }
 
-/// Returns the method and the path of each write of `ccm` to the APIs of a sandbox. Writes to a Lease are left out.
+/// Returns the method and the path of each write that `ccm` has sent to the APIs of a sandbox so far. Writes to a Lease
+/// are left out.
 pub fn writes(sandbox: &Sandbox) -> Vec<String> {
     let calls = sandbox.calls().calls();
     let is_such = |call: &&Call| call.is_write() && call.caller != "admin" && !is_lease(&call.path);
@@ -561,7 +562,7 @@ pub fn writes(sandbox: &Sandbox) -> Vec<String> {
 }
 
 /// Converts a duration on a program's clock to the clock of the test and of the sandbox's APIs. The durations differ
-/// when the program is a process with scaled time.
+/// when the program is a process whose waits are shortened.
 pub fn lasting(sandbox: &Sandbox, time: Duration) -> Duration {
     match sandbox.is_in_memory() {
         true => time,
@@ -645,7 +646,8 @@ pub fn addresses(node: &Value) -> Vec<String> {
     list.map(shown).collect()
 }
 
-/// Sends a wrong login to the simulated Robot, as another program with the same IP address as `ccm` could do.
+/// Sends a wrong login to the simulated Robot, as another program with the same IP address as `ccm` could do. After
+/// several wrong logins, Robot blocks this IP address.
 pub fn fail_to_log_in(sandbox: &Sandbox) {
     // The login in this request has the user `x` and the password `x`.
     let request = "GET /server HTTP/1.1\r\nHost: robot\r\nAuthorization: Basic eDp4\r\nConnection: close\r\n\r\n";

@@ -182,7 +182,8 @@ impl World {
         wait_until("polls of nodes", || polls() >= enough);
     }
 
-    /// Waits until `ccm` has read the Network `times` more times.
+    /// Waits until `ccm` has read the Network `times` more times. `ccm` reads the Network whenever it compares the
+    /// Network's routes with those that the nodes need.
     pub fn comparisons(&self, times: usize) {
         let reads = || self.sandbox.calls().count(is_read);
         let enough = reads() + times;

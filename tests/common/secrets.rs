@@ -66,7 +66,8 @@ fn unescaped(text: &str) -> String {
     plain
 }
 
-/// Returns the forms in which a secret can be written: its lines without those that begin with `-----`, and its base64.
+/// Returns the forms in which a secret can be written: each line of the secret, and its base64. Lines that begin with
+/// `-----`, as in PEM files, are left out because they are not secret.
 fn forms(secret: &str) -> Vec<String> {
     let lines = secret.lines().filter(|line| !line.starts_with("-----"));
     let mut forms: Vec<String> = lines.map(str::to_owned).collect();

@@ -1,8 +1,8 @@
-//! Runs whole programs on the simulated machine. `ccm run` and other commands run in the thread of the test, and read
-//! the same settings as a process does.
+//! Runs whole programs simulated in the thread of the test. `ccm run` and other commands read the same settings as a
+//! process does.
 //!
 //! [`start`] creates a sandbox in memory. From then on, the clocks of the test's thread are simulated: time passes when
-//! a program or the test waits. During a wait, the daemons do the work that is due, in the order of its time.
+//! a program or the test waits. During a wait, the daemons do the work that becomes due, the earliest first.
 
 use super::Ran;
 use super::machine::Machine;
@@ -18,8 +18,8 @@ use std::rc::Rc;
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
-/// An environment variable that makes the functions in `tests/common` run a program on the simulated machine. The
-/// variable is not passed on to the program.
+/// An environment variable that makes the functions in `tests/common` run a program simulated in the test's thread, and
+/// not as a process. The variable is not passed on to the program.
 pub const MARK: &str = "SIMULATED";
 
 /// The longest time between two checks of a condition for which a test waits. The test checks even when no daemon has
@@ -30,13 +30,14 @@ thread_local! {
     static MACHINE: RefCell<Option<Rc<Machine>>> = const { RefCell::new(None) };
 }
 
-/// Returns the simulated machine of this thread, or `None` when no sandbox runs on it.
+/// Returns the machine that simulates clocks, network and processes for this thread. Returns `None` when no sandbox
+/// runs on it.
 pub fn machine() -> Option<Rc<Machine>> {
     let machine = MACHINE.try_with(|machine| machine.borrow().clone());
     machine.ok().flatten().filter(|one| one.sandboxes() > 0)
 }
 
-/// Starts a sandbox in memory on the simulated machine of this thread.
+/// Starts a sandbox in memory that uses the simulated clocks and network of this thread.
 pub fn start(builder: Builder) -> Arc<Sandbox> {
     let machine = MACHINE.with(|machine| {
         let mut machine = machine.borrow_mut();
@@ -51,8 +52,8 @@ pub fn start(builder: Builder) -> Arc<Sandbox> {
     sandbox
 }
 
-/// Creates the simulated machine of this thread. From now on until the thread ends, the clocks of the thread are
-/// simulated.
+/// Creates the machine that simulates clocks, network and processes for this thread. From now on until the thread ends,
+/// the clocks of the thread are simulated.
 fn new_machine() -> Rc<Machine> {
     let machine = Machine::new(1, false);
     after_processes();
@@ -92,7 +93,7 @@ pub fn holds_within(machine: &Machine, limit: Duration, mut holds: impl FnMut() 
     true
 }
 
-/// Runs a `ccm` command on the simulated machine, and waits until it has ended.
+/// Runs a `ccm` command simulated in this thread, and waits until it has ended.
 pub fn command(env: &super::Env, words: &[&str]) -> Ran {
     let machine = machine().expect("a simulated sandbox");
     let ends = ["--once", "--dry-run", "--help", "-h"];
@@ -121,7 +122,7 @@ fn called(name: &str, words: &[&str]) -> Vec<OsString> {
     words.map(OsString::from).collect()
 }
 
-/// A `ccm run` on the simulated machine. Dropping this value ends the daemon.
+/// A `ccm run` that is simulated in the test's thread. Dropping this value ends the daemon.
 pub struct Daemon {
     machine: Rc<Machine>,
     process: Rc<Process>,
@@ -176,12 +177,13 @@ impl Drop for Daemon {
     }
 }
 
-/// All simulated processes of a machine, and a stack of the processes that are in the middle of their work.
+/// All simulated processes of a machine. A process can run while the work of another one is only half done, so the
+/// processes with unfinished work form a stack.
 #[derive(Default)]
 pub struct Processes {
     all: RefCell<Vec<Rc<Process>>>,
-    /// The processes that have begun some work and have not finished it. Only the last process of the list is working,
-    /// and the others wait.
+    /// The processes whose work has begun and is not finished. The code of the last process in this list runs now, and
+    /// the others wait for it.
     stack: RefCell<Vec<Rc<Process>>>,
 }
 
@@ -200,8 +202,8 @@ pub struct Process {
 struct Thread {
     /// The simulated time at which the thread's next work is due, counted from the creation of the machine.
     due: Cell<Duration>,
-    /// Whether the thread is allowed to work while another thread of its process waits. Only a thread that shares no
-    /// lock with other threads can do so.
+    /// Whether the thread can run while the work of another thread of its process is unfinished. This is only possible
+    /// for a thread that shares no lock with other threads.
     is_apart: bool,
     /// The function that does the thread's work. `None` while the function is running.
     work: RefCell<Option<Work>>,
@@ -238,8 +240,8 @@ impl Processes {
         done
     }
 
-    /// Returns the environment, output and logger of the simulated process that is working. Returns `None` while the
-    /// test itself is working.
+    /// Returns the environment, output and logger of the simulated process whose code runs now. Returns `None` while
+    /// the code of the test itself runs.
     pub fn at_work(&self) -> Option<&dyn Surroundings> {
         let is_any = !self.stack.borrow().is_empty();
         is_any.then_some(self as &dyn Surroundings)
@@ -272,8 +274,8 @@ impl Processes {
         true
     }
 
-    /// Returns the thread whose work is due first, if that work is due by `until`. When a process is in the middle of
-    /// some work, it waits and can hold a lock. Only its threads that share no lock with others are considered then.
+    /// Returns the thread whose work is due first, if that work is due by `until`. A process with unfinished work can
+    /// hold a lock. Of such a process, only the threads that share no lock with others are considered.
     fn next(&self, until: Duration) -> Option<(Rc<Process>, Rc<Thread>)> {
         let stack = self.stack.borrow();
         let mut first: Option<(Rc<Process>, Rc<Thread>)> = None;
@@ -336,7 +338,7 @@ impl fmt::Debug for Processes {
     }
 }
 
-/// A logger that passes each record to the logger of the simulated process that is running.
+/// A logger that passes each record to the logger of the simulated process whose code runs now.
 struct ToProcess;
 
 impl Log for ToProcess {

@@ -28,10 +28,11 @@ pub enum Effect {
     SlowAnswer(Duration),
     /// The simulated API does not handle the request. The client gets this answer.
     Instead(Response),
-    /// The simulated API handles the request, so that it takes effect. The client gets this answer instead of the real
-    /// one.
+    /// The simulated API handles the request, so that it takes effect. The client gets this answer instead of the one
+    /// from the API.
     AfterAll(Response),
-    /// The simulated API handles the request. The client gets the answer that this function makes from the real answer.
+    /// The simulated API handles the request. This function gets the answer of the API, and the client gets the answer
+    /// that the function returns.
     Changed(Change),
     /// The simulated API handles the request, but the second half of the answer's body is missing. `Content-Length` is
     /// the length of the first half.

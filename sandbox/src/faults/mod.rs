@@ -126,7 +126,8 @@ pub(crate) struct Plan {
 /// Whether the simulated API handles the request, and which answer the client gets.
 pub(crate) enum Outcome {
     Handle(Delivery),
-    /// The simulated API handles the request. The client gets the answer that this function makes from the real answer.
+    /// The simulated API handles the request. This function gets the answer of the API, and the client gets the answer
+    /// that the function returns.
     Change(Box<dyn Fn(Response) -> Response + Send>),
     /// The simulated API does not handle the request. The client gets this answer.
     Instead(Response),

@@ -31,18 +31,17 @@ pub struct Resource {
     pub id: u64,
 }
 
-/// How an action ended. The action's effect function is called with this value.
+/// How an action ended. The function that makes the action's changes gets this value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Outcome {
     Success,
-    /// The action failed. The effect function then changes no resource, and only releases what was reserved for the
-    /// action.
+    /// The action failed. Its changes are then not made, and everything that was reserved for the action is released.
     Failure,
 }
 
 type Effect = Box<dyn FnOnce(&mut World, Outcome) + Send>;
 
-/// An action as the API shows it.
+/// An action of the simulated API. It is running while `end` is `None`.
 #[derive(Debug)]
 pub struct Action {
     pub id: u64,
@@ -50,8 +49,8 @@ pub struct Action {
     command: &'static str,
     resources: Vec<Resource>,
     started: Timestamp,
-    /// The time at which the action begins. When the action must wait for another action, this is the end of that
-    /// action. The action ends `duration` later.
+    /// The time at which this action begins. When this action must wait for another one, it is the time at which the
+    /// other action ends. This action ends `duration` after `begun`.
     begun: Instant,
     duration: Duration,
     end: Option<End>,
@@ -70,26 +69,26 @@ struct End {
 #[derive(Default)]
 pub struct Actions {
     all: BTreeMap<u64, Action>,
-    /// The scheduled work. The key consists of the time at which the work is due and a number that grows with every
-    /// entry.
+    /// The scheduled work. The key is the time at which the work is due, and a number that grows with every entry, so
+    /// that two entries can have the same time.
     agenda: BTreeMap<(Instant, u64), Work>,
     /// The number of running actions on each resource.
     locks: HashMap<Resource, usize>,
     /// The errors that tests have set for later actions, by command, each as code and message. The next action with
     /// this command takes the first error of its list and fails with it.
     failures: HashMap<String, VecDeque<(String, String)>>,
-    /// The durations that tests have set for actions, by command. The time scale is applied to them later. An action
-    /// whose command is missing here takes its usual time.
+    /// The durations that tests have set for actions, by command. They are multiplied by the time scale when an action
+    /// starts. An action whose command is missing here takes its usual time.
     durations: HashMap<String, Duration>,
     held: bool,
-    /// The resources whose actions a test has stopped from ending.
+    /// The resources whose actions a test keeps from ending.
     held_resources: HashSet<Resource>,
     arrivals: u64,
 }
 
 struct Work {
-    /// The ID of the action that ends with this work. `None` for work that belongs to no action, such as the shutdown
-    /// of an operating system after a request.
+    /// The ID of the action that ends with this work. `None` for work that belongs to no action: for example, the
+    /// operating system of a server shuts down only after the action `shutdown_server` has ended.
     action: Option<u64>,
     effect: Effect,
 }
@@ -105,7 +104,7 @@ pub struct Start<'a> {
     pub project: u64,
     pub command: &'static str,
     pub resources: &'a [Resource],
-    /// The duration of the action on the real API. The time scale of the simulated cloud is applied to it.
+    /// The duration of the action on the real API. It is multiplied by the time scale of the simulated cloud.
     pub takes: Duration,
     /// The ID of an action that must end before this action begins.
     pub after: Option<u64>,
@@ -143,8 +142,8 @@ impl World {
         id
     }
 
-    /// Calls `effect` after the time `after`, to which the time scale is applied. The API shows no action for this
-    /// work.
+    /// Calls `effect` after the duration `after`, which is multiplied by the time scale. The API shows no action for
+    /// this work.
     pub fn later(&mut self, after: Duration, effect: impl FnOnce(&mut World) + Send + 'static) {
         let at = self.clock.now() + self.clock.scaled(after);
         self.actions.plan(at, Work { action: None, effect: Box::new(|world, _| effect(world)) });
@@ -170,8 +169,8 @@ impl World {
 }
 
 impl Actions {
-    /// Takes the next work that is due at `now` out of the schedule. Returns `None` when no work is due, or when a test
-    /// has stopped all actions with [`hold`](Actions::hold).
+    /// Takes the next work that is due at `now` out of the schedule. Returns `None` when no work is due, or while a
+    /// test keeps all actions from ending by [`hold`](Actions::hold).
     pub fn take_due(&mut self, now: Instant) -> Option<Due> {
         if self.held {
             return None;
@@ -208,7 +207,7 @@ impl Actions {
         self.failures.entry(command.into()).or_default().push_back((code.into(), message.into()));
     }
 
-    /// Sets the duration of later actions with this command, to which the time scale is applied. `None` restores the
+    /// Sets the duration of later actions with this command. It is multiplied by the time scale. `None` restores the
     /// usual duration. Running actions keep their duration.
     pub fn set_duration(&mut self, command: &str, takes: Option<Duration>) {
         match takes {

@@ -70,9 +70,9 @@ impl Cloud {
         found.map_or(Value::Null, |one| self.document(id, one.json(&world)))
     }
 
-    /// Lets a test change the JSON that the API shows of a load balancer: `edit` gets the JSON and changes it. When a
-    /// later request changes a field, the API shows the real value of this field again. `edit` must not call this
-    /// cloud, which is locked. Nothing happens when there is no such load balancer.
+    /// Lets a test change the JSON that the API shows of a load balancer: `edit` gets the JSON and changes it. A
+    /// changed field keeps the test's value until a later request changes the field. `edit` must not call methods of
+    /// this cloud, because the cloud's lock is held. Nothing happens when there is no such load balancer.
     pub fn edit_load_balancer(&self, id: u64, edit: impl FnOnce(&mut Value)) {
         load_balancers::edit(&mut self.lock(), id, edit);
     }
@@ -82,8 +82,8 @@ impl Cloud {
         load_balancers::remove(&mut self.lock(), id);
     }
 
-    /// Sets whether actions on this load balancer are kept from ending. While `held` is true, they run on. After `held`
-    /// was set to false, all actions whose time has come end.
+    /// Sets whether actions on this load balancer are kept from ending. While `held` is true, they stay in the status
+    /// `running`. After `held` became false, each action ends as soon as its duration is over.
     pub fn hold_load_balancer(&self, id: u64, held: bool) {
         let kind = <load_balancers::LoadBalancer as Owned>::KIND;
         let resource = Resource { kind, id };
@@ -237,7 +237,7 @@ impl Cloud {
         self.lock().circumstances.clock_ahead_s = seconds;
     }
 
-    /// Sets the duration of later actions with this command, to which the time scale is applied. `None` restores the
+    /// Sets the duration of later actions with this command. It is multiplied by the time scale. `None` restores the
     /// usual duration.
     pub fn set_action_duration(&self, command: &str, takes: Option<Duration>) {
         self.lock().actions.set_duration(command, takes);

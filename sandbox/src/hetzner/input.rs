@@ -141,7 +141,7 @@ impl Fields {
         })
     }
 
-    /// Reads and checks the field `labels` of a resource.
+    /// Reads the field `labels` of a request, and checks the labels.
     pub fn labels(&mut self) -> Result<Option<BTreeMap<String, String>>> {
         let Some(map) =
             self.read("labels", "must be an object", |value| value.as_object().cloned())?
@@ -194,7 +194,7 @@ impl Fields {
         })
     }
 
-    /// Returns `value`, or an error that says that the field `name` is required when `value` is `None`.
+    /// Returns `value`. When `value` is `None`, returns an error that says that the field `name` is required.
     pub fn required<T>(&self, name: &str, value: Option<T>) -> Result<T> {
         value.ok_or_else(|| self.invalid(name, "is required"))
     }

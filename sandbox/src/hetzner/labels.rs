@@ -119,8 +119,7 @@ fn value_of(text: &str) -> Result<String, String> {
     check_value(text.trim()).map(|()| text.trim().to_owned())
 }
 
-/// Checks a label key. It consists of a name and, optionally, a prefix before it: a DNS subdomain of at most 253
-/// characters and `/`.
+/// Checks a label key: a name, or `PREFIX/NAME`. The prefix is a DNS subdomain of at most 253 characters.
 fn check_key(key: &str) -> Result<(), String> {
     let (prefix, name) =
         key.split_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));

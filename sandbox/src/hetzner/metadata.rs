@@ -10,8 +10,8 @@ use crate::exchange::{Request, Response};
 /// The path of the metadata service, which real servers reach at the address 169.254.169.254.
 pub const PATH: &str = "/hetzner/v1/metadata";
 
-/// Answers a request to the metadata service as on the server that a test has chosen. The answer is 404 when no server
-/// was chosen, or when the server no longer exists.
+/// Answers a request to the metadata service as if it came from the server that a test has chosen. The answer is 404
+/// when no server was chosen, or when the server no longer exists.
 pub fn answer(world: &World, request: &Request) -> Response {
     let Some(server) = world.metadata_server.and_then(|id| world.servers.get(&id)) else {
         return text(404, "not found".into());

@@ -8,7 +8,9 @@
 //! | `others` | the routes, rules and JSON of resources that only clients other than ccm use: SSH keys, firewalls |
 //! | `catalog` | the offers of the provider: locations, types of servers and load balancers, images; as data in `catalog.json` |
 //! | `actions` | work that takes time: locks, progress, failure |
-//! | `hands`, `circumstances`, `overlay` | further functions for tests: load balancers and their circumstances |
+//! | `hands` | further functions for tests, which change resources and facts outside of the cloud |
+//! | `circumstances` | the facts outside of the cloud that tests set, e.g. which types are sold out |
+//! | `overlay` | the JSON fields to which a test has given other values than the simulation |
 //! | `put` | filling a project with resources from JSON that an API has returned |
 //! | `owned`, `input`, `listing`, `labels`, `text`, `error` | the common parts of all resources: requests, pages, selectors, answers, refusals |
 //! | `metadata` | the service that tells a server about itself |
@@ -77,8 +79,8 @@ const MOST_SHOWN: usize = 100;
 
 /// A simulated Hetzner Cloud with all its projects, and its metadata service.
 ///
-/// As a [`Handler`], it answers requests to `/v1/…` and `/hetzner/v1/metadata…`. Its other methods are for tests. Their
-/// changes take effect at once, need no token and do not count for the rate limit. They panic when they get impossible
+/// As a [`Handler`], it answers requests to `/v1/…` and `/hetzner/v1/metadata…`. Its other methods are for tests. These
+/// methods take effect at once, need no token and do not count for the rate limit. They panic when they get impossible
 /// values.
 pub struct Cloud {
     world: Mutex<World>,
@@ -276,7 +278,7 @@ impl Cloud {
     }
 
     /// Returns the IDs of the servers of a project that have the status `running`. Simulated kubelets call this
-    /// function often, so it makes no JSON.
+    /// function often, so the function makes no JSON.
     pub fn running_servers(&self, project: u64) -> HashSet<u64> {
         let world = self.lock();
         let running = world.servers_of(project).filter(|server| server.is_running());
@@ -289,8 +291,8 @@ impl Cloud {
     }
 
     /// Lets a test change the JSON that the API shows of a server: `edit` gets the JSON and changes it. The API then
-    /// shows the changed JSON, even if the real API could never show it. `edit` must not call this cloud, which is
-    /// locked. Nothing happens when there is no such server.
+    /// shows the changed JSON, even if the real API could never show it. `edit` must not call methods of this cloud,
+    /// because the cloud's lock is held. Nothing happens when there is no such server.
     pub fn edit_server(&self, id: u64, edit: impl FnOnce(&mut Value)) {
         servers::edit(&mut self.lock(), id, edit);
     }
@@ -332,8 +334,8 @@ impl Cloud {
         !self.lock().actions.is_idle()
     }
 
-    /// Sets whether all actions are kept from ending. While `held` is true, they run on. After `held` was set to false,
-    /// all actions whose time has come end.
+    /// Sets whether all actions are kept from ending. While `held` is true, they stay in the status `running`. After
+    /// `held` became false, each action ends as soon as its duration is over.
     pub fn hold_actions(&self, held: bool) {
         self.lock().actions.hold(held);
     }

@@ -135,7 +135,7 @@ pub fn read_changes<T: Owned>(
 }
 
 /// Checks that a name is not empty, and that no other resource of its kind in the project has the name. `own` is the ID
-/// of the resource that is to be renamed.
+/// of the resource that is to be renamed, or `None` for a new resource.
 fn check_name<T: Owned>(
     call: &Call,
     fields: &Fields,

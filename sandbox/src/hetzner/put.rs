@@ -1,5 +1,5 @@
-//! Adds resources to a project from the JSON that an API has returned for them. The resources keep their IDs. Another
-//! method returns the JSON of a project's resources.
+//! Adds resources to a project from the JSON that an API has returned for them, and returns the JSON of a project's
+//! resources. Added resources keep their IDs.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

@@ -13,8 +13,8 @@ const HOUR: Duration = Duration::from_secs(3600);
 #[derive(Clone, Debug)]
 pub struct Budget {
     limit: u32,
-    /// The number of requests that are left. A fraction means that the next request is partly refilled, and cannot be
-    /// used yet.
+    /// The number of requests that are left. It refills continuously, so it can have a fraction. A fraction alone does
+    /// not allow a request.
     remaining: f64,
     updated: Instant,
 }

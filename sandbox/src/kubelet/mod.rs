@@ -54,7 +54,7 @@ pub struct Kubelets {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
     /// The time of the next check of all servers in [`catch_up`](Kubelets::catch_up). `None` when a thread makes the
-    /// checks, or when nothing makes them.
+    /// checks, or when there are no checks because the regular reports were not started.
     next_look: Mutex<Option<Instant>>,
 }
 
@@ -89,12 +89,12 @@ struct Kubelet {
 /// What a check of all kubelets does, in addition to the work that is due.
 #[derive(Clone, Copy, PartialEq)]
 enum Pass {
-    /// The check does nothing in addition.
+    /// The check does only the work that is due.
     Due,
     /// Each kubelet reports its Node now, even if no report is due. A kubelet that hangs or whose server does not run
     /// does not report.
     Report,
-    /// Each kubelet that does not report is treated as if the grace period were over.
+    /// Each kubelet that does not report is treated as if it had been silent for the whole [`GRACE_PERIOD`].
     Expire,
 }
 
@@ -168,8 +168,8 @@ impl Kubelets {
         self.shared.pass(Pass::Report);
     }
 
-    /// Treats all kubelets that do not report as if the grace period were over. The conditions of their Nodes become
-    /// `Unknown`.
+    /// Treats all kubelets that do not report as if they had been silent for the whole [`GRACE_PERIOD`]. The conditions
+    /// of their Nodes become `Unknown`.
     pub fn expire(&self) {
         self.shared.pass(Pass::Expire);
     }

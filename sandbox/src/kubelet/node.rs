@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::weight::pad;
 
-/// The description of a machine that becomes a Node of the cluster, with its simulated kubelet.
+/// A machine that becomes a Node of the cluster: the properties of its simulated kubelet and of its Node.
 #[derive(Clone, Debug, Default)]
 pub struct NodeSpec {
     pub name: String,

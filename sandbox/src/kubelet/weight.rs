@@ -3,13 +3,13 @@
 
 use serde_json::{Map, Value, json};
 
-/// How many labels and how many annotations a filled Node has. Real Nodes usually have as many, because other programs
-/// set them.
+/// How many labels [`pad`] gives to a Node, as other programs do in real clusters. `ANNOTATIONS` is the number of
+/// annotations.
 const LABELS: usize = 12;
 const ANNOTATIONS: usize = 6;
 
-/// Adds labels, annotations, managed fields and images to a Node until it has at least this many bytes of JSON. With 0
-/// the Node stays as it is. A Node of 12,000 bytes has 45 images.
+/// Adds labels, annotations and managed fields to a Node, and then images until its JSON has at least this many bytes.
+/// With 0 the Node stays as it is. A Node of 12,000 bytes has 45 images.
 pub(super) fn pad(node: &mut Value, bytes: usize) {
     if bytes == 0 {
         return;

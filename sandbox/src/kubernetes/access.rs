@@ -1,4 +1,4 @@
-//! Authentication (bearer tokens, client certificates) and authorization (RBAC rules).
+//! Authentication by bearer tokens and client certificates, and authorization by RBAC rules.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

@@ -117,8 +117,8 @@ fn request_namespace<'a>(row: &Resource, asked: &'a ResourceRequest) -> &'a str 
 fn check_path(row: &Resource, asked: &ResourceRequest) -> Result<(), Refusal> {
     let in_namespace = !asked.namespace.is_empty();
     let misplaced = match row.namespaced {
-        // A list of Services has a path without a namespace, `/api/v1/services`, for all namespaces. A single Service
-        // has no such path.
+        // The path `/api/v1/services`, which has no namespace, lists the Services of all namespaces. A single Service
+        // has no path without a namespace.
         true => !in_namespace && asked.named,
         false => in_namespace && row.plural != "namespaces",
     };

@@ -1,4 +1,5 @@
-//! DELETE: preconditions, finalizers, and the deletion of a namespace.
+//! Answers DELETE: checks preconditions, keeps objects that have finalizers, and deletes the contents of a deleted
+//! namespace.
 
 use serde_json::{Value, json};
 

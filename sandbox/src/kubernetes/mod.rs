@@ -1,4 +1,4 @@
-//! A Kubernetes API server in memory, which answers in the words of kube-apiserver 1.36.
+//! A Kubernetes API server in memory, whose answers have the same messages as those of kube-apiserver 1.36.
 //!
 //! | module | its part |
 //! |---|---|
@@ -101,8 +101,8 @@ impl Handler for Cluster {
 }
 
 impl Cluster {
-    /// Creates a new cluster. It contains only the namespaces that every cluster has and the Service `kubernetes`, and
-    /// no user has any rights.
+    /// Creates a new cluster. It contains the namespaces that every cluster has, and the Service `kubernetes`. It has
+    /// no users yet.
     pub fn new() -> Arc<Cluster> {
         Cluster::seeded(RandomState::new().build_hasher().finish())
     }
@@ -135,7 +135,8 @@ impl Cluster {
         Ok(Arc::new(cluster))
     }
 
-    /// Deletes the objects that were created in a real cluster. A simulated cluster is not changed.
+    /// Deletes the objects that were created in a real cluster through this `Cluster`. A simulated cluster is not
+    /// changed.
     pub fn clear(&self) {
         if let Some(corner) = &self.corner {
             corner.clear();
@@ -308,7 +309,7 @@ impl Cluster {
         delete::delete_object(&mut self.state(), &request).is_ok()
     }
 
-    /// Freezes the watch cache, or makes it current again for `false`. While it is frozen, reads with
+    /// Freezes the watch cache when `frozen` is true, or else makes it current again. While it is frozen, reads with
     /// `resourceVersion=0` return the objects as they were at the time of freezing.
     ///
     /// # Panics

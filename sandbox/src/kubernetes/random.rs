@@ -1,4 +1,4 @@
-//! UIDs and the suffixes of generated names.
+//! Random UIDs, and random suffixes for generated names.
 
 /// A SplitMix64 generator. It is good enough, because UIDs and generated names in a test need not be secret.
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! GET and LIST: versions, selectors, pages.
+//! Answers GET and LIST, which have parameters for resource versions, selectors and pages.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -51,8 +51,8 @@ struct Token {
     version: String,
     #[serde(rename = "rv", default)]
     revision: i64,
-    /// The place at which the next page starts: the key of the previous page's last object after a `/`, and then a zero
-    /// byte. The next page begins with the first object whose key is not smaller.
+    /// The place at which the next page starts: a `/`, the key of the previous page's last object, and a zero byte. The
+    /// next page begins with the first object whose key is not smaller.
     #[serde(default)]
     start: String,
 }
@@ -234,7 +234,8 @@ impl Token {
     }
 }
 
-/// Returns the objects to which the selectors of a list are applied, and the revision that the list reports.
+/// Returns all objects of the list before the selectors of the request are applied, and the revision that the list
+/// reports.
 fn pick(
     state: &mut State,
     resource: &'static Resource,

@@ -43,7 +43,7 @@ pub const VERSION: &str = "v1";
 const ALL_VERBS: &[&str] = &["create", "delete", "get", "list", "patch", "update"];
 const READ_VERBS: &[&str] = &["get", "list"];
 
-/// The values of a resource in [`RESOURCES`] that sets no other value.
+/// The default values of the fields of a [`Resource`]. A row of [`RESOURCES`] sets only the fields that differ.
 const DEFAULT: Resource = Resource {
     group: "",
     plural: "",

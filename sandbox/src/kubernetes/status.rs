@@ -46,9 +46,9 @@ impl FieldError {
         FieldError { reason: "FieldValueInvalid", field: field.into(), message }
     }
 
-    /// Returns an error about a duplicate item of a list. Its message shows `value`, which is the item as JSON of the
-    /// server's internal Go struct. The caller writes this JSON itself, because the names and the order of its fields
-    /// differ from the API's.
+    /// Returns an error about a duplicate item of a list. Its message shows `value`, which is the item as JSON. The
+    /// caller writes this JSON itself, because kube-apiserver shows its internal Go struct, whose fields have other
+    /// names and another order than in the API.
     pub fn duplicate(field: impl Into<String>, value: &str, detail: &str) -> FieldError {
         let message = if detail.is_empty() {
             format!("Duplicate value: {value}")
@@ -225,7 +225,8 @@ impl Refusal {
     }
 
     /// Returns a 422 with the message `KIND "NAME" is invalid: …`. The caller chooses `kind`, because kube-apiserver
-    /// sometimes writes another word there. `kind` and `name` are empty when the object could not be read.
+    /// sometimes writes the name of the resource there, e.g. `nodes`. `kind` and `name` are empty when the object could
+    /// not be read.
     pub fn invalid_as(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Refusal {
         let mut details = details(group, kind, name);
         details["causes"] = errors.iter().map(FieldError::cause).collect();

@@ -20,7 +20,7 @@ pub struct Object {
     metadata_text: OnceLock<String>,
 }
 
-/// All objects at one revision.
+/// All objects as they are at one revision. Every write raises the revision.
 #[derive(Clone, Debug, Default)]
 pub struct Store {
     revision: u64,
@@ -78,7 +78,7 @@ impl Store {
     }
 
     /// Raises the revision without changing an object. A compaction in a real cluster has this effect, because
-    /// kube-apiserver writes a key to etcd.
+    /// kube-apiserver writes a key to etcd for every compaction.
     pub fn advance(&mut self) {
         self.revision += 1;
     }

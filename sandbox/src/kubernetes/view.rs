@@ -40,7 +40,8 @@ pub struct ListMeta {
 }
 
 impl View {
-    /// Returns the form in which the client wants an answer with one object.
+    /// Returns the form in which the client wants an answer with one object: the whole object, a table, or only
+    /// metadata.
     pub fn of_object(request: &Request) -> Result<View, Refusal> {
         View::accepted(request, "PartialObjectMetadata")
     }
@@ -49,8 +50,8 @@ impl View {
         View::accepted(request, "PartialObjectMetadataList")
     }
 
-    /// Returns the form that the `Accept` header asks for. The first media type in the header that this server supports
-    /// decides.
+    /// Returns the form that the `Accept` header asks for: whole objects, a table, or only metadata. The first media
+    /// type in the header that this server supports decides.
     fn accepted(request: &Request, partial: &str) -> Result<View, Refusal> {
         let accept = request.header("accept").unwrap_or("*/*");
         accept

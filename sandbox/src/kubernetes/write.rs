@@ -116,7 +116,8 @@ impl Target<'_> {
     }
 }
 
-/// Adds the server's fields to a decoded new object, checks the object, and stores it unless this is a dry run.
+/// Sets the fields of a decoded new object that only the server decides, e.g. the UID and allocated addresses. Then
+/// checks the object, and stores it unless this is a dry run.
 fn insert(
     state: &mut State,
     resource: &'static Resource,
@@ -151,8 +152,8 @@ fn insert(
     Ok(state.store.put(resource, &key, new))
 }
 
-/// Takes the fields that the client cannot change from `old`, checks the new object, and stores it unless this is a dry
-/// run.
+/// Copies from `old` to the new object the fields that a client is not allowed to change. Then checks the new object,
+/// and stores it unless this is a dry run.
 fn replace(
     state: &mut State,
     target: &Target,

@@ -18,8 +18,8 @@ pub struct Schemas<'d> {
 struct ObjectRules<'d> {
     properties: BTreeMap<&'d str, &'d Value>,
     required: Vec<&'d str>,
-    /// The schema of properties that `properties` does not list. `None` means that such properties are refused. The
-    /// exception is an object schema without any properties, which accepts all.
+    /// The schema of properties that `properties` does not list. `None` means that such properties are refused, unless
+    /// `properties` is empty.
     additional: Option<&'d Value>,
 }
 

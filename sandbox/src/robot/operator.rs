@@ -117,8 +117,8 @@ impl Robot {
         self.lock().users.retain(|other| other.name != user);
     }
 
-    /// Sets a rate limit to `max_request` requests within `interval`, to which the time scale is not applied. Requests
-    /// that were already made no longer count.
+    /// Sets a rate limit to `max_request` requests within `interval`. The time scale does not change `interval`.
+    /// Requests that were already made no longer count.
     pub fn set_limit(&self, limit: Limit, max_request: usize, interval: Duration) {
         let mut state = self.lock();
         let budget = &mut state.limits[limit as usize];
@@ -149,8 +149,8 @@ impl Robot {
         self.lock().logins
     }
 
-    /// Returns the numbers of the machines that are switched on. Simulated kubelets call this function often, so it
-    /// copies nothing else.
+    /// Returns the numbers of the machines that are switched on. Simulated kubelets call this function often, so the
+    /// function copies nothing else.
     pub(crate) fn running_machines(&self) -> HashSet<u64> {
         let state = self.lock();
         let running = state.servers.values().filter(|server| server.on.is_some());

@@ -113,7 +113,8 @@ impl Scenario {
         Ok(scenario)
     }
 
-    /// Copies the settings of the scenario that a sandbox needs before its start to the builder.
+    /// Sets in the builder what a sandbox must know before its start, e.g. the scenario's number of nodes, its Network
+    /// and its time scale.
     pub fn configure(&self, mut builder: Builder) -> Builder {
         if let Some(nodes) = self.nodes {
             builder = builder.nodes(nodes);

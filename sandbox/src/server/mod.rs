@@ -119,9 +119,9 @@ pub enum Ending {
     Reset,
 }
 
-/// Answers one HTTP/1.1 request without a socket, in the caller's thread. Faults, the call log and the way of sending
-/// are the same as with a [`Server`]. `pause` is called where the server would wait. Bytes after the request are
-/// ignored. An incomplete request is not answered.
+/// Answers one HTTP/1.1 request without a socket, in the caller's thread. The faults, the entries in the call log and
+/// the bytes of the answer are the same as with a [`Server`]. `pause` is called where the server would wait. Bytes
+/// after the request are ignored. An incomplete request is not answered.
 pub fn exchange(config: &Config, request: &[u8], pause: &dyn Fn(Duration)) -> Exchanged {
     connection::serve_in_memory(config, request, pause)
 }

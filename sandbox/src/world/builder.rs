@@ -129,16 +129,16 @@ impl Builder {
 
     /// Makes a sandbox in memory, whose APIs listen on no port. [`Sandbox::exchange`] answers requests in the caller's
     /// thread. There are no threads, no TLS and no client certificates. Files are only written when the caller asks for
-    /// them. Simulated kubelets do the work that is due when a request comes. Tokens, UIDs and names depend only on the
-    /// requests and on the last byte of the [`address`](Builder::address). With simulated time, a test therefore always
-    /// gets the same answers.
+    /// them. At each request, the simulated kubelets first do the work that is due. Tokens, UIDs and names depend only
+    /// on the requests and on the last byte of the [`address`](Builder::address). With simulated time, a test therefore
+    /// always gets the same answers.
     pub fn in_memory(mut self) -> Builder {
         self.in_memory = true;
         self
     }
 
-    /// Makes the sandbox use a real Kubernetes cluster instead of a simulated one. `kubeconfig` is the file with which
-    /// the cluster is reached, and [`Cluster::real`] says which part of the cluster is used.
+    /// Makes the sandbox use a part of a real Kubernetes cluster instead of a simulated one, as [`Cluster::real`]
+    /// describes. `kubeconfig` is the file with which the cluster is reached.
     pub fn real_cluster(mut self, kubeconfig: impl Into<PathBuf>) -> Builder {
         self.real_cluster = Some(kubeconfig.into());
         self
@@ -213,7 +213,7 @@ impl Builder {
         Ok(sandbox)
     }
 
-    /// Creates the simulated APIs without servers and Services, and the Network if there is one. No API answers
+    /// Creates the sandbox without servers and Services, but with its Network if one is configured. No API answers
     /// requests yet.
     fn empty(&self) -> io::Result<Sandbox> {
         let tls = (!self.in_memory).then(Tls::new).transpose().map_err(io::Error::other)?;

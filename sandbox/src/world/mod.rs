@@ -46,8 +46,8 @@ pub struct Sandbox {
     /// The ports of the APIs that a test has stopped. The sandbox keeps these ports, so that no other program gets them
     /// before the APIs are served again.
     kept: Mutex<HashMap<Half, KeptPort>>,
-    /// The address and ports on which the APIs listen. When an API is first served, its real port is stored here. After
-    /// a stop, the API is served on the same port again.
+    /// The address and ports on which the APIs listen. When an API is first served on any free port, the number of that
+    /// port is stored here. After a stop, the API is served on the same port again.
     ports: Mutex<Ports>,
     cloud: Arc<Cloud>,
     cluster: Arc<Cluster>,
@@ -212,8 +212,8 @@ impl Sandbox {
         format!("http://{}", self.address(Half::Robot))
     }
 
-    /// Whether the sandbox has served this API since its start. The result does not change when a test stops the API.
-    /// The variables of [`env`](Sandbox::env) contain the address of such an API.
+    /// Whether the sandbox is configured to serve this API. The result does not change when a test stops the API. The
+    /// variables of [`env`](Sandbox::env) contain the address of each such API.
     pub fn serves(&self, half: Half) -> bool {
         match half {
             Half::Robot => self.serves_robot && self.only != Some(Half::Kubernetes),
@@ -368,7 +368,8 @@ impl Sandbox {
         });
     }
 
-    /// Creates a Node, but no server for it. If the Node has a server, the server must already exist.
+    /// Creates a Node with its simulated kubelet, but no server. When `spec` names a server, this server must already
+    /// exist.
     ///
     /// # Panics
     /// Panics when [`Kubelets::register`] does.

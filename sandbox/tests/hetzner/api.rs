@@ -27,7 +27,8 @@ pub struct Answer {
 }
 
 impl Api {
-    /// Creates a cloud whose actions take no time: an action has ended at the next call, unless the test holds actions.
+    /// Creates a cloud whose actions take no time: an action has ended at the next call, unless the test keeps actions
+    /// from ending.
     pub fn new() -> Api {
         let cloud = Cloud::new(0.0);
         let project = cloud.add_project();

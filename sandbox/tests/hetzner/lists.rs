@@ -180,8 +180,8 @@ fn the_catalogs_are_listed_and_found() {
         assert_eq!(sorted[0], last);
     }
     assert_eq!(api.get("/server_types?name=cax11").at("/server_types/0/architecture"), "arm");
-    // The type `cx22` is no longer sold. The list leaves it out, but it can be read by its ID, because servers of this
-    // type still exist.
+    // The type `cx22` is no longer sold, so the list leaves it out. The type can still be read by its ID, because
+    // servers of this type still exist.
     assert_eq!(api.get("/server_types?name=cx22").names("server_types"), owned(&[]));
     let old = api.get("/server_types/104");
     assert_eq!(

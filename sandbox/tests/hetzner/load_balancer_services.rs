@@ -21,7 +21,7 @@ fn fields_of_a_service_that_are_left_out_get_defaults() {
         check
     };
     // Each case: the request, the expected listen and destination port, the expected health check, and the expected
-    // `http`.
+    // field `http`.
     let cases = [
         (
             json!({"protocol": "tcp", "listen_port": 1, "destination_port": 2}),

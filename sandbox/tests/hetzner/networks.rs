@@ -1,4 +1,4 @@
-//! Networks, subnets, routes.
+//! Tests of networks, their subnets and their routes.
 
 use sandbox::hetzner::ServerSpec;
 use serde_json::{Value, json};

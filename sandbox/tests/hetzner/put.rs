@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use crate::api::Api;
 
-/// Returns documents of the API: a load balancer with a service, a target in a network and a Primary IP, and the
-/// resources that it uses.
+/// Returns documents of the API: a load balancer, and the network, the server, the certificate and the Primary IP that
+/// it uses.
 fn documents() -> [Value; 5] {
     let subnets = json!([
         {"type": "cloud", "ip_range": "10.0.0.0/24", "network_zone": "eu-central"},

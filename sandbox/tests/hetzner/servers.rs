@@ -124,8 +124,8 @@ fn power_actions_change_the_status() {
             (201, &json!(command)),
             "{action}"
         );
-        // The guest shuts down after the action has ended. The first call ends the action, and so the second call sees
-        // the new status.
+        // The server's operating system shuts down after the action has ended. The first call ends the action, and so
+        // the second call sees the new status.
         api.get("/servers");
         assert_eq!(
             api.get(&format!("/servers/{id}")).at("/server/status"),

@@ -14,15 +14,15 @@ use serde_json::{Value, json};
 
 use super::order::{Case, Exemption};
 
-/// The simulated value that corresponds to each recorded value, e.g. the simulated UID for a recorded UID. The key is
-/// the group of the field and the recorded value.
+/// The simulated value that corresponds to each recorded value, e.g. the simulated UID for a recorded UID. The key
+/// consists of the kind of the value, as in [`LEARNED`], and the recorded value.
 #[derive(Default)]
 pub struct Names {
     known: BTreeMap<(&'static str, String), Value>,
 }
 
-/// The fields whose values differ between recorded and simulated answers, each with its group. Fields of one group
-/// share their values: a port can be a `nodePort` or a `healthCheckNodePort`.
+/// The fields whose values differ between recorded and simulated answers, each with the kind of its values. For
+/// example, `nodePort` and `healthCheckNodePort` both contain values of the kind `port`.
 const LEARNED: [(&str, &str); 6] = [
     ("uid", "uid"),
     ("resourceVersion", "version"),
@@ -230,8 +230,9 @@ fn hide(value: &mut Value) {
     }
 }
 
-/// Reduces two discovery documents to what can be compared. Of the recorded entries, only those that the sandbox also
-/// has are kept. If the real server has all verbs of the sandbox's entry, the recorded verbs are replaced by those.
+/// Reduces two discovery documents to what can be compared. Recorded entries that the sandbox does not have are left
+/// out. When a recorded entry has at least the verbs of the sandbox's entry, it gets exactly the verbs of the sandbox's
+/// entry.
 fn served(mut theirs: Value, ours: Value) -> (Value, Value) {
     for list in ["resources", "groups"] {
         let Some(entries) = ours[list].as_array() else {

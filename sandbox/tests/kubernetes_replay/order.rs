@@ -226,7 +226,8 @@ pub const ORDER: &[Case] = &[
     case("general/unsupported-media-type"),
 ];
 
-/// Makes the change that a server-side apply has made on the recorded server. The sandbox does not serve that request.
+/// Makes the change that a server-side apply made on the real server during the recording. The sandbox does not serve
+/// server-side apply.
 fn apply_server_side(cluster: &Cluster) {
     cluster.edit("nodes", None, "worker-1", |node| {
         node["metadata"]["labels"]["applied"] = "yes".into()
@@ -242,7 +243,7 @@ fn two_more_nodes(cluster: &Cluster) {
     }
 }
 
-/// Gives the Service `kubernetes` the port on which the recorded server listened.
+/// Gives the Service `kubernetes` the port on which the real server listened during the recording.
 fn port_of_the_api_server(cluster: &Cluster) {
     cluster.edit("services", Some("default"), "kubernetes", |service| {
         service["spec"]["ports"][0]["targetPort"] = 16443.into();

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::calls::{Room, document, request};
 
-/// How many calls are measured, all kinds together.
+/// How many calls are measured in total. They are of several kinds, e.g. lists and writes.
 const CALLS: u32 = 20_000;
 const SANDBOXES: u32 = 1_000;
 

@@ -8,7 +8,8 @@ use serde_json::json;
 
 use crate::calls::{Room, document, request};
 
-/// Returns the bytes of all answers in the life of a Service and its nodes.
+/// Starts a new sandbox, sends it requests about load balancers, certificates, Nodes, Services and Events, and returns
+/// the bytes of all answers.
 fn life() -> Vec<Vec<u8>> {
     let builder = Sandbox::builder().nodes(3).services(2).robot(1);
     let room = Room::new(builder.network("10.0.0.0/8"));

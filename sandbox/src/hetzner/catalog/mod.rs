@@ -67,7 +67,7 @@ pub trait Entry: Sized + 'static {
     fn id(&self) -> u64;
     fn name(&self) -> &'static str;
 
-    /// Whether a list is allowed to show the entry. A list never shows an entry that is not offered, not even when a
+    /// Whether a list of this kind contains the entry. An entry that is not offered is never in a list, not even when a
     /// request asks for its name.
     fn is_offered(&self, _world: &World) -> bool {
         true

@@ -48,8 +48,8 @@ pub struct Deprecation {
 
 impl ServerType {
     /// Returns the JSON of the server type. The JSON is made only once, because every server in a list contains the
-    /// JSON of its type with all prices. There is one JSON for real time and one for simulated time, because the time
-    /// decides which types are still sold.
+    /// JSON of its type with all prices. There is one JSON for the real date and one for the date in tests with
+    /// simulated time, because the date decides which types are still sold.
     pub fn json(&self) -> &'static Text {
         static SHOWN: [OnceLock<BTreeMap<u64, Text>>; 2] = [OnceLock::new(), OnceLock::new()];
         static NONE: Text = Text::none();

@@ -133,7 +133,8 @@ pub fn retry_by_hand(world: &mut World, id: u64) {
 }
 
 fn end(world: &mut World, id: u64, outcome: Outcome) {
-    // A failed issuance is shown with the error of the certificate's newest action, which is the action that ends now.
+    // The newest action of the certificate is the one that ends now. When it has failed, the API shows its error as the
+    // reason of the failed issuance.
     let failure = world.actions.last_error(resource(id)).cloned();
     let Some(certificate) = world.certificates.get_mut(&id) else {
         return;
@@ -159,7 +160,7 @@ fn unmanaged_domain(world: &World, id: u64) -> Option<String> {
     domains.find(|domain| !is_managed(domain)).cloned()
 }
 
-/// Makes a valid certificate chain for these domains. It is signed by a certificate authority of the sandbox that no
+/// Makes a valid certificate chain for these domains. It is signed by the sandbox's own certificate authority, which no
 /// client trusts.
 fn make(id: u64, domain_names: &[String]) -> Result<Content, String> {
     let names: Vec<&str> = domain_names.iter().map(String::as_str).collect();

@@ -15,8 +15,8 @@ use crate::hetzner::{Call, Reply};
 const TAKES: Duration = Duration::from_millis(1000);
 
 type Change = Box<dyn FnOnce(&mut World, u64) + Send>;
-/// A function that checks a request against a load balancer and returns the requested change. The action makes the
-/// change at its end.
+/// A function that checks a request against a load balancer and returns the requested change. The change is made at the
+/// end of the action that the request starts.
 type Read = fn(Fields, &World, &LoadBalancer) -> Result<Change, ApiError>;
 
 /// The commands that change a load balancer. Each has the last segment of the path, the `command` of its action, and
@@ -43,8 +43,8 @@ pub fn start(call: &mut Call, one: &LoadBalancer, command: &str) -> Result<Reply
         return Err(ApiError::wrong_method(call.method));
     }
     let fields = Fields::parse(call.body)?;
-    // The lock is checked before the request. An invalid request can become valid by the change that is running now, so
-    // the client gets the error of the lock and retries.
+    // The lock is checked before the request. A request that is invalid now can become valid by the change that is
+    // still running. The client therefore gets the error of a locked resource, after which clients retry.
     check_unlocked(call, one)?;
     let change = read(fields, call.world, one)?;
     let id = one.id;
@@ -57,8 +57,8 @@ pub fn start(call: &mut Call, one: &LoadBalancer, command: &str) -> Result<Reply
     Ok(call.world.action_reply(201, action))
 }
 
-/// Wraps a change of the load balancer's own data. The returned change also removes a value that a test has set for
-/// `field`, so that the API shows the real value of the field again.
+/// Wraps a change of the load balancer's own data. When a test has made the API show another value of `field`, the
+/// returned change also removes that value, so that the API shows the changed data.
 fn on(field: &'static str, change: impl FnOnce(&mut LoadBalancer) + Send + 'static) -> Change {
     Box::new(move |world, id| {
         if let Some(one) = world.load_balancers.get_mut(&id) {

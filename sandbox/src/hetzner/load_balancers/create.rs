@@ -26,8 +26,8 @@ const TAKES: Duration = Duration::from_millis(2000);
 /// A checked request for a new load balancer. The load balancer has no public addresses yet.
 struct Order {
     planned: LoadBalancer,
-    /// The IDs of the Primary IPs that the request wants for the load balancer. `None` means that a new Primary IP is
-    /// made.
+    /// The ID of the Primary IP that the request wants as the public IPv4 address. `None` means that a new Primary IP
+    /// is created. The field `ipv6` is the same for the IPv6 range.
     ipv4: Option<u64>,
     ipv6: Option<u64>,
 }

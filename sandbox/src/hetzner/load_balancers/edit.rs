@@ -16,7 +16,7 @@ use crate::hetzner::primary_ips::{self, Version};
 use crate::hetzner::world::World;
 
 /// Calls `change` with the JSON that the API shows of a load balancer. From then on, the API shows exactly the changed
-/// JSON. When a later request changes a field, the API shows the real value of this field again.
+/// JSON. A changed field keeps the test's value until a later request changes the field.
 ///
 /// Some changed fields also change the simulated load balancer: for example, a new target gets health checks. Other
 /// changed fields are only shown. Nothing happens when there is no such load balancer.
@@ -74,8 +74,8 @@ pub fn put(world: &mut World, project: u64, shown: &Value) -> Result<(), ApiErro
 }
 
 impl LoadBalancer {
-    /// Copies those fields of the edited JSON that the simulation understands to the load balancer, e.g. the name and
-    /// the services.
+    /// Sets the fields of this load balancer from the edited JSON, e.g. the name and the services. Fields of the JSON
+    /// that the simulation does not understand are ignored.
     fn understand(&mut self, wanted: &Value) {
         let text = |pointer: &str| wanted.pointer(pointer).and_then(Value::as_str);
         let flag = |pointer: &str| wanted.pointer(pointer).and_then(Value::as_bool);
@@ -105,8 +105,8 @@ impl LoadBalancer {
         self.understand_targets(&wanted["targets"]);
     }
 
-    /// Replaces the services by those in the edited JSON. Services that already existed keep the results of their
-    /// health checks.
+    /// Replaces the services by those in the edited JSON. A service whose listen port existed before keeps the start
+    /// time of its health checks.
     fn understand_services(&mut self, wanted: &Value) {
         let before = std::mem::take(&mut self.services);
         let services = wanted.as_array().into_iter().flatten();

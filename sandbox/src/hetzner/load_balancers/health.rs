@@ -1,5 +1,5 @@
-//! The results of a load balancer's health checks. A target on a running machine becomes healthy after [`MOMENT`], unless
-//! it is known that nothing answers at the port of the check, see [`PortChecks`].
+//! The results of a load balancer's health checks. When the server of a target runs, the target becomes healthy after
+//! the time [`MOMENT`].
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};

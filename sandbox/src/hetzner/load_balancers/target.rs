@@ -105,9 +105,9 @@ impl Target {
         }
     }
 
-    /// Whether the load balancer reaches this server through this target. A target with a label selector reaches each
-    /// server that has the labels and the needed interface (a public IPv4 address, or one in the load balancer's
-    /// network).
+    /// Whether the load balancer sends traffic to this server because of this target. A target with a label selector
+    /// stands for each server that has the labels and the needed interface: in the load balancer's network with
+    /// `use_private_ip`, or else with a public IPv4 address.
     pub fn covers(&self, server: &Server, one: &LoadBalancer) -> bool {
         match &self.kind {
             Kind::Server(id) => *id == server.id,
@@ -174,8 +174,8 @@ impl Target {
     }
 
     /// Checks that the server has the interface that the target needs. With `use_private_ip` the server must be in the
-    /// load balancer's network. Otherwise it must have a public IPv4 address. A server can lose its interface after it
-    /// has become a target.
+    /// load balancer's network. Otherwise it must have a public IPv4 address. Health checks call this function too,
+    /// because a server can lose its interface after it has become a target.
     pub fn check_server(&self, one: &LoadBalancer, server: &Server) -> Result<(), ApiError> {
         let network = one.private_net.map(|net| net.network);
         if !self.use_private_ip && server.ipv4.is_none() {

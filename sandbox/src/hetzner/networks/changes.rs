@@ -12,8 +12,8 @@ use crate::hetzner::{Call, Reply};
 const TAKES: Duration = Duration::from_millis(1000);
 
 type Change = Box<dyn FnOnce(&mut Network) + Send>;
-/// A function that checks a request against a network and returns the requested change. The action makes the change at
-/// its end.
+/// A function that checks a request against a network and returns the requested change. The change is made at the end
+/// of the action that the request starts.
 type Read = fn(Fields, &Network) -> Result<Change, ApiError>;
 
 /// Checks a requested change, and starts the action that makes the change.
@@ -31,8 +31,8 @@ pub fn start(call: &mut Call, network: &Network, command: &str) -> Result<Reply,
         return Err(ApiError::wrong_method(call.method));
     }
     let fields = Fields::parse(call.body)?;
-    // The lock is checked before the request. An invalid request can become valid by the change that is running now, so
-    // the client gets the error of the lock and retries.
+    // The lock is checked before the request. A request that is invalid now can become valid by the change that is
+    // still running. The client therefore gets the error of a conflict, after which clients retry.
     if call.world.is_locked(network.resource()) {
         return Err(ApiError::conflict("network"));
     }

@@ -13,8 +13,8 @@ use crate::hetzner::labels::Labels;
 use crate::hetzner::overlay::Overlay;
 use crate::hetzner::world::World;
 
-/// Calls `change` with the JSON that the API shows of a server. From then on, the API shows exactly the changed JSON.
-/// When the simulation later changes a field, the API shows the real value of this field again.
+/// Calls `change` with the JSON that the API shows of a server. From then on, the API shows exactly the changed JSON. A
+/// changed field keeps the test's value until the simulation itself changes the field.
 ///
 /// Some changed fields also change the simulated server: for example, label selectors find new labels. Unknown fields
 /// and impossible values are only shown. Returns false when there is no such server.
@@ -34,8 +34,8 @@ pub fn edit(world: &mut World, id: u64, change: impl FnOnce(&mut Value)) -> bool
 }
 
 impl Server {
-    /// Copies those fields of the edited JSON that the simulation understands to the server, e.g. the name and the
-    /// status.
+    /// Sets the fields of this server from the edited JSON, e.g. the name and the status. Fields of the JSON that the
+    /// simulation does not understand are ignored.
     fn understand(&mut self, wanted: &Value) {
         let text = |pointer: &str| wanted.pointer(pointer).and_then(Value::as_str);
         if let Some(name) = text("/name") {

@@ -168,7 +168,8 @@ impl Server {
         })
     }
 
-    /// Returns the traffic of a month that is free of charge, in bytes.
+    /// Returns how many bytes of the server's traffic are free of charge each month. Returns `None` when the server's
+    /// type is not offered in its location.
     fn included_traffic(&self) -> Option<u64> {
         let mut offers = self.server_type.offers.iter();
         offers

@@ -90,7 +90,7 @@ pub fn shutdown(call: &mut Call, server: &Server) -> Result<Reply, ApiError> {
     Ok(call.world.action_reply(201, action))
 }
 
-/// Starts the action `start_server` of a new server. It begins when the action `create_server` has ended.
+/// Starts the action `start_server` of a new server. This action begins when the action `create_server` has ended.
 pub fn start_after(world: &mut World, project: u64, server: Resource, create: u64) -> u64 {
     let start = Start {
         project,

@@ -1,4 +1,4 @@
-//! Ages in the form that tables show: at most two units, and less precision for longer ages.
+//! Formats ages as tables show them: with at most two units, and with less precision for longer ages.
 
 use crate::time;
 

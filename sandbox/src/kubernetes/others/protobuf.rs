@@ -6,8 +6,8 @@
 
 use serde_json::{Map, Value};
 
-/// The fields of a protobuf message: each with its number, its name and its type. They are those of `generated.proto`
-/// in the Kubernetes package.
+/// The fields of a protobuf message, each with its number, its name and its type as in `generated.proto` of the
+/// Kubernetes package.
 type Message = &'static [(u64, &'static str, Wire)];
 
 #[derive(Clone, Copy)]

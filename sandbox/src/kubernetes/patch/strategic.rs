@@ -1,7 +1,7 @@
 //! Strategic merge patch. It differs from a JSON merge patch by merging lists.
 //!
-//! The schema says how a list is merged: by a key field of its items, as a set, or not at all, and then the patch
-//! replaces the list. The patch can contain these directives: `$patch` (`replace`, `delete`, `merge`),
+//! The schema says how a list is merged: by a key field of its items, or as a set. All other lists are replaced by the
+//! list in the patch. The patch can contain these directives: `$patch` (`replace`, `delete`, `merge`),
 //! `$deleteFromPrimitiveList/FIELD`, `$setElementOrder/FIELD` and `$retainKeys`. In a merged list the items of the
 //! patch have the order of the patch, and all other items keep their place.
 
@@ -203,8 +203,9 @@ fn position(items: &[Value], wanted: &Value, merge: Merge) -> Option<usize> {
     items.iter().position(|item| same(item, wanted, merge))
 }
 
-/// Sorts a merged list. Items that also occur in `order` get that order. All other items keep their order among
-/// themselves. An item that stood before an item of `order` in the list before the patch stays before that item.
+/// Sorts a merged list. Items that also occur in `order` get the order that they have there. All other items keep their
+/// order among themselves. `live` is the list before the patch: an item that stood before an item of `order` in `live`
+/// also stands before it in the result.
 fn in_order(merged: Vec<Value>, order: &[Value], live: &[Value], merge: Merge) -> Vec<Value> {
     let (mut named, others): (Vec<Value>, Vec<Value>) =
         merged.into_iter().partition(|item| position(order, item, merge).is_some());

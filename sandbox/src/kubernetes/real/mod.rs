@@ -65,8 +65,8 @@ impl Corner {
         Ok(Corner { server, names, roles })
     }
 
-    /// Gives a user these rules, in one namespace, or in the whole cluster when `namespace` is empty. `directory` must
-    /// already contain the rules, because it tells when the real server's answers about the user are right.
+    /// Gives a user these rules, in one namespace, or in the whole cluster when `namespace` is empty. Then waits until
+    /// the real server's answers about the user's rights agree with `directory`, which must already contain the rules.
     ///
     /// # Panics
     /// Panics when the server refuses the Role, or when the rules are not in force in time.
@@ -110,8 +110,8 @@ impl Corner {
                     Caller::User(self.names.inside(&identity.name))
                 }
             }
-            // The real server gets a request with missing or wrong credentials unchanged. It refuses the request, or
-            // answers it as one of the anonymous user.
+            // A request with missing or wrong credentials is sent to the real server unchanged. The real server refuses
+            // the request, or answers it as a request of the anonymous user.
             _ => Caller::Header(request.header("authorization").map(str::to_owned)),
         };
         if let RequestInfo::Resource(asked) = &info
@@ -226,8 +226,8 @@ impl Corner {
         let cached = format!("{path}?resourceVersion=0");
         roles::poll("the cache to know of a deletion", || {
             let (status, object) = self.server.json("GET", &cached, None);
-            // An object with finalizers still exists after its deletion. The cache knows of the deletion when it shows
-            // a `deletionTimestamp`.
+            // The cache knows of the deletion when it no longer has the object. An object with finalizers still exists
+            // after its deletion, and then the cache must show its `deletionTimestamp`.
             status == 404 || !object["metadata"]["deletionTimestamp"].is_null()
         });
         was_there

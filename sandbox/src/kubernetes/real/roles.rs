@@ -19,8 +19,8 @@ pub struct Roles {
     /// The paths of the created Roles and bindings, in the order in which they are deleted: a binding comes before its
     /// Role.
     made: Mutex<Vec<String>>,
-    /// All access reviews that were sent so far, each with its user. Each call of `bind` replaces a Role and can
-    /// thereby take rights away. It therefore sends all reviews of the user again.
+    /// All access reviews that were sent so far, each with its user. Each call of `bind` sends all reviews of its user
+    /// again, because it replaces a Role and can thereby take rights away.
     asked: Mutex<Vec<(String, ResourceRequest)>>,
 }
 

@@ -1,4 +1,4 @@
-//! The rules of `Event` (core/v1). They accept almost every value.
+//! Validation of `Event` (core/v1). It accepts almost every value.
 
 use serde_json::Value;
 

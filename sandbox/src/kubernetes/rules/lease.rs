@@ -1,4 +1,4 @@
-//! The rules of `Lease`.
+//! Validation of `Lease`.
 
 use serde_json::Value;
 

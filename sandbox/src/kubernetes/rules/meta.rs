@@ -1,4 +1,4 @@
-//! The rules of `metadata`, which apply to all kinds alike.
+//! Validation of `metadata`, which is the same for all kinds.
 
 use serde_json::Value;
 
@@ -50,8 +50,8 @@ pub fn validate_meta_update(new: &Value, old: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Returns the metadata errors that kube-apiserver reports for an update before the validation of the kind. That
-/// validation checks the metadata once more, so an answer contains these errors twice.
+/// Returns the errors in the metadata of an update that kube-apiserver reports before it validates the kind. The
+/// validation of the kind checks the metadata once more, so an answer contains these errors twice.
 pub fn validate_common_update(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = validate_meta(new, &names::path_segment);
     errors.extend(validate_meta_update(new, old));

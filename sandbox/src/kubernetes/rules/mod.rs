@@ -28,7 +28,8 @@ pub use service::Service;
 use super::status::FieldError;
 use super::store::Store;
 
-/// The rules of a kind. In all functions, `new` is the decoded object that is written, and `old` is the stored one.
+/// The defaults, the allocation and the validation of one kind of object. In all functions, `new` is the decoded object
+/// that is written, and `old` is the stored one.
 pub trait Rules: Sync {
     /// Sets the default values of the API documentation. This function runs whenever an object of this kind is decoded.
     fn defaults(&self, _object: &mut Value) {}
@@ -70,7 +71,7 @@ pub trait Rules: Sync {
     }
 }
 
-/// A kind without rules of its own. Only the rules that all kinds share apply.
+/// A kind that has no defaults, allocation or validation of its own. Only the rules that all kinds share apply.
 pub struct Plain;
 
 impl Rules for Plain {}

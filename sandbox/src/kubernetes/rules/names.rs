@@ -1,4 +1,4 @@
-//! Validation of names, labels and qualified names. The errors are in the words of `apimachinery`.
+//! Validation of names, labels and qualified names. The errors have the same texts as those of `apimachinery`.
 //!
 //! Every function returns what is wrong with its argument. An empty list means that the argument is valid.
 

@@ -1,4 +1,4 @@
-//! The rules of `Namespace`.
+//! Defaults and validation of `Namespace`.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! The rules of `Node`.
+//! Defaults and validation of `Node`.
 
 use serde_json::{Value, json};
 

@@ -96,7 +96,7 @@ impl Rules for Service {
     }
 }
 
-/// Whether Services of this type have node ports: `LoadBalancer` or `NodePort`.
+/// Whether the Service has the type `LoadBalancer` or `NodePort`. Only these types have node ports.
 pub fn is_external(spec: &Value) -> bool {
     spec["type"] == "LoadBalancer" || spec["type"] == "NodePort"
 }

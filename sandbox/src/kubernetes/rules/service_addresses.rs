@@ -34,7 +34,7 @@ pub fn allocate(new: &mut Value, old: Option<&Value>, store: &Store) -> Vec<Fiel
     errors
 }
 
-/// The addresses and ports that the other Services use.
+/// The addresses and ports that are in use by all Services except the one that is being written.
 struct Taken {
     cluster_ips: BTreeSet<String>,
     /// The node ports of other Services, each with its protocol. A `healthCheckNodePort` counts as a TCP port.
@@ -170,8 +170,8 @@ fn cluster_ip(spec: &mut Value, taken: &Taken, seed: u32) -> Vec<FieldError> {
     errors
 }
 
-/// Whether the text is an IPv4 address outside of [`CLUSTER_IPS`]. It is false for text that is no IPv4 address, which
-/// validation reports.
+/// Whether the text is an IPv4 address outside of [`CLUSTER_IPS`]. Returns false for text that is no IPv4 address.
+/// Validation reports an error for such text.
 fn is_outside(ip: &str) -> bool {
     let (first, last) = CLUSTER_IPS;
     ip.parse::<Ipv4Addr>().is_ok_and(|ip| !(first..=last).contains(&u32::from(ip)))

@@ -19,7 +19,7 @@ pub use kinds::{
 pub use node::NODE;
 pub use service::SERVICE;
 
-/// A struct of the API.
+/// The schema of a struct of the Kubernetes API, e.g. of `NodeSpec`.
 #[derive(Debug)]
 pub struct Object {
     /// The name without its package, e.g. `NodeSpec`.
@@ -36,7 +36,7 @@ pub struct Field {
     pub presence: Presence,
 }
 
-/// The condition under which an answer contains the field, which copies `omitempty` of Go.
+/// The condition under which an answer contains a field. In Go, the type of the field and its `omitempty` decide this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
     /// The field is shown when its value is not zero. In Go such a field is a value with `omitempty`.

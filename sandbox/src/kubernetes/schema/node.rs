@@ -1,4 +1,4 @@
-//! The fields of `Node`.
+//! The schema of `Node`: its fields and their types.
 
 use super::meta::OBJECT_META;
 use super::{Merge, Object, STRINGS_LIST, Type, always, optional, pointer};

@@ -1,4 +1,4 @@
-//! The fields of `Service`.
+//! The schema of `Service`: its fields and their types.
 
 use super::meta::{CONDITION, OBJECT_META};
 use super::{Merge, Object, STRINGS_LIST, Type, always, optional, pointer};
