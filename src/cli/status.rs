@@ -6,7 +6,7 @@ use super::output::{self, Document, Exit, Printer, line, paragraph};
 use super::{leader, lists, startup};
 use crate::cache::Refresh;
 use crate::controllers::route::State;
-use crate::controllers::service::Want;
+use crate::controllers::service::{self, Want};
 use crate::provider::clock;
 use crate::settings::{Command, Output};
 use crate::text::duration::shown_duration;
@@ -61,6 +61,8 @@ struct Screen<'a> {
     /// `ccm status` did not read are left out.
     refreshes: &'a [Refresh],
     nodes: Option<Count>,
+    /// How many nodes will stop soon.
+    departing_nodes: Option<usize>,
     load_balancers: Option<Count>,
     routes: Option<Count>,
 }
@@ -95,6 +97,10 @@ impl<'a> Screen<'a> {
             calls_an_hour,
             refreshes: &view.refreshes,
             nodes: nodes.map(|nodes| Count::of(nodes.iter().map(|plan| plan.node.is_ready()))),
+            departing_nodes: nodes.map(|nodes| {
+                let is_enough = view.settings.load_balancers_departing_cordoned.value;
+                nodes.iter().filter(|plan| service::departs(&plan.node, is_enough)).count()
+            }),
             load_balancers: load_balancers(view),
             routes: view.routes.as_ref().ok().map(|plan| {
                 let all = plan.rows.iter().map(|row| row.state);
@@ -128,12 +134,17 @@ impl<'a> Screen<'a> {
             None => why.map_or("?".into(), unread),
         };
         let balancers = count(&self.load_balancers, "serving", gap(&view.services.plans));
+        let departing = match self.departing_nodes {
+            Some(count @ 1..) => format!(", {count} departing"),
+            _ => String::new(),
+        };
+        let nodes = count(&self.nodes, "ready", gap(&view.nodes)) + &departing;
         let rows = [
             ("LEADER", leader),
             ("KUBERNETES", kubernetes),
             ("CLOUD API", cloud),
             ("REFRESHES", refreshes(self.refreshes)),
-            ("NODES", count(&self.nodes, "ready", gap(&view.nodes))),
+            ("NODES", nodes),
             ("LOAD BALANCERS", balancers),
             ("ROUTES", count(&self.routes, "right", gap(&view.routes))),
         ];

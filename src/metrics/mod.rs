@@ -106,6 +106,10 @@ metrics! {
     /// released.
     LOAD_BALANCERS_USE: Gauge "ccm_load_balancers_use" ["use"];
 
+    /// Nodes that are left out of the targets of load balancers, by reason: departing (the node will stop soon), limit
+    /// (the type of the load balancer takes no more targets).
+    TARGETS_LEFT_OUT: Gauge "ccm_targets_left_out" ["reason"];
+
     /// When the health of these load balancers was last read, in seconds since 1970.
     LOAD_BALANCERS_READ: Gauge "ccm_load_balancers_health_timestamp_seconds" [];
 

@@ -310,6 +310,27 @@ pub enum LeftOutState {
     Kept(WhyKept),
 }
 
+impl LeftOutState {
+    /// Returns the state as text for people.
+    pub fn text(self) -> String {
+        match self {
+            LeftOutState::Limit => {
+                "left out: the type of the load balancer takes no more".to_owned()
+            }
+            LeftOutState::Departing => "left out: the node will stop soon".to_owned(),
+            LeftOutState::ToBeDeleted => {
+                "left out: the cluster autoscaler is about to delete the node".to_owned()
+            }
+            LeftOutState::Waits { seconds } => {
+                format!("the node will stop soon; it is left out in {seconds} s")
+            }
+            LeftOutState::Kept(why) => {
+                format!("the node will stop soon, and stays a target: {}", why.name())
+            }
+        }
+    }
+}
+
 named! {
     /// Why a departing node stays a target although its delay is over.
     #[derive(Serialize)]
@@ -489,6 +510,13 @@ impl LoadBalancerPlan {
     /// Whether a departing node stays a target although its delay is over.
     pub fn keeps_departing(&self) -> bool {
         self.left_out.iter().any(|node| matches!(node.state, LeftOutState::Kept(_)))
+    }
+
+    /// Whether this node will stop soon, so that it is or will be left out of the targets.
+    pub fn departs(&self, node: &str) -> bool {
+        let stays = [LeftOutState::Limit, LeftOutState::ToBeDeleted];
+        let mut departing = self.left_out.iter().filter(|left| !stays.contains(&left.state));
+        departing.any(|left| left.node == node)
     }
 
     /// Removes the details that only people read. For twenty load balancers with a hundred targets each, these details

@@ -44,6 +44,9 @@ const EXAMPLES: &[Example] = &[
     Example { file: "shared.yaml", before: shop, status: "Proxy Proxy Proxy", is: &[
         ("/services/0/listen_port", "443"), ("/services/1/listen_port", "8883"), ("/labels/ccm-from-scratch~1group", "default.edge"),
     ] },
+    Example { file: "departing-nodes.yaml", before: |_| {}, status: ADDRESSES, is: &[
+        ("/services/0/health_check/port", "10256"), ("/targets/2/type", "server"),
+    ] },
     Example { file: "external.yaml", before: of_terraform, status: "Proxy Proxy", is: &[
         ("/name", "edge-lb"), ("/services/0/listen_port", "1883"), ("/labels/ccm-from-scratch~1external", "default"),
     ] },

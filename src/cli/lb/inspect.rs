@@ -94,6 +94,7 @@ fn inspection(plan: &ServicePlan, is_wide: bool, known: Sides) -> String {
         of_found(usage),
         of_found(certificates),
         health(plan),
+        left_out(plan),
         section(
             "\nFIELDS (= as wanted, ~ differs, · left unchanged)",
             &fields(plan, is_wide),
@@ -301,6 +302,12 @@ fn health(plan: &ServicePlan) -> String {
         vec![target.name.clone(), port, status, or_dash(&why(health))]
     });
     table_of(&["TARGET", "PORT", "HEALTH", "DETAIL"], rows)
+}
+
+/// Returns a table of the nodes that are left out of the targets, and of the nodes that will stop soon.
+fn left_out(plan: &ServicePlan) -> String {
+    let rows = plan.cloud.left_out.iter().map(|left| vec![left.node.clone(), left.state.text()]);
+    table_of(&["NODE", "AS A TARGET"], rows)
 }
 
 fn why(health: &TargetHealth) -> String {

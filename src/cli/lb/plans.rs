@@ -307,6 +307,9 @@ impl Serialize for ServiceJson<'_> {
         map.serialize_entry("wants", wants)?;
         map.serialize_entry("finalizer", &service.has_our_finalizer())?;
         map.serialize_entry("ingress", &service.status.load_balancer.ingress)?;
+        if !plan.cloud.left_out.is_empty() {
+            map.serialize_entry("leftOut", &plan.cloud.left_out)?;
+        }
         map.end()
     }
 }

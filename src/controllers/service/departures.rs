@@ -5,8 +5,10 @@
 //! the cause. So a restart can only delay a removal.
 
 use super::observe::SeenObjects;
+use super::plan::ServicePlan;
 use crate::kube::KubeNode;
-use crate::provider::{Departure, Provider, clock};
+use crate::metrics::TARGETS_LEFT_OUT;
+use crate::provider::{Departure, LeftOutState, Provider, clock};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -35,6 +37,9 @@ pub(super) struct Departures {
     is_pending: bool,
     /// The removals of targets whose nodes departed, each with the ID of the load balancer and the name of the node.
     removals: Vec<(u64, String, Instant)>,
+    /// How many nodes the last plan of each Service leaves out of the targets, by the UID of the Service: the ID of the
+    /// load balancer, the departing nodes, and the nodes beyond the limit of the type.
+    left_out: HashMap<String, (u64, usize, usize)>,
 }
 
 impl Departures {
@@ -45,6 +50,9 @@ impl Departures {
     /// Notes which delays the Services ask for, and which nodes depart.
     pub(super) fn saw(&mut self, provider: &dyn Provider, seen: &SeenObjects) {
         self.delays = delays(provider, seen);
+        let exists =
+            |uid: &String| seen.services.iter().any(|service| service.metadata.uid == *uid);
+        self.left_out.retain(|uid, _| exists(uid));
         self.saw_nodes(&seen.nodes);
         let longest = self.delays.last().copied().unwrap_or_default();
         self.is_pending = self.since.values().any(|at| clock::since(*at) < longest);
@@ -53,7 +61,7 @@ impl Departures {
     /// Notes which of these nodes depart, if any Service asks for a delay. Other nodes are forgotten.
     pub(super) fn saw_nodes(&mut self, nodes: &[Arc<KubeNode>]) {
         let nodes = if self.delays.is_empty() { &[] } else { nodes };
-        let departing = nodes.iter().filter(|node| self.departs(node));
+        let departing = nodes.iter().filter(|node| departs(node, self.cordon_is_enough));
         let since = departing.map(|node| {
             let uid = &node.metadata.uid;
             (uid.clone(), self.since.get(uid).copied().unwrap_or_else(clock::now))
@@ -61,24 +69,36 @@ impl Departures {
         self.since = since.collect();
     }
 
-    /// Whether the node will stop soon.
-    fn departs(&self, node: &KubeNode) -> bool {
-        let is_cordoned = node.spec.unschedulable;
-        let is_ending = || ENDING.iter().any(|kind| node.condition(kind) == Some("True"));
-        let has_mark =
-            is_to_be_deleted(node) || is_ending() || self.cordon_is_enough && is_cordoned;
-        has_mark && (is_cordoned || !node.is_ready())
-    }
-
     /// Returns what is known of the end of this node.
     pub(super) fn of(&self, node: &KubeNode) -> Departure {
-        let since = self.since.get(&node.metadata.uid);
+        let since = self.since.get(&node.metadata.uid).copied();
+        let departs = departs(node, self.cordon_is_enough);
         Departure {
-            departed: self
-                .departs(node)
-                .then(|| since.map_or(Duration::ZERO, |at| clock::since(*at))),
+            departed: departs.then(|| since.map(clock::since).unwrap_or_default()),
             is_to_be_deleted: is_to_be_deleted(node),
         }
+    }
+
+    /// Notes how many nodes these plans leave out, and sets the metric. A load balancer of several Services counts once.
+    pub(super) fn planned(&mut self, plans: &[ServicePlan]) {
+        for plan in plans {
+            let states = plan.cloud.left_out.iter().map(|left| left.state);
+            let count = |state| states.clone().filter(|other| *other == state).count();
+            let counts = (count(LeftOutState::Departing), count(LeftOutState::Limit));
+            let id = plan.cloud.found.as_ref().map(|found| found.id);
+            match id.filter(|_| counts != (0, 0)) {
+                Some(id) => {
+                    self.left_out.insert(plan.object.uid.clone(), (id, counts.0, counts.1));
+                }
+                None => drop(self.left_out.remove(&plan.object.uid)),
+            }
+        }
+        let all = self.left_out.values();
+        let all: HashMap<u64, (usize, usize)> =
+            all.map(|(id, departing, limit)| (*id, (*departing, *limit))).collect();
+        let sum = |of: fn(&(usize, usize)) -> usize| all.values().map(of).sum::<usize>() as f64;
+        TARGETS_LEFT_OUT.set(&["departing"], sum(|counts| counts.0));
+        TARGETS_LEFT_OUT.set(&["limit"], sum(|counts| counts.1));
     }
 
     /// Whether time alone can change a plan, because the delay of a departing node will be over.
@@ -118,6 +138,14 @@ impl Departures {
         let often = counts.into_iter().filter(|(_, count)| *count >= REMOVALS_AT_MOST);
         often.map(|((balancer, node), _)| (balancer, node.to_owned())).collect()
     }
+}
+
+/// Whether the node will stop soon. `cordon_is_enough` is `HCLOUD_LOAD_BALANCERS_DEPARTING_CORDONED`.
+pub fn departs(node: &KubeNode, cordon_is_enough: bool) -> bool {
+    let is_cordoned = node.spec.unschedulable;
+    let is_ending = || ENDING.iter().any(|kind| node.condition(kind) == Some("True"));
+    let has_mark = is_to_be_deleted(node) || is_ending() || cordon_is_enough && is_cordoned;
+    has_mark && (is_cordoned || !node.is_ready())
 }
 
 fn is_to_be_deleted(node: &KubeNode) -> bool {

@@ -102,6 +102,10 @@ pub fn trouble(plan: &ServicePlan) -> Option<Trouble> {
     let mut by_cause: BTreeMap<&str, (Vec<&str>, &Cause)> = BTreeMap::new();
     for target in &found.targets {
         let mut causes = target.health.iter().filter_map(|health| health.cause.as_ref());
+        // The target of a node that will stop soon may be unhealthy while another target is healthy.
+        if counts.healthy > 0 && plan.cloud.departs(&target.name) {
+            continue;
+        }
         if let Some(cause) = causes.next() {
             let entry = by_cause.entry(&cause.message);
             entry.or_insert((Vec::new(), cause)).0.push(&target.name);

@@ -32,6 +32,7 @@ mod orphans;
 mod plan;
 mod sync;
 
+pub use departures::departs;
 pub use events::{ago, failed_tries, past_events};
 pub use health::{inspect, trouble};
 pub use observe::{Management, NAME, ServiceSettings, groups};
@@ -335,6 +336,7 @@ impl ServiceSync<'_> {
         }
         let proposals = observed.map(|observed| plan::plan(&observed, self.for_people));
         let mut in_order = proposals.unwrap_or_default();
+        state.departures.planned(&in_order);
         for plan in &in_order {
             state.agenda.keeps_departing(&plan.object.uid, plan.cloud.keeps_departing());
         }

@@ -235,10 +235,6 @@ impl<'a> AnnotationParser<'a> {
         self.finding(Finding::warning(reason, message));
     }
 
-    pub(crate) fn info(&mut self, reason: Reason, message: impl Into<String>) {
-        self.finding(Finding::info(reason, message));
-    }
-
     /// Returns the texts of the problems and the findings, shortened to the limits of this file.
     pub(crate) fn end(mut self) -> (Vec<String>, Vec<Finding>) {
         if let Some(more @ 1..) = self.problems.len().checked_sub(SAID_AT_MOST) {

@@ -376,7 +376,7 @@ impl Diff<'_, '_> {
             if !kept.is_empty() {
                 let names = text::some_of(&kept);
                 let why = format!("departing node stays a target, because {}: {names}", why.name());
-                self.parser.info(Reason::DepartingNodeKept, why);
+                self.parser.warning(Reason::DepartingNodeKept, why);
             }
         }
     }
