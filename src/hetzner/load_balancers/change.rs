@@ -85,7 +85,8 @@ actions! {
     DeleteCertificate: "delete_certificate" OfCertificate Deletes FailsAlone;
 }
 
-/// The reason for a write, when special rules apply to it.
+/// The reason for a write, in the cases in which the reason changes how the write is made. `Usual` is every other
+/// write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     Usual,
@@ -95,12 +96,13 @@ pub(super) enum Purpose {
     /// The Service gives up a load balancer that is not deleted. The write is not made when the load balancer has got a
     /// new port or target since it was read for the plan.
     Release,
-    /// The load balancer belongs to no Service. For a load balancer of a Service, a write that is not allowed any more
-    /// leads to a new plan for the Service. Here the result is an error instead.
+    /// The write deletes a load balancer that belongs to no Service. When it is not allowed any more just before it is
+    /// sent, the result is an error. Every other write then leads to a new plan for its Service, but here there is no
+    /// Service to plan.
     Orphan,
-    /// The write removes a target, and the plan keeps none of the existing targets. If the API has refused a new
-    /// target, the write is made only if another new target was added. So the load balancer is not left without
-    /// targets.
+    /// The write removes a target, and the plan will remove all other existing targets, too. When the API has refused
+    /// some of the new targets, the write is made only if at least one new target was added. So the load balancer
+    /// always has a target.
     LastTarget,
     /// The write uploads the last certificate of a plan. After this write all certificates are read again, because
     /// changes of ports need the IDs of the uploaded certificates.

@@ -233,10 +233,12 @@ fn choose<'a>(
     None
 }
 
-/// Chooses one of the certificates with the Service's UID in their label. A certificate with the desired name is
-/// preferred, and then one with the desired domains. When no annotation sets a name, and there is only one certificate
-/// with the UID, this certificate is chosen. The result is `None` when no certificate fits. It is `Some(None)` when
-/// several fit equally well, which is reported as a problem.
+/// Chooses one of the certificates that have the Service's UID in a label. A certificate with the desired name is the
+/// first choice, and a certificate with the desired domains is the second. The third choice needs two conditions: no
+/// annotation sets a name, and only one certificate has the UID.
+///
+/// Returns `None` when no certificate fits. Returns `Some(None)` when several certificates fit equally well, which is
+/// reported as a problem.
 fn by_label<'a>(
     parser: &mut AnnotationParser,
     context: &PlanContext<'a>,

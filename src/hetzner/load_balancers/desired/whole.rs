@@ -46,9 +46,9 @@ pub(crate) struct Whole {
     pub(crate) kind: Option<Sourced<String>>,
     pub(crate) place: CreationPlace,
     pub(crate) algorithm: Option<Sourced<Algorithm>>,
-    /// Whether the public interface of the load balancer is on.
+    /// Whether the public interface of the load balancer should be on. `None` leaves it unchanged.
     pub(crate) public: Option<Sourced<bool>>,
-    /// Whether the load balancer is protected against deletion.
+    /// Whether the load balancer should be protected against deletion. `None` leaves the protection unchanged.
     pub(crate) protection: Option<Sourced<bool>>,
     /// The labels from the annotation `labels` and from the settings, by key. The labels by which this program marks
     /// the owner are not among them.

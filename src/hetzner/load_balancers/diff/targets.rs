@@ -251,9 +251,10 @@ pub(crate) fn need_servers(
 }
 
 impl Diff<'_, '_> {
-    /// Plans the additions and removals of targets. `limit_now` is the highest number of targets of the type that the
-    /// load balancer has while these changes are made. When the plan changes to a smaller type, it does so later.
-    /// Returns whether the public interface must stay on, because a target can be reached only by its public address.
+    /// Plans the additions and removals of targets. `limit_now` is the highest number of targets that the load balancer
+    /// can have while these changes are made. It differs from the later limit when the plan also changes to a smaller
+    /// type, because that change comes last. Returns whether the public interface must stay on, because a target can be
+    /// reached only by its public address.
     pub(crate) fn targets(&mut self, limit_now: usize) -> bool {
         let (balancer, limit) = (self.balancer, self.kind.max_targets);
         let mut before = targets_of_nodes(self.context, self.desired, balancer);
@@ -308,10 +309,12 @@ impl Diff<'_, '_> {
         needs_public
     }
 
-    /// Returns the desired targets that can have the desired kind of address, public or private. The second value has
-    /// the existing targets that can't have it, and that therefore stay targets by their other kind of address. But
-    /// when the public interface will be turned off and other targets remain, these targets are removed, and the second
-    /// value is empty.
+    /// Splits the desired targets by whether they can be reached by the desired kind of address, public or private. The
+    /// first value has those for which this is possible. The second value has existing targets for which it is not
+    /// possible. They stay targets by their other kind of address.
+    ///
+    /// There is one exception. When the public interface will be turned off, and the first value is not empty, the
+    /// second value is empty. The existing targets are then removed.
     fn reached(&mut self, ways: &Ways) -> (NamedTargets, BTreeSet<TargetId>) {
         let desired = self.desired;
         let wanted = self.wanted_targets(ways);

@@ -301,8 +301,8 @@ pub(crate) fn rests_on_services(
 }
 
 /// Returns the load balancer that has the Service's UID in the label `service-uid`, and that no other Service uses. A
-/// load balancer without the label `group` takes precedence over one with this label. When several are equal in this,
-/// the error names them.
+/// load balancer without the label `group` takes precedence over one with this label. The error names the load
+/// balancers when there are several without the label `group`, or none without it but several with it.
 pub(crate) fn by_label<'a>(
     balancers: Balancers<'a>,
     service: &Service,
@@ -320,9 +320,9 @@ pub(crate) fn by_label<'a>(
     }
 }
 
-/// Returns why a load balancer is not adopted although its label `adopt` names the Service: the Service already has the
-/// load balancer `own`. Nothing is reported about a load balancer that already belongs to the Service according to its
-/// labels, because the Service is about to leave it.
+/// Returns why a load balancer whose label `adopt` names the Service is not adopted: the Service already has the load
+/// balancer `own`. The result is `None` when there is no such load balancer. A load balancer that another label already
+/// gives to the Service does not count, because the Service is about to leave it.
 pub(crate) fn why_asked_too_late(
     balancers: Balancers,
     service: &Service,

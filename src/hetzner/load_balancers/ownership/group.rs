@@ -55,22 +55,24 @@ pub(crate) struct Group<'a> {
     /// to share it any more.
     pub(crate) members: Vec<&'a Service>,
     /// The Services whose annotations decide about the settings that do not belong to a port, the oldest first. When
-    /// Services share the load balancer under the group name `NAMESPACE/NAME`, these are the Services in this
-    /// namespace. The list is empty when the load balancer is external (made by somebody else), when there is no such
-    /// Service, or when `undecided` is set.
+    /// the Service uses a load balancer alone, this is the Service itself. When Services share the load balancer under
+    /// the group name `NAMESPACE/NAME`, these are the Services in this namespace. The list is empty when the load
+    /// balancer is external (made by somebody else), or when a Service that would decide could not be read (see
+    /// `undecided`).
     pub(crate) deciders: Vec<&'a Service>,
     /// Whether Services of several namespaces have ports on the shared load balancer, or will get ports there.
     pub(crate) is_of_several_namespaces: bool,
-    /// When Services share the load balancer under the group name `NAMESPACE/NAME`, this namespace, but only if no
-    /// Service in it allows the namespace of the Service for which the plan is made. That Service then keeps its ports
-    /// on the load balancer, but gets no new ones.
+    /// The namespace in the group name `NAMESPACE/NAME` of a shared load balancer, if no Service in this namespace
+    /// allows the namespace of the Service for which the plan is made. That Service then keeps its ports on the load
+    /// balancer, but gets no new ones. The value is `None` when the Service is allowed to get new ports.
     closed_by: Option<&'a str>,
     /// The reason why the Service can't have the load balancer that it asks for. `None` when it can have this load
     /// balancer.
     pub(crate) refused: Option<String>,
-    /// The load balancer that Services share under the group name `NAMESPACE/NAME`, but only when a Service in this
-    /// namespace has a port on it and could not be read. The annotations of that Service are then not known. So no
-    /// Service decides about the settings of the load balancer, and its present targets stay.
+    /// The load balancer that Services share under the group name `NAMESPACE/NAME`, if a Service in this namespace has
+    /// a port on it and could not be read. The annotations of that Service are then not known. So no Service decides
+    /// about the settings of the load balancer, and its present targets stay. The value is `None` when all these
+    /// Services were read.
     pub(crate) undecided: Option<Labelled<'a>>,
     service: &'a Service,
     cluster: &'a Cluster,
@@ -98,7 +100,8 @@ pub(crate) enum Owner {
     This,
     /// Another Service that is allowed to share the load balancer.
     Member,
-    /// A Service of this cluster that was deleted, and whose label still exists.
+    /// A Service of this cluster that was deleted. A label of the load balancer still names it as the owner of the
+    /// port.
     Gone,
     /// Somebody else, for example another cluster or a person, or an owner that is not known.
     Other,
@@ -674,9 +677,10 @@ impl<'a> Group<'a> {
         labels
     }
 
-    /// Returns the port numbers whose labels the plan removes. These are the labels of this Service for ports that it
-    /// does not ask for any more, and all its labels when it has the load balancer for itself. On a load balancer of
-    /// this cluster, they are also the labels of Services that were deleted.
+    /// Returns the port numbers whose labels the plan removes. These are the labels that name this Service as the owner
+    /// of a port that it does not ask for any more. When the Service does not share its load balancer, no port needs
+    /// such a label, so all labels that name this Service are removed. On a load balancer of this cluster, the labels
+    /// that name Services that were deleted are removed, too.
     fn unwanted_labels(&self, ownership: &Ownership) -> BTreeSet<u16> {
         let (own, is_external) = (&self.service.uid, self.is_external());
         let has = |number: u16| tcp(self.service).any(|(own, _)| own == number);

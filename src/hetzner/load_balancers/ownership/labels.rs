@@ -68,8 +68,8 @@ pub(super) const STAGING: (&str, &str) = ("HC-Use-Staging-CA", "true");
 /// The text that users see, in a plan, as the source of the labels about the owner.
 pub(crate) const WHOSE: &str = "labels name its owner";
 
-/// The present and earlier owners of a load balancer, as its labels state them. Each field is one label of the table at
-/// the top of this file. A field is `None` when the load balancer does not have the label.
+/// What the labels of a load balancer say about its present and earlier owners. Most fields have the value of one label
+/// of the table at the top of this file. Such a field is `None` when the load balancer does not have the label.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ownership {
     pub(crate) service_uid: Option<String>,
@@ -168,7 +168,7 @@ impl Ownership {
         wanted
     }
 
-    /// Returns all labels that state this ownership, in the form of a write that sets them.
+    /// Returns all labels that state this ownership. The value is never `None`, because none of the labels is removed.
     pub(crate) fn wanted(&self) -> impl Iterator<Item = (String, Option<String>)> + use<> {
         self.labels().into_iter().map(|(key, value)| (key, Some(value)))
     }
