@@ -96,9 +96,9 @@ pub(super) enum Purpose {
     /// The Service gives up a load balancer that is not deleted. The write is not made when the load balancer has got a
     /// new port or target since it was read for the plan.
     Release,
-    /// The write deletes a load balancer that belongs to no Service. When it is not allowed any more just before it is
-    /// sent, the result is an error. Every other write then leads to a new plan for its Service, but here there is no
-    /// Service to plan.
+    /// The write deletes a load balancer that belongs to no Service. When this write is not allowed any more just
+    /// before it is sent, the result is an error. With every other purpose, the Service is then planned again, but here
+    /// there is no Service.
     Orphan,
     /// The write removes a target, and the plan will remove all other existing targets, too. When the API has refused
     /// some of the new targets, the write is made only if at least one new target was added. So the load balancer
@@ -123,7 +123,7 @@ pub struct BalancerChange {
     /// The certificate to upload, with its private key. Both become part of the request only when it is sent, so that
     /// logs and other outputs of the plan can't show the key.
     pub(super) pair: Option<Arc<TlsPair>>,
-    /// The name of the load balancer that the write creates.
+    /// The name of the load balancer, when the write creates one. `None` for every other write.
     new_name: Option<Sourced<String>>,
 }
 
@@ -135,10 +135,10 @@ const SHORTEST_KEY_LINE: usize = 16;
 pub(super) struct Request {
     #[serde(flatten)]
     pub(super) body: Map<String, Value>,
-    /// The target that is added or removed.
+    /// The target, when the request adds or removes one. `None` for every other request.
     #[serde(flatten)]
     pub(super) target: Option<TargetInRequest>,
-    /// All targets of a new load balancer.
+    /// All targets of the load balancer, when the request creates one. `None` for every other request.
     #[serde(skip_serializing_if = "Option::is_none")]
     targets: Option<Vec<TargetInRequest>>,
 }

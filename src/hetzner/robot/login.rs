@@ -25,7 +25,7 @@ pub(super) struct RobotLogin {
 
 #[derive(Default)]
 struct State {
-    /// The value of the header `Authorization` that was sent last.
+    /// The value of the header `Authorization` that was sent last. `None` until a call is sent.
     shown: Option<Secret>,
     /// The failed logins of the last ten minutes, with the oldest first. They decide which credentials must not be sent
     /// now.

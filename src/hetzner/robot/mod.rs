@@ -202,7 +202,8 @@ struct RobotServer {
     server_number: u64,
     server_name: Option<String>,
     server_ip: Option<String>,
-    /// The IPv6 network of the server, without the prefix length, which is always 64.
+    /// The IPv6 network of the server, without the prefix length, which is always 64. `None` when the server has no
+    /// IPv6 network.
     server_ipv6_net: Option<String>,
     product: Option<String>,
     dc: Option<String>,

@@ -107,7 +107,7 @@ pub(crate) enum NodeMachine {
         number: u64,
         public: Option<Ipv4Addr>,
         /// The node's InternalIP that is in the vSwitch subnet of the private Network. When the subnets were not read,
-        /// it is the first InternalIP.
+        /// it is the first InternalIP. `None` when the node has no such address.
         private: Option<Ipv4Addr>,
     },
 }

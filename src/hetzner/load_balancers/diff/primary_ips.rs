@@ -22,7 +22,8 @@ use std::net::IpAddr;
 pub(crate) struct Chosen {
     /// The ID of each Primary IP, by its type (`ipv4` or `ipv6`).
     pub(crate) ids: Map<String, Value>,
-    /// The location in which all of these Primary IPs are. The load balancer must be created there.
+    /// The location in which all of these Primary IPs are. The load balancer must be created there. `None` when no
+    /// Primary IP was chosen.
     pub(crate) location: Option<Sourced<String>>,
     pub(crate) fields: Vec<Field>,
 }

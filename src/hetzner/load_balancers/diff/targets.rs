@@ -22,9 +22,9 @@ use std::net::{IpAddr, Ipv4Addr};
 
 const NO_NODE: Source = Source::Rule("no node to send traffic to");
 
-/// The existing targets that are nodes, and the data that decide by which address each node should be reached. When the
-/// load balancer is detached from its Network, the targets with private IPs are left out, because Hetzner removes them
-/// then.
+/// Decides by which address each node is reached as a target: private or public. For this, it knows the existing
+/// targets that are nodes. When the plan detaches the load balancer from its Network, the existing targets with private
+/// IPs are left out, because Hetzner removes them.
 struct Ways<'a> {
     context: &'a PlanContext<'a>,
     desired: &'a Desired,
@@ -83,8 +83,10 @@ impl<'a> Ways<'a> {
         self.desired.use_private_ip.value
     }
 
-    /// Whether an existing target is reached by the desired kind of address, public or private. For a target by IP the
-    /// result is always `true`. The result is `None` when the target does not exist yet.
+    /// Whether an existing target is reached by the desired kind of address, public or private. The result is always
+    /// `true` for a target by IP. It is also always `true` when no Service decides about the settings of the load
+    /// balancer, because each target then keeps its kind of address. The result is `None` when the target does not
+    /// exist yet.
     fn is_right(&self, target: TargetId) -> Option<bool> {
         let has = *self.there.get(&target)?;
         let is_address = matches!(target, TargetId::Address(_));
@@ -231,8 +233,8 @@ pub(crate) fn need_servers(
     let ways = Ways::new(context, desired, balancer);
     let reach = reach_of(context.nodes);
     desired.targets.nodes.iter().any(|(machine, _)| {
-        // Dedicated servers are not in this list of the Cloud API. The addresses in the node are enough to make a
-        // dedicated server a target.
+        // Only cloud servers are in the list of servers from the Cloud API. A dedicated server does not depend on this
+        // list, because its addresses are known from its node.
         let NodeMachine::Server(id) = machine else {
             return false;
         };

@@ -227,10 +227,10 @@ fn by_default_name<'a>(context: &PlanContext<'a>) -> Result<FoundBalancer<'a>, U
     }
 }
 
-/// Returns the load balancer that the Services of a group share. A load balancer whose label names the group comes
-/// first. The next choice is a load balancer that one Service has used alone until now. This must be one of the
-/// Services that decide about the settings, the oldest first. The last choice is a load balancer of the group whose
-/// labels were removed.
+/// Returns the load balancer that the Services of a group share. The first choice is a load balancer whose label names
+/// the group. The second choice is a load balancer that one of the Services has used alone until now. Only Services
+/// that decide about the settings count for this, and the oldest one comes first. The last choice is a load balancer of
+/// the group whose labels were removed.
 fn find_shared<'a>(
     context: &PlanContext<'a>,
     share: GroupName,
@@ -342,9 +342,9 @@ pub(crate) fn why_asked_too_late(
 }
 
 /// Plans the labels that make the load balancer belong to the Service, because a person asked for this. Returns the
-/// ownership after the change, and the description of the change, if one is needed. Labels are not enough when other
-/// Services use the load balancer, or when it is external (made by somebody else). The Service must then ask for it by
-/// an annotation.
+/// ownership after the change, and a description of the change, or `None` when the labels need no change. Labels are
+/// not enough when other Services use the load balancer, or when it is external (made by somebody else). The Service
+/// must then ask for the load balancer by an annotation.
 pub(crate) fn assign(
     balancer: Labelled,
     service: &Service,

@@ -7,8 +7,9 @@ use crate::provider::Service;
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 
-/// The index of a list of load balancers, and the ownership that the labels of each load balancer state. For each key,
-/// the index has the positions of the matching load balancers in the list, in ascending order.
+/// The index of a list of load balancers, and the ownership that the labels of each load balancer state. The keys are,
+/// for example, IDs, names and addresses. For each key, the index has the positions of the matching load balancers in
+/// the list, in ascending order.
 #[derive(Debug, Default)]
 pub(crate) struct BalancerIndex {
     ownerships: Vec<Ownership>,

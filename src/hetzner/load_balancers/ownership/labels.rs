@@ -168,7 +168,7 @@ impl Ownership {
         wanted
     }
 
-    /// Returns all labels that state this ownership. The value is never `None`, because none of the labels is removed.
+    /// Returns all labels that state this ownership. Each value is `Some`, because none of these labels is removed.
     pub(crate) fn wanted(&self) -> impl Iterator<Item = (String, Option<String>)> + use<> {
         self.labels().into_iter().map(|(key, value)| (key, Some(value)))
     }

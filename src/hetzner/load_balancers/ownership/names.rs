@@ -69,8 +69,8 @@ pub(crate) fn is_upload_name(
     })
 }
 
-/// Returns the part of an uploaded certificate's name that stands for the cluster and the Secret. The digits of the
-/// chain's hash follow in the name.
+/// Returns the part of an uploaded certificate's name that stands for the cluster and the Secret. After this part, the
+/// name has the digits of the hash of the certificate chain.
 fn upload_whose(uid: &str, (namespace, secret): &SecretName) -> String {
     format!("-{:08x}", fnv1a([uid, namespace, secret]) as u32)
 }
