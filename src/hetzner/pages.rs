@@ -320,8 +320,8 @@ mod tests {
         assert!(few * 2 < all, "{few} reads instead of {all}");
     }
 
-    /// The search knows a list of 1,200 resources. Since then, 300 neighbouring resources or every tenth resource were
-    /// deleted.
+    /// The search estimates places from a list of 1,200 resources. After this list was read, 300 neighbouring
+    /// resources, or every tenth resource, were deleted.
     #[test]
     fn deleted_neighbours_are_a_few_reads() {
         let known: Vec<u64> = (0..1200).collect();

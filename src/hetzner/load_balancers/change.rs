@@ -120,8 +120,9 @@ pub struct BalancerChange {
     pub(super) purpose: Purpose,
     pub(super) event: Option<Finding>,
     guard: Option<Box<Guard>>,
-    /// The certificate to upload, with its private key. Both become part of the request only when it is sent, so that
-    /// logs and other outputs of the plan can't show the key.
+    /// The certificate that the write uploads, with its private key. Both become part of the request only when it is
+    /// sent, so that logs and other outputs of the plan can't show the key. `None` when the write uploads no
+    /// certificate.
     pub(super) pair: Option<Arc<TlsPair>>,
     /// The name of the load balancer, when the write creates one. `None` for every other write.
     new_name: Option<Sourced<String>>,
@@ -397,9 +398,9 @@ impl BalancerChange {
         ];
         let has_parts = self.parts() != (0, 0);
         let CloudFailure { code, fields, .. } = failed;
-        // A field in the API's error is a path such as `services[0].http.certificates`, or the name of a limit such as
-        // `load_balancer_targets`. The path is split into names. Each name, or the limit without `load_balancer_`, is
-        // looked up in `FIELDS`.
+        // The error of the API names fields and limits. A field is a path such as `services[0].http.certificates`, and
+        // a limit is a name such as `load_balancer_targets`. The error is about a part when one of the names in the
+        // path, or the limit without `load_balancer_`, is in `FIELDS`.
         let of_a_part = |field: &String| {
             let mut names = field.split(['.', '[', ']']);
             names.any(|name| FIELDS.contains(&name.strip_prefix("load_balancer_").unwrap_or(name)))

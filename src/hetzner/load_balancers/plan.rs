@@ -95,8 +95,8 @@ impl BalancerSnapshot {
         plan
     }
 
-    /// Returns an empty plan, and the context for its changes. The callers add the changes that take the Service off
-    /// its load balancers or end their management. Such changes need no nodes, so the context has none.
+    /// Returns an empty plan, and the data from which its changes are made. The callers add the changes that take the
+    /// Service off its load balancers or end their management. Such changes need no nodes, so the data contain none.
     fn end<'a>(
         &'a self,
         service: &'a Service,

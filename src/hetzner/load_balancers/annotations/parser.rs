@@ -37,7 +37,7 @@ pub(crate) struct AnnotationParser<'a> {
     /// problems, these settings are not changed. They are collected here only when several Services share the load
     /// balancer.
     pub(crate) whole_problems: Vec<String>,
-    /// The advice what to do about a problem in `problems`, when the text of the problem does not contain it.
+    /// What to do about the first problem whose text does not say this. `None` when there is no such problem.
     pub(crate) fix: Option<String>,
 }
 
@@ -115,8 +115,8 @@ impl<'a> AnnotationParser<'a> {
     /// the oldest Service in `deciders` that has the annotation. `deciders` is sorted by age. On an external load
     /// balancer (one that somebody else made), the Service keeps its own values of the annotations about targets.
     ///
-    /// A value of this Service that is not used is reported. When no Service in `deciders` has the annotation,
-    /// `why_not` is the reason in this message.
+    /// A value of this Service that is not used is reported. When the new value comes from a Service of the same
+    /// namespace, the message names that Service. Otherwise the message contains the reason `why_not`.
     pub(crate) fn join(&mut self, deciders: &[&'a Service], is_external: bool, why_not: &str) {
         let service = self.service;
         let of_targets = [a::NODE_SELECTOR.name, a::USE_PRIVATE_IP.name];

@@ -43,7 +43,7 @@ pub(crate) struct PortCertificates {
     /// Whether the port needs a certificate that is not issued yet or not uploaded yet.
     pub(crate) waits: bool,
     /// The ID of a certificate that the port asks for although the Service is not allowed to use it. A port that
-    /// already uses this certificate keeps it.
+    /// already uses this certificate keeps it. `None` when no certificate was refused.
     pub(crate) refused: Option<u64>,
 }
 

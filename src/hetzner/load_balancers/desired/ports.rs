@@ -389,10 +389,11 @@ impl PortReader<'_, '_> {
         self.set(F::Certificates, certificates, Vec::<u64>::new(), enforced);
     }
 
-    /// Returns the IDs of the certificates that the annotation `http-certificates` of the port names. Reports a problem
-    /// when a certificate does not exist. Also reports when an `https` port has no certificate. Profile `hcloud`, which
-    /// behaves like hcloud-cloud-controller-manager, does not report this, because somebody may have set the
-    /// certificate by hand.
+    /// Returns the IDs of the certificates that the annotation `http-certificates` of the port names. `None` when the
+    /// port does not use this annotation. Reports a problem when a certificate does not exist.
+    ///
+    /// Also reports a problem when an `https` port has no certificate. Profile `hcloud`, which behaves like
+    /// hcloud-cloud-controller-manager, does not report this, because somebody may have set the certificate by hand.
     fn uploaded(&mut self) -> Option<Sourced<Vec<u64>>> {
         let context = self.context;
         if is_managed(self.parser, context, self.port).is_some_and(|managed| managed.value) {

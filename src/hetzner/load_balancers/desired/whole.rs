@@ -80,8 +80,9 @@ pub(crate) struct Attach {
 #[derive(Default)]
 pub(crate) struct AskedIps {
     pub(crate) families: Vec<AskedIp>,
-    /// The value of `spec.loadBalancerIP`. On a shared load balancer, it comes from the oldest of the Services that
-    /// decide about its settings and have this field. The text is empty when there is none.
+    /// The value of `spec.loadBalancerIP`. When Services share the load balancer, the value comes from the oldest
+    /// Service that has this field, among the Services whose annotations decide about the load balancer. The text is
+    /// empty when no Service has the field.
     pub(crate) address: String,
 }
 
@@ -195,8 +196,9 @@ pub(crate) fn desired(parser: &mut AnnotationParser, context: &PlanContext) -> D
     desired
 }
 
-/// Reads the desired settings that do not belong to a port. On a shared load balancer, `parser` already has the values
-/// of the Services that decide about it. When no Service decides, all settings are left unchanged.
+/// Reads the desired settings that do not belong to a port. When Services share the load balancer, the settings come
+/// from the annotations of some of them, and `parser` already has these values. When no Service is allowed to decide
+/// about the settings, all settings are left unchanged.
 fn whole(parser: &mut AnnotationParser, context: &PlanContext) -> Whole {
     if context.group.has_no_decider() {
         return Whole::default();

@@ -21,7 +21,8 @@ use std::net::{IpAddr, Ipv4Addr};
 const PROXY: &str = "Proxy";
 
 /// Returns the entries that the status of the Service should have. The list is empty when the Service can have none of
-/// its ports on a load balancer that it shares, or on an external load balancer (one that somebody else made).
+/// its ports on the load balancer. This happens only on a load balancer that it shares, or on an external load balancer
+/// (one that somebody else made).
 pub(crate) fn wanted(
     balancer: &LoadBalancer,
     desired: &Desired,

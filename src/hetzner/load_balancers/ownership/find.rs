@@ -42,7 +42,7 @@ impl<'a> FoundBalancer<'a> {
 
 /// The reason why no load balancer can be used for the Service, and no new one is created.
 pub(crate) enum Unfound {
-    /// Several load balancers have a label with the same owner, so it is not known which of them belongs to the
+    /// The labels of several load balancers name the same owner, so it is not known which of them belongs to the
     /// Service. None of them is changed. The text names them.
     Several(String),
     /// The Service is not allowed to adopt the load balancer that was found.

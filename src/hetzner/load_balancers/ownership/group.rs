@@ -312,10 +312,10 @@ impl<'a> Group<'a> {
         self.members.extend(members.into_iter().flatten());
     }
 
-    /// Completes the list of Services that are allowed to share the load balancer, sorts it by age, and determines
-    /// which of these Services decide about settings. The Service for which the plan is made is always in the list, in
-    /// its newest version. When this Service asks for another load balancer, but must stay on `stays_on`, it decides
-    /// about settings only if no other Service uses `stays_on`.
+    /// Completes the list of Services that are allowed to share the load balancer, and sorts it by age. Also determines
+    /// whose annotations decide about the settings that do not belong to a port. The Service for which the plan is made
+    /// is always in the list, in its newest version. When this Service asks for another load balancer, but must stay on
+    /// `stays_on`, its annotations decide only if no other Service uses `stays_on`.
     fn order(&mut self, stays_on: Option<Labelled>) {
         let (uid, cluster) = (&self.service.uid, self.cluster);
         let is_released = |service: &Service| {
@@ -407,9 +407,9 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Whether Services share the load balancer, but no Service decides about its settings. Only Services in the
-    /// namespace of the group name `NAMESPACE/NAME` decide. So this happens when no Service in this namespace shares
-    /// the load balancer, or when one there could not be read.
+    /// Whether Services share the load balancer, but none of them is allowed to decide about its settings. The
+    /// annotations of Services in the namespace of the group name `NAMESPACE/NAME` decide. So this happens when no
+    /// Service in this namespace shares the load balancer, or when one there could not be read.
     pub(crate) fn has_no_decider(&self) -> bool {
         matches!(self.of, GroupUse::Shared(_)) && self.deciders.is_empty()
     }
@@ -459,9 +459,9 @@ impl<'a> Group<'a> {
         all
     }
 
-    /// Whether Services other than this one decide about settings of the load balancer. On an external load balancer
-    /// (one that somebody else made), the only such settings are about targets, and only Services with a port there
-    /// decide about them.
+    /// Whether annotations of Services other than this one decide about settings of the load balancer. On an external
+    /// load balancer (one that somebody else made), this is possible only for settings about targets. There, only
+    /// Services with a port on the load balancer decide.
     pub(crate) fn others_decide(&self, balancer: Labelled, service: &Service) -> bool {
         let served = self.served_on(balancer);
         let has_port = |uid: &str| served.iter().any(|served| served.uid == uid);
@@ -505,8 +505,8 @@ impl<'a> Group<'a> {
     }
 
     /// Whether a label has the UID of a Service that is not in the list of existing Services. On an external load
-    /// balancer (one that somebody else made), the result is always `false`, because it can be the UID of a Service of
-    /// another cluster.
+    /// balancer (one that somebody else made), the result is always `false`, because such a UID can belong to a Service
+    /// of another cluster.
     pub(crate) fn has_unknown_owner(&self, balancer: Labelled) -> bool {
         let is_known =
             |uid: &String| self.cluster.service_uids.contains(uid) || self.has_member(uid);

@@ -303,8 +303,8 @@ fn says_owner(key: &str, value: &str) -> bool {
     is_owner || (value == OWNED && !is_ours)
 }
 
-/// Whether a label with this key is also written on a load balancer that was taken over from
-/// hcloud-cloud-controller-manager. Other labels of this program are not written there.
+/// Whether this program writes a label with this key even on a load balancer that was taken over from
+/// hcloud-cloud-controller-manager. It does not write its other labels on such a load balancer.
 pub(crate) fn counts_upstream(key: &str) -> bool {
     [SERVICE_UID, KEEP].contains(&key)
 }
