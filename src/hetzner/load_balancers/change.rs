@@ -85,8 +85,7 @@ actions! {
     DeleteCertificate: "delete_certificate" OfCertificate Deletes FailsAlone;
 }
 
-/// The reason for a write, in the cases in which the reason changes how the write is made. `Usual` is every other
-/// write.
+/// The reason for a write. Each reason except `Usual` has special rules for the write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     Usual,
@@ -398,9 +397,9 @@ impl BalancerChange {
         ];
         let has_parts = self.parts() != (0, 0);
         let CloudFailure { code, fields, .. } = failed;
-        // The error of the API names fields and limits. A field is a path such as `services[0].http.certificates`, and
-        // a limit is a name such as `load_balancer_targets`. The error is about a part when one of the names in the
-        // path, or the limit without `load_balancer_`, is in `FIELDS`.
+        // Decides whether a field or limit in the API's error belongs to a port, a certificate or a target. A field is
+        // a path such as `services[0].http.certificates`, and a limit is a name such as `load_balancer_targets`. One of
+        // the names in the path, or the limit without `load_balancer_`, must be in `FIELDS`.
         let of_a_part = |field: &String| {
             let mut names = field.split(['.', '[', ']']);
             names.any(|name| FIELDS.contains(&name.strip_prefix("load_balancer_").unwrap_or(name)))

@@ -34,8 +34,8 @@ pub(crate) struct AnnotationParser<'a> {
     /// Whether several Services share the load balancer.
     pub(crate) is_shared: bool,
     /// The problems with settings of the load balancer that do not belong to a single port. While there are such
-    /// problems, these settings are not changed. They are collected here only when several Services share the load
-    /// balancer.
+    /// problems, these settings are not changed. The list is used only when several Services share the load balancer.
+    /// Otherwise such problems are in `problems`.
     pub(crate) whole_problems: Vec<String>,
     /// What to do about the first problem whose text does not say this. `None` when there is no such problem.
     pub(crate) fix: Option<String>,

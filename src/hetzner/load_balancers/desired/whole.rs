@@ -28,7 +28,7 @@ pub(crate) const ASKED_BY_FIELD: Source = Source::Rule("spec.loadBalancerIP");
 /// The load balancer that a Service asks for.
 pub(crate) struct Desired {
     /// The desired settings of the load balancer that do not belong to a port. `None` for an external load balancer,
-    /// whose settings no Service decides.
+    /// because Services can't change its settings.
     pub(crate) whole: Option<Whole>,
     pub(crate) use_private_ip: Sourced<bool>,
     pub(crate) certificates: CertificatePlan,

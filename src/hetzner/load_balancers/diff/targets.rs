@@ -22,9 +22,9 @@ use std::net::{IpAddr, Ipv4Addr};
 
 const NO_NODE: Source = Source::Rule("no node to send traffic to");
 
-/// Decides by which address each node is reached as a target: private or public. For this, it knows the existing
-/// targets that are nodes. When the plan detaches the load balancer from its Network, the existing targets with private
-/// IPs are left out, because Hetzner removes them.
+/// Decides by which address each node is reached as a target: private or public. The decision depends on the existing
+/// targets that are nodes. When the plan detaches the load balancer from its Network, existing targets with private IPs
+/// are ignored, because Hetzner removes them.
 struct Ways<'a> {
     context: &'a PlanContext<'a>,
     desired: &'a Desired,

@@ -164,8 +164,8 @@ pub(crate) fn foreign_target(balancer: Labelled, cluster: &Cluster) -> Option<St
     balancer.targets.iter().find_map(|target| foreign_part(target, cluster))
 }
 
-/// Whether the load balancer has targets, and all of them are nodes of this cluster. A load balancer without targets
-/// proves nothing, because it may belong to another cluster whose nodes have not started yet.
+/// Whether the load balancer has targets, and all of them are nodes of this cluster. When there are no targets, the
+/// result is `false`, because the load balancer may belong to another cluster whose nodes have not started yet.
 pub(crate) fn has_only_own_targets(balancer: Labelled, cluster: &Cluster) -> bool {
     !balancer.targets.is_empty() && foreign_target(balancer, cluster).is_none()
 }

@@ -228,9 +228,9 @@ fn by_default_name<'a>(context: &PlanContext<'a>) -> Result<FoundBalancer<'a>, U
 }
 
 /// Returns the load balancer that the Services of a group share. The first choice is a load balancer whose label names
-/// the group. The second choice is a load balancer that one of the Services has used alone until now. Only Services
-/// that decide about the settings count for this, and the oldest one comes first. The last choice is a load balancer of
-/// the group whose labels were removed.
+/// the group. The second choice is a load balancer that one Service of the group has used alone until now. This must be
+/// a Service whose annotations decide about the settings, and the oldest such Service comes first. The last choice is a
+/// load balancer of the group whose labels were removed.
 fn find_shared<'a>(
     context: &PlanContext<'a>,
     share: GroupName,
@@ -267,15 +267,15 @@ fn lost_labels(balancer: Labelled, context: &PlanContext) -> bool {
         && has_only_own_targets(balancer, context.cluster)
 }
 
-/// Whether the decision about this load balancer depends on which Services exist. The list of Services must then be
-/// read again before the plan is applied.
+/// Whether it depends on the list of existing Services who owns this load balancer. The list must then be read again
+/// before the plan is applied.
 fn rests_on_owner(balancer: Labelled, context: &PlanContext) -> bool {
     balancer.ownership.other_cluster_named(context.cluster).is_some()
         || context.group.has_unknown_owner(balancer)
 }
 
-/// Whether the decision about one of the Service's load balancers depends on which Services exist. The list of Services
-/// must then be read again before the plan is applied.
+/// Whether it depends on the list of existing Services who owns one of this Service's load balancers. The list must
+/// then be read again before the plan is applied.
 pub(crate) fn rests_on_owners(context: &PlanContext) -> bool {
     owned(context.balancers, context.service, context.cluster)
         .any(|balancer| rests_on_owner(balancer, context))

@@ -71,8 +71,8 @@ pub(crate) struct Group<'a> {
     pub(crate) refused: Option<String>,
     /// The load balancer that Services share under the group name `NAMESPACE/NAME`, if a Service in this namespace has
     /// a port on it and could not be read. The annotations of that Service are then not known. So no Service decides
-    /// about the settings of the load balancer, and its present targets stay. The value is `None` when all these
-    /// Services were read.
+    /// about the settings of the load balancer, and its present targets stay. The value is `None` when there is no such
+    /// Service.
     pub(crate) undecided: Option<Labelled<'a>>,
     service: &'a Service,
     cluster: &'a Cluster,
@@ -283,8 +283,8 @@ impl<'a> Group<'a> {
             space = share.namespace,
             own = service.namespace
         );
-        // A Service that already has ports on the load balancer keeps them although its namespace is not allowed any
-        // more. So its traffic continues.
+        // A Service that already has ports on the load balancer keeps them although its namespace is not allowed to
+        // share the load balancer any more. So its traffic continues.
         match self.made(share).find(|balancer| has_labelled_port(*balancer, service)) {
             None => self.refused = Some(why),
             Some(balancer) => {
@@ -336,7 +336,8 @@ impl<'a> Group<'a> {
             self.undecided =
                 self.made(share).find(|balancer| balancer.ownership.uids().any(may_decide));
             // A Service of another namespace can have ports on the shared load balancer although its namespace is not
-            // allowed any more. So the labels of the ports are also searched for Services of other namespaces.
+            // allowed to share it any more. So the labels of the ports are also searched for Services of other
+            // namespaces.
             self.is_of_several_namespaces =
                 self.members.iter().any(|member| member.namespace != namespace)
                     || self.made(share).any(|made| has_guest(made, namespace, cluster));
@@ -535,8 +536,9 @@ impl<'a> Group<'a> {
         self.members.iter().copied().take_while(|service| service.uid != self.service.uid)
     }
 
-    /// Returns the port numbers that this Service can't have on the load balancer. Older Services that share the load
-    /// balancer ask for them, or the ports already exist and belong to somebody else.
+    /// Returns the port numbers that this Service can't have on the load balancer. These are the ports that older
+    /// Services ask for, among the Services that share the load balancer. They are also the existing ports that belong
+    /// to other owners.
     pub(crate) fn other_ports(&self, there: Option<Labelled>) -> BTreeSet<u16> {
         let older = self.older().flat_map(tcp).map(|(number, _)| number);
         let stays = |(balancer, port): &(Labelled, &Listener)| {

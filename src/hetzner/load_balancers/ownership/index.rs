@@ -49,7 +49,7 @@ impl BalancerIndex {
             for key in keys(balancer, &ownership) {
                 let places = index.places.entry(key).or_default();
                 // When several ports of a load balancer belong to one Service, the load balancer has the same key
-                // several times. It is added to the index only once.
+                // several times. It is added under this key only once.
                 if places.last() != Some(&place) {
                     places.push(place);
                 }
