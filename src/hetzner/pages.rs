@@ -81,8 +81,8 @@ pub(super) fn around<T, E>(
     let mut items: BTreeMap<u64, T> = BTreeMap::new();
     let mut open = ids.clone();
     let (mut reads, mut last) = (0, PAGES_AT_MOST);
-    // How many places the resources have moved to the front of the list, compared with the estimate of `place`. This is
-    // known from the page that was read last. Resources move to the front when resources with lower IDs are deleted.
+    // How many places the resources on the page that was read last are closer to the front of the list than `place`
+    // estimates. Resources move to the front when resources with lower IDs are deleted.
     let mut moved = 0;
     while let Some(wanted) = open.first().copied() {
         let expected = |moved: usize| {

@@ -122,7 +122,7 @@ pub(in crate::hetzner) fn read(
     api.list(&format!("label_selector={label}{values}&"), urgency)
 }
 
-/// Returns the labels of a managed certificate, which name the Service as its owner.
+/// Returns the labels for a managed certificate. They name the Service as the owner of the certificate.
 pub(crate) fn of_managed(
     service: &Service,
     cluster: &Cluster,
