@@ -302,8 +302,8 @@ impl<'a> MatchIndex<'a> {
         Some(rival(all.map(|(node, _)| *node), node, None)?.node.name())
     }
 
-    /// Returns the servers that have one of the `reported` addresses, each with that address. Servers that already
-    /// belong to a node by its provider ID or name are left out.
+    /// Returns the servers that have one of the `reported` addresses, i.e. of the addresses in a node's status. Each
+    /// server comes with that address. Servers that already belong to a node by its provider ID or name are left out.
     fn recognised(
         &self,
         instances: &dyn Instances,
@@ -388,8 +388,8 @@ fn rival<'a>(
 }
 
 /// Returns the addresses that a kubelet wants for its node. They come from the annotation for internal IPs and from the
-/// annotation `provided-node-ip`. An address in `provided-node-ip` that an initialised node already has is left out.
-/// For a new node, the addresses in its status are added.
+/// annotation `provided-node-ip`. When the node is new, the addresses in its status are added. When the node is
+/// initialised, the addresses in `provided-node-ip` that its status already contains are left out.
 fn asked_ips(node: &KubeNode) -> impl Iterator<Item = IpAddr> {
     let reported = reported_ips(node);
     let (known, asked) =

@@ -159,8 +159,8 @@ impl LifecycleController {
             let names: Vec<String> = due.iter().map(|node| node.name().to_owned()).collect();
             nodes = apis.nodes.again(&names, table_max_age)?;
         }
-        // A node can replace a node of the same name between the two reads of the nodes. The new node is left out,
-        // because the cloud was not asked about its server.
+        // The nodes were read twice. Between the two reads, a new node can have replaced a node of the same name. The
+        // new node is left out, because the cloud was not asked about its server.
         let mut due = self.due(apis, &nodes.value, selection);
         due.retain(|node| known.contains(&node.metadata.uid));
         let guard = self.settings.deletion_guard;

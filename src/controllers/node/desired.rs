@@ -217,8 +217,8 @@ fn by_prefix() -> Source {
     Source::server_because("labels", HCLOUD_INSTANCES_LABEL_PREFIXES)
 }
 
-/// Returns the keys and values in the annotation that lists the labels from the server. A pair that this controller
-/// would never write is left out.
+/// Returns the keys and values in the annotation that lists the labels from the server. A pair that is not a valid
+/// label, or whose key has no prefix, is left out, because this controller never writes such a pair.
 fn parse_owned(text: &str) -> impl Iterator<Item = (&str, &str)> {
     let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
     pairs.filter(|(key, value)| key.contains('/') && is_label_key(key) && is_label_value(value))

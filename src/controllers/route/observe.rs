@@ -1,6 +1,6 @@
-//! Reads the APIs of Kubernetes and the cloud, and plans from these data and from what is remembered. The routes of the
-//! Network are compared with the routes that the nodes need in three cases: when nodes or the addresses of their
-//! servers have changed, when the last try failed, and otherwise once in each period.
+//! Reads the APIs of Kubernetes and the cloud, and makes plans from these data and from the routes that nodes needed
+//! earlier. The routes of the Network are compared with the routes that the nodes need in three cases: when nodes or
+//! the addresses of their servers have changed, when the last try failed, and otherwise once in each period.
 
 use super::plan::{Inputs, plan};
 use super::types::{RoutePlan, RouteRow, RouteStep, State};
@@ -215,8 +215,9 @@ impl RouteController {
         }
         self.begun = Some(now);
         let Reads { max_age, urgency } = self.schedule.reads(whys, COMPARE_PERIOD);
-        // The node controller lists the servers once in each refresh period. The list for the routes is allowed to be
-        // older than this period, so that the route controller can use the list of the node controller.
+        // The node controller lists the servers at regular intervals (`refresh_period`). The list for the routes is
+        // allowed to be older than such an interval, so that the route controller can use the list of the node
+        // controller.
         let instances = apis.refresh_period(COMPARE_PERIOD) * 3 / 2;
         Ok(Some((nodes, Ages { network: max_age, instances, urgency })))
     }

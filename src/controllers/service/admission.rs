@@ -44,7 +44,8 @@ struct Admitted {
     /// process started.
     payer: Option<Payer>,
     /// The Service as it was before the change that is being carried out. The change can move the Service away from a
-    /// load balancer that other Services share. The calls for those Services are then charged to the same share.
+    /// load balancer that other Services share. The calls that are made for those Services because of the move are
+    /// charged to `payer`, too.
     before: Option<Arc<KubeService>>,
 }
 

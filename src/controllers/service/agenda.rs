@@ -54,7 +54,8 @@ pub(super) struct Agenda {
     quiet_since: Option<Instant>,
 }
 
-/// The Services for which plans are made next, and how new the data for these plans must be.
+/// The Services for which plans are made next, how old the data from the cloud may be for these plans, and how urgent
+/// the API calls for new data are.
 pub(super) struct NextServices {
     pub(super) services: Vec<(Arc<KubeService>, Why)>,
     pub(super) reads: Reads,
@@ -94,8 +95,8 @@ type Lists = (Weak<Vec<Arc<KubeService>>>, Weak<Vec<Arc<KubeNode>>>);
 struct PlannedFacts {
     service: u64,
     dependencies: u64,
-    /// The resource version that the last list showed, if a newer version of the Service was planned or written. A list
-    /// that still shows this version is old.
+    /// The resource version that the last list showed, if the Service was planned or written in a newer version since.
+    /// A list that still shows this version is old.
     superseded: Option<String>,
     /// Whether the last plan was not carried out completely. A new plan is then due at once, even when the Service did
     /// not change.
@@ -114,8 +115,8 @@ pub(super) struct Dependencies {
 }
 
 impl Agenda {
-    /// Returns the Services in `seen` that need a plan now, each with the reason, and how new the data for these plans
-    /// must be.
+    /// Returns the Services in `seen` that need a plan now, each with the reason. Also returns how old the data from
+    /// the cloud may be for these plans, and how urgent the API calls for new data are.
     pub(super) fn next(&self, seen: &SeenObjects, scope: &PassScope) -> NextServices {
         let now = clock::now();
         let may_be_planned = |service: &&Arc<KubeService>| {
@@ -132,8 +133,8 @@ impl Agenda {
         let services = seen.services.iter().filter(may_be_planned);
         let services = services.filter_map(|service| Some((Arc::clone(service), why(service)?)));
         let services: Vec<_> = services.collect();
-        // When all Services are compared with their load balancers, the data must be new enough for that, even if each
-        // Service that gets a plan now has another reason for it.
+        // The regular comparison of all Services with their load balancers needs newer data than other plans. The data
+        // must be so new even if each Service that gets a plan now has another reason for it.
         let compared = seen.is_comparison.then_some(Why::Compared);
         let whys = services.iter().map(|(_, why)| *why).chain(compared);
         let reads = self.schedule.reads(whys, scope.period);
@@ -191,8 +192,9 @@ impl Agenda {
 
     /// Whether nothing has to be done now. This is so when the lists of Services and nodes are the same as at a time
     /// when no Service needed a plan, and neither a retry nor the regular comparison of all Services with their load
-    /// balancers is due. Secrets, and Services whose type is not LoadBalancer, are not part of these lists. When such
-    /// objects matter, the answer is `false`.
+    /// balancers is due. The lists do not show Secrets, and they lack Services that have another type now but still
+    /// have our finalizer. When a Service names a Secret, or when there is such a Service of another type, the answer
+    /// is therefore `false`.
     pub(super) fn is_settled(&self, seen: &SeenObjects, now: Instant) -> bool {
         let is_retry_due = |service: &Arc<KubeService>| {
             self.schedule.backoff.is_retry_due(&service.metadata.uid, now)

@@ -156,8 +156,8 @@ impl ServiceController {
     }
 
     /// Returns a plan without changes for each Service that this controller manages. It is used when the cloud does not
-    /// answer. The annotations of the Services are checked with `manifests`, a snapshot of a project without load
-    /// balancers.
+    /// answer. The annotations of the Services are checked as if the project had no load balancer. `manifests` is the
+    /// snapshot of such a project.
     pub fn by_kubernetes(
         &self,
         apis: &Apis,

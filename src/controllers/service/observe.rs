@@ -73,8 +73,9 @@ pub(super) struct ObservedServices {
     pub(super) answered: Instant,
     /// How urgent the API calls are that read data for the plans.
     pub(super) urgency: Urgency,
-    /// Whether the project has a server that is a node of the cluster. A load balancer with such a target proves it. A
-    /// list of servers proves it, too, when it was read after the load balancers. `None` means that it is not known.
+    /// Whether the project has a server that is a node of the cluster. A load balancer with such a server as a target
+    /// proves that it has one. A list of servers is used as proof only when it was read after the load balancers.
+    /// `None` means that it is not known.
     pub(super) has_own_servers: Option<bool>,
     pub(super) management: Management,
     /// UIDs of Services with a change that waits, because their namespace has no API calls left. A plan for such a

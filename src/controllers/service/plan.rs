@@ -416,9 +416,10 @@ impl ServicePlan {
     }
 
     /// Whether a new plan for the Service is made from fresh data in this sync pass. This is so when the plan has a
-    /// write or an obstacle (a reason why something can't be done), when the plan is unfinished, e.g. because an object
-    /// does not exist yet, or when the management of the load balancer has ended. In the last three cases, fresh data
-    /// may show that a write is possible now.
+    /// write, because fresh data are needed for each write. It is also so when fresh data may show that a write is
+    /// possible now: the plan has an obstacle (a reason why something can't be done), the plan is unfinished, e.g.
+    /// because an object does not exist yet, or a label of the load balancer says that this controller does not manage
+    /// it any more.
     pub(super) fn is_taken_up(&self) -> bool {
         let outcome = &self.cloud.outcome;
         self.has_writes()
@@ -472,8 +473,8 @@ impl ServicePlan {
         self.want == Want::Ensure && has_status && lacks
     }
 
-    /// Whether it can turn out that the plan is right only if the API token belongs to the right project.
-    /// `rests_on_project` decides this when the plan is made again with all the data that it needs.
+    /// Whether the plan may be right only under the condition that the API token belongs to the right project. When the
+    /// plan is made again with all the data that it needs, `rests_on_project` decides whether it has this condition.
     fn may_rest_on_project(&self) -> bool {
         let cloud = &self.cloud;
         !cloud.carries_uid && (self.obstacle.is_none() || cloud.needs.services)

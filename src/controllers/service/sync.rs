@@ -232,8 +232,9 @@ impl ServiceSync<'_> {
         tasks
     }
 
-    /// Puts off the work on these Services, and makes their next plans due at once. Otherwise a difference between a
-    /// Service and its load balancer would stay until all Services are next compared with their load balancers.
+    /// Leaves the work on these Services to the next sync pass, which makes new plans for them. Without this, a
+    /// difference between a Service and its load balancer would stay until all Services are next compared with their
+    /// load balancers.
     fn leave(&mut self, tasks: &[Task]) {
         for task in tasks {
             let object = task.service.object().for_people();
