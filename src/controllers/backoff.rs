@@ -11,8 +11,9 @@ pub(super) struct Backoff {
     failed: HashMap<String, Entry>,
     first: Duration,
     longest: Duration,
-    /// When this is set, each wait is lengthened until a whole number of half waits has passed since this moment.
-    /// Objects that wait for about the same time are then tried together. `None` means that waits are not lengthened.
+    /// The start of a series of moments at equal distances. The distance is half as long as the wait of an object. Each
+    /// wait is lengthened so that it ends at one of these moments. Objects that wait for about the same time are then
+    /// tried together. `None` means that waits are not lengthened.
     grid: Option<Instant>,
     /// The factor by which each wait is multiplied. A larger factor makes retries rarer, e.g. to save API calls.
     pub(super) stretch: f64,

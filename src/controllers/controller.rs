@@ -78,7 +78,8 @@ impl Selection {
 
     /// Returns all nodes. When a person selected the objects, complete Node objects are read, unless they were read at
     /// most `table_max_age` ago. Otherwise a table with a few columns of each node is read when the last table is older
-    /// than `table_max_age`, and complete Node objects are read only when the last ones are older than `whole_max_age`.
+    /// than `table_max_age`. The complete objects of all nodes are then read only when the last ones are older than
+    /// `whole_max_age`.
     pub(super) fn nodes(
         &self,
         apis: &Apis,

@@ -116,7 +116,7 @@ pub(super) enum End {
     AllMade,
     /// A new plan is needed, because the change that was just made has altered the state for which the plan was made.
     /// The remaining changes were dropped. The value is `None`, unless a load balancer was created and the answer of
-    /// the cloud has shown it. The value is then a snapshot of all load balancers with the new one.
+    /// the cloud has shown it. The value is then a snapshot of all load balancers, including the new one.
     PlanAgain(Option<Arc<dyn Snapshot>>),
     /// A new plan is needed, because something in the cloud had changed since the plan was made. The remaining changes
     /// were dropped. The text describes the change that could not be made.
@@ -156,8 +156,8 @@ enum Response {
     /// The ID of the [`Execution`] to which a change belongs, the change, the cloud's answer to it, and the number of
     /// API calls that were made for the change.
     Change(u64, Box<dyn Change>, (Result<Applied, ProviderError>, u64)),
-    /// The actions whose state was requested, the answer which of them have ended, and the number of API calls that
-    /// were made for this request.
+    /// The actions whose state was requested, the answer that says which of them have ended, and the number of API
+    /// calls that were made for this request.
     Ended(Vec<ActionId>, (Result<EndedActions, ProviderError>, u64)),
 }
 

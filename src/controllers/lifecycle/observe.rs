@@ -105,8 +105,9 @@ impl Observation<'_> {
 
     /// Looks for the servers in `missing`, which a read by their IDs did not find, in a list of servers from this sync
     /// pass. A server that this list lacks, too, counts as deleted. In a large project, only the pages of the list on
-    /// which these servers would be are read first (`around`, if this sync pass has already read them). All servers are
-    /// listed when these pages show one of the missing servers after all, or when they show no server of another node.
+    /// which these servers would be are read first. All servers are listed when these pages show one of the missing
+    /// servers after all, or when they show no server of another node. `around` contains these pages when this sync
+    /// pass has already read them.
     fn cloud_witness(
         &self,
         missing: Vec<InstanceId>,

@@ -1,9 +1,10 @@
 //! The node controller gives nodes their provider ID, addresses and labels, and corrects the addresses and labels
 //! later.
 //!
-//! A sync pass begins with `observe`, which finds the nodes that need a check and reads a list of servers that is new
-//! enough. `write_all` then takes a few nodes at a time, and calls `plan_node` and `apply` for each of them. `note`
-//! reports the outcome. `plan` decides what should be done, `desired` which addresses and labels a node should have.
+//! A sync pass begins with `observe`, which finds the nodes that need a check and lists the servers again if the last
+//! list is too old. `write_all` then takes a few nodes at a time, and calls `plan_node` and `apply` for each of them.
+//! `note` reports the outcome. `plan` decides what should be done, `desired` which addresses and labels a node should
+//! have.
 //!
 //! Addresses are written first. The removal of the `uninitialized` taint is the last write, because pods must not be
 //! scheduled to a node that has no addresses yet.
@@ -380,8 +381,8 @@ impl NodeController {
 
     /// Returns the greatest age of a list of complete Node objects. All nodes are compared with their servers once in
     /// each period of `--node-status-update-frequency`. While no such comparison is due, a list as old as this period
-    /// is enough. When a comparison is due, its list can be read at the earliest one sync interval before the time at
-    /// which the comparison became due.
+    /// is enough. When a comparison is due, a list is too old if it was read more than one sync interval before the
+    /// comparison became due.
     fn whole_max_age(&self, now: Instant) -> Duration {
         let frequency = self.settings.status_update_frequency;
         let since_last = self.schedule.compared.map(|last| now.duration_since(last));

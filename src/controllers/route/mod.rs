@@ -3,7 +3,7 @@
 //!
 //! | file | its one job |
 //! |---|---|
-//! | `observe` | reads Kubernetes and the cloud, remembers earlier comparisons, and decides when routes are compared |
+//! | `observe` | reads Kubernetes and the cloud, remembers routes, and decides when they are compared with the nodes |
 //! | `plan` | decides which routes each node needs and which changes must be made, as a pure function |
 //! | `types` | holds the types of a plan and its texts, and decides nothing |
 //! | `sync` | reads and plans again, makes the changes, and sets the conditions of nodes |

@@ -24,7 +24,7 @@ const COMPARE_PERIOD: Duration = Duration::from_secs(300);
 /// remembered. Otherwise nothing shows that this program has made the route, so it is only reported.
 const REMEMBERED_AT_MOST: usize = 1000;
 
-/// How often the list of nodes is checked for changes. The other controllers use the same reads.
+/// How often the list of nodes is checked for changes. All controllers share the reads of this list.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// How long it can take until the controller notices that a node was deleted and created again with the same name.

@@ -193,8 +193,8 @@ impl<'a> Planner<'a> {
     }
 
     /// Decides which node gets the route to each destination that several nodes need. A node whose route already exists
-    /// comes first. Then comes a node to which its server belongs, then a node that is not being deleted, and then the
-    /// first node by name.
+    /// comes first. Then comes a node whose server does not belong to another node, then a node that is not being
+    /// deleted, and then the first node by name.
     fn accept(&mut self) {
         let mut wanted = Vec::new();
         for (place, desired) in self.desired.iter_mut().enumerate() {
@@ -279,7 +279,8 @@ impl<'a> Planner<'a> {
         })
     }
 
-    /// Whether the controller is responsible for the route. It never deletes a route for which it is not responsible.
+    /// Whether the controller is responsible for the route: its destination is within `--cluster-cidr`, and does not
+    /// overlap the pod CIDR of a node whose provider ID names no cloud server. Other routes are never deleted.
     fn is_ours(&self, route: &Route) -> bool {
         is_within(route.destination, self.inputs.cluster_cidrs)
             && self.foreign_at(route.destination).is_none()

@@ -95,8 +95,8 @@ type Lists = (Weak<Vec<Arc<KubeService>>>, Weak<Vec<Arc<KubeNode>>>);
 struct PlannedFacts {
     service: u64,
     dependencies: u64,
-    /// The resource version that the last list showed, if the Service was planned or written in a newer version since.
-    /// A list that still shows this version is old.
+    /// The resource version that the last list showed, if a newer version of the Service was planned or written after
+    /// that list. A list that still shows this version is old.
     superseded: Option<String>,
     /// Whether the last plan was not carried out completely. A new plan is then due at once, even when the Service did
     /// not change.

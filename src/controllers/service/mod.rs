@@ -18,8 +18,9 @@
 //! | `orphans` | finds and deletes load balancers whose Service does not exist |
 //!
 //! The provider decides what a load balancer should look like. This controller does what Kubernetes asks. It adds the
-//! finalizer before it creates anything, and writes the status after that. It never writes because of old data. A
-//! Service waits for another Service only when both want the same object in the cloud.
+//! finalizer before it creates anything, and writes the status after that. Each write is planned from data that were
+//! just read, and not from cached data. A Service waits for another Service only when both want the same object in the
+//! cloud.
 
 mod admission;
 mod agenda;

@@ -248,8 +248,9 @@ pub(super) fn observe(
     reads: Reads,
 ) -> Result<ObservedServices, CacheError> {
     let all = services.iter().chain(&seen.services);
-    // Returns an entry for a Service that must be left alone or that could not be read completely. When such a Service
-    // shares a load balancer with other Services, its ports stay there unchanged.
+    // When a Service must be left alone or could not be read completely, returns its UID, its namespace, and whether it
+    // could not be read. When such a Service shares a load balancer with other Services, its ports stay there
+    // unchanged.
     let untouched = |service: &Arc<KubeService>| {
         let is_unread = service.too_large().is_some();
         let left =
@@ -312,8 +313,8 @@ impl DedicatedServers {
         let number = |node: &Arc<KubeNode>| server_of(node, &*apis.provider)?.dedicated();
         let mut numbers = nodes.iter().filter_map(number);
         if dedicated.servers.is_none() && dedicated.is_known && numbers.next().is_some() {
-            // Without an answer from Robot, the API of dedicated servers, it is not proven to which server an address
-            // belongs.
+            // When Robot (the API of dedicated servers) does not answer, the plans are made without a list of dedicated
+            // servers. It is then not proven to which server an address belongs.
             dedicated.servers = apis.dedicated(None, Urgency::Needed).ok();
         }
         dedicated

@@ -375,8 +375,9 @@ impl ServicePlan {
         self.cloud = cloud;
     }
 
-    /// Refuses the sync of a Service whose data could not be read completely. Only the `ipMode` of the addresses in its
-    /// status can still change. A plan for a person also shows the load balancer.
+    /// Refuses the sync of a Service whose data could not be read completely. The load balancer stays as it is. The
+    /// plan can only correct the field `ipMode` of the addresses in the status of the Service. A plan for a person also
+    /// shows the load balancer.
     fn leave_unread(
         &mut self,
         observed: &ObservedServices,
@@ -473,8 +474,8 @@ impl ServicePlan {
         self.want == Want::Ensure && has_status && lacks
     }
 
-    /// Whether the plan may be right only under the condition that the API token belongs to the right project. When the
-    /// plan is made again with all the data that it needs, `rests_on_project` decides whether it has this condition.
+    /// Whether the plan may depend on the condition that the API token belongs to the right project. When the plan is
+    /// made again with all the data that it needs, `rests_on_project` decides whether it really does.
     fn may_rest_on_project(&self) -> bool {
         let cloud = &self.cloud;
         !cloud.carries_uid && (self.obstacle.is_none() || cloud.needs.services)

@@ -332,8 +332,9 @@ impl ServiceSync<'_> {
         let now = now.and_then(|now| self.admitted(now));
         let own = self.state.admission.own_payer(&meta.uid);
         task.payer = own.filter(|_| self.is_limited).or(task.payer.take());
-        // An unchanged Service uses the memory of the earlier version. A changed Service still uses that memory for
-        // unchanged annotations, because annotations can have 32 kB.
+        // When the Service did not change, the value that was read before is used again, so that its memory is not
+        // needed twice. When the Service has changed, its unchanged annotations still share that memory, because
+        // annotations can have 32 kB.
         Ok(now.map(|mut now| {
             if now == task.service {
                 return Arc::clone(&task.service);
@@ -503,8 +504,8 @@ impl ServiceSync<'_> {
         self.finish(task, plan)
     }
 
-    /// Ends the work on a Service that can't be synced, because of the given obstacle. Only the `ipMode` of the
-    /// addresses in its status can still be written.
+    /// Ends the work on a Service that can't be synced, because of the given obstacle. The only write that is still
+    /// possible corrects the field `ipMode` of the addresses in the status of the Service.
     fn blocked(&mut self, mut task: Task, mut plan: ServicePlan, obstacle: &Finding) {
         if let Err(error) = self.write(&mut task, &mut plan) {
             log::debug!("{}: status not written: {error}", plan.name());
@@ -700,8 +701,9 @@ impl Task {
         }
     }
 
-    /// Warns that a Service was deleted without its finalizer while its load balancer was being changed. An event can't
-    /// be written for a deleted Service, so the warning is only logged.
+    /// Warns that a load balancer has lost its Service: the Service was deleted while its load balancer was being
+    /// changed, although the finalizer should have prevented that. An event can't be written for a deleted Service, so
+    /// the warning is only logged.
     fn warn_of_leftover(&self) {
         if let Some((name, id)) = &self.balancer {
             log::warn!(
