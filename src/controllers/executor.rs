@@ -344,8 +344,9 @@ impl<T> Executor<T> {
         (next.can_send() && !must_wait).then_some((place, moment))
     }
 
-    /// Returns the time at which the executor must next ask the cloud which actions have ended. When several actions
-    /// start shortly after each other, the time is late enough to ask about all of them in one request.
+    /// Returns the time at which the executor must next ask the cloud which actions have ended, or `None` when no
+    /// action is running. When several actions start shortly after each other, the time is late enough to ask about all
+    /// of them in one request.
     fn next_question(&self) -> Option<Instant> {
         let mut moments = Vec::new();
         let mut starts = Vec::new();

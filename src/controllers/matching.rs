@@ -21,8 +21,8 @@ pub fn is_uninitialized(node: &KubeNode) -> bool {
     node.taint(UNINITIALIZED).is_some()
 }
 
-/// Returns the server that a node's provider ID names. Another node can name the same server, and the server can belong
-/// to that node, see [`Claims::server_of`].
+/// Returns the server that a node's provider ID names, or `None` when it names no server of this cloud. Another node
+/// can name the same server, and the server can belong to that node, see [`Claims::server_of`].
 pub(super) fn server_of(node: &KubeNode, provider: &dyn Provider) -> Option<InstanceId> {
     provider.parse_provider_id(&node.spec.provider_id).ours()
 }
@@ -30,7 +30,8 @@ pub(super) fn server_of(node: &KubeNode, provider: &dyn Provider) -> Option<Inst
 /// Returns the node that keeps a server or an address which all these nodes name. A kubelet itself writes the provider
 /// ID and the addresses of its node, so these prove nothing. A kubelet can't change the creation time, so the oldest
 /// initialised node is chosen. Without an initialised node, the only node in the list is chosen, or else the node with
-/// this `name`. Between nodes that were created in the same second, the UID decides, because nobody can choose a UID.
+/// this `name`. Without such a node, the result is `None`. Between nodes that were created in the same second, the UID
+/// decides, because nobody can choose a UID.
 fn keeper<'a>(nodes: &[&'a KubeNode], name: Option<&str>) -> Option<&'a KubeNode> {
     fn age(node: &KubeNode) -> impl Ord {
         let created = node.metadata.creation_timestamp;

@@ -225,7 +225,7 @@ fn parse_owned(text: &str) -> impl Iterator<Item = (&str, &str)> {
 }
 
 /// Returns the taint with this key. `text` is the value of the server's label, with the form `EFFECT` or
-/// `VALUE_EFFECT`.
+/// `VALUE_EFFECT`. Returns `None` when the key or the text is not valid.
 fn taint_of(key: String, text: &str) -> Option<Taint> {
     let (value, effect) = match text.rsplit_once('_') {
         Some((value, effect)) => (Some(value), effect),

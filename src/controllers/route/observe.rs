@@ -63,7 +63,8 @@ pub struct RouteController {
     pub(super) memory: RouteMemory,
     pub(super) schedule: Schedule,
     /// A hash of the nodes and servers, as they were when the routes were last compared with the nodes. While the hash
-    /// stays the same, no change of a node or server makes a new comparison necessary.
+    /// stays the same, no change of a node or server makes a new comparison necessary. `None` means that they were
+    /// never compared.
     compared: Option<u64>,
     begun: Option<Instant>,
     /// Whether the last sync deleted a route and could not add its replacement. Then the next try does not have to wait
@@ -270,9 +271,9 @@ impl RouteMemory {
     }
 }
 
-/// Returns the route that a node needs, if the route exists or is about to be added. Other routes to the node's server
-/// are not returned. The list of servers can be old, and the gateway of such a route may already be the address of
-/// another server.
+/// Returns the route that a node needs, if the route exists or is about to be added. For any other route the result is
+/// `None`, even if it leads to the node's server. The list of servers can be old, and the gateway of such a route may
+/// already be the address of another server.
 fn of_node(row: &RouteRow) -> Option<Route> {
     let is_its = row.state == State::Ok || matches!(row.step, RouteStep::Add | RouteStep::Replace);
     row.want.filter(|_| is_its)

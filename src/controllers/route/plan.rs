@@ -293,7 +293,7 @@ impl<'a> Planner<'a> {
     }
 
     /// Returns the needed routes of the node whose provider ID names this server. When several nodes name the server,
-    /// the node to which the server belongs is chosen.
+    /// the node to which the server belongs is chosen. `None` when no node names it.
     fn of_server(&self, server: &Instance) -> Option<&DesiredRoutes> {
         let mut all = self.desired.iter().filter(|desired| desired.server == server.id);
         let first = all.clone().next();

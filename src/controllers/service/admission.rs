@@ -43,9 +43,9 @@ struct Admitted {
     /// no share is charged, because that change is already carried out, or because the Service existed when this
     /// process started.
     payer: Option<Payer>,
-    /// The Service as it was before the change that is being carried out. The change can move the Service away from a
-    /// load balancer that other Services share. The calls that are made for those Services because of the move are
-    /// charged to `payer`, too.
+    /// The Service as it was before the change that is being carried out, if it was known then. The change can move the
+    /// Service away from a load balancer that other Services share. The calls that are made for those Services because
+    /// of the move are charged to `payer`, too.
     before: Option<Arc<KubeService>>,
 }
 

@@ -141,9 +141,9 @@ impl Agenda {
         NextServices { services, reads }
     }
 
-    /// Returns how old the list of load balancers may be for plans that are carried out, and how urgent its request is.
-    /// The Services of these plans were being changed until `since`, so the list must have been requested after that
-    /// time.
+    /// Returns how old the list of load balancers may be for plans that are carried out, and how urgent the request for
+    /// a newer list is. The Services of these plans were being changed until `since`, so the list must have been
+    /// requested after that time. `for_people` means that a person has asked for the plans.
     pub(super) fn reads_for_writes(since: Instant, for_people: bool) -> Reads {
         let max_age = clock::since(since).min(clock::from_machine(LIST_MAX_AGE));
         let urgency = if for_people { Urgency::Needed } else { Urgency::Changed };
@@ -261,7 +261,8 @@ impl Agenda {
         }
     }
 
-    /// Returns the resource version that the last list shows for this Service, if `service` itself has another one.
+    /// Returns the resource version that the last list shows for this Service. Returns `None` when `service` itself has
+    /// this version, or when the list lacks the Service.
     fn superseded(&self, service: &KubeService) -> Option<String> {
         let (_, listed) = self.seen.get(&service.metadata.uid)?;
         let is_newer = *listed != service.metadata.resource_version;
@@ -286,10 +287,10 @@ impl Agenda {
         }
     }
 
-    /// Returns the time after which the data for a search for orphans (load balancers whose Service does not exist)
-    /// must have been requested. Returns `None` when no search is due. A search is due after all Services were compared
-    /// with their load balancers, as soon as no changes are being made (`is_free`). `compared` is the time at which
-    /// that comparison began.
+    /// Returns `None` when no search for orphans (load balancers whose Service does not exist) is due. A search is due
+    /// once after each comparison of all Services with their load balancers, as soon as no changes are being made
+    /// (`is_free`). The result is then the time at which the comparison began, because the data for the search must
+    /// have been requested after that time. `compared` is this time, if this sync pass has made a comparison.
     pub(super) fn next_orphan_search(
         &mut self,
         compared: Option<Instant>,

@@ -324,14 +324,15 @@ impl DedicatedServers {
         self.servers.iter().flat_map(|view| view.value.iter()).find(|server| server.id == id)
     }
 
-    /// Returns the public address of a dedicated server, as the list of dedicated servers has it. This address can be
-    /// trusted, because it does not come from a kubelet.
+    /// Returns the public address of a dedicated server, as the list of dedicated servers has it, or `None` when that
+    /// list has no such address. This address can be trusted, because it does not come from a kubelet.
     fn proven(&self, id: InstanceId) -> Option<IpAddr> {
         self.server(id)?.public_ipv4.map(IpAddr::from)
     }
 
-    /// Returns the public address of a node's dedicated server. When the servers were not listed yet, this is the
-    /// address that the Node object got when the node was initialised.
+    /// Returns the public IPv4 address of a node's dedicated server. When the servers were not listed yet, this is the
+    /// address that the Node object got when the node was initialised. Returns `None` when there is no such address, or
+    /// when there are no credentials for the API of dedicated servers.
     fn ipv4(&self, node: &KubeNode, id: InstanceId) -> Option<Ipv4Addr> {
         id.dedicated().filter(|_| self.is_known)?;
         if let Some(server) = self.server(id) {
@@ -352,7 +353,7 @@ impl DedicatedServers {
     }
 }
 
-/// Returns the UID of the Service `default/kubernetes` when the list has the Service.
+/// Returns the UID of the Service `default/kubernetes`, or `None` when the list lacks the Service.
 pub(super) fn identity_in(all: &[Arc<AnyService>]) -> Option<&str> {
     let mut services = all.iter().map(|service| &service.metadata);
     let found = services.find(|it| (it.namespace.as_str(), it.name.as_str()) == IDENTITY);

@@ -429,7 +429,8 @@ impl ServicePlan {
             || outcome.is_released()
     }
 
-    /// Returns the write to the Service that is made before the changes in the cloud.
+    /// Returns the write to the Service that is made before the changes in the cloud. `None` when no write has to be
+    /// made before them.
     pub(super) fn first_write(&self) -> Option<&ServiceWrite> {
         match self.changes.first()? {
             ServiceChange::Own(write @ ServiceWrite::AddFinalizer) => Some(write),
@@ -460,6 +461,7 @@ impl ServicePlan {
     }
 
     /// Returns the name of the load balancer that the plan creates, and where the name comes from, e.g. an annotation.
+    /// Returns `None` when the plan creates no load balancer.
     pub(super) fn new_name(&self) -> Option<&Sourced<String>> {
         self.changes.iter().find_map(|write| match write {
             ServiceChange::Cloud(change) => change.new_name(),

@@ -94,12 +94,13 @@ pub(super) struct Task {
     /// The kind of the changes in the cloud that are being made. It decides which event is written when the changes
     /// have ended. `None` when no change was begun.
     kind: Option<ChangeKind>,
-    /// The name and the ID of the load balancer that is being changed for the Service.
+    /// The name and the ID of the load balancer that is being changed for the Service. `None` when no load balancer of
+    /// the Service is known yet.
     balancer: Option<(String, u64)>,
     /// Whether anything was written for the Service, to Kubernetes or in the cloud.
     has_changed: bool,
     /// A description of the change that was not made in the last plan, because the cloud had changed after the plan was
-    /// made. See `Applied::Overtaken`.
+    /// made. `None` when the last plan did not fail in this way. See `Applied::Overtaken`.
     overtaken: Option<String>,
     /// Every write that was made, as JSON for the output of a command.
     made: Vec<Value>,
@@ -169,8 +170,8 @@ impl ServiceController {
 
 impl ServiceSync<'_> {
     /// Works on all executions (each has the changes of one Service) until none is left, or until the moment `until`.
-    /// As soon as an execution has ended, the status of its Service is written, or the Service gets a new plan if it
-    /// needs one.
+    /// `None` means that there is no time limit. As soon as an execution has ended, the status of its Service is
+    /// written, or the Service gets a new plan if it needs one.
     pub(super) fn execute(&mut self, requests: &mut Requests, until: Option<Instant>) {
         loop {
             let over = self.state.executor.work(requests, until);
@@ -346,7 +347,7 @@ impl ServiceSync<'_> {
 
     /// Takes a Service that was just read again, and returns the version of it for which the controller is allowed to
     /// plan now. When a change of the Service waits, because its namespace has no API calls left, this is the version
-    /// before that change.
+    /// before that change. For a new Service that waits, the result is `None`.
     fn admitted(&mut self, service: Arc<KubeService>) -> Option<Arc<KubeService>> {
         if !self.is_limited {
             return Some(service);
@@ -516,7 +517,7 @@ impl ServiceSync<'_> {
 
     /// Ends the work on a Service for which the cloud refused some changes. The status that was planned is still
     /// written. When the Service moves to another load balancer, its previous load balancer still serves it, and its
-    /// status stays as it is.
+    /// status stays as it is. Returns no task, because the Service is not planned again in this sync pass.
     fn refused(&mut self, mut task: Task, mut plan: ServicePlan, why: String) -> Option<Task> {
         if !plan.cloud.outcome.moves() {
             match self.write(&mut task, &mut plan) {
