@@ -65,7 +65,7 @@ pub enum Selection {
 }
 
 impl Selection {
-    /// Whether the selection is not limited to objects with certain names.
+    /// Whether the selection can contain every object, i.e. is not limited to objects with certain names.
     pub fn is_of_all(&self) -> bool {
         !matches!(self, Selection::Names(_))
     }

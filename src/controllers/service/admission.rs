@@ -210,7 +210,7 @@ impl Admission {
     }
 
     /// Whether the Service has changed, in a way that needs API calls, since the controller was last allowed to plan
-    /// for it. When it has not changed in this way, the given version is stored in place of the earlier version.
+    /// for it. When it has changed in another way, the given version of the Service replaces the stored version.
     fn is_changed(&mut self, service: &Arc<KubeService>, agenda: &Agenda) -> bool {
         let uid = &service.metadata.uid;
         let known = self.admitted.get(uid);

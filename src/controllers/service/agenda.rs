@@ -508,7 +508,7 @@ mod tests {
         ("a Service is neither ours nor ever was", |it| it.lists(&[KubeService::default()]), ""),
         // The process was restarted, so the agenda does not remember any earlier plan.
         ("a new process begins", |it| it.agenda = Agenda::default(), "a Changed, b Changed: 150 s, Changed"),
-        // A Service changes many times.
+        // A Service changes many times, and a plan is made after each change.
         ("each of many changes was planned", |it| (2..99).for_each(|version| { it.shows(version, &version.to_string()); assert_eq!(it.next(), "a Changed: any age, Changed"); it.plans("a", version, &version.to_string()); }), ""),
         ("many changes come during work", |it| { it.at_work.insert("a"); (2..99).for_each(|version| it.shows(version, "new")); assert_eq!(it.next(), ""); it.at_work.clear(); }, "a Changed: any age, Changed"),
         // The Service or a node changes while the Service is worked on.

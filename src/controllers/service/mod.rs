@@ -539,7 +539,7 @@ fn measure(seen: &SeenObjects) {
 }
 
 /// Sets the metrics about the health, the use and the certificates of load balancers from the data that were read for
-/// the plans. Returns the health. Without new data, the metrics keep their values.
+/// the plans. Returns the health that was read. Without new data, the metrics keep their values.
 fn measure_health(seen: &SeenObjects, observed: Option<&ObservedServices>) -> Vec<SeenHealth> {
     let wanted = ours(&seen.services).filter(|service| want(service) == Want::Ensure);
     let wanted: HashSet<&str> = wanted.map(|service| &*service.metadata.uid).collect();
