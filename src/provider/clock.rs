@@ -54,7 +54,7 @@ pub trait Simulation: Debug {
 /// The simulated environment variables, outputs, logger and threads of a process. Only a [`Simulation`] that runs a
 /// whole program has them.
 pub trait Surroundings {
-    /// Returns the environment variables of the simulated process that is running now.
+    /// Returns the environment variables of the simulated process whose code calls this function.
     fn variables(&self) -> Vec<(OsString, OsString)>;
 
     /// Receives text that the process writes to stderr or stdout.
@@ -64,8 +64,9 @@ pub trait Surroundings {
     fn log_with(&self, logger: Box<dyn Log>);
 
     /// Runs a simulated thread, which calls `work` again and again. `work` returns the pause before the next call, or
-    /// `None` to end the thread. `is_apart` is `true` when `work` shares no lock with other threads. Then the
-    /// simulation is allowed to call `work` while another thread waits and holds a lock.
+    /// `None` to end the thread. `is_apart` is `true` when `work` shares no lock with other threads. The simulation can
+    /// then call `work` at any time. Otherwise it calls `work` only when no other thread of the process is in the
+    /// middle of its work, because that thread could hold a lock.
     fn repeat(&self, is_apart: bool, work: Box<dyn FnMut() -> Option<Duration>>);
 }
 
@@ -282,14 +283,15 @@ pub fn random() -> u64 {
 }
 
 /// The largest accepted difference between the monotonic clock and the wall clock, when both measure the same period. A
-/// larger difference means that one of the clocks jumped. In a test whose program clock runs faster, the limit is still
-/// two seconds of real time. With two seconds of the program's clock, which can be a few milliseconds, every delay on a
-/// slow machine would seem to be a jump.
+/// larger difference means that one of the clocks jumped.
 ///
-/// The limit is larger than the usual corrections of the wall clock. An NTP daemon changes the speed of a clock by at
-/// most 500 ppm, which is 8 ms in the 15 s of a Lease. After the start of the machine it never sets the clock forward
-/// or back by a second or more. The limit is smaller than 5 s, the time from the end of the renew deadline (10 s) to
-/// the end of the Lease (15 s).
+/// When a test makes the program's clock run faster, the limit is still two seconds of real time. Two seconds of the
+/// program's clock can then be a few real milliseconds, so every delay on a slow machine would seem to be a jump.
+///
+/// The limit is larger than the usual corrections of the wall clock. An NTP daemon changes the speed of this clock by
+/// at most 500 ppm, which is 8 ms in 15 s, the default duration of a Lease. After the start of the machine it usually
+/// never sets the clock forward or back by a second or more. The limit is smaller than 5 s, the default time from the
+/// renew deadline (10 s), when a leader gives up, to the end of its Lease (15 s).
 pub const LARGEST_DRIFT: Duration = Duration::from_secs(2);
 
 /// A moment, with the times of the monotonic clock and of the wall clock.
@@ -468,8 +470,8 @@ mod tests {
             assert_eq!(multiplied(ms(program), factor), ms(machine));
             assert_eq!(multiplied(ms(machine), factor.recip()), ms(program));
         }
-        // A moment before the test set the speed is converted to the moment at which the speed was set. So the
-        // program's clock never runs backwards.
+        // A moment before `begun`, when the test set the speed, is converted to `begun`. So the program's clock never
+        // runs backwards.
         let pace = Pace { begun, factor: 0.5 };
         assert_eq!(pace.moment(begun - ms(7)), begun);
     }

@@ -9,13 +9,12 @@ use std::time::Duration;
 pub enum Urgency {
     /// A refresh of cached data. Nothing waits for the answer.
     CanWait,
-    /// A call for a Service or a route that has changed, or to which the daemon is about to write.
+    /// A call for a Service or a route that has changed, or that the daemon is about to change.
     Changed,
     /// A call that asks whether the server of a node still exists.
     Gone,
-    /// A call for a new node, or a call that belongs to a write. The second kind of call checks the object just before
-    /// the write, or asks whether the cloud has completed the write. A call of this urgency is never delayed to save
-    /// the rate limit for other calls.
+    /// A call for a new node, or a call that belongs to a write: it checks the object just before the write, or asks
+    /// whether the cloud has completed the write. Such a call is never delayed to save the rate limit for other calls.
     Needed,
     /// A call for a person who runs a command and waits for its output. The provider then also reads data that are only
     /// displayed.
@@ -33,7 +32,7 @@ pub struct ProviderError {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
-    /// A setting names something that does not exist.
+    /// A setting must be corrected. For example, it names a Network that does not exist, or the URL of an API is wrong.
     Misconfigured,
     /// The API does not accept the token.
     Unauthorized,

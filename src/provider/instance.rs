@@ -25,10 +25,10 @@ pub trait Instances: Send + Sync {
     /// Returns the cloud servers with this name as they are now, or an error when the list is incomplete.
     fn named(&self, name: &str) -> Result<Vec<Instance>, ProviderError>;
 
-    /// Returns those of the servers with these IDs that exist, and sometimes other servers, too. A server that is
-    /// missing in the result did not exist at some moment during this call. Usually not the whole list of servers is
-    /// read, but only the pages that should contain these IDs. `place` estimates how many servers have a lower ID,
-    /// which shows the page.
+    /// Returns the servers with these IDs, as far as they exist, and sometimes other servers, too. A server that is
+    /// missing in the result did not exist at some moment during this call. Usually only those pages of the list of
+    /// servers are read that should contain these IDs. To find the page of an ID, `place` estimates how many servers
+    /// have a lower ID.
     fn around(
         &self,
         numbers: &BTreeSet<u64>,
@@ -253,8 +253,8 @@ impl<'a> Servers<'a> {
         [self.cloud, self.dedicated].into_iter().flatten().flatten()
     }
 
-    /// Returns the error of the API that lists the server with this ID, the Cloud API or that of dedicated servers.
-    /// `None` when that API answered.
+    /// Returns the error of the API that lists the server with this ID. Cloud servers and dedicated servers have
+    /// different APIs. `None` when that API answered.
     pub fn unknown(&self, id: InstanceId) -> Option<&'a ProviderError> {
         match id {
             InstanceId::Cloud(_) => self.cloud.err(),

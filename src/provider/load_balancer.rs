@@ -39,10 +39,10 @@ pub trait LoadBalancers: Actions {
     /// Returns the names of the TLS Secrets whose certificates the ports of the Service must use. Makes no API call.
     fn tls_secrets(&self, service: &Service) -> BTreeSet<String>;
 
-    /// Returns the changes that delete unused certificates. Only certificates that were uploaded from Secrets are
-    /// deleted, and only when no load balancer uses them and no Service wants them. `cluster` must contain every Secret
-    /// that a Service names, even a Secret that can't be read, because the certificates of other Secrets count as not
-    /// wanted. `None` when the project has no certificate that was uploaded from a Secret. Calls the API.
+    /// Returns the changes that delete unused certificates. A certificate is unused when it was uploaded from a Secret
+    /// of this cluster, no load balancer uses it, and no Service needs it. `cluster` must contain every Secret that a
+    /// Service names, even a Secret that can't be read. Otherwise the certificates from a missing Secret would seem to
+    /// be unused. `None` when no certificate was uploaded from a Secret of this cluster. Calls the API.
     fn unused_certificates(
         &self,
         cluster: &Cluster,
@@ -108,9 +108,9 @@ pub trait Snapshot: Send + Sync {
     /// balancer without such a label is ignored, because another controller may have created it. Makes no API call.
     fn left_on(&self, service: &Service, cluster: &Cluster) -> Option<Balancer>;
 
-    /// Returns the status of a Service that can't be planned now, when its load balancer is also used by other owners.
-    /// The addresses are those of the present status, and each IP address gets the IP mode `Proxy`. `None` when the
-    /// status must not be changed. Makes no API call.
+    /// Returns the new status of a Service that can't be planned now. The status changes only when the load balancer is
+    /// also used by other owners: then each IP address gets the IP mode `Proxy`, and the addresses themselves stay the
+    /// same. `None` when the status must not be changed. Makes no API call.
     fn status_by_proxy(&self, service: &Service, cluster: &Cluster) -> Option<Vec<Ingress>>;
 
     /// Plans the changes that end the management of the Service's load balancer. The load balancer keeps its ports,
@@ -137,15 +137,15 @@ pub trait Snapshot: Send + Sync {
     /// UIDs. `None` when this snapshot has no list of certificates. Makes no API call.
     fn certificates(&self, services: &HashSet<&str>) -> Option<Vec<ShownCertificate>>;
 
-    /// Returns each load balancer with a label that has the UID of a Service, of this or of another cluster. The text
-    /// in each pair comes from the labels. It is the name of the Service (as `namespace.name`, possibly shortened), or
-    /// of the group of Services that share the load balancer. The text is empty when the labels have no name. Makes no
-    /// API call.
+    /// Returns each load balancer that has a label with the UID of a Service. The Service can be in this cluster or in
+    /// another one. The text beside each load balancer comes from its labels. It is the name of the Service (as
+    /// `namespace.name`, possibly shortened), or of the group of Services that share the load balancer. The text is
+    /// empty when the labels have no name. Makes no API call.
     fn all(&self) -> Vec<(Balancer, String)>;
 
-    /// Converts a key of a group of Services, which [`LoadBalancers::group`] returned, to a key that is equal for all
-    /// Services of the group. The original keys of two Services differ when one Service names the shared load balancer
-    /// by ID and the other Service by name. Makes no API call.
+    /// Converts a key that [`LoadBalancers::group`] returned for a group of Services, which share a load balancer. When
+    /// one Service names the load balancer by ID and another one by name, their keys differ. The converted key is equal
+    /// for all Services of the group. Makes no API call.
     fn known_group(&self, key: String) -> String;
 
     /// Returns the load balancers of this cluster whose Service does not exist any more. Load balancers with the label
@@ -166,9 +166,9 @@ pub struct Needs {
     /// Whether all Services of the cluster must be read again. This shows whether another Service owns the object that
     /// the plan adopts.
     pub services: bool,
-    /// Whether the plan needs to know that the project has a server of one of the cluster's nodes. Such a server proves
-    /// that the token is for the right project. This proof is not needed when a load balancer has a label with the UID
-    /// of the Service, or with the name of the group of Services to which it belongs.
+    /// Whether it must be known that the project has a server of one of the cluster's nodes. Such a server proves that
+    /// the token is for the right project. This proof is not needed when a load balancer has a label with the UID of
+    /// the Service, or with the name of the group of Services to which it belongs.
     pub project: bool,
 }
 
@@ -206,8 +206,9 @@ pub trait Change: Write + fmt::Debug + Send + Sync {
         None
     }
 
-    /// Whether the change removes the last old target. This change is made only after at least one new target was
-    /// added, so that the load balancer is never without targets.
+    /// Whether the change removes an existing target, and the plan replaces all existing targets by new ones. When the
+    /// API has refused a new target, this change is made only if another new target was added. So the load balancer is
+    /// never left without targets.
     fn needs_another_first(&self) -> bool {
         false
     }
@@ -246,9 +247,9 @@ pub struct LoadBalancerPlan {
     /// The Service's load balancer. `None` when the Service has none now.
     pub found: Option<Balancer>,
     /// Whether a label shows that the Service owns a load balancer, or ports on it. Such a label has the UID of the
-    /// Service, or the name of the group of Services to which it belongs. A load balancer that the Service is about to
-    /// leave counts, too. The value is `false` when the Service has no load balancer, or when only the name or the
-    /// label `adopt` connects a load balancer with the Service.
+    /// Service, or the name of the group of Services to which it belongs. A load balancer from which this plan removes
+    /// the Service counts, too. The value is `false` when the Service has no load balancer, or when its load balancer
+    /// was recognised only by the name or by the label `adopt`.
     pub carries_uid: bool,
     /// Every field of the load balancer with its present value, its desired value, and the source of the desired value.
     pub fields: Vec<Field>,
@@ -259,8 +260,8 @@ pub struct LoadBalancerPlan {
     ///
     /// When the Service needs no load balancer any more, the write that removes the finalizer usually empties the
     /// status. On an external load balancer (one that another owner created), the status is emptied earlier, before the
-    /// first change. Otherwise a port whose label was removed would still count as a port of the Service, because the
-    /// status names the load balancer.
+    /// plan removes the labels of the Service's ports. A port without a label counts as a port of the Service while the
+    /// Service's status names the load balancer.
     pub status: Option<Vec<Ingress>>,
     /// The objects besides `found` that the plan changes or creates. While this plan is executed, no other plan is
     /// allowed to change or create these objects.
@@ -296,10 +297,10 @@ pub enum Then {
     /// The Service is planned again soon, although nothing failed. A part of the desired state is not possible yet,
     /// e.g. because a managed certificate is not issued yet. The execution of this plan does not wait for it.
     Again,
-    /// The Service does not move to another load balancer, and these changes follow. They remove the Service from load
-    /// balancers that send no traffic to it.
+    /// These changes are made. They remove the Service from load balancers that send no traffic to it. The Service does
+    /// not move to another load balancer.
     Leave(Vec<Box<dyn Change>>),
-    /// The Service moves to a new load balancer, so these changes follow. They remove the Service from the previous
+    /// The Service moves to a new load balancer. These changes are made last, and remove the Service from its previous
     /// load balancers, which have served it until now. The list is empty while the new load balancer can't serve the
     /// Service yet.
     Move(Vec<Box<dyn Change>>),
@@ -392,7 +393,7 @@ impl PlanOutcome {
 }
 
 impl Then {
-    /// Adds changes that remove the Service from load balancers. These changes are made last.
+    /// Adds `more` to the changes that are made last. They remove the Service from load balancers.
     pub fn and_leave(mut self, more: Vec<Box<dyn Change>>) -> Then {
         match &mut self {
             Then::Done | Then::Again => self = Then::Leave(more),
@@ -434,8 +435,8 @@ impl LoadBalancerPlan {
         self
     }
 
-    /// Removes the details that only people read. For twenty load balancers with a hundred targets each, these details
-    /// would take most of the daemon's memory.
+    /// Removes the fields, targets, ports and certificates of the load balancer, which only people read. For twenty
+    /// load balancers with a hundred targets each, these lists would take most of the daemon's memory.
     pub fn drop_details(&mut self) {
         self.fields = Vec::new();
         if let Some(found) = &mut self.found {
@@ -589,13 +590,13 @@ pub struct Usage {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Target {
-    /// The name of the target's node. When the target is no node of the cluster, this is the name that the cloud has
-    /// for the target.
+    /// The target as text for users. This is the name of its node or, when the target is no node of the cluster, its
+    /// ID, address or label selector.
     pub name: String,
     pub health: Vec<TargetHealth>,
 }
 
-/// The state of one target on one port of the load balancer, by the health checks.
+/// The result of the health checks of one target on one port of the load balancer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TargetHealth {
@@ -605,8 +606,8 @@ pub struct TargetHealth {
     /// The reason that the API gives for the status, if there is one.
     pub detail: Option<Interned>,
     pub http_status: Option<u16>,
-    /// Whether the health check asks kube-proxy on the node. Otherwise it checks another port, usually the node port of
-    /// the Service.
+    /// Whether the load balancer checks the target by a request to kube-proxy on the node. Otherwise it checks another
+    /// port of the node, usually the node port of the Service.
     #[serde(skip)]
     pub is_of_kube_proxy: bool,
     /// Why the health check fails, if the cause was found.
@@ -673,13 +674,14 @@ pub enum Applied {
     Done,
     /// The cloud accepted the change, and its action still runs. The next change must wait until the action has ended.
     Running(ActionId),
-    /// The change was made, and the next changes of the plan may be wrong now. The caller must read everything again
-    /// and make a new plan. The ID is that of the change's action, if it still runs.
+    /// The change was made. The next changes of the plan may be wrong now, because they depend on its result, e.g. on
+    /// new addresses of the load balancer. The caller must read everything again and make a new plan. The ID is that of
+    /// the change's action, if it still runs.
     LookAgain(Option<ActionId>),
-    /// The change was made, and the next changes of the plan may be wrong now. The caller makes a new plan from this
-    /// snapshot, which has the whole load balancer as it will be after the action has ended. When the new plan has no
-    /// changes, the caller does not have to read the API again. The ID is that of the change's action, if it still
-    /// runs.
+    /// The change was made. The next changes of the plan may be wrong now, because they depend on its result, e.g. on
+    /// the new load balancer. The caller makes a new plan from this snapshot, which has the whole load balancer as it
+    /// will be after the action has ended. When the new plan has no changes, the caller does not have to read the API
+    /// again. The ID is that of the change's action, if it still runs.
     Shown(Option<ActionId>, Arc<dyn Snapshot>),
     /// The change was not made, because the object in the cloud has changed since the plan was made. This is not an
     /// error. The caller must read everything again and make a new plan.
@@ -749,9 +751,9 @@ impl Target {
 }
 
 named! {
-    /// The health of all targets of a load balancer together. Only the ports that [`Balancer::target_counts`] selects
-    /// are considered. A target is healthy when it is healthy on each of these ports, and unhealthy when it is
-    /// unhealthy on at least one of them.
+    /// The health of all targets of a load balancer together. It is about the ports of one Service or of all Services,
+    /// see [`Balancer::target_counts`]. A target is healthy when it is healthy on each of these ports, and unhealthy
+    /// when it is unhealthy on at least one of them.
     BalancerHealth {
         /// At least one target is healthy, and no target is unhealthy.
         All = "all",
@@ -765,19 +767,20 @@ named! {
     }
 }
 
-/// The numbers of healthy and unhealthy targets of a load balancer, on the ports that [`Balancer::target_counts`]
-/// selects. The commands `lb list`, `lb inspect`, `status` and `doctor`, the metric about the health of load balancers,
-/// and the events about it all use these numbers. An unhealthy target is included even when another finding reports its
-/// cause.
+/// The numbers of healthy and unhealthy targets of a load balancer, counted on the ports of one Service or of all
+/// Services, see [`Balancer::target_counts`]. The commands `lb list`, `lb inspect`, `status` and `doctor`, the metric
+/// about the health of load balancers, and the events about it all use these numbers. An unhealthy target is counted
+/// even when its cause is reported elsewhere, e.g. that its server is off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TargetCounts {
-    /// The number of targets that are healthy on each port that [`Balancer::target_counts`] selects.
+    /// The number of targets that are healthy on each of the ports that [`Balancer::target_counts`] considers.
     pub healthy: usize,
-    /// The number of targets that get traffic, because they are healthy on at least one port that
-    /// [`Balancer::target_counts`] selects.
+    /// The number of targets that get traffic, because they are healthy on at least one of the ports that
+    /// [`Balancer::target_counts`] considers.
     pub serving: usize,
-    /// The number of targets that are unhealthy on at least one port that [`Balancer::target_counts`] selects. A target
-    /// that is unhealthy on no port, and was not yet checked on every port, is neither healthy nor unhealthy.
+    /// The number of targets that are unhealthy on at least one of the ports that [`Balancer::target_counts`]
+    /// considers. While some health checks of a target have not ended, and none has failed, the target is neither
+    /// healthy nor unhealthy.
     pub unhealthy: usize,
     pub total: usize,
 }
@@ -814,9 +817,9 @@ pub struct SeenHealth {
 }
 
 impl Balancer {
-    /// Counts the healthy and the unhealthy targets on the selected ports. When the Service with the UID `uid` has
-    /// ports on this load balancer, only these ports are selected. Otherwise the ports of all Services are selected.
-    /// Ports that do not belong to a Service are never selected.
+    /// Counts the healthy and the unhealthy targets. When the Service with the UID `uid` has ports on this load
+    /// balancer, only the health checks of these ports are considered. Otherwise those of the ports of all Services are
+    /// considered. Ports that do not belong to a Service are never considered.
     pub fn target_counts(&self, uid: Option<&str>) -> TargetCounts {
         let uid = uid.filter(|uid| self.has_port_of(uid));
         let mut counts = TargetCounts { total: self.targets.len(), ..TargetCounts::default() };

@@ -210,8 +210,8 @@ pub struct LoadBalancerDefaults {
     pub permitted: PermittedUse,
 }
 
-/// The settings for the networks of load balancers: where clients reach a load balancer, and where a load balancer
-/// reaches the nodes.
+/// The settings for the networks of load balancers. They decide by which addresses clients reach a load balancer, and
+/// by which addresses a load balancer reaches the nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NetworkDefaults {
     /// `HCLOUD_LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK`: whether the public interface of load balancers is turned off.
@@ -245,8 +245,8 @@ pub struct HealthCheckDefaults {
     pub node_port: Option<Sourced<bool>>,
 }
 
-/// The settings that limit which addresses, Primary IPs and certificates of the project Services can use. A field is
-/// `None` when its setting is unset.
+/// The settings that limit what Services can use in the project: private addresses, Primary IPs and certificates. A
+/// field is `None` when its setting is unset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PermittedUse {
     /// `HCLOUD_LOAD_BALANCERS_PRIVATE_IPV4_RANGES`: the ranges of the private addresses that Services can ask for.

@@ -20,8 +20,8 @@ pub struct Service {
     /// `metadata.creationTimestamp`, by the API server's clock. `None` when it is not known.
     pub created: Option<Timestamp>,
     pub annotations: BTreeMap<String, String>,
-    /// How many more unknown annotations the Service has than `annotations` contains. Only the names of the first few
-    /// unknown annotations are kept, to report them.
+    /// The number of unknown annotations of the Service that are left out of `annotations`. Only the names of the first
+    /// few unknown annotations are kept, to report them.
     pub more_unknown: usize,
     pub ports: Vec<ServicePort>,
     pub traffic_policy: TrafficPolicy,
@@ -111,7 +111,7 @@ pub enum Reach {
     /// The list of servers is complete, but does not have this server.
     Missing {
         /// Whether the server certainly does not exist. The value is `false` when the list was requested before the
-        /// present sync pass began, because the server may have been created after the list.
+        /// present sync pass began, because the server may have been created after that request.
         is_certain: bool,
     },
     /// The list has the server. A load balancer can reach it at its public IPv4 address, if it has one, and at its

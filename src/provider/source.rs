@@ -16,12 +16,13 @@ impl<T> Sourced<T> {
     }
 }
 
-/// The source of a value, e.g. the annotation that sets it. Tables and JSON show the source as the same short text.
+/// The source of a value, e.g. the annotation that sets it. Tables and JSON show it as a short text such as `flag
+/// --cluster-name`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     /// An annotation of the Service or node for which the value is used.
     Annotation(String),
-    /// A label of the object for which the value is used.
+    /// A label of the node for which the value is used.
     Label(String),
     /// An environment variable.
     Environment(String),

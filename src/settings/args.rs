@@ -223,8 +223,9 @@ impl ArgsParser {
         let known = ours.chain(["help"]).chain(drop_in.map(|(flag, _)| *flag));
         let meant = nearest(name, known);
         let is_secret = names_a_secret(name);
-        // The value of the unknown flag is skipped as well. Otherwise one mistake would cause two messages, and the
-        // second message could repeat a secret.
+        // The value of the unknown flag must be skipped, too. Otherwise one mistake would cause two messages, and the
+        // second message could repeat a secret. If the known flag that the user probably meant takes a value, the next
+        // word is taken for the value.
         let known = meant.and_then(|meant| flag(self.command, meant));
         let takes_value = known.is_some_and(FlagKind::takes_value);
         self.drop_value(is_secret || takes_value || is_daemon);

@@ -32,8 +32,8 @@ const DAEMON_AND_DOCTOR: &[Command] = &[Run, Doctor, Status];
 /// All commands except the daemon.
 const CLIENTS: &[Command] = Command::ALL.split_at(1).1;
 
-/// The commands that can use the settings of the cluster's daemon (`--settings-from`). `config` is not among them,
-/// because it calls no API.
+/// The commands that can use the settings of the cluster's daemon (`--settings-from`). `config` is not among them: it
+/// makes no API call, so it can't read these settings from the cluster.
 const TAKE_SETTINGS: &[Command] = CLIENTS.split_at(1).1;
 
 const SYNCS: &[Command] = &[NodeSync, LbSync, RouteSync];
@@ -61,8 +61,8 @@ pub(super) fn by_letter(letter: char) -> Option<&'static Setting> {
     TABLE.iter().copied().find(|setting| setting.short == Some(letter))
 }
 
-/// Creates the default values of a row of the table of settings. In a part of the table with the word `variable`, each
-/// row has an environment variable with the row's own name. In a part with the word `flag`, a row has no such variable.
+/// Creates a row of the table of settings with default values. After the word `variable`, the setting has an
+/// environment variable with the row's own name. After the word `flag`, it has no such variable.
 macro_rules! base {
     (variable $name:ident $group:expr, $commands:expr) => {
         Setting { variables: &[Value(variables::$name)], ..Setting::of($group, $commands) }
