@@ -159,7 +159,7 @@ pub fn took(begun: Instant) -> Duration {
     to_machine(since(begun))
 }
 
-/// The longest result of [`multiplied`] when the factor is not 1, a thousand years. This duration can be added to an
+/// The longest result of [`multiplied`] when the factor is not 1. It is a thousand years, which can be added to an
 /// instant without overflow.
 const LONGEST: Duration = Duration::from_secs(1000 * 365 * 24 * 3600);
 

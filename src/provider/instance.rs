@@ -129,7 +129,8 @@ pub struct Instance {
     /// The network zone of the location, e.g. `eu-central`.
     pub network_zone: Interned,
     pub public_ipv4: Option<Ipv4Addr>,
-    /// The IPv6 network of the server. The server itself uses the first address of this network.
+    /// The IPv6 network of the server, or `None` when the server has none. The server itself uses the first address of
+    /// this network.
     pub public_ipv6: Option<Ipv6Net>,
     pub private: Vec<PrivateAddress>,
     /// The labels of the server that the node is allowed to get, see [`Instances::allows_label`].
@@ -161,7 +162,8 @@ pub struct Metadata {
     pub findings: Vec<Finding>,
 }
 
-/// A label that Kubernetes defines for nodes. Each label has a present key and an older beta key.
+/// A label for the instance type, the zone or the region of a node. Kubernetes defines a present key and an older beta
+/// key for each of these labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TopologyLabel {
     InstanceType,

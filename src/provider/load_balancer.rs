@@ -110,7 +110,8 @@ pub trait Snapshot: Send + Sync {
 
     /// Returns the new status of a Service that can't be planned now. The status changes only when the load balancer is
     /// also used by other owners: then each IP address gets the IP mode `Proxy`, and the addresses themselves stay the
-    /// same. `None` when the status must not be changed. Makes no API call.
+    /// same. Without this mode, kube-proxy would send the cluster's own traffic for another owner's port to the
+    /// Service. `None` when the status must not be changed. Makes no API call.
     fn status_by_proxy(&self, service: &Service, cluster: &Cluster) -> Option<Vec<Ingress>>;
 
     /// Plans the changes that end the management of the Service's load balancer. The load balancer keeps its ports,
@@ -163,8 +164,8 @@ pub struct Needs {
     /// Whether all servers must be read again, because the plan adds or removes targets, or changes the kind of address
     /// by which targets are reached.
     pub servers: bool,
-    /// Whether all Services of the cluster must be read again. This shows whether another Service owns the object that
-    /// the plan adopts.
+    /// Whether all Services of the cluster must be read again, because the plan depends on which Services exist. For
+    /// example, a Service that is not in the cache yet can own the load balancer that the plan adopts.
     pub services: bool,
     /// Whether it must be known that the project has a server of one of the cluster's nodes. Such a server proves that
     /// the token is for the right project. This proof is not needed when a load balancer has a label with the UID of
@@ -200,8 +201,9 @@ pub trait Change: Write + fmt::Debug + Send + Sync {
         false
     }
 
-    /// Returns the change that is made instead when the API refuses a part of this change. For example, the other
-    /// change creates a load balancer without ports and targets, which are added later one by one.
+    /// Returns the smaller change that is made when the API refuses a part of this change. For example, it creates a
+    /// load balancer without ports and targets, which are added later one by one. `None` when there is no smaller
+    /// change.
     fn without_parts(&self) -> Option<Box<dyn Change>> {
         None
     }
@@ -219,7 +221,8 @@ pub trait Change: Write + fmt::Debug + Send + Sync {
         None
     }
 
-    /// Returns the finding about the Service that is reported after the change was made.
+    /// Returns the finding about the Service that is reported after the change was made. `None` when nothing is
+    /// reported.
     fn event(&self) -> Option<Finding> {
         None
     }
@@ -228,7 +231,7 @@ pub trait Change: Write + fmt::Debug + Send + Sync {
 /// The kind of a planned change in the cloud.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeKind {
-    /// The change adds or removes a target, so other nodes get traffic.
+    /// The change adds or removes a target. It changes which nodes get traffic from the load balancer.
     Targets,
     /// The change deletes the load balancer.
     Removal,
@@ -297,8 +300,8 @@ pub enum Then {
     /// The Service is planned again soon, although nothing failed. A part of the desired state is not possible yet,
     /// e.g. because a managed certificate is not issued yet. The execution of this plan does not wait for it.
     Again,
-    /// These changes are made. They remove the Service from load balancers that send no traffic to it. The Service does
-    /// not move to another load balancer.
+    /// These changes are made last. They remove the Service from load balancers that send no traffic to it. The Service
+    /// does not move to another load balancer.
     Leave(Vec<Box<dyn Change>>),
     /// The Service moves to a new load balancer. These changes are made last, and remove the Service from its previous
     /// load balancers, which have served it until now. The list is empty while the new load balancer can't serve the
@@ -333,8 +336,8 @@ impl PlanOutcome {
         }
     }
 
-    /// Returns the changes that remove the Service from load balancers. These changes are made last, after the status
-    /// of the Service was written.
+    /// Returns the changes that remove the Service from load balancers that it does not need any more. These changes
+    /// are made last, after the status of the Service was written.
     pub fn leaves(&self) -> &[Box<dyn Change>] {
         match self {
             PlanOutcome::Change { then, .. } => then.leaves(),
@@ -393,7 +396,8 @@ impl PlanOutcome {
 }
 
 impl Then {
-    /// Adds `more` to the changes that are made last. They remove the Service from load balancers.
+    /// Adds `more` to the changes that are made last. They remove the Service from load balancers that it does not need
+    /// any more.
     pub fn and_leave(mut self, more: Vec<Box<dyn Change>>) -> Then {
         match &mut self {
             Then::Done | Then::Again => self = Then::Leave(more),

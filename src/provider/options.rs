@@ -10,15 +10,16 @@ use std::fmt;
 use std::net::Ipv4Addr;
 
 named! {
-    /// The value of `--cloud-provider`. It decides whose provider IDs, labels and names this program writes: its own or
-    /// those of hcloud-cloud-controller-manager.
+    /// The value of `--cloud-provider`. It decides which provider IDs, labels and names of load balancers this program
+    /// writes: its own or those of hcloud-cloud-controller-manager.
     #[derive(Default, Deserialize)]
     #[serde(rename_all = "kebab-case")]
     Profile {
-        /// Our own provider IDs, labels and names.
+        /// Our own provider IDs, labels and names of load balancers.
         #[default]
         CcmFromScratch = "ccm-from-scratch",
-        /// The provider IDs, labels and names of hcloud-cloud-controller-manager, which this program can replace.
+        /// The provider IDs, labels and names of load balancers of hcloud-cloud-controller-manager, which this program
+        /// can replace.
         Hcloud = "hcloud",
     }
 }

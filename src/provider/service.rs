@@ -166,8 +166,8 @@ pub struct Cluster {
     pub untouched: HashMap<String, UntouchedService>,
     /// The groups of Services. The Services of a group share a load balancer.
     pub groups: Groups,
-    /// The names of the nodes that run on cloud servers, by the ID of the server. Nodes that can't become targets are
-    /// included.
+    /// The names of the nodes that run on cloud servers. The key is the ID of the server. Nodes that can't become
+    /// targets are included.
     pub servers: HashMap<InstanceId, String>,
     /// The `InternalIP` and `ExternalIP` addresses of all nodes of the cluster.
     pub addresses: HashSet<IpAddr>,

@@ -69,8 +69,8 @@ impl<'scope, 'env, R: Send + 'env> Tasks<'scope, 'env, R> {
                 results.recv_timeout(clock::to_machine(wait)).ok()
             }
             TaskPlace::Simulated { waiting } => {
-                // When `wait` is zero, a task that the caller began at this very moment had no time to end. So only
-                // tasks that were begun earlier are chosen.
+                // When `wait` is zero, no simulated time passes during this call. A task that the caller began at this
+                // very moment then had no time to end, so only tasks that were begun earlier are chosen.
                 let now = clock::now();
                 let may_be_over =
                     |place: &usize| !wait.is_zero() || waiting.borrow()[*place].0 < now;

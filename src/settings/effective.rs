@@ -248,7 +248,8 @@ impl Candidate {
     }
 }
 
-/// Converts a parser for text to a parser for a [`Candidate`], which ignores the source of the text.
+/// Turns a parser for text into a parser for a [`Candidate`], which is a text with its source. The new parser ignores
+/// the source.
 pub(super) fn parsed<T>(
     parse: impl Fn(&str) -> Result<T, String>,
 ) -> impl Fn(&Candidate) -> Result<T, String> {

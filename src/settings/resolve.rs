@@ -158,8 +158,8 @@ fn meant(name: &str) -> Option<&'static str> {
     if !is_about_hetzner(name) || ours.contains(&name) {
         return None;
     }
-    // Ignored variables are compared with `name`, too. When an ignored variable is the most similar one, `name` is not
-    // reported as a misspelling.
+    // `name` is also compared with the variables of hcloud-cloud-controller-manager that this program ignores. When one
+    // of them is the most similar variable, `name` is not reported as a misspelling.
     let known = ours.iter().chain(IGNORED_VARIABLES).copied();
     nearest(name, known).filter(|known| ours.contains(known))
 }

@@ -78,9 +78,9 @@ macro_rules! base {
 ///   field of [`Settings`]. The other data of the setting are in the braces.
 /// - A row of the form `NAME [field = function] => { … }` sets a field of [`LoadBalancerDefaults`] instead.
 /// - The comment above a row is the help text of the setting.
-/// - A line in parentheses applies to all rows below it, up to the next such line. It has the group, the commands for
-///   rows that list no commands themselves, and the word `variable` when each row is named after its environment
-///   variable, or else `flag`.
+/// - A line in parentheses applies to all rows below it, up to the next such line. It has the group (the heading in
+///   `--help`), the commands for rows that list no commands themselves, and the word `variable` when each row is named
+///   after its environment variable, or else `flag`.
 macro_rules! settings {
     ($(($group:expr, $commands:expr, by $named_by:ident)
         $(
@@ -204,7 +204,7 @@ settings! {
     /// Whether nodes get the zone labels (topology.kubernetes.io/zone and its older beta form).
     HCLOUD_INSTANCES_ZONE_LABEL_ENABLED zone_label_enabled: bool = parsed(boolean) => { default: Some("true"), }
 
-    // Zero means that every decision requests a new list of servers.
+    // Zero means that a new list of servers is requested each time that one is needed.
     /// How old a list of servers may be when a decision uses it. A longer time saves API calls (a project has 3600 an
     /// hour). 0 requests a new list each time.
     HCLOUD_SERVER_CACHE_MAX_AGE server_cache_max_age: Duration = parsed(duration) => {
@@ -680,7 +680,7 @@ settings! {
         commands: &[Lint],
     }
 
-    // A command that is not a list refuses the format `name`.
+    // Commands that do not print a list refuse the format `name`.
     /// Output format on stdout. json and yaml are stable, for scripts. name: only the names in a list, e.g.
     /// service/default/web.
     OUTPUT output: Output = output => {
