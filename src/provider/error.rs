@@ -13,8 +13,8 @@ pub enum Urgency {
     Changed,
     /// A call that asks whether the server of a node still exists.
     Gone,
-    /// A call for a new node, or a call that belongs to a write: it checks the object just before the write, or asks
-    /// whether the cloud has completed the write. Such a call is never delayed to save the rate limit for other calls.
+    /// A call for a new node, a check of an object just before a write to it, or the question whether the cloud has
+    /// completed a write. Such a call is never delayed to save the rate limit for other calls.
     Needed,
     /// A call for a person who runs a command and waits for its output. The provider then also reads data that are only
     /// displayed.

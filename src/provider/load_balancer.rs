@@ -104,8 +104,9 @@ pub trait Snapshot: Send + Sync {
     /// can lose these labels. It is then recognised by its ports and by the Service's status. Makes no API call.
     fn plan_removal(&self, service: &Service, cluster: &Cluster) -> LoadBalancerPlan;
 
-    /// Returns a load balancer of the Service whose labels show that this cluster uses it, or used it earlier. A load
-    /// balancer without such a label is ignored, because another controller may have created it. Makes no API call.
+    /// Returns a load balancer of the Service whose labels show that this cluster uses it, or used it earlier. `None`
+    /// when there is none. A load balancer without such a label is ignored, because another controller may have created
+    /// it. Makes no API call.
     fn left_on(&self, service: &Service, cluster: &Cluster) -> Option<Balancer>;
 
     /// Returns the new status of a Service that can't be planned now. The status changes only when the load balancer is
@@ -263,8 +264,8 @@ pub struct LoadBalancerPlan {
     ///
     /// When the Service needs no load balancer any more, the write that removes the finalizer usually empties the
     /// status. On an external load balancer (one that another owner created), the status is emptied earlier, before the
-    /// plan removes the labels of the Service's ports. A port without a label counts as a port of the Service while the
-    /// Service's status names the load balancer.
+    /// plan removes the labels of the Service's ports. Otherwise a port whose label was removed would still count as a
+    /// port of the Service, because the status names the load balancer.
     pub status: Option<Vec<Ingress>>,
     /// The objects besides `found` that the plan changes or creates. While this plan is executed, no other plan is
     /// allowed to change or create these objects.
@@ -490,8 +491,8 @@ pub struct Balancer {
     pub location: String,
     #[serde(rename = "use")]
     pub use_of: BalancerUse,
-    /// The name of the group of Services that share the load balancer, as its label says. The form
-    /// is `namespace/name`, possibly shortened.
+    /// The name of the group of Services that share the load balancer, from a label of the load balancer. The form is
+    /// `namespace/name`, possibly shortened. `None` when no label names a group.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
     /// The ports with their owners. The list is empty when one Service owns the whole load balancer.
@@ -527,7 +528,7 @@ pub struct Consumption {
     pub ingoing_traffic: Option<u64>,
     /// The outgoing traffic of a month that the price includes, in bytes.
     pub included_traffic: Option<u64>,
-    /// The present usage, e.g. open connections. Only the command `lb inspect` reads it.
+    /// The present usage, e.g. open connections. Only the command `lb inspect` reads it, and elsewhere it is `None`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
 }
@@ -543,7 +544,7 @@ pub struct ShownCertificate {
     #[serde(serialize_with = "as_text")]
     pub not_valid_after: Option<Timestamp>,
     /// The Secret from which the certificate was uploaded, as `namespace.name`. The text comes from a label, and is
-    /// sometimes shortened.
+    /// sometimes shortened. `None` when the certificate was not uploaded from a Secret.
     pub secret: Option<String>,
     pub is_managed: bool,
 }

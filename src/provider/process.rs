@@ -23,7 +23,7 @@ pub fn variables() -> Vec<(OsString, OsString)> {
     simulated.unwrap_or_else(|| std::env::vars_os().collect())
 }
 
-/// Returns the home folder of the user.
+/// Returns the home folder of the user, or `None` when it is not known.
 pub fn home() -> Option<PathBuf> {
     if is_simulated() { variable("HOME").map(PathBuf::from) } else { std::env::home_dir() }
 }

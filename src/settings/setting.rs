@@ -15,7 +15,7 @@ pub struct Setting {
     /// The environment variables of the setting. The first variable that is set and not empty gives the value.
     pub variables: &'static [Variable],
     pub kind: ValueKind,
-    /// The default as text, which is parsed like the value of a flag.
+    /// The default as text, which is parsed like the value of a flag. `None` when the setting has no default.
     pub default: Option<&'static str>,
     /// What the setting does, its unit and its limits, in whole sentences.
     pub help: &'static str,

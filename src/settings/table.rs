@@ -52,7 +52,7 @@ const LOAD_BALANCERS: &[Command] = &[LbList, LbInspect, LbSync, LbAdopt, LbRelea
 
 const LISTS: &[Command] = &[NodeList, LbList, RouteList];
 
-/// Returns the setting with this long flag. `name` has no dashes.
+/// Returns the setting with this long flag, or `None` when no setting has it. `name` has no dashes.
 pub(super) fn by_flag(name: &str) -> Option<&'static Setting> {
     TABLE.iter().copied().find(|setting| setting.flags.contains(&name))
 }
