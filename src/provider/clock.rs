@@ -44,15 +44,15 @@ pub trait Simulation: Debug {
     /// `until`.
     fn exchange(&self, authority: &str, request: &[u8], until: Instant) -> io::Result<Vec<u8>>;
 
-    /// Returns the simulated environment variables, outputs, logger and threads of the process that runs in the
-    /// simulation. `None` when the simulation runs only a part of the program.
+    /// Returns the simulated environment variables, outputs (stdout and stderr), logger and threads of the process that
+    /// runs in the simulation. `None` when the simulation runs only a part of the program.
     fn surroundings(&self) -> Option<&dyn Surroundings> {
         None
     }
 }
 
-/// The simulated environment variables, outputs, logger and threads of a process. Only a [`Simulation`] that runs a
-/// whole program has them.
+/// The simulated environment variables, outputs (stdout and stderr), logger and threads of a process. Only a
+/// [`Simulation`] that runs a whole program has them.
 pub trait Surroundings {
     /// Returns the environment variables of the simulated process whose code calls this function.
     fn variables(&self) -> Vec<(OsString, OsString)>;
@@ -92,8 +92,8 @@ impl Drop for SimulationGuard {
 
 /// Returns the simulation of the calling thread. Outside of tests there is none.
 fn simulation() -> Option<Rc<dyn Simulation>> {
-    // A thread that ends drops its thread-local values one after the other. Sometimes the simulation is dropped first,
-    // and another of these values then asks for the time. The thread then counts as not simulated.
+    // A thread that ends drops its thread-local values one after the other. Sometimes the simulation is dropped before
+    // another value whose destructor asks for the time. The thread then counts as not simulated.
     SIMULATION.try_with(|own| own.borrow().clone()).ok().flatten()
 }
 
@@ -102,8 +102,8 @@ pub fn is_simulated() -> bool {
     simulation().is_some()
 }
 
-/// Calls `ask` with the [`Surroundings`] of the calling thread's simulation, and returns the result. `None` when there
-/// is no simulation, or when it has no surroundings.
+/// Calls `ask` with the [`Surroundings`] of the calling thread's simulation, e.g. its environment variables, and
+/// returns the result. `None` when there is no simulation, or when it has no surroundings.
 pub fn surroundings<T>(ask: impl FnOnce(&dyn Surroundings) -> T) -> Option<T> {
     simulation()?.surroundings().map(ask)
 }
@@ -308,9 +308,9 @@ impl Moment {
         Moment { monotonic: now(), wall: wall() }
     }
 
-    /// Returns the time that has passed since `earlier`. When the two clocks differ a little, the result is the longer
-    /// time. The result is `None` when the clocks differ by more than [`LARGEST_DRIFT`], because one of them has
-    /// jumped, and the true time is not known.
+    /// Returns the time that has passed since `earlier`. When the monotonic clock and the wall clock measured slightly
+    /// different times, the result is the longer time. The result is `None` when the two times differ by more than
+    /// [`LARGEST_DRIFT`], because one of the clocks has jumped, and the true time is not known.
     pub fn since(self, earlier: Moment) -> Option<Duration> {
         self.since_at(earlier, factor())
     }
@@ -393,7 +393,7 @@ mod tests {
         for (monotonic, wall, expected) in [
             (0, 0, Some(0)),
             (7_000, 7_000, Some(7_000)),
-            // The clocks differ a little, because an NTP daemon adjusted the wall clock.
+            // The two times differ a little, because an NTP daemon adjusted the wall clock.
             (7_000, 7_004, Some(7_004)),
             (7_000, 6_996, Some(7_000)),
             (7_000, 9_000, Some(9_000)),
@@ -427,7 +427,8 @@ mod tests {
             (0.02, 50_000, 1_000, Some(50_000)),
             (0.02, 50_000, 1_010, Some(50_500)),
             (0.02, 50_500, 1_000, Some(50_500)),
-            // The clocks are allowed to differ by two real seconds, which are 100 seconds of the program's clock.
+            // The monotonic clock and the wall clock are allowed to differ by two real seconds, which are 100 seconds
+            // of the program's clock.
             (0.02, 50_000, 3_000, Some(150_000)),
             (0.02, 50_000, 3_001, None),
             (0.02, 150_000, 1_000, Some(150_000)),
@@ -435,8 +436,8 @@ mod tests {
             (0.02, 0, 60_000, None),
             (0.02, 0, -1_000, Some(0)),
             (0.02, 0, -2_001, None),
-            // When the program's clock is slower than real time, the limit is two seconds of the program's clock, which
-            // are four real seconds here.
+            // When the program's clock is slower than real time, the monotonic clock and the wall clock are allowed to
+            // differ by two seconds of the program's clock, which are four real seconds here.
             (2.0, 1_000, 2_000, Some(1_000)),
             (2.0, 1_000, 6_000, Some(3_000)),
             (2.0, 1_000, 6_002, None),

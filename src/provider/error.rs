@@ -1,4 +1,5 @@
-//! The urgency of a call to a cloud, and the kinds of errors. A controller decides by the kind what to do next.
+//! The urgency of a call to a cloud, and the kinds of errors of such calls. A controller decides by the kind of an
+//! error what to do next.
 
 use std::fmt;
 use std::time::Duration;

@@ -36,8 +36,8 @@ pub trait Instances: Send + Sync {
         urgency: Urgency,
     ) -> Result<Vec<Instance>, ProviderError>;
 
-    /// Returns the addresses and labels that the node on this server should have. The error is a finding that says why
-    /// the addresses and labels are not known. Makes no API call.
+    /// Returns the addresses and labels that the node on this server should have. The error is a finding (a message for
+    /// the operator) that says why they are not known. Makes no API call.
     fn metadata(&self, instance: &Instance, node: &Node) -> Result<Metadata, Box<Finding>>;
 
     /// Returns the addresses and networks by which this server is recognised. A node that reports one of these
@@ -47,8 +47,8 @@ pub trait Instances: Send + Sync {
     /// Whether a node is allowed to get this label from its server. Makes no API call.
     fn allows_label(&self, key: &str) -> bool;
 
-    /// Returns a finding that says why this address, which the kubelet's `--node-ip` names, is not among the node's
-    /// addresses. `None` when the provider does not know the reason. Makes no API call.
+    /// Returns a finding (a message for the operator) that says why this address, which the kubelet's `--node-ip`
+    /// names, is not among the node's addresses. `None` when the provider does not know the reason. Makes no API call.
     fn explain_missing(&self, _instance: &Instance, _ip: IpAddr) -> Option<Finding> {
         None
     }
@@ -59,23 +59,23 @@ pub trait Dedicated: Send + Sync {
     /// Returns all servers that the credentials give access to, or an error when the list is incomplete.
     fn list(&self, urgency: Urgency) -> Result<Vec<Instance>, ProviderError>;
 
-    /// Checks that the server exists. The error is `ErrorKind::NotFound` only when the API itself says that the
-    /// server does not exist.
+    /// Checks that the server exists. The error is `ErrorKind::NotFound` only when the API of dedicated servers itself
+    /// says that the server does not exist.
     fn get(&self, number: u64) -> Result<(), ProviderError>;
 
-    /// Whether the server is switched off. `None` when the API can't tell this.
+    /// Whether the server is switched off. `None` when the API of dedicated servers can't tell this.
     fn is_off(&self, number: u64) -> Result<Option<bool>, ProviderError>;
 
-    /// Returns the time at which the API last refused the login. `None` when a later login was accepted, or when no
-    /// login was refused yet.
+    /// Returns the time at which the API of dedicated servers last refused a login, as far as this process knows.
+    /// `None` when a later login was accepted, or when no refused login is known.
     fn login_refused(&self) -> Option<Timestamp>;
 
-    /// Records that the API refused the login of another process at this time. This process then makes no login for a
-    /// while, as after a refused login of its own.
+    /// Records that the API of dedicated servers refused the login of another process of this program at this time.
+    /// This process then does not send its credentials for a while, as after a refused login of its own.
     fn wait_since(&self, refused: Timestamp);
 
-    /// Returns the time until which this process makes no login, because a login was refused. `None` when a login is
-    /// possible now.
+    /// Returns the time until which this process does not send its credentials to the API of dedicated servers, because
+    /// a login was refused. `None` when a login is possible now.
     fn blocked_until(&self) -> Option<Timestamp>;
 }
 

@@ -100,7 +100,7 @@ pub trait Snapshot: Send + Sync {
     /// other Services use it, only loses the Service's ports and targets. Any other load balancer of the Service is
     /// deleted.
     ///
-    /// Labels show which load balancers the Service uses. An external load balancer (one that another owner created)
+    /// Labels show which load balancers the Service uses. An external load balancer (one that somebody else created)
     /// can lose these labels. It is then recognised by its ports and by the Service's status. Makes no API call.
     fn plan_removal(&self, service: &Service, cluster: &Cluster) -> LoadBalancerPlan;
 
@@ -110,9 +110,10 @@ pub trait Snapshot: Send + Sync {
     fn left_on(&self, service: &Service, cluster: &Cluster) -> Option<Balancer>;
 
     /// Returns the new status of a Service that can't be planned now. The status changes only when the load balancer is
-    /// also used by other owners: then each IP address gets the IP mode `Proxy`, and the addresses themselves stay the
-    /// same. Without this mode, kube-proxy would send the cluster's own traffic for another owner's port to the
-    /// Service. `None` when the status must not be changed. Makes no API call.
+    /// external (created by somebody else) or has ports of Services in other namespaces. Then each IP address gets the
+    /// IP mode `Proxy`, and the addresses themselves stay the same. Without this mode, kube-proxy would send the
+    /// cluster's own traffic for the port of another owner to the Service. `None` when the status must not be changed.
+    /// Makes no API call.
     fn status_by_proxy(&self, service: &Service, cluster: &Cluster) -> Option<Vec<Ingress>>;
 
     /// Plans the changes that end the management of the Service's load balancer. The load balancer keeps its ports,
@@ -127,8 +128,8 @@ pub trait Snapshot: Send + Sync {
     /// project contains servers of this cluster. Makes no API call.
     fn has_server_of(&self, cluster: &Cluster) -> bool;
 
-    /// Returns the external load balancers. Another owner created such a load balancer, and set a label on it that
-    /// allows Services to use it. Makes no API call.
+    /// Returns the external load balancers. Somebody other than this program created such a load balancer, and set a
+    /// label on it that allows Services to use it. Makes no API call.
     fn external(&self) -> Vec<Balancer>;
 
     /// Returns the use (own, shared, external or released) and the health of each load balancer that these Services
@@ -222,8 +223,8 @@ pub trait Change: Write + fmt::Debug + Send + Sync {
         None
     }
 
-    /// Returns the finding about the Service that is reported after the change was made. `None` when nothing is
-    /// reported.
+    /// Returns the finding (a message for the operator) that is reported about the Service after the change was made.
+    /// `None` when nothing is reported.
     fn event(&self) -> Option<Finding> {
         None
     }
@@ -257,13 +258,13 @@ pub struct LoadBalancerPlan {
     pub carries_uid: bool,
     /// Every field of the load balancer with its present value, its desired value, and the source of the desired value.
     pub fields: Vec<Field>,
-    /// The findings to report. When a part of what the Service asks for is not possible, e.g. one of its ports, a
-    /// finding says so, and the other parts are still synced.
+    /// The findings (messages for the operator) to report. When a part of what the Service asks for is not possible,
+    /// e.g. one of its ports, a finding says so, and the other parts are still synced.
     pub findings: Vec<Finding>,
     /// The new status of the Service, or `None` when the plan does not set the status.
     ///
     /// When the Service needs no load balancer any more, the write that removes the finalizer usually empties the
-    /// status. On an external load balancer (one that another owner created), the status is emptied earlier, before the
+    /// status. On an external load balancer (one that somebody else created), the status is emptied earlier, before the
     /// plan removes the labels of the Service's ports. Otherwise a port whose label was removed would still count as a
     /// port of the Service, because the status names the load balancer.
     pub status: Option<Vec<Ingress>>,
@@ -278,13 +279,14 @@ pub struct LoadBalancerPlan {
 /// The outcome of a plan. It says what is done in the cloud for a Service.
 #[derive(Debug)]
 pub enum PlanOutcome {
-    /// Nothing is changed, because the Service can't be synced. `why` is the finding to report. `problems` lists each
-    /// problem of this finding separately.
+    /// Nothing is changed, because the Service can't be synced. `why` is the finding (a message for the operator) to
+    /// report. `problems` lists each problem of this finding separately.
     Refused { why: Finding, problems: Vec<String> },
     /// Nothing is changed, because a label of the load balancer says that its management for this Service was ended.
     /// The Service gets no finalizer.
     Released,
-    /// Nothing is changed. The Service has no load balancer, and none can be created now. A finding says why.
+    /// Nothing is changed. The Service has no load balancer, and none can be created now. A finding (a message for the
+    /// operator) says why.
     Waiting,
     /// The changes, in the order in which they are made. Before each change the action of the previous change must have
     /// ended, except when [`Change::may_follow_at_once`] returns `true`. The list is empty when the load balancer has
@@ -660,10 +662,10 @@ pub struct Field {
 pub struct Orphan {
     pub balancer: Balancer,
     /// The name of the Service for which the load balancer was created, from its labels. The form is `namespace.name`,
-    /// possibly shortened. For a shared load balancer this is the name of the group of Services.
+    /// possibly shortened. For a load balancer that several Services share, this is the name of their group.
     pub service: String,
-    /// The UID of the Service for which the load balancer was created. For a shared load balancer this is the name of
-    /// the group of Services.
+    /// The UID of the Service for which the load balancer was created. For a load balancer that several Services share,
+    /// this is the name of their group.
     pub service_uid: String,
     /// Whether the Service still exists, but has another type than LoadBalancer and no finalizer.
     pub service_exists: bool,
@@ -709,8 +711,8 @@ impl ShownCertificate {
 }
 
 impl Orphan {
-    /// Returns the Service or group for which the load balancer was created, as text for display, e.g. `Service
-    /// default/web, which does not exist`.
+    /// Returns the Service for which the load balancer was created, or the group of Services that share it, as text for
+    /// display, e.g. `Service default/web, which does not exist`.
     pub fn made_for(&self) -> String {
         let name = self.service.replacen('.', "/", 1);
         match (self.balancer.use_of, self.service_exists) {

@@ -1,4 +1,4 @@
-//! The options of a provider. The settings are parsed into these plain types.
+//! The options of a provider (the code for one cloud). The settings are parsed into these plain types.
 
 use super::source::Sourced;
 use crate::text::selector::Selector;

@@ -1,4 +1,5 @@
-//! The environment variables, the outputs and the logger of the process. All other code uses them through this module.
+//! The environment variables, the outputs (stdout and stderr) and the logger of the process. All other code uses them
+//! through this module.
 //!
 //! In a test, a [`Simulation`](super::clock::Simulation) of a whole program replaces them, so that one thread can run
 //! several commands and daemons.

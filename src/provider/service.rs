@@ -111,7 +111,8 @@ pub enum Reach {
     /// The list of servers is complete, but does not have this server.
     Missing {
         /// Whether the server certainly does not exist. The value is `false` when the list was requested before the
-        /// present sync pass began, because the server may have been created after that request.
+        /// controller began its present pass over the Services, because the server may have been created after that
+        /// request.
         is_certain: bool,
     },
     /// The list has the server. A load balancer can reach it at its public IPv4 address, if it has one, and at its
@@ -198,11 +199,11 @@ pub struct UntouchedService {
 /// the UID of the Service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Groups {
-    /// The Services of each group, with the oldest Service first. The key is that of the group, see
-    /// [`group`](super::LoadBalancers::group).
+    /// The Services of each group (the Services that share a load balancer), with the oldest Service first. The key is
+    /// that of the group, see [`group`](super::LoadBalancers::group).
     by_key: HashMap<String, Vec<Service>>,
-    /// For the UID of each Service, the key of its group and the position of the Service in the list of this group in
-    /// `by_key`.
+    /// For the UID of each Service, the key of its group (the Services that share a load balancer), and the position of
+    /// the Service in the list of this group in `by_key`.
     places: HashMap<String, (Arc<str>, usize)>,
 }
 
@@ -219,8 +220,8 @@ pub struct Ingress {
     pub ip_mode: Option<String>,
 }
 
-/// Creates the groups from a map with the Services of each group, with the oldest Service first. The key is that of the
-/// group, see [`group`](super::LoadBalancers::group).
+/// Creates the groups (Services that share a load balancer) from a map with the Services of each group, with the oldest
+/// Service first. The key is that of the group, see [`group`](super::LoadBalancers::group).
 impl From<HashMap<String, Vec<Service>>> for Groups {
     fn from(by_key: HashMap<String, Vec<Service>>) -> Groups {
         let places = by_key.iter().flat_map(|(key, all)| {
@@ -234,18 +235,20 @@ impl From<HashMap<String, Vec<Service>>> for Groups {
 }
 
 impl Groups {
-    /// Returns the Services of the group with this key, with the oldest Service first.
+    /// Returns the Services of the group (the Services that share a load balancer) with this key, with the oldest
+    /// Service first.
     pub fn of_key(&self, key: &str) -> &[Service] {
         self.by_key.get(key).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns the Service with this UID, or `None` when no group has such a Service.
+    /// Returns the Service with this UID. `None` when no group (Services that share a load balancer) has such a
+    /// Service.
     pub fn of_uid(&self, uid: &str) -> Option<&Service> {
         let (key, place) = self.places.get(uid)?;
         self.of_key(key).get(*place)
     }
 
-    /// Returns the Services of all groups.
+    /// Returns the Services of all groups, which are all Services that share a load balancer.
     pub fn services(&self) -> impl Iterator<Item = &Service> {
         self.by_key.values().flatten()
     }

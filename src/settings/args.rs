@@ -1,9 +1,10 @@
-//! Splits a command line into flags and words. The values of flags stay text, which the module `resolve` parses.
+//! Splits a command line into flags and other words, e.g. the names of nodes. The values of flags stay text, which the
+//! module `resolve` parses.
 //!
 //! The rules are those of pflag, the Go library for flags, so that the arguments of another cloud-controller-manager
 //! work unchanged. `--flag=value`, `--flag value`, `-v4`, `-v 4` and `-v=4` are accepted. A boolean flag without `=` is
-//! true and never takes the next word as its value. All words after `--` are words and not flags. `_` in the name of a
-//! flag counts as `-`.
+//! true and never takes the next word as its value. After `--`, no word is a flag, even if it begins with a dash. `_`
+//! in the name of a flag counts as `-`.
 
 use super::hccm_compat::{self, FlagUse, IGNORED_FLAGS};
 use super::problem::{Notice, Problem};

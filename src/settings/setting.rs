@@ -155,8 +155,8 @@ impl Setting {
         }
     }
 
-    /// Returns a setting that has only its group and its commands. The row of the setting in the table adds the other
-    /// data.
+    /// Returns a setting that has only its group (the heading in `--help`) and its commands. The row of the setting in
+    /// the table adds the other data.
     pub(super) const fn of(group: Group, commands: &'static [Command]) -> Setting {
         Setting {
             called: "",

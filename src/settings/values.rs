@@ -235,7 +235,7 @@ pub(super) fn label_prefixes(text: &str) -> Result<LabelPrefixes, String> {
     Ok(LabelPrefixes(prefixes))
 }
 
-/// Parses the highest age of a list of dedicated servers. As in hcloud-cloud-controller-manager, 0 means the default of
+/// Parses how long a list of dedicated servers is cached. As in hcloud-cloud-controller-manager, 0 means the default of
 /// 5 minutes.
 pub(super) fn robot_cache_timeout(text: &str) -> Result<Duration, String> {
     match duration(text)? {
