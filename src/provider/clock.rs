@@ -289,9 +289,9 @@ pub fn random() -> u64 {
 /// program's clock can then be a few real milliseconds, so every delay on a slow machine would seem to be a jump.
 ///
 /// The limit is larger than the usual corrections of the wall clock. An NTP daemon changes the speed of this clock by
-/// at most 500 ppm, which is 8 ms in 15 s, the default duration of a Lease. After the start of the machine it usually
-/// never sets the clock forward or back by a second or more. The limit is smaller than 5 s, the default time from the
-/// renew deadline (10 s), when a leader gives up, to the end of its Lease (15 s).
+/// at most 500 ppm, which is 8 ms in 15 s, the default duration of a Lease. Except just after the start of the machine,
+/// it rarely sets the clock forward or back by a second or more. The limit is smaller than 5 s, the default time from
+/// the renew deadline (10 s), when a leader gives up, to the end of its Lease (15 s).
 pub const LARGEST_DRIFT: Duration = Duration::from_secs(2);
 
 /// A moment, with the times of the monotonic clock and of the wall clock.
@@ -393,7 +393,8 @@ mod tests {
         for (monotonic, wall, expected) in [
             (0, 0, Some(0)),
             (7_000, 7_000, Some(7_000)),
-            // The two times differ a little, because an NTP daemon adjusted the wall clock.
+            // The monotonic clock and the wall clock measured slightly different times, because an NTP daemon adjusted
+            // the wall clock.
             (7_000, 7_004, Some(7_004)),
             (7_000, 6_996, Some(7_000)),
             (7_000, 9_000, Some(9_000)),
@@ -491,7 +492,7 @@ mod tests {
         assert_eq!(multiplied(Duration::MAX, 1.0), Duration::MAX);
     }
 
-    /// This test relies on the fact that no unit test changes the speed of the process's clock.
+    /// This test relies on the fact that no unit test changes the speed of the program's clock.
     #[test]
     fn without_a_factor_the_program_s_time_is_the_machine_s() {
         let time = Duration::from_nanos(1_234_567_891);

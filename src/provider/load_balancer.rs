@@ -330,8 +330,8 @@ impl PlanOutcome {
         PlanOutcome::Refused { why, problems }
     }
 
-    /// Returns the changes that are made first, before the status of the Service is written. The changes that
-    /// [`leaves`](PlanOutcome::leaves) returns are made later.
+    /// Returns the changes that are made first, before the status of the Service is written. The changes that are made
+    /// last are not included, see [`leaves`](PlanOutcome::leaves).
     pub fn changes(&self) -> &[Box<dyn Change>] {
         match self {
             PlanOutcome::Change { changes, .. } => changes,
@@ -348,8 +348,8 @@ impl PlanOutcome {
         }
     }
 
-    /// Returns the changes that are made first, and removes them from the outcome. The changes that
-    /// [`leaves`](PlanOutcome::leaves) returns stay in the outcome.
+    /// Returns the changes that are made first, and removes them from the outcome. The changes that are made last stay
+    /// in the outcome, see [`leaves`](PlanOutcome::leaves).
     pub fn take_changes(&mut self) -> Vec<Box<dyn Change>> {
         match self {
             PlanOutcome::Change { changes, .. } => std::mem::take(changes),
