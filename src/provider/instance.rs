@@ -264,7 +264,8 @@ impl<'a> Servers<'a> {
         }
     }
 
-    /// Returns the error of an API that did not answer. `None` when both APIs answered.
+    /// Returns the error of the API of cloud servers or of the API of dedicated servers, when it did not answer. `None`
+    /// when both APIs answered.
     pub fn error(&self) -> Option<&'a ProviderError> {
         self.cloud.err().or(self.dedicated.err())
     }

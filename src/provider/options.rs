@@ -46,7 +46,8 @@ pub enum InternalIpFrom {
     /// The server's address in the private Network becomes the `InternalIP`, and no other address.
     #[default]
     Network,
-    /// The address in the kubelet's `--node-ip` becomes the `InternalIP`, even when the API does not list this address.
+    /// The address in the kubelet's `--node-ip` becomes the `InternalIP`, even when the cloud's API does not list this
+    /// address.
     Kubelet,
 }
 

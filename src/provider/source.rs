@@ -30,8 +30,8 @@ pub enum Source {
     Flag(String),
     /// The default of a setting that is unset. The text is the name of the setting.
     Default(String),
-    /// A field of the server in the API. `because` is the rule or setting that chose this field, or `None` when this
-    /// field is always used.
+    /// A field of the server in the cloud's API, e.g. `private_net.ip`. `because` is the rule or setting that chose
+    /// this field, or `None` when this field is always used.
     Server { field: &'static str, because: Option<String> },
     /// The object already has this value and keeps it.
     Kept,

@@ -285,7 +285,7 @@ pub(super) fn output(candidate: &Candidate) -> Result<Output, String> {
 }
 
 /// Parses a token. Every text of visible ASCII characters is accepted, because an HTTP header can contain it. Only the
-/// API knows whether the text is a valid token.
+/// cloud's API knows whether the text is a valid token.
 pub(super) fn token(candidate: &Candidate) -> Result<Option<SecretSource>, String> {
     secret(candidate, "token", Secret::check)
 }

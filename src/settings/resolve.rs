@@ -268,7 +268,7 @@ const LONGEST_LEASE: Duration = Duration::from_secs(i32::MAX as u64);
 
 /// Checks that the durations for leader election fit together. client-go, too, requires that the lease duration is
 /// longer than the renew deadline, and the renew deadline longer than 1.2 retry periods. The other rules ensure that a
-/// write ends before the Lease expires, and that the API accepts the lease duration.
+/// write ends before the Lease expires, and that the API server accepts the lease duration.
 fn leader_election_problems(settings: &Settings) -> Vec<Problem> {
     if !settings.leader_elect.value {
         return Vec::new();
