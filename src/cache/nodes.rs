@@ -32,7 +32,7 @@ const BY_NAME_PART: usize = 50;
 /// All nodes, sorted by name. Their age is the time since all nodes were last read, as complete objects or as a table.
 pub type ListedNodes = View<Vec<Arc<KubeNode>>>;
 
-/// The greatest ages that a caller of [`NodeCache::poll`] accepts.
+/// How old the nodes that [`NodeCache::poll`] returns may be. There is one limit for each kind of read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Poll {
     /// The longest time that may have passed since all nodes were last read, as complete objects or as a table with one
@@ -57,10 +57,13 @@ struct State {
     /// The times at which each node was read. The element at an index belongs to the node at the same index of `nodes`.
     notes: Vec<Note>,
     /// The moment when all nodes were last requested, as complete objects or as a table with one row for each node.
+    /// `None` when no nodes are cached.
     polled: Option<Instant>,
-    /// The moment when a table of nodes whose rows contain the nodes' metadata was last requested.
+    /// The moment when a table of nodes whose rows contain the nodes' metadata was last requested. `None` when no such
+    /// table was read for the cached nodes.
     shown: Option<Instant>,
-    /// The moment when the complete objects of all nodes were last requested by one list.
+    /// The moment when the complete objects of all nodes were last requested by one list. `None` when no nodes are
+    /// cached.
     listed: Option<Instant>,
     /// The moment when the last list of complete nodes was requested, if that list did not come from the API server's
     /// cache. `None` when it came from that cache.
@@ -99,8 +102,8 @@ impl NodeCache {
         NodeCache { kube, state: Mutex::default() }
     }
 
-    /// Returns the complete objects of all nodes, for commands that display them. No object was read longer ago than
-    /// `max_age`.
+    /// Returns the complete objects of all nodes. The last list of them was requested no longer ago than `max_age`.
+    /// With [`ReadFrom::Latest`], it was read from etcd and not from the API server's cache.
     pub fn whole(&self, max_age: Duration, from: ReadFrom) -> Result<ListedNodes, CacheError> {
         let mut state = turn(&self.state);
         // An answer from the API server's cache can show an old state even when the answer has just come. A caller that

@@ -22,8 +22,8 @@ use std::time::Duration;
 use ureq::unversioned::transport::Connector;
 
 /// How long a write may take, from the moment when the [`Gate`] allows the write until the last byte of the answer. The
-/// daemon's gate allows a write only if its Lease lasts longer than this time. The time is therefore the same for every
-/// write, except in tests.
+/// daemon's gate allows a write only if the daemon's Lease is valid for longer than this time. No write is therefore
+/// allowed to have a longer time limit.
 pub const WRITE_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// The settings from which a client is made.
@@ -272,12 +272,13 @@ impl Sessions {
     }
 }
 
-/// How long an idle connection is kept. Each connection that a controller should use again is used more often than
-/// that. The Kubernetes API and Hetzner's APIs close idle connections later.
+/// How long an idle connection is kept. A connection that a controller needs periodically is used more often than this,
+/// so it stays open. The Kubernetes API and Hetzner's APIs keep idle connections for longer than this time.
 const IDLE: Duration = Duration::from_secs(60);
 
 /// How many idle connections are kept at most. The number must not be smaller than the number of connections that are
-/// used at the same time. Otherwise a writer would have to connect again for each write.
+/// used at the same time. Otherwise some connections would be closed after each write, and the next write would have to
+/// connect again.
 const IDLE_AT_MOST: usize = 100;
 
 /// Makes ureq's agent for the API. `tls` are the current TLS settings.

@@ -1,6 +1,6 @@
 //! Limits the memory that all Services take. There is one limit for each namespace and one for all namespaces together.
-//! When a limit is exceeded, the youngest Services lose their large fields, and the older Services are kept with all
-//! fields.
+//! When a limit is exceeded, the youngest Services lose their large fields, which are the annotations, the source
+//! ranges and the ports. The older Services are kept with all fields.
 //!
 //! A list is read Service by Service. The large fields of a Service that is above a limit are dropped at once, so that
 //! the Services in memory never exceed the limits. Once a Service is above a limit, all younger Services are above the
@@ -128,8 +128,8 @@ impl ServiceBudget {
         if bytes <= ALWAYS_KEPT { None } else { self.cut(namespace, age) }
     }
 
-    /// Returns the limit that a Service of this age exceeds, because older Services take the memory. The size of the
-    /// Service does not count. Returns `None` when the Service exceeds no limit.
+    /// Returns the limit above which all Services of this age are, whatever their size, because older Services use up
+    /// the limit. Returns `None` when there is no such limit.
     pub(super) fn cut(&self, namespace: &str, age: &Age) -> Option<Above> {
         let is_cut = |share: &LimitShare| share.cut.as_ref().is_some_and(|cut| cut <= age);
         if self.namespaces.get(namespace).is_some_and(is_cut) {
@@ -194,7 +194,7 @@ mod tests {
     }
 
     /// Adds these Services to a budget in this order, and returns the Services that keep all their fields. Each Service
-    /// is given as its namespace, the second of its creation, and its size in bytes.
+    /// is given as its namespace, its creation time in seconds, and its size in bytes.
     fn kept(services: &[(String, usize, usize)]) -> Vec<(String, usize)> {
         let mut budget = ServiceBudget::default();
         let mut is_kept = vec![true; services.len()];

@@ -151,8 +151,9 @@ struct NextPage {
 const WHOLE: &str = "&resourceVersion=0";
 
 impl NextPage {
-    /// Makes the next request smaller after an answer that was too long. Requests pages instead of the whole list
-    /// first, and then fewer items on a page. Returns `false` when the page cannot become smaller.
+    /// Makes the next request smaller after an answer that was too long. A request for the whole list becomes a request
+    /// for its first page. A request for a page gets a smaller number of items. Returns `false` when the page cannot
+    /// become smaller.
     fn shrink(&mut self) -> bool {
         if self.place == WHOLE {
             self.place.clear();
@@ -394,11 +395,13 @@ impl KubeClient {
         })
     }
 
-    /// Reads a list page by page. `begin` makes an empty value, and `read_page` adds a page to this value. `print` is
-    /// the hash of an earlier answer. When the answer has the same hash, it is not parsed, `read_page` returns `None`,
-    /// and so does this function. When the `continue` token expires before the last page, the list is read again from
-    /// its beginning, but only a few times. A list from the API server's cache is requested in one answer. When that
-    /// answer is too long, the list is read in pages instead.
+    /// Reads a list page by page. `begin` makes an empty value, and `read_page` reads one page and adds it to this
+    /// value. `print` is the hash of an earlier answer. When the new answer has the same hash, it is not parsed, and
+    /// both `read_page` and this function return `None`.
+    ///
+    /// A list from the API server's cache is first requested in one answer. When that answer is too long, the list is
+    /// read in pages instead. When the `continue` token expires before the last page, the list is read again from its
+    /// beginning, but only a few times.
     pub(super) fn read_pages<T>(
         &self,
         list: ListOf,

@@ -125,7 +125,8 @@ impl PastEvent {
         (self.at(), version.unwrap_or_default())
     }
 
-    /// Returns when the event happened most recently.
+    /// Returns when the event happened most recently. For an event without this time, returns when the event was
+    /// created.
     pub fn at(&self) -> Option<Timestamp> {
         let last = self.last_timestamp.as_ref().and_then(|text| text.parse().ok());
         last.or(self.metadata.creation_timestamp)
@@ -174,8 +175,8 @@ pub(super) fn write(client: &KubeClient, event: &Event) -> Result<(), KubeError>
     let reason = event.reason.name();
     let namespace = namespace_of_events(&object.namespace);
     let kind = if event.is_warning() { "Warning" } else { "Normal" };
-    // The message can repeat text from outside, and people read it at a terminal. Secrets are therefore redacted, and
-    // control characters are escaped.
+    // The message can repeat text that another program has written, e.g. an error of an API, and people read the
+    // message at a terminal. Secrets are therefore redacted, and control characters are escaped.
     let message = http::without_known_secrets(message);
     let message = &*text::one_line(&message);
     let name = event_name(object, reason, message);

@@ -107,7 +107,7 @@ impl Lease {
     }
 
     /// Returns when the API of dedicated servers refused a login. The time is in an annotation that [`Lease::noting`]
-    /// writes.
+    /// writes. Returns `None` when the Lease has no such annotation.
     pub fn login_refused(&self) -> Option<Timestamp> {
         let annotations = self.metadata("annotations")?;
         annotations.get(LOGIN_REFUSED)?.as_str()?.parse().ok()
@@ -121,7 +121,8 @@ impl Lease {
     }
 
     /// Returns the first and the later UIDs of the Service `default/kubernetes` from the annotation that
-    /// [`Lease::noting_identities`] writes. The error says why the annotation is ignored.
+    /// [`Lease::noting_identities`] writes. Returns `None` when the Lease has no such annotation. The error says why
+    /// the annotation is ignored.
     pub fn identities(&self) -> Result<Option<Identities>, String> {
         let annotations = self.metadata("annotations");
         let Some(note) = annotations.and_then(|all| all.get(IDENTITY)) else {

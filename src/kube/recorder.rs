@@ -30,8 +30,8 @@ const PAUSE: Duration = Duration::from_secs(60);
 /// A test with a simulated clock checks the queue for new events at this interval.
 const LOOKS_FOR_EVENTS: Duration = Duration::from_millis(100);
 
-/// The longest real time for which events wait so that other writes come first. Real time is used because a simulated
-/// clock would not make the API server faster.
+/// How long, in real time, events are held back at most so that other writes come first. Real time is used because a
+/// simulated clock would not make the API server faster.
 const WAITS_FOR_WORK: Duration = Duration::from_secs(10);
 
 /// When more events than this wait, they are written at once, even if other writes should come first. At this number
@@ -68,12 +68,14 @@ struct Queue {
     warnings: usize,
     /// The namespace of the event that was written last.
     last_namespace: String,
-    /// How far the warnings are ahead of their rate of one in each [`ONE_WARNING_EACH`]. Each written warning moves
-    /// this moment later by that period. Warnings must wait while the moment is too far in the future, so that at most
-    /// [`BURST`] warnings are written at once. `None` means that no warning was written yet.
+    /// The moment until which the warnings written so far have used up the rate of one in each [`ONE_WARNING_EACH`].
+    /// Each further warning moves this moment later by that period. Warnings must wait while the moment is too far in
+    /// the future, so that at most [`BURST`] warnings are written at once. `None` means that no warning was written
+    /// yet.
     warned_until: Option<Instant>,
     paused_until: Option<Instant>,
-    /// No event is written before this moment, so that other writes come first.
+    /// No event is written before this moment, so that other writes come first. `None` means that events need not wait
+    /// for other writes.
     work_until: Option<Instant>,
     /// Whether an event is being written.
     is_busy: bool,
@@ -134,8 +136,8 @@ impl Recorder {
         done
     }
 
-    /// Runs `work` while another thread writes the events that `work` creates. Returns after `work` when these events
-    /// are written, or at the latest [`END_OF_COMMAND`] after `work`.
+    /// Runs `work` while another thread writes the events that `work` creates. After `work`, waits until these events
+    /// are written, but no longer than [`END_OF_COMMAND`].
     pub fn alongside<T>(&self, client: &KubeClient, work: impl FnOnce() -> T) -> T {
         let is_simulated = clock::is_simulated();
         lock(&self.queue).is_ending = is_simulated;
@@ -257,8 +259,9 @@ impl Queue {
             return NextEvent::At(until);
         }
         let ahead = ONE_WARNING_EACH * (BURST - 1);
-        // A warning may be written only if `warned_until` is at most `ahead` in the future. While the process is
-        // ending, warnings are written without this limit, because no more events are added then.
+        // The warnings written so far have used up their rate until the moment `warned_until`. Another warning may be
+        // written only if this moment is at most `ahead` in the future. While the process is ending, warnings are
+        // written without this limit, because no more events are added then.
         let warned_until = self.warned_until.map_or(now, |until| until.max(now));
         let may_warn = self.is_ending || warned_until <= now + ahead;
         let Some(place) = self.whose_turn(may_warn) else {

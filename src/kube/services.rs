@@ -53,12 +53,12 @@ pub struct KubeService {
     pub spec: ServiceSpec,
     #[serde(default)]
     pub status: ServiceStatus,
-    /// The reason why this program does not manage the Service. `None` means that it manages the Service.
-    /// [`ServiceScope`] decides this.
+    /// The reason why this program does not manage the Service, as [`ServiceScope`] has decided. `None` means that this
+    /// program manages the Service.
     #[serde(skip)]
     pub left_alone: Option<&'static str>,
     /// The limit on memory because of which the large fields of this Service were dropped. Older Services already take
-    /// all the memory that this limit allows.
+    /// all the memory that this limit allows. `None` means that nothing was dropped.
     #[serde(skip)]
     pub above: Option<Above>,
 }

@@ -136,7 +136,7 @@ fn workload((resource, item): &(&str, Value)) -> Workload {
 }
 
 /// Returns the port number that a probe uses. A probe can give the number itself, or the name of one of the container's
-/// ports.
+/// ports. Returns `None` when the container has no port of this name.
 fn number(container: &Value, port: &Value) -> Option<u64> {
     let name = match port {
         Value::Number(number) => return number.as_u64(),

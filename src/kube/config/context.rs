@@ -17,8 +17,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a credential plugin may run. During this time a thread may wait for the plugin. The limit is short enough
-/// that the daemon's health check does not count this thread as hanging.
+/// How long a credential plugin may run. A thread that needs credentials waits for the plugin. The limit is so short
+/// that the daemon's health check does not take the waiting thread for a hanging one.
 pub const EXEC_TIME_LIMIT: Duration = Duration::from_secs(30);
 
 /// What the command line and the environment say about the cluster.
@@ -256,7 +256,8 @@ fn identity(user: &KubeconfigEntry<User>) -> Result<Option<ClientIdentity>, Stri
     }
 }
 
-/// Returns the user's token. As in kubectl, a token in a file takes precedence over a token in the kubeconfig.
+/// Returns the user's token, or `None` when the user has no token. As in kubectl, a token in a file takes precedence
+/// over a token in the kubeconfig.
 fn token(user: &KubeconfigEntry<User>) -> Result<Option<Login>, String> {
     if let Some(path) = &user.fields.token_file {
         let file = user.path(path);

@@ -52,7 +52,7 @@ struct PluginCredentials {
     issued: http::Credentials,
     /// When the credentials are renewed. `None` means that they are renewed only after the API server has refused them.
     renew_at: Option<Timestamp>,
-    /// When the credentials expire. They are not sent after this time.
+    /// When the credentials expire. They are not sent after this time. `None` means never.
     end_at: Option<Timestamp>,
 }
 
@@ -260,7 +260,7 @@ const POLL: Duration = Duration::from_millis(5);
 /// The capacity of a pipe on Linux, in bytes. A buffer of this size takes the whole content of the pipe by one read.
 const PIPE_BYTES: usize = 64 << 10;
 
-/// A program, and how it is run.
+/// The program of a credential plugin, with its arguments and environment variables.
 #[derive(PartialEq, Eq)]
 pub(super) struct Program {
     /// The name that messages give the program, which is the `command` of the kubeconfig.
