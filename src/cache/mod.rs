@@ -409,8 +409,9 @@ impl Apis {
         self.cloud.instances.get_if(is_fresh, fetch).map_err(CacheError::Cloud)
     }
 
-    /// Returns all dedicated servers. The list was requested at `since` or later. When the API answers only a part of
-    /// the list, the function returns an error. The list is empty when there is no API of dedicated servers.
+    /// Returns all dedicated servers. The list is no older than [`Apis::dedicated_max_age`], and was requested at
+    /// `since` or later. When the API answers only a part of the list, the function returns an error. The list is empty
+    /// when there is no API of dedicated servers.
     pub fn dedicated(
         &self,
         since: Option<Instant>,

@@ -69,7 +69,8 @@ struct State {
     /// cache. `None` when it came from that cache.
     listed_latest: Option<Instant>,
     /// The moment of the last read of the table of nodes, if the API server did not answer with a table in the expected
-    /// form. Complete nodes are then listed instead. `None` after a table in the expected form.
+    /// form. For some minutes after this moment, polls list the complete nodes and do not request a table. `None` after
+    /// a table in the expected form.
     odd: Option<Instant>,
     /// The hashes of the last tables whose rows all agreed with the cached nodes. The first hash is of the table
     /// without metadata, the second of the table with metadata. A new table with the same hash shows no change.
@@ -84,8 +85,8 @@ struct State {
 struct Note {
     /// The moment before the call that read the node.
     asked: Instant,
-    /// The moment when the answer to the first read of this node came. A node with the same name but another UID is
-    /// another node.
+    /// The moment when the answer to the first read of this node came. When another node with the same name (and
+    /// another UID) replaces the node, the moment of that node's first read is stored instead.
     first_seen: Instant,
 }
 

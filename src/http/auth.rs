@@ -23,7 +23,8 @@ pub trait Issuer: Send + Sync {
     /// Returns the current credentials. The error is a message for the user, and the call is then not sent.
     fn current(&self) -> Result<Credentials, String>;
 
-    /// Tells the issuer that the API has refused the credentials with this sequence number.
+    /// Tells the issuer that the API has refused the credentials with this sequence number. By default, this does
+    /// nothing.
     fn refused(&self, _number: u64) {}
 }
 
@@ -89,7 +90,8 @@ pub struct SecretSource {
     /// The file with the secret. It is small, and is read before every call, so that a new secret is used from the next
     /// call on. `None` means that the secret does not come from a file.
     file: Option<PathBuf>,
-    /// The secret. When the secret is in a file, this is the content after the last successful read.
+    /// The secret, or `None` when there is none yet. When the secret is in a file, this is the content after the last
+    /// successful read.
     last: Arc<Mutex<Option<Secret>>>,
 }
 

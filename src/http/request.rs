@@ -54,9 +54,9 @@ pub struct HttpSettings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
     All,
-    /// Reads are tried again, but not after a 429. The caller keeps account of the API's rate limit, and must know of
-    /// every 429 before the next request is sent. With `All`, a read is also tried again after a 429 with a short
-    /// `Retry-After`.
+    /// Reads are tried again, but not after a 429. This is for callers that keep account of the API's rate limit,
+    /// because they must know of every 429 before the next request is sent. With `All`, a read is also tried again
+    /// after a 429 with a short `Retry-After`.
     NotRateLimited,
     /// No read is tried again, because the API allows only few calls.
     Never,

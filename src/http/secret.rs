@@ -99,10 +99,9 @@ pub(super) fn remember(secrets: &[Secret]) {
     }
 }
 
-/// Returns the text without the secrets that this process has sent to an API. The text is about to be printed, logged
-/// or written into an event.
-///
-/// The answer of an API can repeat what was sent to the API, in any field of any object.
+/// Returns the text without the secrets that this process has sent to an API. All text that is printed, logged or
+/// written into an event goes through this function. The text can contain the answer of an API, and an answer can
+/// repeat what was sent to the API, in any field of any object.
 pub fn without_known_secrets(text: &str) -> Cow<'_, str> {
     redacted(text, &lock(&KNOWN))
 }

@@ -158,7 +158,7 @@ impl Connect {
 struct Socket {
     stream: TcpStream,
     buffers: LazyBuffers,
-    /// Whether bytes were sent after the last bytes were received.
+    /// Whether bytes were sent, and no bytes were received since then.
     is_unanswered: bool,
     /// The kind of the first error of this socket. All later steps fail with the same kind of error; see
     /// [`Socket::step`].
@@ -340,7 +340,8 @@ fn in_ureq_terms(error: io::Error, during: Timeout) -> ureq::Error {
     }
 }
 
-/// Returns the moment when a step of ureq must end. The moment is never later than the deadline of this thread.
+/// Returns the moment when a step of ureq (sending or receiving) must end. The moment is never later than the deadline
+/// of this thread.
 fn end_of(timeout: NextTimeout) -> Instant {
     let now = clock::now();
     // This moment is used when ureq has set no time-out. ureq's value for "no time-out" is too long to be added to an

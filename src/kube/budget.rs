@@ -49,7 +49,7 @@ struct LimitShare {
     kept: BTreeMap<Age, CountedService>,
     bytes: usize,
     /// The creation time and UID of the oldest Service that is above the limit. All younger Services are above the
-    /// limit too.
+    /// limit too. `None` means that no Service is above the limit.
     cut: Option<Age>,
 }
 
@@ -128,8 +128,8 @@ impl ServiceBudget {
         if bytes <= ALWAYS_KEPT { None } else { self.cut(namespace, age) }
     }
 
-    /// Returns the limit above which all Services of this age are, whatever their size, because older Services use up
-    /// the limit. Returns `None` when there is no such limit.
+    /// Returns the limit that older Services have used up, so that a large Service of this age loses its large fields.
+    /// Returns `None` when neither limit is used up.
     pub(super) fn cut(&self, namespace: &str, age: &Age) -> Option<Above> {
         let is_cut = |share: &LimitShare| share.cut.as_ref().is_some_and(|cut| cut <= age);
         if self.namespaces.get(namespace).is_some_and(is_cut) {

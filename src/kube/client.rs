@@ -282,7 +282,7 @@ impl KubeClient {
         Ok(answer["status"]["allowed"] == true)
     }
 
-    /// Returns an object with all its fields. The object must exist and must have the field `field`.
+    /// Returns an object with all its fields. Returns an error when the object does not exist or has no field `field`.
     pub(super) fn document(&self, path: &str, field: &str) -> Result<Value, KubeError> {
         let document: Value = self.get(path)?;
         if document[field].is_null() {

@@ -31,8 +31,8 @@ const BYTES_OF_OBJECT: usize = 256 << 10;
 /// provider's domain and the provider does not know its name. Messages show the names and not the values.
 const UNKNOWN_AT_MOST: usize = 10;
 
-/// The largest size of a Service's annotations, keys and values together, in bytes. The largest load balancer takes 30
-/// ports, and ten annotations for each of them have 22 kB.
+/// The largest size of a Service's annotations, keys and values together, in bytes. This is enough, because the largest
+/// load balancer takes 30 ports, and ten annotations for each of them have 22 kB.
 const BYTES_AT_MOST: usize = 32 << 10;
 
 /// How many annotations of a Service are read at most.

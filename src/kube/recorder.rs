@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 /// How many warnings may be written at once, before the rate is limited to one in each [`ONE_WARNING_EACH`].
 const BURST: u32 = 50;
 
-/// After the burst, one warning may be written in each period of this length.
+/// After [`BURST`] warnings at once, one warning may be written in each period of this length.
 const ONE_WARNING_EACH: Duration = Duration::from_secs(1);
 
 /// When the API server did not answer the write of an event in time, no event is written for this long.
@@ -34,8 +34,8 @@ const LOOKS_FOR_EVENTS: Duration = Duration::from_millis(100);
 /// simulated clock would not make the API server faster.
 const WAITS_FOR_WORK: Duration = Duration::from_secs(10);
 
-/// When more events than this wait, they are written at once, even if other writes should come first. At this number
-/// the queue is only a quarter full, so no event has to be dropped.
+/// When more events than this wait, events are written even while other writes should come first. At this number the
+/// queue is only a quarter full, so no event has to be dropped.
 const WAIT_FOR_WORK_AT_MOST: usize = OTHERS_AT_MOST / 4;
 
 /// The greatest number of warnings that wait in the queue. Each warning has at most 5 kB, so all of them have at most 1
@@ -333,7 +333,8 @@ impl Queue {
     }
 }
 
-/// When a problem lasts, it is reported again after this time. The time is real time, because people read the events.
+/// When a problem lasts, it is reported again after this time. The time is real time even when a test accelerates the
+/// clock, because people read the events.
 const REPEAT_AFTER: Duration = Duration::from_secs(600);
 
 /// How many findings (successes and problems) are remembered for all objects together. A finding takes about 50 bytes,
@@ -663,8 +664,8 @@ mod tests {
             let is_due = reported.is_due(web.seen_by(A), reason, "m", now);
             assert_eq!(is_due, expected, "{reason:?}");
         }
-        // The problem was reported by controller `A`. It does not end when controller `b` reports that the object has
-        // recovered.
+        // The problem was reported by controller `A`. The problem does not end when controller `b` reports that the
+        // object has recovered.
         assert!(!reported.recovered(web.seen_by("b")));
         assert!(reported.recovered(web.seen_by(A)));
         assert!(!reported.recovered(web.seen_by(A)));

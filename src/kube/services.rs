@@ -58,7 +58,7 @@ pub struct KubeService {
     #[serde(skip)]
     pub left_alone: Option<&'static str>,
     /// The limit on memory because of which the large fields of this Service were dropped. Older Services already take
-    /// all the memory that this limit allows. `None` means that nothing was dropped.
+    /// all the memory that this limit allows. `None` means that no limit was exceeded.
     #[serde(skip)]
     pub above: Option<Above>,
 }
@@ -440,7 +440,7 @@ impl<'de> Visitor<'de> for ServiceItems<'_, '_> {
 
 /// Checks Services from manifests, which are not in a cluster, against the memory limits for all Services. Marks each
 /// Service whose large fields would be dropped when it is read from a cluster. Manifests contain no creation times, so
-/// a Service that stands earlier counts as older.
+/// a Service counts as older than the Services that follow it in the manifests.
 pub fn limit_manifests<'a>(services: impl Iterator<Item = &'a mut KubeService>) {
     let mut all: Vec<&mut KubeService> = services.collect();
     let mut budget = ServiceBudget::default();

@@ -188,8 +188,8 @@ impl<T> KubeconfigEntry<T> {
         )
     }
 
-    /// Returns the file to which the value of a field points. Such a path is relative to the kubeconfig
-    /// that contains the field.
+    /// Returns the path of the file that the value of a field names. A relative path begins at the folder of the
+    /// kubeconfig that contains the field.
     pub(super) fn path(&self, text: &str) -> PathBuf {
         self.file.parent().unwrap_or(Path::new("")).join(text)
     }

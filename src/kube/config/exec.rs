@@ -407,8 +407,8 @@ fn check_interactive(mode: Option<&str>, version: &str) -> Result<(), String> {
     }
 }
 
-/// Returns the path of a program. A name without a slash is searched for in `$PATH`. Any other text is a path, which is
-/// relative to the kubeconfig.
+/// Returns the path of a program. A name without a slash is searched for in `$PATH`. Any other text is a path. If it is
+/// relative, it begins at the folder of the kubeconfig.
 fn find(user: &KubeconfigEntry<User>, command: &str) -> Result<PathBuf, String> {
     let name = shown(command);
     if command.contains('/') {
