@@ -350,8 +350,9 @@ impl Apis {
             .collect()
     }
 
-    /// Returns how many calls a list of all servers takes. The first page of a list with several pages is read twice,
-    /// because servers can move to this page while the other pages are read.
+    /// Returns how many calls a list of all servers takes, which is one more than its number of pages if there are
+    /// several. The first page is then read twice: at the beginning to learn the number of pages, and again at the end.
+    /// Servers of the second page can have moved to it in the meantime, because other servers were deleted.
     fn list_calls(&self) -> u32 {
         let pages = self.server_pages();
         pages + u32::from(pages > 1)
@@ -455,10 +456,9 @@ impl Apis {
         self.dedicated.fails.load(Ordering::Relaxed)
     }
 
-    /// Returns the servers of the cloud's API and of the API of dedicated servers. `known` is an earlier result of this
-    /// function, with a list or an error for each API. An API is called only if `known` has no result for it, or has a
-    /// list that does not satisfy `needs`. An API whose result is an error is not called again. The function returns an
-    /// error when no API answers.
+    /// Returns the servers of two APIs, which are the cloud's API and the API of dedicated servers. `known` is an
+    /// earlier result of this function, or `None`. When `known` contains the error of an API, or a list that satisfies
+    /// `needs`, this API is not called again. The function returns an error when no API answers.
     pub fn servers(
         &self,
         known: Option<AllServers>,

@@ -23,7 +23,8 @@ const OF_NAMESPACE: usize = 4 << 20;
 /// manifest.
 const IN_TOTAL: usize = 8 << 20;
 
-/// The limit that was exceeded when a Service lost its large fields.
+/// The limit on memory that was exceeded, so that a Service lost its large fields (annotations, source ranges and
+/// ports).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Above {
     Namespace,
@@ -33,9 +34,9 @@ pub enum Above {
 /// The creation time and the UID of a Service. The older of two Services has the smaller value.
 pub(super) type Age = (Option<Timestamp>, String);
 
-/// Decides which Services keep their large fields in memory, so that all Services together take limited memory. The
-/// budget counts the Services while a list is read. When a single Service is read later by its name, the budget of the
-/// last list decides whether this Service keeps its large fields.
+/// Decides which Services keep their large fields (annotations, source ranges and ports) in memory, so that all
+/// Services together take limited memory. The budget counts the Services while a list is read. When a single Service is
+/// read later by its name, the budget of the last list decides whether this Service keeps its large fields.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ServiceBudget {
     namespaces: HashMap<String, LimitShare>,
@@ -77,8 +78,9 @@ impl Above {
 }
 
 impl ServiceBudget {
-    /// Adds a Service of this size, which has the index `place` in the list. Returns the indexes of all Services that
-    /// must now lose their large fields, because a limit is exceeded. The added Service itself can be among them.
+    /// Adds a Service of this size, which has the index `place` in the list. When a limit is now exceeded, returns the
+    /// indexes of all Services that must lose their annotations and other large fields. The added Service itself can be
+    /// among them.
     pub(super) fn add(
         &mut self,
         namespace: &str,
@@ -122,8 +124,9 @@ impl ServiceBudget {
         }
     }
 
-    /// Returns the limit because of which a Service of this age and size must lose its large fields. Returns `None`
-    /// when the Service keeps all its fields. The result depends on how much memory the Services of the last list take.
+    /// Returns the limit because of which a Service of this age and size must lose its annotations and other large
+    /// fields. Returns `None` when the Service keeps all its fields. The result depends on how much memory the Services
+    /// of the last list take.
     pub(super) fn is_above(&self, namespace: &str, age: &Age, bytes: usize) -> Option<Above> {
         if bytes <= ALWAYS_KEPT { None } else { self.cut(namespace, age) }
     }

@@ -116,7 +116,7 @@ pub struct KubeClient {
     /// Decides which Services this program manages.
     pub scope: ServiceScope,
     /// Which memory limits the last list of Services has exceeded. This decides whether a Service that is read later by
-    /// its name keeps its large fields.
+    /// its name keeps its annotations and other large fields.
     pub(super) budget: Mutex<ServiceBudget>,
     /// The kinds of lists that were too long for one answer, each with the number of items that is requested on a page.
     large_lists: Mutex<BTreeMap<String, u32>>,
@@ -493,9 +493,9 @@ impl KubeClient {
         Print(begin.map(|begin| self.hasher.hash_one(&body[begin..])))
     }
 
-    /// Reads one page. `token` is called with the parsed answer. It returns the token of the next page, or an error
-    /// that says why the answer is not a page. It returns `None` when the answer was read as `null`, which usually
-    /// means that the answer equals an earlier one.
+    /// Reads one page. `token` is a function that gets the parsed answer and returns the token of the next page, or an
+    /// error that says why the answer is not a page. The function returns `None` when the answer was read as `null`,
+    /// which usually means that the answer equals an earlier one.
     pub(super) fn page<P: http::Parse>(
         &self,
         path: &str,

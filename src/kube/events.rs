@@ -1,5 +1,5 @@
-//! Events, which `kubectl describe` shows. They report what this program did. An event can be lost, and the number of
-//! events is limited.
+//! Events, which `kubectl describe` shows. They report what this program did. An event can be lost, e.g. when too many
+//! events wait to be written.
 //!
 //! A process that restarts does not know which events were written before. The name of an event is therefore made from
 //! the name and UID of its object, from its reason, and from its message. When an event of this name exists, its count
@@ -134,8 +134,8 @@ impl PastEvent {
 }
 
 impl KubeClient {
-    /// Returns the events that these components wrote about one Service, or about all Services. Only commands of a user
-    /// make this call, because the daemon's role does not allow it.
+    /// Returns the events that these components wrote about one Service, or about all Services. This call is made only
+    /// in commands that a user runs, because the daemon's role does not allow it.
     pub fn service_events(
         &self,
         one: Option<&ObjectReference>,

@@ -51,7 +51,7 @@ const CONSIDERED_AT_MOST: usize = 256;
 /// The shortest real time between two log lines about dropped events.
 const DROPS_LOGGED_EACH: Duration = Duration::from_secs(600);
 
-/// How long, in real time, a command of a user waits at its end until its events are written.
+/// How long, in real time, a command that a user runs waits at its end until its events are written.
 const END_OF_COMMAND: Duration = Duration::from_secs(10);
 
 /// The queue of the events that wait to be written, and the record of the successes and problems that were reported.

@@ -216,8 +216,8 @@ impl KubeService {
         self.has_our_finalizer() && !self.wants_load_balancer()
     }
 
-    /// Drops the large fields of this Service when `budget` says that all Services together take too much memory. The
-    /// most recent list of Services has determined `budget`.
+    /// Drops the annotations and other large fields of this Service when `budget` says that all Services together take
+    /// too much memory. `budget` comes from the most recent list of Services.
     fn limit(&mut self, budget: &ServiceBudget) {
         let above = budget.is_above(&self.metadata.namespace, &self.age(), self.bytes());
         if above.is_some() {
@@ -341,8 +341,8 @@ impl Collected<'_> {
         }
     }
 
-    /// Returns the Services of the finished list, and a budget. The budget decides later, when a single Service is read
-    /// by its name, whether that Service keeps its large fields.
+    /// Returns the Services of the finished list, and a budget. When a single Service is later read by its name, the
+    /// budget decides whether that Service keeps its annotations and other large fields.
     fn end(mut self) -> (Vec<Arc<KubeService>>, ServiceBudget) {
         for place in 0..self.services.len() {
             let service = &self.services[place];

@@ -1,5 +1,5 @@
-//! Reads Deployments and DaemonSets. The command `doctor` checks the workloads in the namespace of our daemon. A
-//! command of a user reads the flags and variables of the daemon's container, and then uses the same settings as the
+//! Reads Deployments and DaemonSets. The command `doctor` checks the workloads in the namespace of our daemon. Commands
+//! that a user runs read the flags and variables of the daemon's container, and then use the same settings as the
 //! daemon.
 
 use super::client::{KubeClient, folder, percent_encoded};

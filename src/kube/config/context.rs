@@ -81,7 +81,7 @@ impl Access {
     }
 }
 
-/// The name of a cluster's extension with data for credential plugins.
+/// The name of the extension, in a `cluster` of a kubeconfig, that contains data for credential plugins.
 const EXEC_EXTENSION: &str = "client.authentication.k8s.io/exec";
 
 /// Reads the kubeconfig and returns how the cluster of the chosen context is reached. `paths` are the files of the
@@ -211,7 +211,8 @@ fn exec_extension(cluster: &KubeconfigEntry<KubeconfigCluster>) -> Result<Option
 
 /// Returns the credentials that every call sends. As in kubectl, only one kind of credentials is used. A token or a
 /// user name with a password is preferred. If there is none, a client certificate is preferred to a plugin. For a
-/// client certificate the result is `None`, because the certificate is a part of the TLS settings.
+/// client certificate the result is `None`, because the certificate is a part of the TLS settings. The result is also
+/// `None` when the user has no credentials.
 fn login(
     user: &KubeconfigEntry<User>,
     cluster: &KubeconfigEntry<KubeconfigCluster>,
