@@ -358,21 +358,21 @@ impl Apis {
         pages + u32::from(pages > 1)
     }
 
-    /// Returns the period of the background refresh of the list of all servers. The result is `period`, or a longer
-    /// time if the list takes so many calls that `period` would use up too much of the API's rate limit.
+    /// Returns the period of the background refresh of the list of all servers. This is `period`, or a longer time when
+    /// the list takes so many calls that the refreshes would use up too much of the API's rate limit.
     pub fn refresh_period(&self, period: Duration) -> Duration {
         period.max(SERVERS_CALL.saturating_mul(self.list_calls()))
     }
 
-    /// Returns the period of the background refresh of all load balancers. The result is `period`, or a longer time if
-    /// a refresh takes so many calls that `period` would use up too much of the API's rate limit.
+    /// Returns the period of the background refresh of all load balancers. This is `period`, or a longer time when a
+    /// refresh takes so many calls that the refreshes would use up too much of the API's rate limit.
     pub fn resync_period(&self, period: Duration) -> Duration {
         let calls = self.cloud.load_balancers.last().map_or(1, |view| view.value.calls());
         period.max(BALANCERS_CALL.saturating_mul(calls))
     }
 
-    /// Returns the period at which the servers of not-ready nodes are read. The result is `period`, or a longer time if
-    /// the list of all servers has so many pages that `period` would use up too much of the API's rate limit.
+    /// Returns the period at which the servers of not-ready nodes are read. This is `period`, or a longer time when the
+    /// list of all servers has so many pages that these reads would use up too much of the API's rate limit.
     pub fn look_period(&self, period: Duration) -> Duration {
         period.max(LOOK_CALL * self.server_pages())
     }

@@ -1,5 +1,5 @@
-//! The lists of servers of the cloud's API and of the API of dedicated servers, and the check whether these lists are
-//! new enough for a controller to decide from them what to change.
+//! The lists of servers of the cloud's API and of the API of dedicated servers. Before a controller decides from such
+//! lists what to change, it checks here whether the lists are new enough.
 
 use super::cached::{CacheError, View};
 use crate::provider::{self, Instance, InstanceId, Servers};

@@ -174,8 +174,8 @@ pub(super) fn wait_after(
 }
 
 /// Whether another try of a failed read may help. A call that timed out is not tried again, because it has taken long
-/// enough. A call that the API refused would be refused again. A 429 is tried again only after the time in the answer's
-/// `Retry-After`, because a try that is too early uses up the small rate limit.
+/// enough. A call that the API refused would be refused again. After a 429, the read is tried again only if the answer
+/// has a `Retry-After`. Without this time, the next try could be too early, and would use up the small rate limit.
 fn may_succeed_later(retry: Retry, error: &HttpError) -> bool {
     let head = error.head.as_ref();
     match (&error.kind, error.status()) {

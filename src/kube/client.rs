@@ -52,11 +52,11 @@ pub(super) const PARTIAL: &str = "PartialObjectMetadataList";
 pub(super) const MERGE_PATCH: &str = "application/merge-patch+json";
 const STRATEGIC_MERGE_PATCH: &str = "application/strategic-merge-patch+json";
 
-/// The method of [`Gate`] that is asked before every write, except writes at the end of the process. A gate allows the
-/// write only while this process may write, for example while it holds the Lease.
+/// The method of [`Gate`] that is asked before every write, except before an event or the release of the Lease. A gate
+/// allows the write only while this process may write, for example while it holds the Lease.
 pub(super) const PASS: http::Pass = <dyn Gate>::pass;
-/// The method of [`Gate`] that must allow a write at the end of the process, which is an event or the release of the
-/// Lease. A gate allows such a write even when the process is already ending.
+/// The method of [`Gate`] that is asked before an event is written or the Lease is released. A gate allows such a write
+/// even when the process is already ending.
 pub(super) const PASS_AT_END: http::Pass = <dyn Gate>::pass_at_end;
 
 /// The call that asks the API server whether our user has a right. Commands that must not write have a [`Gate`] that
@@ -470,8 +470,8 @@ impl KubeClient {
                 if is_first {
                     *print = answered.get();
                 }
-                // When all pages together are shorter than half of the limit for one answer, the next read requests the
-                // whole list in one answer again.
+                // All pages together are shorter than half of the limit for one answer. The next read therefore
+                // requests the whole list in one answer again.
                 if large.is_some() && bytes < body_limit(kind) / 2 {
                     lock(&self.large_lists).remove(kind);
                 }

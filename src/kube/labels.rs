@@ -2,8 +2,9 @@
 //! its value.
 //!
 //! Thousands of objects have the same few labels and node annotations, so their texts are interned. A Service has up to
-//! 256 kB of annotations, which differ from Service to Service. Only the annotations that the provider reads are
-//! stored, up to a limit, and a few names of annotations that the provider does not know.
+//! 256 kB of annotations, which differ from Service to Service. Of these, only the annotations that the provider (the
+//! code for Hetzner) reads are stored, up to a limit. If an annotation is in the provider's domain but the provider
+//! does not know it, its name is stored for messages.
 
 pub use crate::provider::NodeLabels as Labels;
 use crate::provider::{

@@ -14,9 +14,9 @@ use std::fmt;
 
 const API_VERSION: &str = "coordination.k8s.io/v1";
 
-/// The annotation with the time, in RFC 3339, when the API of dedicated servers refused a login. The next leader reads
-/// it and does not log in until enough time has passed since then, because repeated wrong logins make Hetzner block the
-/// IP address.
+/// The annotation with the time, in RFC 3339, at which the API of dedicated servers refused a login. The next leader
+/// reads this time, and does not log in until enough time has passed since then. Repeated wrong logins would make
+/// Hetzner block the IP address.
 const LOGIN_REFUSED: &str = "ccm-from-scratch/robot-login-refused";
 
 /// The annotation that stores the identity of the cluster. Its JSON value contains the first and later UIDs of the
@@ -27,7 +27,7 @@ const IDENTITY: &str = "ccm-from-scratch/identity";
 /// `default/kubernetes` and ten later ones need about half of this.
 const IDENTITY_BYTES: usize = 1024;
 
-/// How many former UIDs of the Service `default/kubernetes` are remembered.
+/// How many UIDs of the Service `default/kubernetes` are remembered besides the first one.
 const FORMER_AT_MOST: usize = 10;
 
 /// The length of the longest UID that is accepted, in characters. The UID that identifies the cluster is also stored as

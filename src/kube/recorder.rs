@@ -66,7 +66,8 @@ pub struct Recorder {
 struct Queue {
     waiting: VecDeque<Event>,
     warnings: usize,
-    /// The namespace of the event that was written last.
+    /// The namespace of the event that was written last. The next event is one of another namespace, if such an event
+    /// waits.
     last_namespace: String,
     /// The moment until which the warnings written so far have used up the rate of one in each [`ONE_WARNING_EACH`].
     /// Each further warning moves this moment later by that period. Warnings must wait while the moment is too far in
@@ -281,9 +282,9 @@ impl Queue {
         NextEvent::Event(event)
     }
 
-    /// Returns the index of the next event to write. An event is considered only if no earlier event about the same
-    /// object waits, and only if it is no warning or `may_warn` is set. The oldest such event of another namespace than
-    /// the last written event is chosen. If there is none, the oldest such event is chosen.
+    /// Returns the index of the next event to write. The events of one object are written in their order, so only the
+    /// oldest waiting event of each object can be chosen. A warning can be chosen only if `may_warn` is set. Events of
+    /// another namespace than that of the last written event are preferred. Among several events, the oldest is chosen.
     fn whose_turn(&self, may_warn: bool) -> Option<usize> {
         let mut first = None;
         let mut seen = HashSet::new();

@@ -29,8 +29,8 @@ pub const LOAD_BALANCER_FINALIZER: &str = "service.kubernetes.io/load-balancer-c
 /// The `kind` of a Service in references to objects.
 pub const SERVICE: &str = "Service";
 
-/// How many ports of a Service are read at most. The limit is far above the 30 ports of the largest load balancer,
-/// because a Service can also have ports with protocols that load balancers do not support.
+/// How many ports of a Service are read at most. The largest load balancer has only 30 ports, but a Service can have
+/// further ports, with protocols that load balancers do not support.
 const PORTS_AT_MOST: usize = 250;
 
 /// How many source ranges of a Service are read at most. The ranges are used only in a message to the user, so no more
@@ -168,15 +168,16 @@ impl KubeService {
         self.metadata.annotations.select(scope.annotations);
         let labels = std::mem::take(&mut self.metadata.labels);
         self.left_alone = scope.left_alone(&self.spec.load_balancer_class, &labels);
-        // This program does not manage the Service and has no load balancer of the Service to delete, because the
-        // Service does not have our finalizer. The annotations are then not needed.
+        // This program does not manage the Service. The Service does not have our finalizer, so it has no load balancer
+        // that this program must delete. The annotations are then not needed.
         if self.left_alone.is_some() && !self.has_our_finalizer() {
             self.metadata.annotations = Annotations::default();
         }
     }
 
-    /// Returns a message for the user when parts of the Service were dropped: it has too many ports or too large
-    /// annotations, or all Services together take too much memory. No load balancer can be made from such a Service.
+    /// Returns a message for the user when parts of the Service were dropped. The reason is that the Service has too
+    /// many ports or too large annotations, or that all Services together take too much memory. No load balancer can be
+    /// made from such a Service.
     pub fn too_large(&self) -> Option<String> {
         let many_ports = self.spec.ports.too_many("ports");
         let too_large = many_ports.or_else(|| self.metadata.annotations.too_large());
