@@ -153,9 +153,10 @@ fn written(text: &str, secret: &str) -> Option<usize> {
     Some(text.len() - rest.len())
 }
 
-/// Returns the first character of a text after unescaping, and the number of bytes that express it in the text. `plain`
-/// is the first character without unescaping. A `k` can be written as `k`, `%6b`, `\u006b` or `\x6b`, and a quote as
-/// `\"`. In a JSON text inside another JSON text, escapes have more backslashes.
+/// Returns the first unit of a text, which is one character, or an escape that stands for one character. Returns this
+/// character, and the number of bytes of the unit. `plain` is the first character of the text without unescaping. A `k`
+/// can be written as `k`, `%6b`, `\u006b` or `\x6b`, and a quote as `\"`. In a JSON text inside another JSON text,
+/// escapes have more backslashes.
 fn unit(text: &str, plain: char) -> (char, usize) {
     let row = text.bytes().take(BACKSLASHES_AT_MOST).take_while(|byte| *byte == b'\\').count();
     let after = &text[row..];

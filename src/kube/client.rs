@@ -100,8 +100,8 @@ pub enum ReadFrom {
     Latest,
 }
 
-/// A hash of the items of a list. An equal hash means that the list is unchanged. `None` means that no hash was
-/// computed, e.g. because the list had several pages.
+/// The fingerprint of a list, which is a hash of its items. An equal hash means that the list is unchanged. `None`
+/// means that no hash was computed, e.g. because the list had several pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Print(Option<u64>);
 

@@ -30,12 +30,12 @@ const PAUSE: Duration = Duration::from_secs(60);
 /// A test with a simulated clock checks the queue for new events at this interval.
 const LOOKS_FOR_EVENTS: Duration = Duration::from_millis(100);
 
-/// How long, in real time, events are held back at most so that other writes come first. Real time is used because a
-/// simulated clock would not make the API server faster.
+/// How long, in real time, events are held back at most so that the writes of a `work` come first (see
+/// [`Recorder::first`]). Real time is used because a simulated clock would not make the API server faster.
 const WAITS_FOR_WORK: Duration = Duration::from_secs(10);
 
-/// When more events than this wait, events are written even while other writes should come first. At this number the
-/// queue is only a quarter full, so no event has to be dropped.
+/// When more events than this wait, events are written even while the writes of a `work` should come first (see
+/// [`Recorder::first`]). At this number the queue is only a quarter full, so no event has to be dropped.
 const WAIT_FOR_WORK_AT_MOST: usize = OTHERS_AT_MOST / 4;
 
 /// The greatest number of warnings that wait in the queue. Each warning has at most 5 kB, so all of them have at most 1
@@ -75,8 +75,8 @@ struct Queue {
     /// yet.
     warned_until: Option<Instant>,
     paused_until: Option<Instant>,
-    /// No event is written before this moment, so that other writes come first. `None` means that events need not wait
-    /// for other writes.
+    /// No event is written before this moment, so that the writes of a `work` come first (see [`Recorder::first`]).
+    /// `None` means that events need not wait for other writes.
     work_until: Option<Instant>,
     /// Whether an event is being written.
     is_busy: bool,
@@ -366,9 +366,9 @@ struct Entry {
 }
 
 impl Reported {
-    /// Called with each success or failure of an object. A success deletes the remembered failures of the object, and a
-    /// failure deletes its remembered successes. The first failure after a success is therefore always reported, and
-    /// the first success after a failure, too.
+    /// Called with each success or failure of an object, because its state can have turned. A success deletes the
+    /// remembered failures of the object, and a failure deletes its remembered successes. The first failure after a
+    /// success is therefore always reported, and the first success after a failure, too.
     pub fn turn(&mut self, of: Subject, reason: Reason) {
         if reason.is_success() {
             self.forget(of, Reason::is_failure);
