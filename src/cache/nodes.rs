@@ -120,8 +120,8 @@ impl NodeCache {
     }
 
     /// Returns all nodes. Reads a table with one row for each node, and then the complete objects of the nodes that
-    /// have changed. All answers come from the API server's cache and can be a moment old. This is safe, because a
-    /// write based on an old node fails: each write carries the `resourceVersion` of its object.
+    /// have changed. Tables and lists come from the API server's cache and can be a moment old. This is safe, because
+    /// each write carries the `resourceVersion` of its object, and a write that is based on an old node fails.
     pub fn poll(&self, poll: Poll) -> Result<ListedNodes, CacheError> {
         let mut state = turn(&self.state);
         let wants_metadata = poll

@@ -528,8 +528,8 @@ fn accepted(kind: &str) -> String {
     }
 }
 
-/// Returns how many bytes of a list of this kind are read at most. A list of metadata has the limit for Services,
-/// because only Services are read in this form.
+/// Returns how many bytes of a list of this kind are read at most. Only Services are listed as metadata alone, so a
+/// list of metadata has the same limit as a list of Services.
 fn body_limit(kind: &str) -> u64 {
     match kind {
         SERVICE_LIST | PARTIAL => SERVICES_LIMIT_BYTES,

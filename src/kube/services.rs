@@ -440,8 +440,8 @@ impl<'de> Visitor<'de> for ServiceItems<'_, '_> {
 }
 
 /// Checks Services from manifests, which are not in a cluster, against the memory limits for all Services. Marks each
-/// Service whose large fields would be dropped when it is read from a cluster. Manifests contain no creation times, so
-/// a Service counts as older than the Services that follow it in the manifests.
+/// Service whose large fields (annotations, source ranges and ports) would be dropped when it is read from a cluster.
+/// Manifests contain no creation times, so a Service counts as older than the Services that follow it in the manifests.
 pub fn limit_manifests<'a>(services: impl Iterator<Item = &'a mut KubeService>) {
     let mut all: Vec<&mut KubeService> = services.collect();
     let mut budget = ServiceBudget::default();
