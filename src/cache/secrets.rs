@@ -32,7 +32,7 @@ struct KnownSecrets {
     others: BTreeMap<Name, CheckedSecret>,
 }
 
-/// The moment when a Secret was last checked, and its content.
+/// The moment when a Secret was last checked for changes, and the content of this Secret.
 type CheckedSecret = (Instant, Held);
 
 /// The content of a Secret. The error is a text that says why the Secret can't be used.

@@ -62,7 +62,7 @@ pub enum Retry {
     Never,
 }
 
-/// The stage of one try of a call.
+/// The stages of one try of a call. The function [`HttpSettings::watch`] is called at each stage.
 #[derive(Clone, Copy, Debug)]
 pub enum TryStage<'a> {
     /// The request is about to be sent.

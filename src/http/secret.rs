@@ -75,7 +75,7 @@ const BASE64_CHARACTERS: usize = 16;
 /// escape in a JSON text that is nested in two other JSON texts.
 const BACKSLASHES_AT_MOST: usize = 8;
 
-/// The shortest secret that is searched for in output, in bytes.
+/// The shortest secret, in bytes, that is remembered and then redacted in all output.
 const SHORTEST_KNOWN: usize = 8;
 
 /// How many secrets are remembered at most. This is enough for all secrets in use and for some secrets that were
