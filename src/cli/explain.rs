@@ -25,8 +25,8 @@ pub(super) fn explain(words: &[OsString]) -> Exit {
     }
 }
 
-/// Returns the last line of the error for an unknown word. The line says which kinds of words can be explained, and on
-/// which help pages these words are.
+/// Returns the last line of the error for an unknown word. The line lists the kinds of words that can be explained, and
+/// the help pages that explain them.
 fn what_is_known() -> String {
     let mut topics: Vec<&str> = rows().map(|row| row.topic).collect();
     // The rows are sorted by help page, so `dedup` removes every duplicate.

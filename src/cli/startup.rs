@@ -35,7 +35,8 @@ pub(super) struct Started {
     kube: Option<kube::KubeClient>,
 }
 
-/// The namespace in which a command looks for the daemon. Tenants must not have the right to write there.
+/// The namespace in which a command looks for the daemon, to use its settings. The command trusts what it finds there,
+/// so tenants must not have the right to write in this namespace.
 const SYSTEM: &str = "kube-system";
 
 /// How long a command looks for the daemon in the cluster. This is real time. Tests that let the clock run faster do
@@ -62,8 +63,9 @@ pub(super) fn start(command: Command, words: Vec<OsString>) -> Result<Started, E
         settings: parsed.settings,
         words: parsed.words,
         problems: parsed.problems,
-        // When the command must not write, this client is dropped, because it was created earlier and allows writes.
-        // The command then creates another client, which refuses writes.
+        // When needed settings of the daemon could not be read, the command must not write. This client was created
+        // before that was known and allows writes, so it is dropped. The command then creates another client, which
+        // refuses writes.
         kube: kube.filter(|_| !is_refused),
     })
 }

@@ -57,8 +57,8 @@ impl Gate for ReadOnly {
     }
 }
 
-/// Returns the gate, i.e. the check before each write, for a command that a user runs. It either allows all writes or
-/// refuses them.
+/// Returns the gate, i.e. the check before each write, for a command that a user runs. The gate allows all writes of a
+/// command such as `lb sync`. With `--dry-run`, and for commands that only read, it refuses writes.
 pub(super) fn gate(command: Command, settings: &Settings) -> Arc<dyn Gate> {
     match command {
         _ if command.writes() && !settings.dry_run.value => Arc::new(OpenGate),
@@ -173,8 +173,9 @@ fn client(settings: &Settings, gate: Arc<dyn Gate>, timing: Timing) -> Result<Ku
     Ok(KubeClient::new(access, proxies()?, timing, gate))
 }
 
-/// Returns a time setting of the Lease as this process uses it. In tests that let the clock run faster, the setting
-/// lasts less real time than its value, but at least a tenth of it, because renewing a Lease takes real time.
+/// Converts a time setting of the Lease to a duration of the program's clock. In tests this clock can run faster than
+/// real time, so the setting then takes less real time. It still takes at least a tenth of its value, because renewing
+/// a Lease takes real time.
 pub(super) fn for_lease(time: Duration) -> Duration {
     clock::at_least(time, time / 10)
 }

@@ -171,8 +171,8 @@ fn measure(name: &str, report: &Report, took: Duration) {
     PLANNED.set(&[name], report.planned as f64);
 }
 
-/// Logs the failures of a run that were not already logged as findings, which are messages for the operator. Findings
-/// and changes are logged when they occur.
+/// Logs the failures of a run. A failure that was already logged as a finding is left out. Findings, which are messages
+/// for the operator, and changes are logged when they occur.
 pub fn log_report(report: &Report) {
     for failure in report.failures.iter().filter(|failure| failure.finding.is_none()) {
         let object = failure.object.as_str();

@@ -137,7 +137,7 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     all_nearest(word, candidates).first().copied()
 }
 
-/// How many candidates an error suggests at most when several are equally similar to the word.
+/// When several candidates are equally similar to a word, an error suggests at most this many of them.
 const NEAR_AT_MOST: usize = 3;
 
 /// Returns a suggestion for the end of an error about `word`, e.g. `; did you mean a or b?`. The text is empty when no

@@ -122,8 +122,8 @@ pub(super) fn servers(view: &DoctorView) -> CheckResult {
         }
         let is_new =
             matches!(plan.server, ServerMatch::Matched(..)) && is_uninitialized(&plan.node);
-        // A finding is what a plan reports about a node. A finding is a failure here when it prevents the node from
-        // being initialised or updated. All other findings are warnings.
+        // A finding is a fact or a problem that the plan reports about the node. It is a failure here when it prevents
+        // the node from being initialised or updated. All other findings are warnings.
         let blocked = find(plan, &[Reason::ServerReplaced]).or(plan.obstacle.as_ref());
         match (blocked, find(plan, &in_doubt)) {
             (Some(finding), _) => Some(reported(CheckOutcome::fail, finding, &inspect(plan))),
