@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a command tries to read from the Lease whether Robot has refused a login. After this time, the command goes
-/// on without this information. This is real time. Tests that let the clock run faster do not shorten it.
+/// on without this information. This is real time, even in tests in which the program's clock runs faster.
 const READ_AT_MOST: Duration = Duration::from_secs(2);
 
 /// Returns the object that acquires and renews the Lease of these settings, or `None` when leader election is turned

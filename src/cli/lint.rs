@@ -31,8 +31,9 @@ const ALLOCATED_PORT: u16 = 30000;
 
 const UNKNOWN: &str = "unknown";
 
-/// Fields of the metadata that a manifest need not have, because the API server or another tool sets them later. Each
-/// has the value that `ccm lint` uses in its place. A missing name is not reported, because the API server reports it.
+/// Fields of the metadata that a manifest need not have, because the API server or another tool sets them later. Beside
+/// each field is the value that `ccm lint` uses when the manifest lacks the field. A missing name is not reported,
+/// because the API server reports it.
 const COMPLETED: [(&str, &str); 4] =
     [("namespace", "default"), ("name", "unnamed"), ("uid", UNKNOWN), ("resourceVersion", "0")];
 
@@ -66,9 +67,10 @@ pub(super) fn lint(words: Vec<OsString>) -> Result<Exit, Exit> {
             }
         }
     }
-    // When Services share a load balancer, the oldest one decides. Manifests usually contain no creation time, and
-    // Services of equal age are ordered by their UIDs. Services without a UID therefore get invented UIDs here, which
-    // ascend in the order of the manifests, because Kubernetes would create the Services in this order.
+    // When Services share a load balancer, the oldest one decides about its settings. Manifests usually contain no
+    // creation time, and Services of equal age are ordered by their UIDs. Services without a UID therefore get invented
+    // UIDs here, which ascend in the order of the manifests, because Kubernetes would create the Services in this
+    // order.
     let services = all.iter_mut().filter_map(|checked| checked.service.as_mut());
     for (number, service) in services.enumerate() {
         if service.metadata.uid == UNKNOWN {

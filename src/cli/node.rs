@@ -106,8 +106,8 @@ impl NodeCommands {
         if self.context.names.is_empty() {
             return Ok(Selection::All);
         }
-        // This call puts the list of nodes into the cache. The plans are made later from the cached list, so they are
-        // about the nodes that the names were compared with.
+        // This call puts the list of nodes into the cache. The names that the user typed are looked up in this list,
+        // and the plans are made later from the same list.
         let nodes = self.nodes.nodes(&self.context.apis, &Selection::All)?;
         let known = nodes.value.iter().map(|node| KnownObject::new(node.name()));
         let in_cloud = || {

@@ -39,8 +39,8 @@ pub(super) struct Started {
 /// so tenants must not have the right to write in this namespace.
 const SYSTEM: &str = "kube-system";
 
-/// How long a command looks for the daemon in the cluster. This is real time. Tests that let the clock run faster do
-/// not shorten it.
+/// How long a command looks for the daemon in the cluster. This is real time, even in tests in which the program's
+/// clock runs faster.
 const LOOKED_FOR_AT_MOST: Duration = Duration::from_secs(2);
 
 /// Reads the settings of a command, and starts the log. When the settings are wrong, prints the error and returns the
@@ -196,8 +196,8 @@ fn with_daemon(
 ) -> Result<(Option<kube::KubeClient>, Option<String>), Exit> {
     let settings = &parsed.settings;
     let named = settings.settings_from.value.as_ref();
-    // The daemon itself, and commands that need no cluster, use only their own settings. A command in a pod also uses
-    // only its own settings, because it has the environment of the daemon.
+    // The daemon itself, and commands that need no cluster, use only their own settings. So does a command that a user
+    // runs in a pod, because the environment variables of the daemon's pod already contain its settings.
     let has_own = matches!(command, Command::Run | Command::Config | Command::Lint)
         || settings.own_settings.value
         || !settings.settings_from.source.is_default()

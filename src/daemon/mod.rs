@@ -26,8 +26,7 @@ use ticks::{Ticking, Ticks};
 
 /// How long the daemon waits at its end for its threads. A write that was already sent takes at most 8 s. Releasing the
 /// Lease takes at most one more second, so the process ends within 10 s. By default, Kubernetes kills a process 30 s
-/// after it has asked the process to end. These are real times. Tests that let the clock run faster do not shorten
-/// them.
+/// after it has asked the process to end. These are real times, even in tests in which the program's clock runs faster.
 const GRACE: Duration = Duration::from_millis(8_500);
 
 /// The longest time that the daemon waits at its end until its last events are written. The daemon still holds the

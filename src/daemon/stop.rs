@@ -98,8 +98,8 @@ impl Gate for &Stop {
 }
 
 /// Signals within this time count as one signal. This is needed for the command `timeout` of coreutils, which sends its
-/// signal twice: to its child, and to the process group of the child. This is real time. Tests that let the clock run
-/// faster do not shorten it.
+/// signal twice: to its child, and to the process group of the child. This is real time, even in tests in which the
+/// program's clock runs faster.
 const SAME_WISH: Duration = Duration::from_millis(500);
 
 /// Starts a thread that waits for SIGTERM or SIGINT. The first signal sets `stop`, so that the daemon ends in order. A

@@ -60,8 +60,8 @@ const NEEDS: &[Need] = &[
 /// repeated. The role of hcloud-cloud-controller-manager does not give this right.
 pub(super) const COUNT_EVENTS: Need = ("get", "events");
 
-/// The resource that only leader election uses. The daemon's role allows it to read and update only the one Lease that
-/// it uses. The right to create a Lease holds for every name, because Kubernetes can't limit this right to a name.
+/// The resource that leader election uses. The daemon's role allows the daemon to read and update only its own Lease.
+/// The right to create a Lease is given for every name, because Kubernetes can't limit this right to one name.
 const LEASES: &str = "leases";
 
 fn question<'a>((verb, resource): Need, lease: &'a LeaseKey) -> AllowedVerb<'a> {
@@ -200,8 +200,9 @@ pub(super) fn network(cloud: &CloudView) -> Seen<()> {
     }
 }
 
-/// Returns the load balancers of the project that belong to a Service of any cluster, as their labels show. They are
-/// read only when Kubernetes does not answer. It is not known then which of them belong to this cluster.
+/// Returns the load balancers of the project that belong to a Service, as their labels show. They are read only when
+/// Kubernetes does not answer. This program then does not know which of them belong to this cluster, so it returns
+/// those of all clusters.
 pub(super) fn balancers(
     reader: &DoctorReader,
     has_cluster: bool,

@@ -53,9 +53,9 @@ pub(super) fn services(view: &DoctorView) -> CheckResult {
     or_ok(outcomes, ok)
 }
 
-/// Recommends to limit the private addresses that Services can choose by an annotation. Returns `None` when there is a
-/// limit, or when no two namespaces have Services that choose addresses. Without a limit, one tenant can take the
-/// address that another tenant uses.
+/// Recommends to limit the private addresses that Services can choose for their load balancers by an annotation.
+/// Without a limit, one tenant can take an address that another tenant uses. Returns `None` when there is a limit, or
+/// when the Services that choose addresses are all in one namespace.
 fn unlimited_addresses(view: &DoctorView, plans: &[ServicePlan]) -> Option<CheckOutcome> {
     let key = PRIVATE_IPV4.key();
     let asks = |plan: &&ServicePlan| {

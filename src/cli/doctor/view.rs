@@ -30,7 +30,8 @@ pub(in crate::cli) struct DoctorView<'a> {
     pub(in crate::cli) nodes: Seen<Vec<NodePlan>>,
     pub(in crate::cli) routes: Seen<route::RoutePlan>,
     pub(in crate::cli) services: ServicesView,
-    /// The lists that were read, each with the interval at which the daemon reads it again.
+    /// The lists of servers and load balancers that were read, each with the interval at which the daemon reads it
+    /// again.
     pub(in crate::cli) refreshes: Vec<Refresh>,
 }
 

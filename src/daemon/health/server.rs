@@ -22,7 +22,7 @@ const BIND_RETRY: Duration = Duration::from_secs(5);
 
 const CONNECTIONS_AT_MOST: usize = 64;
 /// The longest time from the start to the end of a connection. The kubelet waits 1 s for the answer to a probe by
-/// default. This is real time. Tests that let the clock run faster do not shorten it.
+/// default. This is real time, even in tests in which the program's clock runs faster.
 const LIFETIME: Duration = Duration::from_secs(2);
 /// How many bytes of a request are read and ignored after the answer was sent. If the connection were closed while
 /// bytes are unread, TCP would reset it, and the client could lose the answer.

@@ -21,9 +21,9 @@ pub struct LeaseSettings {
     /// The value that this process writes as `leaseDurationSeconds`. It is the lease duration of the settings in whole
     /// seconds, rounded up.
     pub lease_seconds: u32,
-    /// How long a second of `leaseDurationSeconds` lasts for this process. It is a real second, except in tests that
-    /// let the clock run faster. In such tests it is shorter, but at least a tenth of a real second, because renewing
-    /// the Lease takes some real time.
+    /// How long a second of `leaseDurationSeconds` lasts for this process. It is a real second, except in tests in
+    /// which the program's clock runs faster than real time. In such tests it is shorter, but at least a tenth of a
+    /// real second, because renewing the Lease takes some real time.
     pub second: Duration,
     /// How long this process can be the leader after a renewal. This time begins just before the request of the renewal
     /// is sent.

@@ -20,8 +20,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-/// How long the daemon waits at its end for the release of its Lease. This is real time. Tests that let the clock run
-/// faster do not shorten it.
+/// How long the daemon waits at its end for the release of its Lease. This is real time, even in tests in which the
+/// program's clock runs faster.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long a process waits for a Lease that another process holds.
