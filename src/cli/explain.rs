@@ -119,8 +119,8 @@ fn setting_example(names: &[String]) -> Option<String> {
     })
 }
 
-/// Returns the name in a word that a user typed, as the help pages write this name. Leading dashes and `$`, the prefix
-/// of annotations, and a value behind `=` or `:` are removed.
+/// Returns the name that the user has typed, in the form in which the help pages write it. For example, `--NAME=VALUE`
+/// becomes `NAME`: leading dashes and `$`, the prefix of annotations, and a value behind `=` or `:` are removed.
 pub(super) fn name(word: &str) -> String {
     let word = word.split(['=', ':']).next().unwrap_or_default().trim_start_matches(['-', '$']);
     word.strip_prefix(PREFIX).unwrap_or(word).trim().to_owned()

@@ -202,7 +202,7 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// Reads a value from YAML, and subtracts its size from the number of bytes that the file's values may still need.
+/// Reads a value from YAML, and subtracts its size from the number of bytes that are left for the values of the file.
 /// Fails when too few bytes are left. Fields with the value null are left out.
 struct Bounded<'a>(&'a mut usize);
 

@@ -196,8 +196,9 @@ fn with_daemon(
 ) -> Result<(Option<kube::KubeClient>, Option<String>), Exit> {
     let settings = &parsed.settings;
     let named = settings.settings_from.value.as_ref();
-    // The daemon itself, and commands that need no cluster, use only their own settings. So does a command that a user
-    // runs in a pod, because the environment variables of the daemon's pod already contain its settings.
+    // The daemon itself, and commands that need no cluster, use only their own settings. So does a command that runs in
+    // a pod without a kubeconfig. This is taken for the daemon's pod, whose environment variables already contain the
+    // daemon's settings.
     let has_own = matches!(command, Command::Run | Command::Config | Command::Lint)
         || settings.own_settings.value
         || !settings.settings_from.source.is_default()

@@ -16,8 +16,8 @@ pub(super) struct Ticks {
     apis: &'static Apis,
     stop: &'static Stop,
     /// The controllers that can't work because an API does not answer or refuses calls. The value is the kind of the
-    /// outage. When several controllers have an outage of the same kind, the log names it only once when it begins, and
-    /// once when it ends.
+    /// outage. When several controllers have an outage of the same kind, only the first of them logs it. The end is
+    /// logged when no controller has an outage any more.
     outages: Mutex<BTreeMap<&'static str, &'static str>>,
     /// Whether the daemon can't work until an operator corrects something: a setting, the credentials or an RBAC role.
     pub(super) failed: AtomicBool,

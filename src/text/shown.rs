@@ -51,7 +51,7 @@ pub fn one_of<T: AsRef<str>>(words: &[T]) -> String {
     }
 }
 
-/// How many characters of a quoted value are shown. This is enough for the longest host name, and some more.
+/// How many characters of a quoted value are shown. A host name is never longer than this.
 const QUOTED_AT_MOST: usize = 300;
 
 /// Returns the text in quotes, with control characters escaped. A text that is too long is cut, and its length in bytes

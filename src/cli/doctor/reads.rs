@@ -56,8 +56,8 @@ const NEEDS: &[Need] = &[
     ("update", LEASES),
 ];
 
-/// The right to read an event. Without this right, the daemon works, but it does not count how often an event was
-/// repeated. The role of hcloud-cloud-controller-manager does not give this right.
+/// The right to read an event, which the daemon needs to count how often the event was repeated. Without this right,
+/// the daemon works, but does not count. The role of hcloud-cloud-controller-manager does not give this right.
 pub(super) const COUNT_EVENTS: Need = ("get", "events");
 
 /// The resource that leader election uses. The daemon's role allows the daemon to read and update only its own Lease.
@@ -155,7 +155,7 @@ pub(super) fn wait_of_login(reader: &DoctorReader) {
     }
 }
 
-/// Lists the dedicated servers with one call. Later stages take the list from the cache.
+/// Lists the dedicated servers with one call. Later reads of this command take the list from the cache.
 pub(super) fn dedicated(
     reader: &DoctorReader,
 ) -> Option<Result<Arc<Vec<Instance>>, provider::ProviderError>> {
@@ -271,7 +271,8 @@ pub(super) fn services(
     Ok(plans)
 }
 
-/// Returns the Services of type LoadBalancer. The cache answers when an earlier stage has listed the Services already.
+/// Returns the Services of type LoadBalancer. When an earlier read of this command has listed the Services already,
+/// they come from the cache.
 pub(super) fn listed(reader: &DoctorReader) -> Seen<Arc<Vec<Arc<KubeService>>>> {
     let apis = reader.apis.as_ref()?;
     let listed = apis.load_balancer_services(reader.look, ReadFrom::Latest);

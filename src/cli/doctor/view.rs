@@ -56,7 +56,7 @@ pub(in crate::cli) struct CloudView {
     /// Facts about the Cloud API and the token, e.g. the rate limit, and whether the token is allowed to write. Some of
     /// these facts are known even when a call has failed.
     pub(in crate::cli) checkup: Checkup,
-    /// The load balancers of the project that have the label of a Service, of this or of another cluster. Each has its
+    /// The load balancers of the project that belong to a Service of any cluster, as their labels show. Each has its
     /// name, the number of its targets, and how many of them are healthy. They are read only when Kubernetes does not
     /// answer.
     pub(in crate::cli) balancers: Seen<Vec<(String, TargetCounts)>>,

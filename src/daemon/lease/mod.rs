@@ -47,9 +47,9 @@ impl LeaderElection {
         }
     }
 
-    /// Starts a thread that acquires the Lease and renews it. The thread ends when the process has to end or the Lease
-    /// is lost. Writes that were started before can still be finished, because a write is started only when it is
-    /// certain to end before the Lease expires.
+    /// Starts a thread that acquires the Lease and renews it. When the process has to end or the Lease is lost, the
+    /// thread ends and renews no more. Writes that were started before can still be finished, because a write is
+    /// started only when it is certain to end before the Lease expires.
     pub fn begin(self: &Arc<Self>, policy: WaitPolicy) {
         let (mut renewer, pause) = (self.renewer(policy), self.settings.retry_period);
         self.stop.repeat(true, move || renewer.renew().then_some(pause));
