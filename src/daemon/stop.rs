@@ -51,8 +51,8 @@ impl Stop {
     /// must not be called again. The thread also ends when the process has to end. Returns the new thread, or `None` in
     /// a simulation.
     ///
-    /// `is_apart` matters only in a simulation, and says that `work` shares no lock with other threads. The simulation
-    /// is then allowed to call `work` while another thread waits and holds a lock, see
+    /// `is_apart` matters only in a simulation, and says that `work` takes no lock that another thread also takes.
+    /// While another thread holds a lock and waits, the simulation can then still call `work`, see
     /// [`Surroundings::repeat`](clock::Surroundings::repeat).
     pub fn repeat(
         &'static self,

@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-/// How long the daemon waits at its end for the release of its Lease. This is real time, even in tests in which the
+/// How long a daemon that is ending waits for the release of its Lease. This is real time, even in tests in which the
 /// program's clock runs faster.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
 
